@@ -70,7 +70,7 @@ var whose = map[reach]string{
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom
-		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument
+		KeepCheckpoint ListCheckpoints ListJobs KillJob GetTaskPlan EditTaskPlan TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument
 		AnswerInboxItem JudgeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
@@ -84,7 +84,7 @@ var whose = map[reach]string{
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential StartNodeExec KillNodeExec OpenTerminal ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
-		CreatePushDevice`,
+		CreatePushDevice ListTools GetTool`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in
@@ -108,7 +108,7 @@ v+G5o0AUJg/baycjqZ8M0I3xxzTdFDk/hmn/WoZa0box6VffuB9s815YPQ==
 
 // absent work on what no organisation of the walk has: those who may call them find
 // nothing.
-var absent = []string{"GetCredential", "UpdateCredential", "RotateCredential", "DeleteCredential", "TestCredential", "DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges",
+var absent = []string{"GetTool", "GetCredential", "UpdateCredential", "RotateCredential", "DeleteCredential", "TestCredential", "DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges",
 	"RenamePasskey", "DeletePasskey", "UpdatePushDevice", "DeletePushDevice", "TestPushDevice"}
 
 // reaches returns the table by the procedures' names.

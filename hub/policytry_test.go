@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // A tried call says of each part which rule decides about it, and of each agent what
@@ -72,4 +74,65 @@ func TestTheAuditIsSearchedByTimeAndText(t *testing.T) {
 	require.Equal(t, 1, list(&deckhandv1.ListAuditEntriesRequest{Contains: "quirky", Since: timestamppb.New(before)}))
 	require.Zero(t, list(&deckhandv1.ListAuditEntriesRequest{Contains: "quirky", Until: timestamppb.New(before)}))
 	require.Zero(t, list(&deckhandv1.ListAuditEntriesRequest{Contains: "quirky", Since: timestamppb.New(time.Now().Add(time.Hour))}))
+}
+
+// The registry is listed in pages with schemas, and for an agent with what its calls would
+// get of its persona and the policies: the example's, or those with other arguments.
+func TestTheRegistrySaysWhatCallsOfAnAgentGet(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Shared(t)
+	admin := h.Client(t, h.AdminToken)
+	do(t, admin.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{
+		Filename: "cleaner.md", Script: "turns: []\n",
+		Markdown: "---\nname: cleaner\ndescription: x\nprovider: script\nscript: s.yaml\nlimits: {iterations: 5}\ntools: [shell_exec, file_delete, file_read]\n---\nGo.\n",
+	})
+	do(t, admin.Policies.ApplyPolicy, &deckhandv1.ApplyPolicyRequest{File: "policy.yaml", Yaml: `
+categories: {file_read: moderate}
+rules:
+  - {name: keep, effect: deny, tool: file_delete, path: /workspace/kept/**}
+  - {name: tidy, effect: allow, tool: file_delete, path: /workspace/scratch/**}
+`})
+	all, err := sdk.All(t.Context(), admin.Tools.ListTools, func(token string) *deckhandv1.ListToolsRequest {
+		return &deckhandv1.ListToolsRequest{PageSize: 7, PageToken: token}
+	}, (*deckhandv1.ListToolsResponse).GetTools)
+	require.NoError(t, err)
+	require.Greater(t, len(all), 45)
+	seen := map[string]bool{}
+	for _, e := range all {
+		require.False(t, seen[e.GetTool().GetName()], e.GetTool().GetName())
+		seen[e.GetTool().GetName()] = true
+		require.NotEmpty(t, e.GetTool().GetInputSchema().GetFields())
+		require.NotEmpty(t, e.GetTool().GetLeastRole())
+		require.Nil(t, e.GetUse())
+	}
+	web := do(t, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{Kind: deckhandv1.ToolKind_TOOL_KIND_WEB}).GetTools()
+	require.Len(t, web, 5)
+
+	use := map[string]*deckhandv1.ToolUse{}
+	for _, e := range do(t, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{AgentId: "cleaner", Listed: true}).GetTools() {
+		use[e.GetTool().GetName()] = e.GetUse()
+	}
+	require.NotContains(t, use, "http_get", "its persona does not list it")
+	require.Equal(t, "ask", use["file_delete"].GetEffect())
+	require.Equal(t, deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, use["file_read"].GetCategory(), "as the policy says")
+	require.Contains(t, use, "complete_task")
+
+	get := func(arguments string) *deckhandv1.ToolUse {
+		return do(t, admin.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "file_delete", AgentId: "cleaner", ArgumentsJson: arguments}).GetTool().GetUse()
+	}
+	denied := get(`{"path":"kept/a"}`)
+	require.Equal(t, []string{"deny", "keep"}, []string{denied.GetEffect(), denied.GetDecision().GetRule()})
+	allowed := get(`{"path":"scratch/a"}`)
+	require.Equal(t, []string{"allow", "tidy"}, []string{allowed.GetEffect(), allowed.GetDecision().GetRule()})
+	missing := do(t, admin.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "http_get", AgentId: "cleaner"}).GetTool().GetUse()
+	require.Equal(t, "missing", missing.GetEffect())
+	require.Contains(t, missing.GetWhy(), "does not list http_get")
+
+	viewer := do(t, admin.Users.CreateUser, &deckhandv1.CreateUserRequest{Name: "looker", Role: "viewer"})
+	token := do(t, admin.Tokens.CreateToken, &deckhandv1.CreateTokenRequest{UserId: viewer.GetUser().GetId(), Name: "t"})
+	require.False(t, do(t, h.Client(t, token.GetSecret()).Tools.GetTool, &deckhandv1.GetToolRequest{Name: "file_read"}).GetTool().GetRoleCovers())
+	refuses(t, connect.CodeInvalidArgument, admin.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "file_delete", AgentId: "cleaner", ArgumentsJson: `{"pth":"x"}`})
+	refuses(t, connect.CodeNotFound, admin.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "file_dlete"})
+	refuses(t, connect.CodeInvalidArgument, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{Listed: true})
+	refuses(t, connect.CodeInvalidArgument, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{PageToken: "file_dlete"})
 }

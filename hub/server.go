@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/team"
 	"github.com/deckhand-sh/deckhand/hub/identity/token"
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
+	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -83,6 +84,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs,
 	}
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
+	mux.Handle(deckhandv1connect.NewTaskPlanServiceHandler(&api.TaskPlans{Tasks: tasks, Plans: &plan.Service{Store: h.store, Recorder: h.recorder}}, options...))
 	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{
 		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, Node: h.node,
 		Search: search.New(h.store, h.cfg.Redact),
@@ -104,7 +106,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
 		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(&api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Queries: h.store.Queries}, options...))
+	policies := &api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Queries: h.store.Queries}
+	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(policies, options...))
+	mux.Handle(deckhandv1connect.NewToolServiceHandler(&api.Tools{Policies: policies}, options...))
 	mux.Handle(deckhandv1connect.NewInboxServiceHandler(&api.Inbox{Inbox: h.inbox, Tasks: h.tasks, Agents: h.agents, Override: tasks.Override}, options...))
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
 	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))

@@ -48,8 +48,10 @@ type Config struct {
 
 // Client calls one hub. It is safe for use by many goroutines.
 type Client struct {
-	Agents     deckhandv1connect.AgentServiceClient
-	Tasks      deckhandv1connect.TaskServiceClient
+	Agents deckhandv1connect.AgentServiceClient
+	Tasks  deckhandv1connect.TaskServiceClient
+	// TaskPlans are the plans that agents make of their tasks, and people change.
+	TaskPlans  deckhandv1connect.TaskPlanServiceClient
 	Control    deckhandv1connect.ControlServiceClient
 	Audit      deckhandv1connect.AuditServiceClient
 	Events     deckhandv1connect.EventServiceClient
@@ -73,6 +75,8 @@ type Client struct {
 	// Plans say what the organisation may have.
 	Plans    deckhandv1connect.PlanServiceClient
 	Policies deckhandv1connect.PolicyServiceClient
+	// Tools are those that agents may call.
+	Tools    deckhandv1connect.ToolServiceClient
 	Triggers deckhandv1connect.TriggerServiceClient
 	// Destinations receive notifications.
 	Destinations deckhandv1connect.DestinationServiceClient
@@ -163,7 +167,9 @@ func New(cfg Config) (*Client, error) {
 		Providers:     deckhandv1connect.NewProviderServiceClient(client, target, options),
 		Budgets:       deckhandv1connect.NewBudgetServiceClient(client, target, options),
 		Plans:         deckhandv1connect.NewPlanServiceClient(client, target, options),
+		TaskPlans:     deckhandv1connect.NewTaskPlanServiceClient(client, target, options),
 		Policies:      deckhandv1connect.NewPolicyServiceClient(client, target, options),
+		Tools:         deckhandv1connect.NewToolServiceClient(client, target, options),
 		Destinations:  deckhandv1connect.NewDestinationServiceClient(client, target, options),
 		Triggers:      deckhandv1connect.NewTriggerServiceClient(client, target, options),
 		Sessions:      deckhandv1connect.NewSessionServiceClient(client, target, options),

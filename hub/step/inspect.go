@@ -84,14 +84,22 @@ func (s *Steps) inspectNow(ctx context.Context, t db.Task, record *tool.Tool, ra
 }
 
 func (s *Steps) askForInspection(ctx context.Context, t db.Task, record *tool.Tool, raw []byte) (tool.Inspection, error) {
-	if t.NodeID == nil {
-		return tool.Inspection{}, fault.New(fault.Unavailable, "task %s has no node", t.ID)
-	}
 	call := tool.Call{ExecID: ident.New("step"), Live: func(ctx context.Context) bool { return ctx.Err() == nil }}
 	if err := json.Unmarshal(raw, &call.Arguments); err != nil {
 		return tool.Inspection{}, fmt.Errorf("read arguments of %s: %w", record.Name, err)
 	}
 	var err error
+	if record.Sends() {
+		if call.Messages, err = s.messenger(ctx, t, call.ExecID, call.ExecID, nil); err != nil {
+			return tool.Inspection{}, err
+		}
+		if t.NodeID == nil {
+			return record.Inspect(ctx, call)
+		}
+	}
+	if t.NodeID == nil {
+		return tool.Inspection{}, fault.New(fault.Unavailable, "task %s has no node", t.ID)
+	}
 	if call.Node, err = s.cfg.Node(*t.NodeID); err != nil {
 		return tool.Inspection{}, err
 	}

@@ -17,8 +17,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -128,6 +130,11 @@ func (s *Steps) conclude(ctx context.Context, tx *event.Tx, t db.Task, step db.S
 	if err != nil {
 		return step, err
 	}
+	if record.Stores() {
+		if call.Messages, err = s.messenger(ctx, t, step.ID, step.ExecID, tx); err != nil {
+			return step, err
+		}
+	}
 	if record.AsksPerson(call.Arguments) {
 		if call.Answer, err = s.answer(ctx, tx, step); err != nil {
 			return step, err
@@ -136,6 +143,15 @@ func (s *Steps) conclude(ctx context.Context, tx *event.Tx, t db.Task, step db.S
 	result, err := record.Run(ctx, call)
 	if err != nil {
 		return step, fmt.Errorf("run step %s: %w", step.ID, err)
+	}
+	if step.Tool == toolname.UpdatePlan && !result.Failed {
+		refused, err := plan.Set(ctx, tx, t, step.Turn, call.Arguments)
+		if err != nil {
+			return step, err
+		}
+		if refused != nil {
+			result = tool.Refusal(refused)
+		}
 	}
 	return s.endIn(ctx, tx, t, step, record, result)
 }
@@ -175,6 +191,9 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	}
 	if err := json.Unmarshal(arguments, &call.Arguments); err != nil {
 		return call, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
+	}
+	if record.Sends() && !record.Stores() {
+		return s.sendingCall(ctx, t, step, record, call)
 	}
 	if record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
 		return call, nil

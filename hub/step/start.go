@@ -155,10 +155,10 @@ func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID str
 	if err != nil || !started {
 		return step, err
 	}
-	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks {
+	if record := s.cfg.Tools.Get(step.Tool); record == nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !record.Asks && !record.Stores() {
 		return step, nil
 	}
-	// The call only touches the conversation: there is nothing to wait for.
+	// The call only touches the conversation and the database: there is nothing to wait for.
 	return s.conclude(ctx, tx, t, step)
 }
 

@@ -113,6 +113,8 @@ type Config struct {
 	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
 	// Artifacts brings files from one workspace into another.
 	Artifacts Artifacts
+	// Outbound sends what agents write to people and other systems.
+	Outbound Outbound
 	// Images brings container images to nodes.
 	Images *image.Images
 	// Setups prepares them.

@@ -18,7 +18,7 @@ const Missing policy.Effect = "missing"
 func Verdict(record *tool.Tool, p *persona.Persona, decided policy.Decision) (policy.Effect, string) {
 	why := record.ApprovalReason(p)
 	switch {
-	case !tool.Allowed(p, record.Name):
+	case !tool.Allowed(p, record.Name) && p.MCPServerOf(record.Name) == nil:
 		return Missing, fmt.Sprintf("its persona does not list %s", record.Name)
 	case decided.Effect == policy.Deny, decided.Effect == policy.Ask:
 		return decided.Effect, decided.Why

@@ -121,6 +121,7 @@ func agentTools() []*Tool {
 				"Do not use it for a few calls that you can make yourself. " +
 				`Example: {"goal": "List every caller of parse() in src/ that ignores its error. Return file:line for each."}.`,
 			// One call makes one task: the step names it.
+			Kind: KindWork, Expected: 5 * time.Minute,
 			Category: moderate, Place: hub, Idempotent: true, Spawns: true, Irreversible: done, Timeout: giveTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["goal"],"properties":{` + work + `}}`,
 			run:    runSubtask,
@@ -130,6 +131,7 @@ func agentTools() []*Tool {
 			Description: "Give a part of your work to another agent and wait for its result. Request independent parts in one turn: they run in parallel. " +
 				"To give the whole rest of your work away, use handoff_to_agent. " +
 				`Example: {"agent": "log-triage", "goal": "Find out why checkout failed between 10:00 and 10:20 UTC. Return the first error with its time."}.`,
+			Kind: KindWork, Expected: 5 * time.Minute,
 			Category: moderate, Place: hub, Idempotent: true, Spawns: true, Irreversible: done, Timeout: giveTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["agent","goal"],"properties":{
 				"agent":{"type":"string","minLength":1,"maxLength":63,"description":"The other agent's name"},` + work + `}}`,
@@ -140,6 +142,7 @@ func agentTools() []*Tool {
 			Description: "Hand the rest of your work over to another agent. This ends your run, so it is the last thing you do. " +
 				"The other agent knows only what you pass here. To get a result back, use delegate. " +
 				`Example: {"target_agent": "deployer", "status": "done", "artifacts": {"files_shared": ["dist/app.tar.gz"]}, "summary_for_target": "The build passed all tests. Deploy dist/app.tar.gz to staging."}.`,
+			Kind:     KindWork,
 			Category: moderate, Place: hub, Idempotent: true, Ends: true, Irreversible: done, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["target_agent","status","artifacts","summary_for_target"],"properties":{
 				"target_agent":{"type":"string","minLength":1,"maxLength":63,"description":"The other agent's name"},

@@ -108,6 +108,7 @@ func askTools() []*Tool {
 		Description: "Ask a person a question and wait for the reply. Ask only what you cannot find out yourself, and give a default if there is a safe one: " +
 			"a reply may take long, or never come. If you cannot do anything without the reply, end with complete_task and status blocked instead. " +
 			`Example: {"question": "Which region should the bucket be in?", "kind": "choice", "choices": ["eu-west-1", "us-east-1"], "default": "eu-west-1"}.`,
+		Kind: KindCommunication, Expected: 10 * time.Minute,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE,
 		Place:    deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 		// It is asked once: its step is.

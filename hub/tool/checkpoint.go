@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/shortlist"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -18,6 +19,7 @@ func checkpointTools() []*Tool {
 			Description: "Name this point of your task, with the conversation and the workspace as they are at the end of this turn: for 7 days, people can have the task go on from there, and you can go back to its files with checkpoint_restore. " +
 				"Use it before a risky change, and when a part of the work is done. To undo your own last changes you need none: edit the files, or use Git. " +
 				`Example: {"name": "tests pass"}.`,
+			Kind: KindWork, Expected: 2 * time.Second,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
 			Idempotent: true, Reversible: true, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["name"],"properties":{
@@ -32,6 +34,7 @@ func checkpointTools() []*Tool {
 			Description: "Bring all files of the workspace back to what they were at a checkpoint: one that you named with checkpoint, or one that a rule made before a call, if you are told of such a rule. Use it when a larger change went wrong; " +
 				"for a few files, edit them. Your conversation stays, so say what you learned. What commands did outside of the workspace stays, too. " +
 				`Example: {"name": "tests pass"}.`,
+			Kind: KindFile, Expected: 5 * time.Second,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 			Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["name"],"properties":{

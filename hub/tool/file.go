@@ -36,6 +36,7 @@ func fileTools() []*Tool {
 			Description: "Read a text file. Returns its lines with their numbers, and how many there are; the numbers are not part of the file. " +
 				"For a long file, first find the place with file_search or file_outline, then read from there. " +
 				`Example: {"path": "cmd/main.go", "offset": 120, "limit": 60}.`,
+			Kind: KindFile, Expected: time.Second, Retryable: true,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
 				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace, or of a command's output as its result names it"},
@@ -49,6 +50,7 @@ func fileTools() []*Tool {
 			Description: "Create a file, or replace its whole content. Creates missing folders. To change a part of a file, use file_edit; " +
 				"to add to its end, use file_append. With expect_digest, the file is written only if nobody else has changed it. " +
 				`Example: {"path": "docs/notes.md", "content": "# Notes\n"}.`,
+			Kind: KindFile, Expected: time.Second,
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
 				"path":{"type":"string","minLength":1,"maxLength":4096,"description":"Path, relative to the workspace"},
@@ -61,6 +63,7 @@ func fileTools() []*Tool {
 			Name: toolname.FileList,
 			Description: "List the files and folders in a folder, with type, size and time of change. For a summary of a large tree, use tree_digest; " +
 				`to find text, use file_search. Example: {"path": "src", "recursive": true}.`,
+			Kind: KindFile, Expected: time.Second, Retryable: true,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"properties":{
 				"path":{"type":"string","maxLength":4096,"description":"Folder, relative to the workspace; the workspace itself by default"},
@@ -72,6 +75,7 @@ func fileTools() []*Tool {
 			Name: toolname.Glob,
 			Description: "Find files by their paths, with a pattern: * stands for any name, ** for any folders, {a,b} for either. The file that was changed last " +
 				`comes first. To find text in files, use file_search. Example: {"pattern": "src/**/*_test.{ts,tsx}"}.`,
+			Kind: KindSearch, Expected: time.Second, Retryable: true,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["pattern"],"properties":{
 				"pattern":{"type":"string","minLength":1,"maxLength":4096,"description":"Pattern of paths below the folder"},
@@ -83,6 +87,7 @@ func fileTools() []*Tool {
 			Name: toolname.ManageScratchpad,
 			Description: "Read your notes from earlier runs, or append a note for later ones. Read them when you start, and note what you finished " +
 				`and learned before you end. With both, the note is appended first. Example: {"append": "Migrated users; orders are left."}.`,
+			Kind: KindWork, Expected: time.Second,
 			Category: safe, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"minProperties":1,"properties":{
 				"append":{"type":"string","minLength":1,"maxLength":65536,"description":"The note to append"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -29,6 +30,7 @@ func fileChangeTools() []*Tool {
 			Name: toolname.FileAppend,
 			Description: "Add text to the end of a file. Creates the file and its folders if they are missing. Use it to write a long file in parts. " +
 				`Example: {"path": "report.md", "content": "\n## Results\n"}.`,
+			Kind: KindFile, Expected: time.Second,
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
 				"path":` + pathSchema + `,
@@ -43,6 +45,7 @@ func fileChangeTools() []*Tool {
 				"and without the line numbers that file_read shows. It must occur once, or set replace_all. Read the file first. " +
 				"Returns the changed lines. To replace most of a file, use file_write. " +
 				`Example: {"path": "config.yaml", "old_string": "retries: 3", "new_string": "retries: 5"}.`,
+			Kind: KindFile, Expected: time.Second,
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","old_string","new_string"],"properties":{
 				"path":` + pathSchema + `,
@@ -57,6 +60,7 @@ func fileChangeTools() []*Tool {
 			Name: toolname.FileMove,
 			Description: "Move or rename a file or folder. Creates missing folders above the new path. Refused if a file is there, unless overwrite is set. " +
 				`Example: {"from": "a.txt", "to": "old/a.txt"}.`,
+			Kind: KindFile, Expected: time.Second,
 			Category: moderate, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["from","to"],"properties":{
 				"from":` + pathSchema + `,
@@ -70,6 +74,7 @@ func fileChangeTools() []*Tool {
 			Name: toolname.FileDelete,
 			Description: "Delete a file, a symbolic link or a folder. A folder that is not empty needs recursive. " +
 				`Example: {"path": "build", "recursive": true}.`,
+			Kind: KindFile, Expected: time.Second,
 			Category: dangerous, Place: node, Idempotent: true, Reversible: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
 				"path":` + pathSchema + `,
@@ -83,6 +88,7 @@ func fileChangeTools() []*Tool {
 			Description: "Find the lines that contain a text or match a regular expression. Returns path:line: text. Skips binary files. " +
 				"Use it for exact names and strings; if you do not know the words, use semantic_grep. " +
 				`Example: {"pattern": "func New", "path": "internal", "name": "*.go"}.`,
+			Kind: KindSearch, Expected: 2 * time.Second, Retryable: true,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: fileTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["pattern"],"properties":{
 				"pattern":{"type":"string","minLength":1,"maxLength":4096},

@@ -96,17 +96,15 @@ func (d Definition) Proto(s *persona.MCPServer) (*deckhandv1.Tool, error) {
 		return nil, fault.New(fault.Invalid, "the schema of tool %s of MCP server %s is no JSON object", d.Name, s.Name)
 	}
 	record := mcpTool(MCPName(s.Name, d.Name))
-	return &deckhandv1.Tool{
-		Name: record.Name, Description: d.Description, InputSchema: schema, Category: CategoryOf(s.Category), Place: record.Place,
-		Irreversible: record.Irreversible, Timeout: durationpb.New(s.Timeout),
-	}, nil
+	record.Category, record.Description, record.Timeout = CategoryOf(s.Category), d.Description, s.Timeout
+	return record.proto(schema), nil
 }
 
 // mcpTool returns the record that all of them share. What a server declares about its
 // tools, that they only read or may be repeated, is not trusted.
 func mcpTool(name string) *Tool {
 	return &Tool{
-		Name: name, Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+		Name: name, Kind: KindWork, Expected: 5 * time.Second, Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Irreversible: "effects of the MCP server outside /workspace", Timeout: shellMaxTimeout, runs: true, run: runMCP,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/patch"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -20,6 +21,7 @@ func patchTool() *Tool {
 			"such as @@ func main() {. Its lines are 3 lines before and after the change, each behind a space, removed lines behind - and new lines behind +. " +
 			"There are no line numbers. " +
 			`Example: {"input": "*** Begin Patch\n*** Update File: main.go\n@@ func main() {\n \tsetup()\n-\trun()\n+\trun(ctx)\n }\n*** End Patch"}.`,
+		Kind: KindFile, Expected: time.Second,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Idempotent: true, Reversible: true, Timeout: fileTimeout,
 		schema: `{"type":"object","additionalProperties":false,"required":["input"],"properties":{

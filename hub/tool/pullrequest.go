@@ -38,6 +38,7 @@ func pullRequestTools() []*Tool {
 			Description: "Open a pull request on GitHub, or a merge request on GitLab. Push the branch first. " +
 				"If there is an open one of the same branches, it is returned and stays as it is. Returns its number and URL. " +
 				`Example: {"repository": "acme/web", "head": "deckhand/fix-login", "base": "main", "title": "Fix the login", "body": "Fixes #12."}.`,
+			Kind: KindCommunication, Expected: 5 * time.Second, Retryable: true,
 			Category: moderate, Place: node, Idempotent: true, Irreversible: "the pull request that others see and are notified of",
 			Timeout: pullRequestTimeout, Leaves: leaves, previewBytes: maxPullRequestPreview,
 			schema: `{"type":"object","additionalProperties":false,"required":["repository","head","base","title","body"],"properties":{` + repositorySchema + `,
@@ -52,6 +53,7 @@ func pullRequestTools() []*Tool {
 			Name: toolname.PullRequestComment,
 			Description: "Write a comment on a pull request of GitHub, or a merge request of GitLab. Returns its URL. " +
 				`Example: {"repository": "acme/web", "number": 17, "body": "The tests pass now."}.`,
+			Kind: KindCommunication, Expected: 5 * time.Second, Retryable: true,
 			Category: moderate, Place: node, Idempotent: true, Irreversible: "the comment that others see and are notified of",
 			Timeout: pullRequestTimeout, Leaves: leaves, previewBytes: maxPullRequestPreview,
 			schema: `{"type":"object","additionalProperties":false,"required":["repository","number","body"],"properties":{` + repositorySchema + `,

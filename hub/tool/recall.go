@@ -55,6 +55,7 @@ func recallTools() []*Tool {
 			Description: "Keep a fact in your context word for word, also after your oldest turns are replaced by a summary. " +
 				"Use it for exact names, ids, paths and values that you will need later. A new fact replaces the one with the same key; without a fact, the key is removed. " +
 				`Example: {"key": "release branch", "fact": "release/2.4"}.`,
+			Kind:     KindWork,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
 			Idempotent: true, Reversible: true, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["key"],"properties":{
@@ -72,6 +73,7 @@ func recallTools() []*Tool {
 			Description: "Search everything that you did and saw in this task, including what is no longer in your context and the whole of outputs that were shortened. " +
 				"Returns the steps whose arguments or results contain all the words, with the lines that have them: first those where the words are close to each other. " +
 				`Example: {"query": "connection refused 5432"}.`,
+			Kind: KindSearch, Expected: time.Second, Retryable: true,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 			Idempotent: true, ReadOnly: true, Timeout: searchTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{

@@ -22,6 +22,7 @@ func searchTools() []*Tool {
 		Name: toolname.ToolSearch,
 		Description: "Find tools of your MCP servers that you know only by name. Returns a description and the arguments of each tool that matches. " +
 			`Call them with call_tool. Example: {"query": "create calendar event"}.`,
+		Kind:     KindSearch,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
 		Idempotent: true, ReadOnly: true, Timeout: workTimeout,
 		schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
@@ -33,6 +34,7 @@ func searchTools() []*Tool {
 		Name: toolname.CallTool,
 		Description: "Call a tool that is not in your list, and that tool_search has found. Call the tools of your list directly. " +
 			`Example: {"tool": "mcp__calendar__find", "arguments": {"day": "2026-03-01"}}.`,
+		Kind:     KindSearch,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_WORKER,
 		Idempotent: true, ReadOnly: true, Timeout: workTimeout,
 		schema: `{"type":"object","additionalProperties":false,"required":["tool","arguments"],"properties":{

@@ -42,6 +42,8 @@ func shellTools() []*Tool {
 			"There is no terminal and no input, so pass flags such as --yes. For servers and long builds set background: the call returns the id of a job at once. " +
 			"A command that is not done after timeout_seconds becomes a job too, and goes on. " +
 			`Example: {"command": "go test ./... 2>&1 | tail -n 40", "timeout_seconds": 600}.`,
+		Kind:         KindWork,
+		Expected:     10 * time.Second,
 		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
 		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Irreversible: "effects outside /workspace (network, processes, /tmp)",

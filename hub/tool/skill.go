@@ -28,9 +28,9 @@ const (
 )
 
 func skillTools() []*Tool {
-	skill := func(name, description, required, properties string) *Tool {
+	skill := func(kind Kind, name, description, required, properties string) *Tool {
 		return &Tool{
-			Name: name, Description: description,
+			Name: name, Description: description, Kind: kind, Expected: 2 * time.Second, Retryable: true,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 			Idempotent: true, ReadOnly: true, Timeout: skillTimeout, runs: true,
 			schema: `{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":{` + properties + `,
@@ -39,7 +39,7 @@ func skillTools() []*Tool {
 		}
 	}
 	return []*Tool{
-		skill(toolname.LogDigest,
+		skill(KindAnalysis, toolname.LogDigest,
 			"Summarize a log of any size: its kinds of lines with counts, first and last time, errors first, and what is new, rare or came in bursts, "+
 				"each with file, line and a sample. Reads rotated and gzip files too. Use it before you read a log. "+
 				`Example: {"path": "/var/log/nginx/*.log", "since": "2026-01-02T15:00:00Z"}.`,
@@ -47,7 +47,7 @@ func skillTools() []*Tool {
 			"since":{"type":"string","maxLength":40,"description":"Only lines from this time on, like 2026-01-02T15:04:05Z"},
 			"until":{"type":"string","maxLength":40,"description":"Only lines up to this time"},
 			"contains":{"type":"string","maxLength":1000,"description":"Only lines with this text, for example a request id"}`),
-		skill(toolname.SemanticGrep,
+		skill(KindSearch, toolname.SemanticGrep,
 			"Find code by a description in words. Returns the best places as file:line. Matches the words inside identifiers and their stems, "+
 				"ranks definitions first, and skips binary, generated and ignored files. For an exact string, use file_search. "+
 				`Example: {"query": "where are expired leases requeued"}.`,
@@ -55,34 +55,34 @@ func skillTools() []*Tool {
 			"path":{"type":"string","maxLength":4096,"description":"Folder or file; the workspace by default"},
 			"include":{"type":"string","maxLength":200,"description":"Only files with names like this, such as *.go"},
 			"results":{"type":"integer","minimum":1,"maximum":40,"description":"Maximum number of places; 8 by default"}`),
-		skill(toolname.FileOutline,
+		skill(KindAnalysis, toolname.FileOutline,
 			"List what a file defines (functions, types, sections, tables), each with its line number. Use it before you read a part of a long file. "+
 				`Example: {"path": "hub/server.go"}.`,
 			`"path"`, skillPath),
-		skill(toolname.FileView,
+		skill(KindFile, toolname.FileView,
 			"See an image (PNG, JPEG, GIF, WebP), or pages of a PDF document as pictures. Use it for screenshots, diagrams and scanned pages; "+
 				"to read text, use file_read, or a command such as pdftotext. "+
 				`Example: {"path": "docs/plan.pdf", "page": 2}.`,
 			`"path"`, skillPath+`,
 			"page":{"type":"integer","minimum":1,"maximum":100000,"description":"First page of a PDF document to see; 1 by default"},
 			"pages":{"type":"integer","minimum":1,"maximum":4,"description":"Number of pages; 1 by default"}`),
-		skill(toolname.JSONQuery,
+		skill(KindAnalysis, toolname.JSONQuery,
 			"Run a jq query over a JSON or JSON Lines file of any length. Each result has the line that it comes from. "+
 				`Example: {"path": "events.jsonl", "query": "select(.level == \"error\") | .message"}.`,
 			`"path","query"`, skillPath+`,
 			"query":{"type":"string","minLength":1,"maxLength":10000,"description":"A jq program"}`),
-		skill(toolname.CSVProfile,
+		skill(KindAnalysis, toolname.CSVProfile,
 			"Profile a CSV or TSV file of any length: its columns with types, empty, distinct, smallest, largest and most common values, and malformed rows. "+
 				`Example: {"path": "orders.csv"}.`,
 			`"path"`, skillPath+`,
 			"delimiter":{"type":"string","maxLength":4,"description":"One character; detected by default"},
 			"no_header":{"type":"boolean","description":"The first line is data"}`),
-		skill(toolname.TreeDigest,
+		skill(KindAnalysis, toolname.TreeDigest,
 			"Summarize a folder of any size: kinds of files, the largest folders, and the largest and newest files. "+
 				`Use it first in a project that you do not know. Example: {"path": "."}.`,
 			``, `"path":{"type":"string","maxLength":4096,"description":"The folder; the workspace by default"},
 			"all":{"type":"boolean","description":"Include what .gitignore excludes"}`),
-		skill(toolname.TailStats,
+		skill(KindAnalysis, toolname.TailStats,
 			"Show the end of a log: how fast it grows, counts by level, the last errors and the last lines, with byte offsets. "+
 				`For the whole log, use log_digest. Example: {"path": "app.log", "lines": 50}.`,
 			`"path"`, skillPath+`,

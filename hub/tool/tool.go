@@ -82,6 +82,8 @@ type Call struct {
 	// Forge returns how the service that has a repository is reached, with one of the
 	// persona's credentials: that with a name, or if that is empty the only one for it.
 	Forge func(ctx context.Context, repository, credential string) (forge.Access, error)
+	// Messages sends to people and other systems.
+	Messages Messenger
 	// Approved is the state that a person approved the call for, for tools that inspect; empty
 	// if none was asked.
 	Approved string
@@ -130,8 +132,10 @@ type Result struct {
 type Tool struct {
 	Name        string
 	Description string
-	Category    deckhandv1.ToolCategory
-	Place       deckhandv1.ToolPlace
+	// Kind is what the tool is about.
+	Kind     Kind
+	Category deckhandv1.ToolCategory
+	Place    deckhandv1.ToolPlace
 	// Idempotent: running it again has the same effect as running it once.
 	Idempotent bool
 	// ReadOnly: it changes nothing.
@@ -155,10 +159,18 @@ type Tool struct {
 	// Ends: it ends the run.
 	Ends    bool
 	Timeout time.Duration
+	// Expected is how long a call usually takes, without the wait for an approval; 0 for a
+	// moment.
+	Expected time.Duration
+	// Retryable: a call that failed may succeed if it is made again as it is, and that does
+	// no harm. Only idempotent tools are.
+	Retryable bool
 
 	// touches returns the paths of the files that a call reads or changes; nil for a tool
 	// that is no tool for files.
 	touches func(arguments map[string]any) []string
+	// stores reports that all that it does is stored in the transaction of its outcome.
+	stores bool
 	// runs reports that it runs a command on a node, under the step's id.
 	runs bool
 
@@ -174,6 +186,14 @@ type Tool struct {
 	// inspect returns what a call would do now, for its approval; nil for tools whose
 	// arguments say all of it.
 	inspect func(ctx context.Context, c Call) (Inspection, error)
+}
+
+// Stores reports whether all that the tool does is stored in the transaction of its outcome.
+func (t *Tool) Stores() bool { return t.stores }
+
+// Sends reports whether the tool sends to people or other systems by Call.Messages.
+func (t *Tool) Sends() bool {
+	return t.Place == deckhandv1.ToolPlace_TOOL_PLACE_HUB && t.Kind == KindCommunication && !t.Asks
 }
 
 // Runs reports whether the tool runs a command on a node, under the step's id.
@@ -205,11 +225,16 @@ func (t *Tool) Proto() (*deckhandv1.Tool, error) {
 	if err := json.Unmarshal([]byte(t.schema), schema); err != nil {
 		return nil, fmt.Errorf("schema of tool %s: %w", t.Name, err)
 	}
+	return t.proto(schema), nil
+}
+
+func (t *Tool) proto(schema *structpb.Struct) *deckhandv1.Tool {
 	return &deckhandv1.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: schema, Category: t.Category, Place: t.Place,
 		Idempotent: t.Idempotent, ReadOnly: t.ReadOnly, Reversible: t.Reversible, Irreversible: t.Irreversible,
 		Timeout: durationpb.New(t.Timeout), Spawns: t.Spawns, Ends: t.Ends,
-	}, nil
+		Kind: t.Kind, ExpectedDuration: durationpb.New(t.Expected), LeastRole: t.LeastRole(), Retryable: t.Retryable, Confirmation: t.Confirmation(),
+	}
 }
 
 // Registry is the tools that there are.
@@ -221,7 +246,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), communicationTools(), agentTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -357,6 +382,9 @@ func failure(err error) (Result, error) {
 func (t *Tool) AsksPerson(arguments map[string]any) bool {
 	return t.Asks || t.asksWhen != nil && t.asksWhen(arguments)
 }
+
+// Refusal returns an error as the result of a call that did nothing.
+func Refusal(e *fault.Error) Result { return refusal(e) }
 
 // refusal returns an error as a result that the model can act on.
 func refusal(e *fault.Error) Result {

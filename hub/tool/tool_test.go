@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolargs"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // An agent sees which agents it can give work to, and what each is for.
@@ -87,9 +88,9 @@ func TestEachToolShowsACallThatFits(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range tools.Names() {
 		record := tools.Record(name)
-		_, example, found := strings.Cut(record.GetDescription(), "Example: ")
-		require.True(t, found, name)
-		_, err := toolargs.Check(record, strings.TrimSuffix(example, "."))
+		example := tool.Example(record.GetDescription())
+		require.NotEmpty(t, example, name)
+		_, err := toolargs.Check(record, example)
 		require.NoError(t, err, "%s: %s", name, example)
 	}
 }
@@ -138,5 +139,41 @@ func TestTheConsoleReadsArgumentsThatToolsHave(t *testing.T) {
 				require.NotNil(t, schema, "%s has no argument %s", name, field)
 			}
 		}
+	}
+}
+
+// Of every tool it is known what it is about and how long it takes, and only those are said to
+// be retryable whose repetition does no harm.
+func TestEveryToolSaysItsTraits(t *testing.T) {
+	t.Parallel()
+	r, err := tool.NewRegistry()
+	require.NoError(t, err)
+	for _, name := range r.Names() {
+		one, record := r.Get(name), r.Record(name)
+		require.NotZero(t, one.Kind, name)
+		require.NotEmpty(t, deckhandv1.ToolKind_name[int32(one.Kind)], name)
+		require.Less(t, one.Expected, one.Timeout, name)
+		if one.Place != deckhandv1.ToolPlace_TOOL_PLACE_WORKER && !one.Ends {
+			require.Positive(t, one.Expected, name)
+		}
+		if one.Retryable {
+			require.True(t, one.Idempotent || one.ReadOnly, "%s is retryable and not idempotent", name)
+		}
+		require.True(t, tool.Covers(one.LeastRole(), one.Category), name)
+		require.Equal(t, one.Kind, record.GetKind(), name)
+		require.Equal(t, one.LeastRole(), record.GetLeastRole(), name)
+		require.Equal(t, one.Retryable, record.GetRetryable(), name)
+	}
+	for name, want := range map[string]struct {
+		role string
+		asks deckhandv1.ToolConfirmation
+	}{
+		"file_read":   {"basic", deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_NEVER},
+		"shell_exec":  {"advanced", deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_SUPERVISED},
+		"file_delete": {"admin", deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_ALWAYS},
+		"update_plan": {"basic", deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_NEVER},
+	} {
+		require.Equal(t, want.role, r.Get(name).LeastRole(), name)
+		require.Equal(t, want.asks, r.Get(name).Confirmation(), name)
 	}
 }

@@ -25,6 +25,7 @@ func workTools() []*Tool {
 			Description: "Set your plan: a list of items, each with a status and, if needed, a parent and dependencies. Send the complete plan each time. " +
 				"Use it for work with several parts, and update it as soon as an item is done: people follow your progress by it. " +
 				`Example: {"items": [{"id": "1", "title": "Reproduce the bug", "status": "done"}, {"id": "2", "title": "Fix it", "status": "in_progress", "depends_on": ["1"]}]}.`,
+			Kind:     KindWork,
 			Category: safe, Place: worker, Idempotent: true, Reversible: true, Timeout: workTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["items"],"properties":{
 				"items":{"type":"array","minItems":1,"maxItems":100,"items":{
@@ -56,6 +57,7 @@ func workTools() []*Tool {
 			Description: "End the run. Use it once, as the last thing you do, when the goal is reached or you are sure that you cannot go on. " +
 				"Do not use it to report progress. Say truthfully how far you got: people and other agents act on the status. " +
 				`Example: {"status": "partial", "summary": "Fixed 3 of 4 failing tests; TestUpload still fails.", "files_changed": ["upload.go"], "left_over": ["TestUpload needs a server that this jail cannot reach"]}.`,
+			Kind:     KindWork,
 			Category: safe, Place: worker, Idempotent: true, Reversible: true, Ends: true, Timeout: workTimeout, asksWhen: blocked,
 			schema: `{"type":"object","additionalProperties":false,"required":["summary"],"properties":{
 				"status":{"enum":["` + toolargs.StatusDone + `","` + toolargs.StatusPartial + `","` + toolargs.StatusBlocked + `","` + toolargs.StatusFailed + `"],"description":"done (default): the goal is reached and checked. partial: a useful part of it is. blocked: you can go on once a person has answered or done something; you then get their answer and continue. failed: it cannot be reached"},

@@ -59,7 +59,7 @@ var table = []Entry{
 	},
 	{
 		Kind: CheckpointCreated, Worker: true, Groups: []Group{Stream},
-		When: "in the transaction that stores the checkpoint",
+		When:    "in the transaction that stores the checkpoint",
 		Payload: "`iteration`, `reason` (`auto`; `risk` or `step` for the point before a call, with its `step_id` and the checkpoint's `name`)",
 	},
 	{
@@ -239,8 +239,8 @@ var table = []Entry{
 	},
 	{
 		Kind: PlanUpdated, Worker: true, Groups: []Group{Stream},
-		When:    "the agent set its plan",
-		Payload: "`turn`, `items` [{`id`, `title`, `status`, `parent`, `depends_on`}], `success_criteria`, `risks`, `progress` (0 to 1)",
+		When:    "the agent set its plan, or a person changed it",
+		Payload: "`turn`, `items` [{`id`, `title`, `status`, `parent`, `depends_on`}], `success_criteria`, `risks`, `progress` (0 to 1); with a person's change `revision`, `by` and `change`",
 	},
 	{
 		Kind: PlanWarning, Groups: []Group{Budgets},

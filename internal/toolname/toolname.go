@@ -44,6 +44,8 @@ const (
 	PullRequestOpen    = "pull_request_open"
 	RequestInput       = "request_input"
 	SemanticGrep       = "semantic_grep"
+	SendEmail          = "send_email"
+	SendNotification   = "send_notification"
 	ShellExec          = "shell_exec"
 	TailStats          = "tail_stats"
 	TerminalClose      = "terminal_close"
@@ -55,5 +57,6 @@ const (
 	UpdatePlan         = "update_plan"
 	Wait               = "wait"
 	WebSearch          = "web_search"
+	WebhookTrigger     = "webhook_trigger"
 	WorkspaceSync      = "workspace_sync"
 )

@@ -16,14 +16,42 @@ These are the tools of this release.
 A [persona](persona.md) lists those that its agent has; every agent has ` + "`complete_task`" + `, and an agent with MCP servers has ` + "`tool_search` and `call_tool`" + `.
 Tools of MCP servers are named ` + "`mcp__SERVER__TOOL`" + `, and their category is set in the persona.
 
-- *Category* is what approvals and [policies](policy.md) go by. A policy can change it.
+` + "`deckhand tool list`" + ` and the console's page *Tools* show the same for your hub, with ` + "`--agent`" + ` what a call would get from that agent.
+
+- *Category* is what approvals and [policies](policy.md) go by. A policy can change it. *Role* is the least role that the task's submitter needs for it.
+- *Asks* says when a person has to approve a call, if neither persona nor policy says otherwise; see [Modes and reviews](modes.md).
 - *Runs* is where the tool runs: in the task's jail on a node, in the hub or in the worker.
+- *Takes* is how long a call usually takes, without the wait for an approval.
+- *Retry* says whether a failed call may be made again as it is: it may succeed then, and does no harm.
 - *Undo* says whether [undo](workspace.md) restores all that a call changed.
 - *In review mode* says whether a call is deferred until a person accepts the run; see [Modes and reviews](modes.md). A ` + "`workspace_sync`" + ` that copies from the other node runs: it has no effect outside of the workspace.
-
-| name | category | runs | what it does | undo | in review mode |
-|---|---|---|---|---|---|
 `
+
+// kinds are the sections of the page, in order.
+var kinds = []struct {
+	kind         deckhandv1.ToolKind
+	title, about string
+}{
+	{tool.KindFile, "File", "Reading and changing files of the workspace."},
+	{tool.KindSearch, "Search", "Finding files, text, pages, tools and what was done before."},
+	{tool.KindAnalysis, "Analysis", "Reading much and returning little, with citations."},
+	{tool.KindWork, "Work", "Running commands, planning, and giving work to others."},
+	{tool.KindWeb, "Web", "Requests to other systems."},
+	{tool.KindCommunication, "Communication", "What people and other systems get to see."},
+	{tool.KindFleet, "Fleet", "Working with several nodes."},
+}
+
+const toolHeader = `
+| name | category | role | asks | runs | takes | what it does | retry | undo | in review mode |
+|---|---|---|---|---|---|---|---|---|---|
+`
+
+// confirmations are the words for when a person is asked.
+var confirmations = map[deckhandv1.ToolConfirmation]string{
+	deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_NEVER:      "no",
+	deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_SUPERVISED: "supervised",
+	deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_ALWAYS:     "always",
+}
 
 // places are the words for where a tool runs.
 var places = map[deckhandv1.ToolPlace]string{
@@ -36,23 +64,48 @@ var places = map[deckhandv1.ToolPlace]string{
 func toolPage(r *tool.Registry) (string, error) {
 	var out strings.Builder
 	out.WriteString(toolIntroduction)
-	for _, name := range r.Names() {
-		one := r.Get(name)
-		place := places[one.Place]
-		if place == "" {
-			return "", fmt.Errorf("tool %s runs in %s, which has no label on the page", name, one.Place)
+	shown := 0
+	for _, section := range kinds {
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n%s", section.title, section.about, toolHeader)
+		for _, name := range r.Names() {
+			if r.Get(name).Kind != section.kind {
+				continue
+			}
+			row, err := toolRow(r.Get(name))
+			if err != nil {
+				return "", err
+			}
+			out.WriteString(row)
+			shown++
 		}
-		undo := "yes"
-		switch {
-		case one.ReadOnly:
-			undo = "changes nothing"
-		case !one.Reversible:
-			undo = "not: " + one.Irreversible
-		}
-		fmt.Fprintf(&out, "| `%s` | %s | %s | %s | %s | %s |\n", name, tool.CategoryName(one.Category), place,
-			cell(firstSentence(one.Description)), cell(undo), inReview(one))
+	}
+	if shown != len(r.Names()) {
+		return "", fmt.Errorf("%d tools are of a kind that has no section on the page", len(r.Names())-shown)
 	}
 	return out.String(), nil
+}
+
+// toolRow returns the row of a tool.
+func toolRow(one *tool.Tool) (string, error) {
+	place, asks := places[one.Place], confirmations[one.Confirmation()]
+	if place == "" || asks == "" {
+		return "", fmt.Errorf("tool %s runs in %s and asks %s, which have no label on the page", one.Name, one.Place, one.Confirmation())
+	}
+	undo, takes, retry := "yes", "a moment", "no"
+	switch {
+	case one.ReadOnly:
+		undo = "changes nothing"
+	case !one.Reversible:
+		undo = "not: " + one.Irreversible
+	}
+	if one.Expected > 0 {
+		takes = strings.Replace(one.Expected.String(), "m0s", "m", 1)
+	}
+	if one.Retryable {
+		retry = "yes"
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", one.Name, tool.CategoryName(one.Category), one.LeastRole(), asks, place, takes,
+		cell(firstSentence(one.Description)), retry, cell(undo), inReview(one)), nil
 }
 
 // firstSentence returns what a tool does; the rest tells models how to use it.

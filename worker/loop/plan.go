@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/internal/plantree"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -11,9 +12,9 @@ import (
 // plan is the agent's own, as its last update_plan call set it: a tree of items
 // with dependencies.
 type plan struct {
-	Items           []planItem `json:"items"`
-	SuccessCriteria []string   `json:"success_criteria,omitempty"`
-	Risks           []string   `json:"risks,omitempty"`
+	Items           []plantree.Item `json:"items"`
+	SuccessCriteria []string        `json:"success_criteria,omitempty"`
+	Risks           []string        `json:"risks,omitempty"`
 	// Next is the action that the agent has chosen, its confidence in it, and
 	// the alternatives that it considered.
 	Next *struct {
@@ -28,14 +29,6 @@ type plan struct {
 	} `json:"estimate,omitempty"`
 }
 
-type planItem struct {
-	ID        string   `json:"id"`
-	Title     string   `json:"title"`
-	Status    string   `json:"status"`
-	Parent    string   `json:"parent,omitempty"`
-	DependsOn []string `json:"depends_on,omitempty"`
-}
-
 // newPlan reads the arguments of a call and checks that they are a tree with
 // dependencies that can be met.
 func newPlan(arguments map[string]any) (*plan, error) {
@@ -47,82 +40,10 @@ func newPlan(arguments map[string]any) (*plan, error) {
 	if err := json.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
 	}
-	byID := map[string]planItem{}
-	for _, item := range p.Items {
-		if _, twice := byID[item.ID]; twice {
-			return nil, fmt.Errorf("two items have the id %q", item.ID)
-		}
-		byID[item.ID] = item
-	}
-	for _, item := range p.Items {
-		for _, other := range append(item.DependsOn, item.Parent) {
-			if _, ok := byID[other]; !ok && other != "" {
-				return nil, fmt.Errorf("item %q refers to %q, which no item has as id", item.ID, other)
-			}
-		}
-	}
-	if at := p.cycle(byID, func(i planItem) []string { return []string{i.Parent} }); at != "" {
-		return nil, fmt.Errorf("item %q is part of itself", at)
-	}
-	if at := p.cycle(byID, func(i planItem) []string { return i.DependsOn }); at != "" {
-		return nil, fmt.Errorf("item %q depends on itself", at)
+	if err := plantree.Check(p.Items); err != nil {
+		return nil, err
 	}
 	return &p, nil
-}
-
-// cycle returns an item from which edges lead back to it, or "".
-func (p *plan) cycle(byID map[string]planItem, edges func(planItem) []string) string {
-	const visiting, visited = 1, 2
-	mark := map[string]int{}
-	var visit func(id string) bool
-	visit = func(id string) bool {
-		switch mark[id] {
-		case visiting:
-			return true
-		case visited:
-			return false
-		}
-		mark[id] = visiting
-		for _, next := range edges(byID[id]) {
-			if next != "" && visit(next) {
-				return true
-			}
-		}
-		mark[id] = visited
-		return false
-	}
-	for _, item := range p.Items {
-		if visit(item.ID) {
-			return item.ID
-		}
-	}
-	return ""
-}
-
-// progress counts the items that have no parts of their own: done ones whole,
-// ones in progress half, skipped ones not at all.
-func (p *plan) progress() float64 {
-	parents := map[string]bool{}
-	for _, item := range p.Items {
-		parents[item.Parent] = true
-	}
-	var done, all float64
-	for _, item := range p.Items {
-		if parents[item.ID] || item.Status == "skipped" {
-			continue
-		}
-		all++
-		switch item.Status {
-		case "done":
-			done++
-		case "in_progress":
-			done += 0.5
-		}
-	}
-	if all == 0 {
-		return 0
-	}
-	return done / all
 }
 
 // next is the title of the item that the agent is working on, or the next one.
@@ -139,7 +60,7 @@ func (p *plan) next() string {
 
 func (p *plan) payload(turn int32) map[string]any {
 	out := map[string]any{
-		"turn": turn, "items": p.Items, "success_criteria": p.SuccessCriteria, "risks": p.Risks, "progress": p.progress(),
+		"turn": turn, "items": p.Items, "success_criteria": p.SuccessCriteria, "risks": p.Risks, "progress": plantree.Progress(p.Items),
 	}
 	if p.Next != nil {
 		out["next"] = p.Next

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/plantree"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -44,7 +45,7 @@ func (r *run) reflect(turn *deckhandv1.Turn, results []model.Result, out *Outcom
 	}
 	if p, _ := r.plan(); p != nil {
 		// A plan may grow; only its completion is certainty.
-		ref.progress, ref.next = min(p.progress(), 0.99), p.next()
+		ref.progress, ref.next = min(plantree.Progress(p.Items), 0.99), p.next()
 	}
 	switch {
 	case out == nil && len(calls) == 0:

@@ -135,6 +135,9 @@ func check(spec *deckhandv1.DestinationSpec) error {
 	if _, err := selected(spec); err != nil {
 		return err
 	}
+	if err := checkAccess(spec); err != nil {
+		return err
+	}
 	switch to := spec.GetTo().(type) {
 	case *deckhandv1.DestinationSpec_Webhook:
 		return checkURL("spec.webhook.url", to.Webhook.GetUrl())

@@ -34,3 +34,6 @@ const (
 	reviewRequested    = "review.requested"
 	reviewCompleted    = "review.completed"
 )
+
+// noEvents is what a destination chooses that is for agents only.
+const noEvents = "none"

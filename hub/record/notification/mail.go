@@ -28,6 +28,11 @@ func (s *Service) mail(ctx context.Context, m *deckhandv1.EmailDestination, pass
 	if err != nil {
 		return outcome{err: err}
 	}
+	return s.sendMail(ctx, m, password, msg)
+}
+
+// sendMail sends a message by the server of a destination.
+func (s *Service) sendMail(ctx context.Context, m *deckhandv1.EmailDestination, password string, msg *mail.Msg) outcome {
 	plain := m.GetSecurity() == securityNone
 	dialer := s.guard.Dialer(plain)
 	port := int(m.GetPort())
@@ -64,13 +69,16 @@ func (s *Service) mail(ctx context.Context, m *deckhandv1.EmailDestination, pass
 	if err != nil {
 		return outcome{err: fmt.Errorf("prepare mail: %w", err)}
 	}
-	if err = client.DialAndSendWithContext(ctx, msg); err == nil {
+	// What fails after the server has accepted it does not matter.
+	if err = client.DialAndSendWithContext(ctx, msg); err == nil || msg.IsDelivered() {
 		return outcome{}
 	}
 	out := outcome{err: plainly(err, password)}
 	var refused *mail.SendError
 	if errors.As(err, &refused) {
 		out.status = refused.ErrorCode()
+		// The whole message was sent, and there was no response to it.
+		out.maybe = refused.Reason == mail.ErrSMTPDataClose && out.status == 0
 	}
 	return out
 }
@@ -105,6 +113,9 @@ func message(m *deckhandv1.EmailDestination, id string, e CloudEvent) (*mail.Msg
 	}
 	if e.Data.RetryCount != nil {
 		line("retries", strconv.Itoa(int(*e.Data.RetryCount)))
+	}
+	if said := e.message(); said != "" {
+		text.WriteString("\n" + said + "\n")
 	}
 	if todo := advice(e); todo != "" {
 		text.WriteString("\n" + todo + "\n")

@@ -27,6 +27,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,6 +192,9 @@ func selected(spec *deckhandv1.DestinationSpec) (eventkind.Selection, error) {
 			patterns = []string{"*"}
 		}
 	}
+	if slices.Equal(patterns, []string{noEvents}) {
+		return eventkind.Selection{}, nil
+	}
 	return eventkind.Select("spec.events", patterns)
 }
 
@@ -338,7 +342,13 @@ func (s *Service) Prune(ctx context.Context) error {
 			return fmt.Errorf("end notifications of disabled destinations: %w", err)
 		}
 		if n < batch {
-			return nil
+			break
+		}
+	}
+	for {
+		n, err := s.cfg.Store.PruneOutboundCalls(ctx, db.PruneOutboundCallsParams{Keep: s.cfg.Retention, MaxRows: batch})
+		if err != nil || n < batch {
+			return err
 		}
 	}
 }

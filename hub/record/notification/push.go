@@ -321,6 +321,9 @@ func push(e CloudEvent) pushMessage {
 	if e.Type == typeTest {
 		return pushMessage{Title: "Deckhand", Body: "Notifications reach this device.", Tag: "test", Path: "settings"}
 	}
+	if e.Type == AgentMessage {
+		return pushText(e)
+	}
 	who := "An agent"
 	if e.Data.Agent != nil && e.Data.Agent.Name != "" {
 		who = e.Data.Agent.Name

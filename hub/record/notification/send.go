@@ -134,6 +134,10 @@ type outcome struct {
 	after time.Duration
 	// gone reports that the receiver wants no more notifications.
 	gone bool
+	// maybe reports that the receiver may have taken it although there is an error.
+	maybe bool
+	// said is the beginning of its response.
+	said string
 }
 
 // try is an outcome as it is kept.

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -38,7 +40,10 @@ func (s *Service) client() *http.Client {
 
 // post sends a body, and reads a little of the answer.
 func (s *Service) post(ctx context.Context, target, contentType string, body []byte, header map[string]string) outcome {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	connected := false
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected = true },
+	}), http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return outcome{err: errors.New("the URL cannot be used")}
 	}
@@ -56,12 +61,12 @@ func (s *Service) post(ctx context.Context, target, contentType string, body []b
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no answer within %s", s.cfg.Timeout)
 		}
-		return outcome{err: err}
+		return outcome{err: err, maybe: connected}
 	}
 	// Not read to its end: the connection is closed if there is more.
 	defer res.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the part that was received
-	out := outcome{status: res.StatusCode}
+	out := outcome{status: res.StatusCode, said: string(text)}
 	switch code := res.StatusCode; {
 	case code >= 200 && code < 300:
 		return out
@@ -93,6 +98,11 @@ func (s *Service) webhook(ctx context.Context, w *deckhandv1.WebhookDestination,
 	if err != nil {
 		return outcome{err: err}
 	}
+	return s.signed(ctx, w, secret, id, body, nil)
+}
+
+// signed sends a body with its signature.
+func (s *Service) signed(ctx context.Context, w *deckhandv1.WebhookDestination, secret sealed, id string, body []byte, more map[string]string) outcome {
 	now := time.Now()
 	keys := []string{secret.Now}
 	if secret.Before != "" && now.Before(secret.Until) {
@@ -110,10 +120,12 @@ func (s *Service) webhook(ctx context.Context, w *deckhandv1.WebhookDestination,
 		}
 		signatures = append(signatures, signature)
 	}
-	return s.post(ctx, w.GetUrl(), "application/cloudevents+json; charset=utf-8", body, map[string]string{
+	header := map[string]string{
 		standardwebhooks.HeaderWebhookID: id, standardwebhooks.HeaderWebhookTimestamp: strconv.FormatInt(now.Unix(), 10),
 		standardwebhooks.HeaderWebhookSignature: strings.Join(signatures, " "),
-	})
+	}
+	maps.Copy(header, more)
+	return s.post(ctx, w.GetUrl(), "application/cloudevents+json; charset=utf-8", body, header)
 }
 
 // slackText escapes what Slack takes for mark-up: mentions and links among it.
@@ -124,6 +136,9 @@ func (s *Service) slack(ctx context.Context, target string, e CloudEvent) outcom
 	lines := slackText.Replace(e.Data.Summary)
 	if e.Data.Task != nil {
 		lines += "\n" + slackText.Replace(fmt.Sprintf("task %s: %s", e.Data.Task.ID, oneLine(e.Data.Task.Name, maxSubject)))
+	}
+	if said := e.message(); said != "" {
+		lines += "\n" + slackText.Replace(said)
 	}
 	if todo := advice(e); todo != "" {
 		lines += "\n" + slackText.Replace(todo)

@@ -1,4 +1,4 @@
-import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -29,6 +29,7 @@ export const nav: NavItem[] = [
   { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },
   { to: "/providers", label: "Providers", icon: Cpu, key: "p", section: "Administration" },
   { to: "/policy", label: "Policy", icon: ShieldCheck, key: "y", section: "Administration" },
+  { to: "/tools", label: "Tools", icon: Wrench, key: "x", section: "Administration" },
   { to: "/credentials", label: "Credentials", icon: KeyRound, key: "d", section: "Administration" },
   { to: "/budgets", label: "Budgets", icon: Wallet, key: "b", section: "Administration" },
   { to: "/notifications", label: "Notifications", icon: BellRing, key: "o", section: "Administration", role: "admin" },

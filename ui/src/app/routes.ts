@@ -20,6 +20,7 @@ import { replayRoutes } from "@/features/replay/route";
 import { searchRoutes } from "@/features/search/route";
 import { settingRoutes } from "@/features/setting/route";
 import { taskRoutes } from "@/features/task/route";
+import { toolRoutes } from "@/features/tool/route";
 import { triggerRoutes } from "@/features/trigger/route";
 import { userRoutes } from "@/features/user/route";
 import { rootRoute, shellRoute } from "./root";
@@ -57,6 +58,7 @@ export const routeTree = rootRoute.addChildren([
     ...searchRoutes,
     ...settingRoutes,
     ...taskRoutes,
+    ...toolRoutes,
     ...triggerRoutes,
     ...userRoutes,
   ]),

@@ -11,7 +11,8 @@ import (
 type specFlags struct {
 	events, agents, email                      []string
 	webhook, server, security, user, from, key string
-	port                                       int32
+	forAgents, recipients                      []string
+	port, perHour                              int32
 	slack, nats                                bool
 }
 
@@ -28,6 +29,9 @@ func (f *specFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.security, "smtp-security", "", "starttls (the default), tls or none")
 	flags.StringVar(&f.user, "smtp-user", "", "the user at that server, whose password is in --secret-file")
 	flags.StringVar(&f.from, "from", "", "the address that mail is from")
+	flags.StringSliceVar(&f.forAgents, "for-agent", nil, "agents that may send there with their tools, or *; empty for none")
+	flags.StringSliceVar(&f.recipients, "recipient", nil, "addresses, or domains such as @example.com, that send_email may write to from there")
+	flags.Int32Var(&f.perHour, "calls-per-hour", 0, "calls that agents may make in an hour; 20 by default")
 	flags.StringVar(&f.key, "secret-file", "", "file that holds the secret; - for standard input")
 }
 
@@ -73,10 +77,39 @@ func (f *specFlags) apply(cmd *cobra.Command, spec *deckhandv1.DestinationSpec) 
 		}
 		set()
 	}
+	return f.access(cmd, spec)
+}
+
+// access changes what agents may send there.
+func (f *specFlags) access(cmd *cobra.Command, spec *deckhandv1.DestinationSpec) error {
+	changed := cmd.Flags().Changed
+	if changed("for-agent") {
+		if len(f.forAgents) == 0 {
+			spec.ForAgents = nil
+		} else if spec.GetForAgents() == nil {
+			spec.ForAgents = &deckhandv1.AgentAccess{}
+		}
+		if spec.GetForAgents() != nil {
+			spec.ForAgents.Agents = f.forAgents
+		}
+	}
+	if spec.GetForAgents() == nil {
+		if changed("recipient") || changed("calls-per-hour") {
+			return env.Usage(cmd, "--recipient and --calls-per-hour go with --for-agent AGENT")
+		}
+		return nil
+	}
+	if changed("recipient") {
+		spec.ForAgents.Recipients = f.recipients
+	}
+	if changed("calls-per-hour") {
+		spec.ForAgents.CallsPerHour = f.perHour
+	}
 	return nil
 }
 
 const eventsHelp = `--events takes groups (approvals, questions, failures, budgets, escalations,
 security, lifecycle, stream), event types (see docs/events.md), or prefixes of types
 that end in *. The default is everything that needs a person: the first six groups.
-On NATS the default is all events.`
+On NATS the default is all events. With "none" the destination gets no events, but what
+agents send that --for-agent names.`

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/file"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/taskplan"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -30,7 +31,7 @@ deckhand task list --state running
 deckhand task watch task_3q9
 deckhand task logs step_7bc
 `)
-	cmd.AddCommand(listCommand(e), file.Command(e, "task", "task_3q9"), showCommand(e), watchCommand(e),
+	cmd.AddCommand(listCommand(e), file.Command(e, "task", "task_3q9"), taskplan.Command(e), showCommand(e), watchCommand(e),
 		stepsCommand(e), logsCommand(e), diffCommand(e), undoCommand(e), cancelCommand(e),
 		reorderCommand(e), assignCommand(e), completeCommand(e), pauseCommand(e), resumeCommand(e),
 		messageCommand(e), withdrawCommand(e), retryCommand(e), resumeFromCommand(e), checkpointsCommand(e), jobsCommand(e), killJobCommand(e),

@@ -698,6 +698,17 @@ type Organisation struct {
 	DangerousApprovals string
 }
 
+type OutboundCall struct {
+	OrgID         string
+	ExecID        string
+	DestinationID string
+	StepID        string
+	State         string
+	Status        int32
+	Said          string
+	CreatedAt     time.Time
+}
+
 type Passkey struct {
 	ID           string
 	OrgID        string
@@ -1005,6 +1016,20 @@ type TaskMessage struct {
 	AfterTurn      *int32
 	CreatedAt      time.Time
 	WithdrawnAt    *time.Time
+}
+
+type TaskPlan struct {
+	OrgID     string
+	TaskID    string
+	Revision  int32
+	Items     json.RawMessage
+	Criteria  json.RawMessage
+	Risks     json.RawMessage
+	ChangedBy string
+	ChangedAt time.Time
+	Changes   string
+	MessageID *string
+	ToldTurn  *int32
 }
 
 type Team struct {

@@ -137,7 +137,8 @@ type DestinationSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is sent: groups (approvals, questions, failures, budgets, escalations,
 	// security, lifecycle, stream), types of events, or prefixes of types with a
-	// * at the end. Empty means the first six groups or, with nats, everything.
+	// * at the end. Empty means the first six groups or, with nats, everything;
+	// "none" means no events, for a destination that is for agents only.
 	Events []string `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// Only of these agents, by name; empty for all.
 	Agents []string `protobuf:"bytes,2,rep,name=agents,proto3" json:"agents,omitempty"`
@@ -148,7 +149,9 @@ type DestinationSpec struct {
 	//	*DestinationSpec_Email
 	//	*DestinationSpec_Nats
 	//	*DestinationSpec_Push
-	To            isDestinationSpec_To `protobuf_oneof:"to"`
+	To isDestinationSpec_To `protobuf_oneof:"to"`
+	// What agents may send there with their tools; unset for nothing.
+	ForAgents     *AgentAccess `protobuf:"bytes,34,opt,name=for_agents,json=forAgents,proto3" json:"for_agents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -249,6 +252,13 @@ func (x *DestinationSpec) GetPush() *PushDestination {
 	return nil
 }
 
+func (x *DestinationSpec) GetForAgents() *AgentAccess {
+	if x != nil {
+		return x.ForAgents
+	}
+	return nil
+}
+
 type isDestinationSpec_To interface {
 	isDestinationSpec_To()
 }
@@ -284,6 +294,73 @@ func (*DestinationSpec_Nats) isDestinationSpec_To() {}
 
 func (*DestinationSpec_Push) isDestinationSpec_To() {}
 
+// AgentAccess lets agents use a destination with their tools: send_notification
+// sends a text there, webhook_trigger calls a webhook, and send_email sends mail from
+// the account of an email destination.
+type AgentAccess struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of agents, or * for all.
+	Agents []string `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
+	// With email: to whom send_email may write, as addresses (ops@example.com) or
+	// whole domains (@example.com). Empty: to nobody.
+	Recipients []string `protobuf:"bytes,2,rep,name=recipients,proto3" json:"recipients,omitempty"`
+	// How many calls of all agents together may be made in an hour; 0 for 20.
+	CallsPerHour  int32 `protobuf:"varint,3,opt,name=calls_per_hour,json=callsPerHour,proto3" json:"calls_per_hour,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentAccess) Reset() {
+	*x = AgentAccess{}
+	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentAccess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentAccess) ProtoMessage() {}
+
+func (x *AgentAccess) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentAccess.ProtoReflect.Descriptor instead.
+func (*AgentAccess) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AgentAccess) GetAgents() []string {
+	if x != nil {
+		return x.Agents
+	}
+	return nil
+}
+
+func (x *AgentAccess) GetRecipients() []string {
+	if x != nil {
+		return x.Recipients
+	}
+	return nil
+}
+
+func (x *AgentAccess) GetCallsPerHour() int32 {
+	if x != nil {
+		return x.CallsPerHour
+	}
+	return 0
+}
+
 // PushDestination is a device that gets notifications by Web Push. Its subscription is
 // the destination's secret.
 type PushDestination struct {
@@ -297,7 +374,7 @@ type PushDestination struct {
 
 func (x *PushDestination) Reset() {
 	*x = PushDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -309,7 +386,7 @@ func (x *PushDestination) String() string {
 func (*PushDestination) ProtoMessage() {}
 
 func (x *PushDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[1]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -322,7 +399,7 @@ func (x *PushDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushDestination.ProtoReflect.Descriptor instead.
 func (*PushDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PushDestination) GetName() string {
@@ -351,7 +428,7 @@ type WebhookDestination struct {
 
 func (x *WebhookDestination) Reset() {
 	*x = WebhookDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +440,7 @@ func (x *WebhookDestination) String() string {
 func (*WebhookDestination) ProtoMessage() {}
 
 func (x *WebhookDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[2]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +453,7 @@ func (x *WebhookDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WebhookDestination.ProtoReflect.Descriptor instead.
 func (*WebhookDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WebhookDestination) GetUrl() string {
@@ -396,7 +473,7 @@ type SlackDestination struct {
 
 func (x *SlackDestination) Reset() {
 	*x = SlackDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +485,7 @@ func (x *SlackDestination) String() string {
 func (*SlackDestination) ProtoMessage() {}
 
 func (x *SlackDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[3]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +498,7 @@ func (x *SlackDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlackDestination.ProtoReflect.Descriptor instead.
 func (*SlackDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{4}
 }
 
 // EmailDestination gets mail. The password is the destination's secret.
@@ -444,7 +521,7 @@ type EmailDestination struct {
 
 func (x *EmailDestination) Reset() {
 	*x = EmailDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +533,7 @@ func (x *EmailDestination) String() string {
 func (*EmailDestination) ProtoMessage() {}
 
 func (x *EmailDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[4]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +546,7 @@ func (x *EmailDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmailDestination.ProtoReflect.Descriptor instead.
 func (*EmailDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *EmailDestination) GetHost() string {
@@ -524,7 +601,7 @@ type NatsDestination struct {
 
 func (x *NatsDestination) Reset() {
 	*x = NatsDestination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +613,7 @@ func (x *NatsDestination) String() string {
 func (*NatsDestination) ProtoMessage() {}
 
 func (x *NatsDestination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[5]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +626,7 @@ func (x *NatsDestination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NatsDestination.ProtoReflect.Descriptor instead.
 func (*NatsDestination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{6}
 }
 
 // Destination is one in its current state.
@@ -578,7 +655,7 @@ type Destination struct {
 
 func (x *Destination) Reset() {
 	*x = Destination{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +667,7 @@ func (x *Destination) String() string {
 func (*Destination) ProtoMessage() {}
 
 func (x *Destination) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[6]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +680,7 @@ func (x *Destination) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Destination.ProtoReflect.Descriptor instead.
 func (*Destination) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Destination) GetId() string {
@@ -712,7 +789,7 @@ type NotificationTry struct {
 
 func (x *NotificationTry) Reset() {
 	*x = NotificationTry{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +801,7 @@ func (x *NotificationTry) String() string {
 func (*NotificationTry) ProtoMessage() {}
 
 func (x *NotificationTry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[7]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +814,7 @@ func (x *NotificationTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotificationTry.ProtoReflect.Descriptor instead.
 func (*NotificationTry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *NotificationTry) GetAt() *timestamppb.Timestamp {
@@ -796,7 +873,7 @@ type Notification struct {
 
 func (x *Notification) Reset() {
 	*x = Notification{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +885,7 @@ func (x *Notification) String() string {
 func (*Notification) ProtoMessage() {}
 
 func (x *Notification) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[8]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +898,7 @@ func (x *Notification) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notification.ProtoReflect.Descriptor instead.
 func (*Notification) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Notification) GetId() string {
@@ -936,7 +1013,7 @@ type CreateDestinationRequest struct {
 
 func (x *CreateDestinationRequest) Reset() {
 	*x = CreateDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -948,7 +1025,7 @@ func (x *CreateDestinationRequest) String() string {
 func (*CreateDestinationRequest) ProtoMessage() {}
 
 func (x *CreateDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[9]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -961,7 +1038,7 @@ func (x *CreateDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDestinationRequest.ProtoReflect.Descriptor instead.
 func (*CreateDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateDestinationRequest) GetName() string {
@@ -1002,7 +1079,7 @@ type CreateDestinationResponse struct {
 
 func (x *CreateDestinationResponse) Reset() {
 	*x = CreateDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1091,7 @@ func (x *CreateDestinationResponse) String() string {
 func (*CreateDestinationResponse) ProtoMessage() {}
 
 func (x *CreateDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[10]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1104,7 @@ func (x *CreateDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateDestinationResponse.ProtoReflect.Descriptor instead.
 func (*CreateDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateDestinationResponse) GetDestination() *Destination {
@@ -1057,7 +1134,7 @@ type UpdateDestinationRequest struct {
 
 func (x *UpdateDestinationRequest) Reset() {
 	*x = UpdateDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1146,7 @@ func (x *UpdateDestinationRequest) String() string {
 func (*UpdateDestinationRequest) ProtoMessage() {}
 
 func (x *UpdateDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[11]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1159,7 @@ func (x *UpdateDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDestinationRequest.ProtoReflect.Descriptor instead.
 func (*UpdateDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpdateDestinationRequest) GetDestinationId() string {
@@ -1115,7 +1192,7 @@ type UpdateDestinationResponse struct {
 
 func (x *UpdateDestinationResponse) Reset() {
 	*x = UpdateDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1204,7 @@ func (x *UpdateDestinationResponse) String() string {
 func (*UpdateDestinationResponse) ProtoMessage() {}
 
 func (x *UpdateDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[12]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1217,7 @@ func (x *UpdateDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateDestinationResponse.ProtoReflect.Descriptor instead.
 func (*UpdateDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateDestinationResponse) GetDestination() *Destination {
@@ -1159,7 +1236,7 @@ type GetDestinationRequest struct {
 
 func (x *GetDestinationRequest) Reset() {
 	*x = GetDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1248,7 @@ func (x *GetDestinationRequest) String() string {
 func (*GetDestinationRequest) ProtoMessage() {}
 
 func (x *GetDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[13]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1261,7 @@ func (x *GetDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDestinationRequest.ProtoReflect.Descriptor instead.
 func (*GetDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetDestinationRequest) GetDestinationId() string {
@@ -1203,7 +1280,7 @@ type GetDestinationResponse struct {
 
 func (x *GetDestinationResponse) Reset() {
 	*x = GetDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1292,7 @@ func (x *GetDestinationResponse) String() string {
 func (*GetDestinationResponse) ProtoMessage() {}
 
 func (x *GetDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[14]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1305,7 @@ func (x *GetDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDestinationResponse.ProtoReflect.Descriptor instead.
 func (*GetDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetDestinationResponse) GetDestination() *Destination {
@@ -1250,7 +1327,7 @@ type ListDestinationsRequest struct {
 
 func (x *ListDestinationsRequest) Reset() {
 	*x = ListDestinationsRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1339,7 @@ func (x *ListDestinationsRequest) String() string {
 func (*ListDestinationsRequest) ProtoMessage() {}
 
 func (x *ListDestinationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[15]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1352,7 @@ func (x *ListDestinationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDestinationsRequest.ProtoReflect.Descriptor instead.
 func (*ListDestinationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListDestinationsRequest) GetPageSize() int32 {
@@ -1303,7 +1380,7 @@ type ListDestinationsResponse struct {
 
 func (x *ListDestinationsResponse) Reset() {
 	*x = ListDestinationsResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1392,7 @@ func (x *ListDestinationsResponse) String() string {
 func (*ListDestinationsResponse) ProtoMessage() {}
 
 func (x *ListDestinationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[16]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1405,7 @@ func (x *ListDestinationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDestinationsResponse.ProtoReflect.Descriptor instead.
 func (*ListDestinationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListDestinationsResponse) GetDestinations() []*Destination {
@@ -1354,7 +1431,7 @@ type TestDestinationRequest struct {
 
 func (x *TestDestinationRequest) Reset() {
 	*x = TestDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1443,7 @@ func (x *TestDestinationRequest) String() string {
 func (*TestDestinationRequest) ProtoMessage() {}
 
 func (x *TestDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[17]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1456,7 @@ func (x *TestDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestDestinationRequest.ProtoReflect.Descriptor instead.
 func (*TestDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TestDestinationRequest) GetDestinationId() string {
@@ -1398,7 +1475,7 @@ type TestDestinationResponse struct {
 
 func (x *TestDestinationResponse) Reset() {
 	*x = TestDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +1487,7 @@ func (x *TestDestinationResponse) String() string {
 func (*TestDestinationResponse) ProtoMessage() {}
 
 func (x *TestDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[18]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +1500,7 @@ func (x *TestDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestDestinationResponse.ProtoReflect.Descriptor instead.
 func (*TestDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TestDestinationResponse) GetNotification() *Notification {
@@ -1442,7 +1519,7 @@ type EnableDestinationRequest struct {
 
 func (x *EnableDestinationRequest) Reset() {
 	*x = EnableDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1531,7 @@ func (x *EnableDestinationRequest) String() string {
 func (*EnableDestinationRequest) ProtoMessage() {}
 
 func (x *EnableDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[19]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1544,7 @@ func (x *EnableDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableDestinationRequest.ProtoReflect.Descriptor instead.
 func (*EnableDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *EnableDestinationRequest) GetDestinationId() string {
@@ -1486,7 +1563,7 @@ type EnableDestinationResponse struct {
 
 func (x *EnableDestinationResponse) Reset() {
 	*x = EnableDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1575,7 @@ func (x *EnableDestinationResponse) String() string {
 func (*EnableDestinationResponse) ProtoMessage() {}
 
 func (x *EnableDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[20]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1588,7 @@ func (x *EnableDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnableDestinationResponse.ProtoReflect.Descriptor instead.
 func (*EnableDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *EnableDestinationResponse) GetDestination() *Destination {
@@ -1531,7 +1608,7 @@ type DisableDestinationRequest struct {
 
 func (x *DisableDestinationRequest) Reset() {
 	*x = DisableDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1620,7 @@ func (x *DisableDestinationRequest) String() string {
 func (*DisableDestinationRequest) ProtoMessage() {}
 
 func (x *DisableDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[21]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1633,7 @@ func (x *DisableDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableDestinationRequest.ProtoReflect.Descriptor instead.
 func (*DisableDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DisableDestinationRequest) GetDestinationId() string {
@@ -1582,7 +1659,7 @@ type DisableDestinationResponse struct {
 
 func (x *DisableDestinationResponse) Reset() {
 	*x = DisableDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1671,7 @@ func (x *DisableDestinationResponse) String() string {
 func (*DisableDestinationResponse) ProtoMessage() {}
 
 func (x *DisableDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[22]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1684,7 @@ func (x *DisableDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisableDestinationResponse.ProtoReflect.Descriptor instead.
 func (*DisableDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DisableDestinationResponse) GetDestination() *Destination {
@@ -1629,7 +1706,7 @@ type RotateDestinationSecretRequest struct {
 
 func (x *RotateDestinationSecretRequest) Reset() {
 	*x = RotateDestinationSecretRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1641,7 +1718,7 @@ func (x *RotateDestinationSecretRequest) String() string {
 func (*RotateDestinationSecretRequest) ProtoMessage() {}
 
 func (x *RotateDestinationSecretRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[23]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1654,7 +1731,7 @@ func (x *RotateDestinationSecretRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateDestinationSecretRequest.ProtoReflect.Descriptor instead.
 func (*RotateDestinationSecretRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RotateDestinationSecretRequest) GetDestinationId() string {
@@ -1681,7 +1758,7 @@ type RotateDestinationSecretResponse struct {
 
 func (x *RotateDestinationSecretResponse) Reset() {
 	*x = RotateDestinationSecretResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1770,7 @@ func (x *RotateDestinationSecretResponse) String() string {
 func (*RotateDestinationSecretResponse) ProtoMessage() {}
 
 func (x *RotateDestinationSecretResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[24]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1783,7 @@ func (x *RotateDestinationSecretResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateDestinationSecretResponse.ProtoReflect.Descriptor instead.
 func (*RotateDestinationSecretResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RotateDestinationSecretResponse) GetDestination() *Destination {
@@ -1732,7 +1809,7 @@ type DeleteDestinationRequest struct {
 
 func (x *DeleteDestinationRequest) Reset() {
 	*x = DeleteDestinationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +1821,7 @@ func (x *DeleteDestinationRequest) String() string {
 func (*DeleteDestinationRequest) ProtoMessage() {}
 
 func (x *DeleteDestinationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[25]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +1834,7 @@ func (x *DeleteDestinationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteDestinationRequest.ProtoReflect.Descriptor instead.
 func (*DeleteDestinationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DeleteDestinationRequest) GetDestinationId() string {
@@ -1775,7 +1852,7 @@ type DeleteDestinationResponse struct {
 
 func (x *DeleteDestinationResponse) Reset() {
 	*x = DeleteDestinationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1787,7 +1864,7 @@ func (x *DeleteDestinationResponse) String() string {
 func (*DeleteDestinationResponse) ProtoMessage() {}
 
 func (x *DeleteDestinationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[26]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1800,7 +1877,7 @@ func (x *DeleteDestinationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteDestinationResponse.ProtoReflect.Descriptor instead.
 func (*DeleteDestinationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{27}
 }
 
 type ListNotificationsRequest struct {
@@ -1817,7 +1894,7 @@ type ListNotificationsRequest struct {
 
 func (x *ListNotificationsRequest) Reset() {
 	*x = ListNotificationsRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1906,7 @@ func (x *ListNotificationsRequest) String() string {
 func (*ListNotificationsRequest) ProtoMessage() {}
 
 func (x *ListNotificationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[27]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1919,7 @@ func (x *ListNotificationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNotificationsRequest.ProtoReflect.Descriptor instead.
 func (*ListNotificationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListNotificationsRequest) GetDestinationId() string {
@@ -1883,7 +1960,7 @@ type ListNotificationsResponse struct {
 
 func (x *ListNotificationsResponse) Reset() {
 	*x = ListNotificationsResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +1972,7 @@ func (x *ListNotificationsResponse) String() string {
 func (*ListNotificationsResponse) ProtoMessage() {}
 
 func (x *ListNotificationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[28]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +1985,7 @@ func (x *ListNotificationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNotificationsResponse.ProtoReflect.Descriptor instead.
 func (*ListNotificationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListNotificationsResponse) GetNotifications() []*Notification {
@@ -1934,7 +2011,7 @@ type GetNotificationRequest struct {
 
 func (x *GetNotificationRequest) Reset() {
 	*x = GetNotificationRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2023,7 @@ func (x *GetNotificationRequest) String() string {
 func (*GetNotificationRequest) ProtoMessage() {}
 
 func (x *GetNotificationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[29]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2036,7 @@ func (x *GetNotificationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNotificationRequest.ProtoReflect.Descriptor instead.
 func (*GetNotificationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetNotificationRequest) GetNotificationId() string {
@@ -1978,7 +2055,7 @@ type GetNotificationResponse struct {
 
 func (x *GetNotificationResponse) Reset() {
 	*x = GetNotificationResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1990,7 +2067,7 @@ func (x *GetNotificationResponse) String() string {
 func (*GetNotificationResponse) ProtoMessage() {}
 
 func (x *GetNotificationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[30]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2003,7 +2080,7 @@ func (x *GetNotificationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNotificationResponse.ProtoReflect.Descriptor instead.
 func (*GetNotificationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetNotificationResponse) GetNotification() *Notification {
@@ -2026,7 +2103,7 @@ type RedriveNotificationsRequest struct {
 
 func (x *RedriveNotificationsRequest) Reset() {
 	*x = RedriveNotificationsRequest{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2038,7 +2115,7 @@ func (x *RedriveNotificationsRequest) String() string {
 func (*RedriveNotificationsRequest) ProtoMessage() {}
 
 func (x *RedriveNotificationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[31]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2051,7 +2128,7 @@ func (x *RedriveNotificationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveNotificationsRequest.ProtoReflect.Descriptor instead.
 func (*RedriveNotificationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RedriveNotificationsRequest) GetWhich() isRedriveNotificationsRequest_Which {
@@ -2107,7 +2184,7 @@ type RedriveNotificationsResponse struct {
 
 func (x *RedriveNotificationsResponse) Reset() {
 	*x = RedriveNotificationsResponse{}
-	mi := &file_deckhand_v1_destination_proto_msgTypes[32]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2196,7 @@ func (x *RedriveNotificationsResponse) String() string {
 func (*RedriveNotificationsResponse) ProtoMessage() {}
 
 func (x *RedriveNotificationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_destination_proto_msgTypes[32]
+	mi := &file_deckhand_v1_destination_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2209,7 @@ func (x *RedriveNotificationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveNotificationsResponse.ProtoReflect.Descriptor instead.
 func (*RedriveNotificationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_destination_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RedriveNotificationsResponse) GetRedriven() int64 {
@@ -2146,7 +2223,7 @@ var File_deckhand_v1_destination_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x03\n" +
+	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
 	"\x0fDestinationSpec\x12E\n" +
 	"\x06events\x18\x01 \x03(\tB-\xbaH*\x92\x01'\x102\"#r!2\x1f^[a-z][a-z0-9_.]{0,60}\\*?$|^\\*$R\x06events\x12(\n" +
 	"\x06agents\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -2156,8 +2233,17 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\x05slack\x18\v \x01(\v2\x1d.deckhand.v1.SlackDestinationH\x00R\x05slack\x125\n" +
 	"\x05email\x18\f \x01(\v2\x1d.deckhand.v1.EmailDestinationH\x00R\x05email\x122\n" +
 	"\x04nats\x18\r \x01(\v2\x1c.deckhand.v1.NatsDestinationH\x00R\x04nats\x122\n" +
-	"\x04push\x18\x0e \x01(\v2\x1c.deckhand.v1.PushDestinationH\x00R\x04pushB\v\n" +
-	"\x02to\x12\x05\xbaH\x02\b\x01\"[\n" +
+	"\x04push\x18\x0e \x01(\v2\x1c.deckhand.v1.PushDestinationH\x00R\x04push\x127\n" +
+	"\n" +
+	"for_agents\x18\" \x01(\v2\x18.deckhand.v1.AgentAccessR\tforAgentsB\v\n" +
+	"\x02to\x12\x05\xbaH\x02\b\x01\"\x9f\x01\n" +
+	"\vAgentAccess\x12*\n" +
+	"\x06agents\x18\x01 \x03(\tB\x12\xbaH\x0f\x92\x01\f\b\x01\x10d\"\x06r\x04\x10\x01\x18@R\x06agents\x122\n" +
+	"\n" +
+	"recipients\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xc8\x01\"\ar\x05\x10\x02\x18\xc0\x02R\n" +
+	"recipients\x120\n" +
+	"\x0ecalls_per_hour\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\fcallsPerHour\"[\n" +
 	"\x0fPushDestination\x12\x1b\n" +
 	"\x04name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12+\n" +
 	"\fpush_service\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xfd\x01R\vpushService\"3\n" +
@@ -2321,110 +2407,112 @@ func file_deckhand_v1_destination_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_destination_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_destination_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_deckhand_v1_destination_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_deckhand_v1_destination_proto_goTypes = []any{
 	(DestinationState)(0),                   // 0: deckhand.v1.DestinationState
 	(NotificationState)(0),                  // 1: deckhand.v1.NotificationState
 	(*DestinationSpec)(nil),                 // 2: deckhand.v1.DestinationSpec
-	(*PushDestination)(nil),                 // 3: deckhand.v1.PushDestination
-	(*WebhookDestination)(nil),              // 4: deckhand.v1.WebhookDestination
-	(*SlackDestination)(nil),                // 5: deckhand.v1.SlackDestination
-	(*EmailDestination)(nil),                // 6: deckhand.v1.EmailDestination
-	(*NatsDestination)(nil),                 // 7: deckhand.v1.NatsDestination
-	(*Destination)(nil),                     // 8: deckhand.v1.Destination
-	(*NotificationTry)(nil),                 // 9: deckhand.v1.NotificationTry
-	(*Notification)(nil),                    // 10: deckhand.v1.Notification
-	(*CreateDestinationRequest)(nil),        // 11: deckhand.v1.CreateDestinationRequest
-	(*CreateDestinationResponse)(nil),       // 12: deckhand.v1.CreateDestinationResponse
-	(*UpdateDestinationRequest)(nil),        // 13: deckhand.v1.UpdateDestinationRequest
-	(*UpdateDestinationResponse)(nil),       // 14: deckhand.v1.UpdateDestinationResponse
-	(*GetDestinationRequest)(nil),           // 15: deckhand.v1.GetDestinationRequest
-	(*GetDestinationResponse)(nil),          // 16: deckhand.v1.GetDestinationResponse
-	(*ListDestinationsRequest)(nil),         // 17: deckhand.v1.ListDestinationsRequest
-	(*ListDestinationsResponse)(nil),        // 18: deckhand.v1.ListDestinationsResponse
-	(*TestDestinationRequest)(nil),          // 19: deckhand.v1.TestDestinationRequest
-	(*TestDestinationResponse)(nil),         // 20: deckhand.v1.TestDestinationResponse
-	(*EnableDestinationRequest)(nil),        // 21: deckhand.v1.EnableDestinationRequest
-	(*EnableDestinationResponse)(nil),       // 22: deckhand.v1.EnableDestinationResponse
-	(*DisableDestinationRequest)(nil),       // 23: deckhand.v1.DisableDestinationRequest
-	(*DisableDestinationResponse)(nil),      // 24: deckhand.v1.DisableDestinationResponse
-	(*RotateDestinationSecretRequest)(nil),  // 25: deckhand.v1.RotateDestinationSecretRequest
-	(*RotateDestinationSecretResponse)(nil), // 26: deckhand.v1.RotateDestinationSecretResponse
-	(*DeleteDestinationRequest)(nil),        // 27: deckhand.v1.DeleteDestinationRequest
-	(*DeleteDestinationResponse)(nil),       // 28: deckhand.v1.DeleteDestinationResponse
-	(*ListNotificationsRequest)(nil),        // 29: deckhand.v1.ListNotificationsRequest
-	(*ListNotificationsResponse)(nil),       // 30: deckhand.v1.ListNotificationsResponse
-	(*GetNotificationRequest)(nil),          // 31: deckhand.v1.GetNotificationRequest
-	(*GetNotificationResponse)(nil),         // 32: deckhand.v1.GetNotificationResponse
-	(*RedriveNotificationsRequest)(nil),     // 33: deckhand.v1.RedriveNotificationsRequest
-	(*RedriveNotificationsResponse)(nil),    // 34: deckhand.v1.RedriveNotificationsResponse
-	(*timestamppb.Timestamp)(nil),           // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),             // 36: google.protobuf.Duration
-	(*structpb.Struct)(nil),                 // 37: google.protobuf.Struct
+	(*AgentAccess)(nil),                     // 3: deckhand.v1.AgentAccess
+	(*PushDestination)(nil),                 // 4: deckhand.v1.PushDestination
+	(*WebhookDestination)(nil),              // 5: deckhand.v1.WebhookDestination
+	(*SlackDestination)(nil),                // 6: deckhand.v1.SlackDestination
+	(*EmailDestination)(nil),                // 7: deckhand.v1.EmailDestination
+	(*NatsDestination)(nil),                 // 8: deckhand.v1.NatsDestination
+	(*Destination)(nil),                     // 9: deckhand.v1.Destination
+	(*NotificationTry)(nil),                 // 10: deckhand.v1.NotificationTry
+	(*Notification)(nil),                    // 11: deckhand.v1.Notification
+	(*CreateDestinationRequest)(nil),        // 12: deckhand.v1.CreateDestinationRequest
+	(*CreateDestinationResponse)(nil),       // 13: deckhand.v1.CreateDestinationResponse
+	(*UpdateDestinationRequest)(nil),        // 14: deckhand.v1.UpdateDestinationRequest
+	(*UpdateDestinationResponse)(nil),       // 15: deckhand.v1.UpdateDestinationResponse
+	(*GetDestinationRequest)(nil),           // 16: deckhand.v1.GetDestinationRequest
+	(*GetDestinationResponse)(nil),          // 17: deckhand.v1.GetDestinationResponse
+	(*ListDestinationsRequest)(nil),         // 18: deckhand.v1.ListDestinationsRequest
+	(*ListDestinationsResponse)(nil),        // 19: deckhand.v1.ListDestinationsResponse
+	(*TestDestinationRequest)(nil),          // 20: deckhand.v1.TestDestinationRequest
+	(*TestDestinationResponse)(nil),         // 21: deckhand.v1.TestDestinationResponse
+	(*EnableDestinationRequest)(nil),        // 22: deckhand.v1.EnableDestinationRequest
+	(*EnableDestinationResponse)(nil),       // 23: deckhand.v1.EnableDestinationResponse
+	(*DisableDestinationRequest)(nil),       // 24: deckhand.v1.DisableDestinationRequest
+	(*DisableDestinationResponse)(nil),      // 25: deckhand.v1.DisableDestinationResponse
+	(*RotateDestinationSecretRequest)(nil),  // 26: deckhand.v1.RotateDestinationSecretRequest
+	(*RotateDestinationSecretResponse)(nil), // 27: deckhand.v1.RotateDestinationSecretResponse
+	(*DeleteDestinationRequest)(nil),        // 28: deckhand.v1.DeleteDestinationRequest
+	(*DeleteDestinationResponse)(nil),       // 29: deckhand.v1.DeleteDestinationResponse
+	(*ListNotificationsRequest)(nil),        // 30: deckhand.v1.ListNotificationsRequest
+	(*ListNotificationsResponse)(nil),       // 31: deckhand.v1.ListNotificationsResponse
+	(*GetNotificationRequest)(nil),          // 32: deckhand.v1.GetNotificationRequest
+	(*GetNotificationResponse)(nil),         // 33: deckhand.v1.GetNotificationResponse
+	(*RedriveNotificationsRequest)(nil),     // 34: deckhand.v1.RedriveNotificationsRequest
+	(*RedriveNotificationsResponse)(nil),    // 35: deckhand.v1.RedriveNotificationsResponse
+	(*timestamppb.Timestamp)(nil),           // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),             // 37: google.protobuf.Duration
+	(*structpb.Struct)(nil),                 // 38: google.protobuf.Struct
 }
 var file_deckhand_v1_destination_proto_depIdxs = []int32{
-	4,  // 0: deckhand.v1.DestinationSpec.webhook:type_name -> deckhand.v1.WebhookDestination
-	5,  // 1: deckhand.v1.DestinationSpec.slack:type_name -> deckhand.v1.SlackDestination
-	6,  // 2: deckhand.v1.DestinationSpec.email:type_name -> deckhand.v1.EmailDestination
-	7,  // 3: deckhand.v1.DestinationSpec.nats:type_name -> deckhand.v1.NatsDestination
-	3,  // 4: deckhand.v1.DestinationSpec.push:type_name -> deckhand.v1.PushDestination
-	2,  // 5: deckhand.v1.Destination.spec:type_name -> deckhand.v1.DestinationSpec
-	0,  // 6: deckhand.v1.Destination.state:type_name -> deckhand.v1.DestinationState
-	35, // 7: deckhand.v1.Destination.state_since:type_name -> google.protobuf.Timestamp
-	35, // 8: deckhand.v1.Destination.created_at:type_name -> google.protobuf.Timestamp
-	35, // 9: deckhand.v1.Destination.updated_at:type_name -> google.protobuf.Timestamp
-	35, // 10: deckhand.v1.NotificationTry.at:type_name -> google.protobuf.Timestamp
-	36, // 11: deckhand.v1.NotificationTry.took:type_name -> google.protobuf.Duration
-	1,  // 12: deckhand.v1.Notification.state:type_name -> deckhand.v1.NotificationState
-	9,  // 13: deckhand.v1.Notification.tries:type_name -> deckhand.v1.NotificationTry
-	35, // 14: deckhand.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
-	35, // 15: deckhand.v1.Notification.next_at:type_name -> google.protobuf.Timestamp
-	35, // 16: deckhand.v1.Notification.expires_at:type_name -> google.protobuf.Timestamp
-	35, // 17: deckhand.v1.Notification.handled_at:type_name -> google.protobuf.Timestamp
-	37, // 18: deckhand.v1.Notification.event:type_name -> google.protobuf.Struct
-	2,  // 19: deckhand.v1.CreateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
-	8,  // 20: deckhand.v1.CreateDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	2,  // 21: deckhand.v1.UpdateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
-	8,  // 22: deckhand.v1.UpdateDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	8,  // 23: deckhand.v1.GetDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	8,  // 24: deckhand.v1.ListDestinationsResponse.destinations:type_name -> deckhand.v1.Destination
-	10, // 25: deckhand.v1.TestDestinationResponse.notification:type_name -> deckhand.v1.Notification
-	8,  // 26: deckhand.v1.EnableDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	8,  // 27: deckhand.v1.DisableDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	36, // 28: deckhand.v1.RotateDestinationSecretRequest.keep:type_name -> google.protobuf.Duration
-	8,  // 29: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
-	1,  // 30: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
-	10, // 31: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
-	10, // 32: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
-	11, // 33: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
-	13, // 34: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
-	15, // 35: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
-	17, // 36: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
-	19, // 37: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
-	21, // 38: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
-	23, // 39: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
-	25, // 40: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
-	27, // 41: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
-	29, // 42: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
-	31, // 43: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
-	33, // 44: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
-	12, // 45: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
-	14, // 46: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
-	16, // 47: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
-	18, // 48: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
-	20, // 49: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
-	22, // 50: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
-	24, // 51: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
-	26, // 52: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
-	28, // 53: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
-	30, // 54: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
-	32, // 55: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
-	34, // 56: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
-	45, // [45:57] is the sub-list for method output_type
-	33, // [33:45] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	5,  // 0: deckhand.v1.DestinationSpec.webhook:type_name -> deckhand.v1.WebhookDestination
+	6,  // 1: deckhand.v1.DestinationSpec.slack:type_name -> deckhand.v1.SlackDestination
+	7,  // 2: deckhand.v1.DestinationSpec.email:type_name -> deckhand.v1.EmailDestination
+	8,  // 3: deckhand.v1.DestinationSpec.nats:type_name -> deckhand.v1.NatsDestination
+	4,  // 4: deckhand.v1.DestinationSpec.push:type_name -> deckhand.v1.PushDestination
+	3,  // 5: deckhand.v1.DestinationSpec.for_agents:type_name -> deckhand.v1.AgentAccess
+	2,  // 6: deckhand.v1.Destination.spec:type_name -> deckhand.v1.DestinationSpec
+	0,  // 7: deckhand.v1.Destination.state:type_name -> deckhand.v1.DestinationState
+	36, // 8: deckhand.v1.Destination.state_since:type_name -> google.protobuf.Timestamp
+	36, // 9: deckhand.v1.Destination.created_at:type_name -> google.protobuf.Timestamp
+	36, // 10: deckhand.v1.Destination.updated_at:type_name -> google.protobuf.Timestamp
+	36, // 11: deckhand.v1.NotificationTry.at:type_name -> google.protobuf.Timestamp
+	37, // 12: deckhand.v1.NotificationTry.took:type_name -> google.protobuf.Duration
+	1,  // 13: deckhand.v1.Notification.state:type_name -> deckhand.v1.NotificationState
+	10, // 14: deckhand.v1.Notification.tries:type_name -> deckhand.v1.NotificationTry
+	36, // 15: deckhand.v1.Notification.created_at:type_name -> google.protobuf.Timestamp
+	36, // 16: deckhand.v1.Notification.next_at:type_name -> google.protobuf.Timestamp
+	36, // 17: deckhand.v1.Notification.expires_at:type_name -> google.protobuf.Timestamp
+	36, // 18: deckhand.v1.Notification.handled_at:type_name -> google.protobuf.Timestamp
+	38, // 19: deckhand.v1.Notification.event:type_name -> google.protobuf.Struct
+	2,  // 20: deckhand.v1.CreateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
+	9,  // 21: deckhand.v1.CreateDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	2,  // 22: deckhand.v1.UpdateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
+	9,  // 23: deckhand.v1.UpdateDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	9,  // 24: deckhand.v1.GetDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	9,  // 25: deckhand.v1.ListDestinationsResponse.destinations:type_name -> deckhand.v1.Destination
+	11, // 26: deckhand.v1.TestDestinationResponse.notification:type_name -> deckhand.v1.Notification
+	9,  // 27: deckhand.v1.EnableDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	9,  // 28: deckhand.v1.DisableDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	37, // 29: deckhand.v1.RotateDestinationSecretRequest.keep:type_name -> google.protobuf.Duration
+	9,  // 30: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
+	1,  // 31: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
+	11, // 32: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
+	11, // 33: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
+	12, // 34: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
+	14, // 35: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
+	16, // 36: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
+	18, // 37: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
+	20, // 38: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
+	22, // 39: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
+	24, // 40: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
+	26, // 41: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
+	28, // 42: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
+	30, // 43: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
+	32, // 44: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
+	34, // 45: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
+	13, // 46: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
+	15, // 47: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
+	17, // 48: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
+	19, // 49: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
+	21, // 50: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
+	23, // 51: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
+	25, // 52: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
+	27, // 53: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
+	29, // 54: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
+	31, // 55: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
+	33, // 56: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
+	35, // 57: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
+	46, // [46:58] is the sub-list for method output_type
+	34, // [34:46] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_destination_proto_init() }
@@ -2439,7 +2527,7 @@ func file_deckhand_v1_destination_proto_init() {
 		(*DestinationSpec_Nats)(nil),
 		(*DestinationSpec_Push)(nil),
 	}
-	file_deckhand_v1_destination_proto_msgTypes[31].OneofWrappers = []any{
+	file_deckhand_v1_destination_proto_msgTypes[32].OneofWrappers = []any{
 		(*RedriveNotificationsRequest_NotificationId)(nil),
 		(*RedriveNotificationsRequest_DestinationId)(nil),
 	}
@@ -2449,7 +2537,7 @@ func file_deckhand_v1_destination_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_destination_proto_rawDesc), len(file_deckhand_v1_destination_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

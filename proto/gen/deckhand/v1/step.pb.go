@@ -210,6 +210,126 @@ func (ToolPlace) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{2}
 }
 
+// ToolKind says what a tool is about.
+type ToolKind int32
+
+const (
+	ToolKind_TOOL_KIND_UNSPECIFIED   ToolKind = 0
+	ToolKind_TOOL_KIND_SEARCH        ToolKind = 1
+	ToolKind_TOOL_KIND_FILE          ToolKind = 2
+	ToolKind_TOOL_KIND_WEB           ToolKind = 3
+	ToolKind_TOOL_KIND_ANALYSIS      ToolKind = 4
+	ToolKind_TOOL_KIND_COMMUNICATION ToolKind = 5
+	ToolKind_TOOL_KIND_WORK          ToolKind = 6
+	ToolKind_TOOL_KIND_FLEET         ToolKind = 7
+)
+
+// Enum value maps for ToolKind.
+var (
+	ToolKind_name = map[int32]string{
+		0: "TOOL_KIND_UNSPECIFIED",
+		1: "TOOL_KIND_SEARCH",
+		2: "TOOL_KIND_FILE",
+		3: "TOOL_KIND_WEB",
+		4: "TOOL_KIND_ANALYSIS",
+		5: "TOOL_KIND_COMMUNICATION",
+		6: "TOOL_KIND_WORK",
+		7: "TOOL_KIND_FLEET",
+	}
+	ToolKind_value = map[string]int32{
+		"TOOL_KIND_UNSPECIFIED":   0,
+		"TOOL_KIND_SEARCH":        1,
+		"TOOL_KIND_FILE":          2,
+		"TOOL_KIND_WEB":           3,
+		"TOOL_KIND_ANALYSIS":      4,
+		"TOOL_KIND_COMMUNICATION": 5,
+		"TOOL_KIND_WORK":          6,
+		"TOOL_KIND_FLEET":         7,
+	}
+)
+
+func (x ToolKind) Enum() *ToolKind {
+	p := new(ToolKind)
+	*p = x
+	return p
+}
+
+func (x ToolKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_step_proto_enumTypes[3].Descriptor()
+}
+
+func (ToolKind) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_step_proto_enumTypes[3]
+}
+
+func (x ToolKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolKind.Descriptor instead.
+func (ToolKind) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{3}
+}
+
+// ToolConfirmation says when a person has to approve a call of a tool, if neither
+// the persona nor a policy says otherwise.
+type ToolConfirmation int32
+
+const (
+	ToolConfirmation_TOOL_CONFIRMATION_UNSPECIFIED ToolConfirmation = 0
+	ToolConfirmation_TOOL_CONFIRMATION_NEVER       ToolConfirmation = 1
+	// In supervised mode.
+	ToolConfirmation_TOOL_CONFIRMATION_SUPERVISED ToolConfirmation = 2
+	ToolConfirmation_TOOL_CONFIRMATION_ALWAYS     ToolConfirmation = 3
+)
+
+// Enum value maps for ToolConfirmation.
+var (
+	ToolConfirmation_name = map[int32]string{
+		0: "TOOL_CONFIRMATION_UNSPECIFIED",
+		1: "TOOL_CONFIRMATION_NEVER",
+		2: "TOOL_CONFIRMATION_SUPERVISED",
+		3: "TOOL_CONFIRMATION_ALWAYS",
+	}
+	ToolConfirmation_value = map[string]int32{
+		"TOOL_CONFIRMATION_UNSPECIFIED": 0,
+		"TOOL_CONFIRMATION_NEVER":       1,
+		"TOOL_CONFIRMATION_SUPERVISED":  2,
+		"TOOL_CONFIRMATION_ALWAYS":      3,
+	}
+)
+
+func (x ToolConfirmation) Enum() *ToolConfirmation {
+	p := new(ToolConfirmation)
+	*p = x
+	return p
+}
+
+func (x ToolConfirmation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ToolConfirmation) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_step_proto_enumTypes[4].Descriptor()
+}
+
+func (ToolConfirmation) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_step_proto_enumTypes[4]
+}
+
+func (x ToolConfirmation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ToolConfirmation.Descriptor instead.
+func (ToolConfirmation) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{4}
+}
+
 // Tool is an entry of the tool registry, as it is shown to the model.
 type Tool struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -235,7 +355,16 @@ type Tool struct {
 	// It ends the run.
 	Ends bool `protobuf:"varint,12,opt,name=ends,proto3" json:"ends,omitempty"`
 	// The model sees only its name until tool_search has found it.
-	Deferred      bool `protobuf:"varint,13,opt,name=deferred,proto3" json:"deferred,omitempty"`
+	Deferred bool     `protobuf:"varint,13,opt,name=deferred,proto3" json:"deferred,omitempty"`
+	Kind     ToolKind `protobuf:"varint,33,opt,name=kind,proto3,enum=deckhand.v1.ToolKind" json:"kind,omitempty"`
+	// How long a call usually takes, without the wait for an approval; 0 for a moment.
+	ExpectedDuration *durationpb.Duration `protobuf:"bytes,34,opt,name=expected_duration,json=expectedDuration,proto3" json:"expected_duration,omitempty"`
+	// The least role of a task's submitter: "basic", "advanced" or "admin".
+	LeastRole string `protobuf:"bytes,35,opt,name=least_role,json=leastRole,proto3" json:"least_role,omitempty"`
+	// A call that failed may succeed if it is made again as it is, and that does no
+	// harm.
+	Retryable     bool             `protobuf:"varint,36,opt,name=retryable,proto3" json:"retryable,omitempty"`
+	Confirmation  ToolConfirmation `protobuf:"varint,37,opt,name=confirmation,proto3,enum=deckhand.v1.ToolConfirmation" json:"confirmation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,6 +488,41 @@ func (x *Tool) GetDeferred() bool {
 		return x.Deferred
 	}
 	return false
+}
+
+func (x *Tool) GetKind() ToolKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ToolKind_TOOL_KIND_UNSPECIFIED
+}
+
+func (x *Tool) GetExpectedDuration() *durationpb.Duration {
+	if x != nil {
+		return x.ExpectedDuration
+	}
+	return nil
+}
+
+func (x *Tool) GetLeastRole() string {
+	if x != nil {
+		return x.LeastRole
+	}
+	return ""
+}
+
+func (x *Tool) GetRetryable() bool {
+	if x != nil {
+		return x.Retryable
+	}
+	return false
+}
+
+func (x *Tool) GetConfirmation() ToolConfirmation {
+	if x != nil {
+		return x.Confirmation
+	}
+	return ToolConfirmation_TOOL_CONFIRMATION_UNSPECIFIED
 }
 
 // Image is a picture that a tool call answered.
@@ -681,7 +845,7 @@ var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x18deckhand/v1/policy.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
+	"\x16deckhand/v1/step.proto\x12\vdeckhand.v1\x1a\x18deckhand/v1/policy.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x05\n" +
 	"\x04Tool\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12:\n" +
@@ -700,7 +864,13 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	" \x01(\tR\firreversible\x12\x16\n" +
 	"\x06spawns\x18\v \x01(\bR\x06spawns\x12\x12\n" +
 	"\x04ends\x18\f \x01(\bR\x04ends\x12\x1a\n" +
-	"\bdeferred\x18\r \x01(\bR\bdeferred\":\n" +
+	"\bdeferred\x18\r \x01(\bR\bdeferred\x12)\n" +
+	"\x04kind\x18! \x01(\x0e2\x15.deckhand.v1.ToolKindR\x04kind\x12F\n" +
+	"\x11expected_duration\x18\" \x01(\v2\x19.google.protobuf.DurationR\x10expectedDuration\x12\x1d\n" +
+	"\n" +
+	"least_role\x18# \x01(\tR\tleastRole\x12\x1c\n" +
+	"\tretryable\x18$ \x01(\bR\tretryable\x12A\n" +
+	"\fconfirmation\x18% \x01(\x0e2\x1d.deckhand.v1.ToolConfirmationR\fconfirmation\":\n" +
 	"\x05Image\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
@@ -762,7 +932,21 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\x16TOOL_PLACE_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eTOOL_PLACE_HUB\x10\x01\x12\x13\n" +
 	"\x0fTOOL_PLACE_NODE\x10\x02\x12\x15\n" +
-	"\x11TOOL_PLACE_WORKER\x10\x03BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x11TOOL_PLACE_WORKER\x10\x03*\xc0\x01\n" +
+	"\bToolKind\x12\x19\n" +
+	"\x15TOOL_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10TOOL_KIND_SEARCH\x10\x01\x12\x12\n" +
+	"\x0eTOOL_KIND_FILE\x10\x02\x12\x11\n" +
+	"\rTOOL_KIND_WEB\x10\x03\x12\x16\n" +
+	"\x12TOOL_KIND_ANALYSIS\x10\x04\x12\x1b\n" +
+	"\x17TOOL_KIND_COMMUNICATION\x10\x05\x12\x12\n" +
+	"\x0eTOOL_KIND_WORK\x10\x06\x12\x13\n" +
+	"\x0fTOOL_KIND_FLEET\x10\a*\x92\x01\n" +
+	"\x10ToolConfirmation\x12!\n" +
+	"\x1dTOOL_CONFIRMATION_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17TOOL_CONFIRMATION_NEVER\x10\x01\x12 \n" +
+	"\x1cTOOL_CONFIRMATION_SUPERVISED\x10\x02\x12\x1c\n" +
+	"\x18TOOL_CONFIRMATION_ALWAYS\x10\x03BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_step_proto_rawDescOnce sync.Once
@@ -776,40 +960,45 @@ func file_deckhand_v1_step_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_step_proto_rawDescData
 }
 
-var file_deckhand_v1_step_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_deckhand_v1_step_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_deckhand_v1_step_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_deckhand_v1_step_proto_goTypes = []any{
 	(StepState)(0),                // 0: deckhand.v1.StepState
 	(ToolCategory)(0),             // 1: deckhand.v1.ToolCategory
 	(ToolPlace)(0),                // 2: deckhand.v1.ToolPlace
-	(*Tool)(nil),                  // 3: deckhand.v1.Tool
-	(*Image)(nil),                 // 4: deckhand.v1.Image
-	(*Step)(nil),                  // 5: deckhand.v1.Step
-	(*structpb.Struct)(nil),       // 6: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
-	(*Decision)(nil),              // 9: deckhand.v1.Decision
+	(ToolKind)(0),                 // 3: deckhand.v1.ToolKind
+	(ToolConfirmation)(0),         // 4: deckhand.v1.ToolConfirmation
+	(*Tool)(nil),                  // 5: deckhand.v1.Tool
+	(*Image)(nil),                 // 6: deckhand.v1.Image
+	(*Step)(nil),                  // 7: deckhand.v1.Step
+	(*structpb.Struct)(nil),       // 8: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Decision)(nil),              // 11: deckhand.v1.Decision
 }
 var file_deckhand_v1_step_proto_depIdxs = []int32{
-	6,  // 0: deckhand.v1.Tool.input_schema:type_name -> google.protobuf.Struct
+	8,  // 0: deckhand.v1.Tool.input_schema:type_name -> google.protobuf.Struct
 	1,  // 1: deckhand.v1.Tool.category:type_name -> deckhand.v1.ToolCategory
 	2,  // 2: deckhand.v1.Tool.place:type_name -> deckhand.v1.ToolPlace
-	7,  // 3: deckhand.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	1,  // 4: deckhand.v1.Step.category:type_name -> deckhand.v1.ToolCategory
-	6,  // 5: deckhand.v1.Step.arguments:type_name -> google.protobuf.Struct
-	0,  // 6: deckhand.v1.Step.state:type_name -> deckhand.v1.StepState
-	6,  // 7: deckhand.v1.Step.outcome:type_name -> google.protobuf.Struct
-	8,  // 8: deckhand.v1.Step.proposed_at:type_name -> google.protobuf.Timestamp
-	8,  // 9: deckhand.v1.Step.started_at:type_name -> google.protobuf.Timestamp
-	8,  // 10: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
-	6,  // 11: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
-	4,  // 12: deckhand.v1.Step.images:type_name -> deckhand.v1.Image
-	9,  // 13: deckhand.v1.Step.decision:type_name -> deckhand.v1.Decision
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	9,  // 3: deckhand.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	3,  // 4: deckhand.v1.Tool.kind:type_name -> deckhand.v1.ToolKind
+	9,  // 5: deckhand.v1.Tool.expected_duration:type_name -> google.protobuf.Duration
+	4,  // 6: deckhand.v1.Tool.confirmation:type_name -> deckhand.v1.ToolConfirmation
+	1,  // 7: deckhand.v1.Step.category:type_name -> deckhand.v1.ToolCategory
+	8,  // 8: deckhand.v1.Step.arguments:type_name -> google.protobuf.Struct
+	0,  // 9: deckhand.v1.Step.state:type_name -> deckhand.v1.StepState
+	8,  // 10: deckhand.v1.Step.outcome:type_name -> google.protobuf.Struct
+	10, // 11: deckhand.v1.Step.proposed_at:type_name -> google.protobuf.Timestamp
+	10, // 12: deckhand.v1.Step.started_at:type_name -> google.protobuf.Timestamp
+	10, // 13: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
+	8,  // 14: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
+	6,  // 15: deckhand.v1.Step.images:type_name -> deckhand.v1.Image
+	11, // 16: deckhand.v1.Step.decision:type_name -> deckhand.v1.Decision
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_step_proto_init() }
@@ -823,7 +1012,7 @@ func file_deckhand_v1_step_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_step_proto_rawDesc), len(file_deckhand_v1_step_proto_rawDesc)),
-			NumEnums:      3,
+			NumEnums:      5,
 			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,

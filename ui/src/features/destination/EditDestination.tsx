@@ -44,7 +44,7 @@ export function EditDestination(props: { of?: Destination; told: (secret: string
         setTried(true);
         const wrong = Object.entries(all)[0];
         if (wrong) throw new Error(`${wrong[0]}: ${wrong[1]}`);
-        const sent = { spec: specOf(draft), secret: secret.current?.value.trim() ?? "" };
+        const sent = { spec: specOf(draft, of?.spec), secret: secret.current?.value.trim() ?? "" };
         if (of) await destinations.updateDestination({ destinationId: of.id, ...sent });
         else {
           const made = await destinations.createDestination({ name: draft.name, ...sent });

@@ -55,8 +55,8 @@ export function problemsOf(d: Draft): Problems {
 }
 
 // specOf is what the hub is asked for. It keeps events of a destination that are
-// no group. It holds only for a draft without problems.
-export function specOf(d: Draft): DestinationSpec {
+// no group, and what agents may send to stored. It holds only for a draft without problems.
+export function specOf(d: Draft, stored?: DestinationSpec): DestinationSpec {
   const to: Record<Kind, MessageInitShape<typeof DestinationSpecSchema>["to"]> = {
     webhook: { case: "webhook", value: { url: d.url.trim() } },
     slack: { case: "slack", value: {} },
@@ -66,5 +66,5 @@ export function specOf(d: Draft): DestinationSpec {
     },
     nats: { case: "nats", value: {} },
   };
-  return create(DestinationSpecSchema, { events: d.events, agents: list(d.agents), to: to[d.kind] });
+  return create(DestinationSpecSchema, { events: d.events, agents: list(d.agents), to: to[d.kind], forAgents: stored?.forAgents });
 }

@@ -27,7 +27,7 @@ export function Thing(props: { item: InboxItem; whole: WholeArguments }) {
 
 // inspected are the tools of which the hub looks up what a call would do: their
 // arguments do not say it.
-const inspected = new Set(["git_push"]);
+const inspected: Record<string, string> = { git_push: "commits_and_diff", send_email: "as_it_is_sent" };
 
 // Call shows what a call would do: all of its arguments, in the form that fits its
 // tool.
@@ -44,11 +44,12 @@ export function Call(props: { item: InboxItem; args: ActObject; of: CallDecision
     );
   if (fileTools.has(item.tool)) return <FileCall item={item} args={args} />;
   if (actText(args.url) !== undefined && item.tool.startsWith("http_")) return <Request args={args} of={of} />;
-  if (inspected.has(item.tool))
+  const looked = inspected[item.tool];
+  if (looked !== undefined)
     return (
       <>
         <Arguments of={args} />
-        <Arguments of={argumentsOf({ commits_and_diff: item.preview })} />
+        <Arguments of={argumentsOf({ [looked]: item.preview })} />
       </>
     );
   if (Object.keys(args).length === 0)

@@ -25,7 +25,7 @@ import { Composer } from "./Composer";
 import { Cost } from "./Cost";
 import { Artifacts, Checkpoints, Manage } from "./Manage";
 import { Outcome } from "./Outcome";
-import { PlanTree } from "./Plan";
+import { PlanEditor } from "./PlanEditor";
 import { taskTabs, type TaskTab } from "./search";
 import { Steps } from "./Steps";
 import { Threads } from "./thread";
@@ -107,7 +107,7 @@ function Loaded({ task }: { task: Task }) {
           </Tabs.Content>
           <Part value="steps"><Steps taskId={task.id} step={step} line={logLine} find={find} /></Part>
           <Part value="timeline"><Timeline task={task} view={view} /></Part>
-          <Part value="plan"><PlanTree plan={thread.plan} /></Part>
+          <Part value="plan"><PlanEditor taskId={task.id} plan={thread.plan} ended={final(task.state)} /></Part>
           <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>
           <Part value="cost"><Cost task={task} view={view} /></Part>
           <Part value="details"><Details task={task} /></Part>

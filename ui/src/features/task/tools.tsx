@@ -91,6 +91,13 @@ export const titles: Record<string, Title> = {
     </>
   ),
   pull_request_comment: (args) => mono(`${actText(args.repository) ?? ""} #${typeof args.number === "number" ? args.number : ""}`),
+  send_email: (args) => <Literal text={actText(args.subject) ?? ""} />,
+  send_notification: (args) => <Literal text={actText(args.title) ?? ""} />,
+  webhook_trigger: (args) => (
+    <>
+      {mono(actText(args.event) ?? "")} → {mono(actText(args.destination) ?? "")}
+    </>
+  ),
   request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
   delegate: (args) => given(args.agent, args.goal),
   create_subtask: (args) => given(undefined, args.goal),

@@ -12,7 +12,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/destination.proto.
  */
 export const file_deckhand_v1_destination: GenFile = /*@__PURE__*/
-  fileDesc("Ch1kZWNraGFuZC92MS9kZXN0aW5hdGlvbi5wcm90bxILZGVja2hhbmQudjEipwIKD0Rlc3RpbmF0aW9uU3BlYxIOCgZldmVudHMYASADKAkSDgoGYWdlbnRzGAIgAygJEjIKB3dlYmhvb2sYCiABKAsyHy5kZWNraGFuZC52MS5XZWJob29rRGVzdGluYXRpb25IABIuCgVzbGFjaxgLIAEoCzIdLmRlY2toYW5kLnYxLlNsYWNrRGVzdGluYXRpb25IABIuCgVlbWFpbBgMIAEoCzIdLmRlY2toYW5kLnYxLkVtYWlsRGVzdGluYXRpb25IABIsCgRuYXRzGA0gASgLMhwuZGVja2hhbmQudjEuTmF0c0Rlc3RpbmF0aW9uSAASLAoEcHVzaBgOIAEoCzIcLmRlY2toYW5kLnYxLlB1c2hEZXN0aW5hdGlvbkgAQgQKAnRvIjUKD1B1c2hEZXN0aW5hdGlvbhIMCgRuYW1lGAEgASgJEhQKDHB1c2hfc2VydmljZRgCIAEoCSIhChJXZWJob29rRGVzdGluYXRpb24SCwoDdXJsGAEgASgJIhIKEFNsYWNrRGVzdGluYXRpb24ibAoQRW1haWxEZXN0aW5hdGlvbhIMCgRob3N0GAEgASgJEgwKBHBvcnQYAiABKAUSEAoIc2VjdXJpdHkYAyABKAkSEAoIdXNlcm5hbWUYBCABKAkSDAoEZnJvbRgFIAEoCRIKCgJ0bxgGIAMoCSIRCg9OYXRzRGVzdGluYXRpb24i+wIKC0Rlc3RpbmF0aW9uEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDAoEa2luZBgDIAEoCRIqCgRzcGVjGAQgASgLMhwuZGVja2hhbmQudjEuRGVzdGluYXRpb25TcGVjEiwKBXN0YXRlGAUgASgOMh0uZGVja2hhbmQudjEuRGVzdGluYXRpb25TdGF0ZRIOCgZyZWFzb24YBiABKAkSLwoLc3RhdGVfc2luY2UYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDnNlY3JldF9lbmRzX2luGAggASgJEg8KB3BlbmRpbmcYCSABKAMSDAoEZGVhZBgKIAEoAxISCgpjcmVhdGVkX2J5GAsgASgJEi4KCmNyZWF0ZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoEBCg9Ob3RpZmljYXRpb25UcnkSJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBnN0YXR1cxgCIAEoBRINCgVlcnJvchgDIAEoCRInCgR0b29rGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIs0DCgxOb3RpZmljYXRpb24SCgoCaWQYASABKAkSFgoOZGVzdGluYXRpb25faWQYAiABKAkSGAoQZGVzdGluYXRpb25fbmFtZRgDIAEoCRIMCgR0eXBlGAQgASgJEg8KB3Rhc2tfaWQYBSABKAkSLQoFc3RhdGUYBiABKA4yHi5kZWNraGFuZC52MS5Ob3RpZmljYXRpb25TdGF0ZRIQCghhdHRlbXB0cxgHIAEoBRIrCgV0cmllcxgIIAMoCzIcLmRlY2toYW5kLnYxLk5vdGlmaWNhdGlvblRyeRINCgVlcnJvchgJIAEoCRIuCgpjcmVhdGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgduZXh0X2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpoYW5kbGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgVldmVudBgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiewoYQ3JlYXRlRGVzdGluYXRpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSKgoEc3BlYxgCIAEoCzIcLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3BlYxITCgZzZWNyZXQYAyABKAlCA4ABARIQCghkaXNhYmxlZBgEIAEoCCJfChlDcmVhdGVEZXN0aW5hdGlvblJlc3BvbnNlEi0KC2Rlc3RpbmF0aW9uGAEgASgLMhguZGVja2hhbmQudjEuRGVzdGluYXRpb24SEwoGc2VjcmV0GAIgASgJQgOAAQEicwoYVXBkYXRlRGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEioKBHNwZWMYAiABKAsyHC5kZWNraGFuZC52MS5EZXN0aW5hdGlvblNwZWMSEwoGc2VjcmV0GAMgASgJQgOAAQEiSgoZVXBkYXRlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uIi8KFUdldERlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCSJHChZHZXREZXN0aW5hdGlvblJlc3BvbnNlEi0KC2Rlc3RpbmF0aW9uGAEgASgLMhguZGVja2hhbmQudjEuRGVzdGluYXRpb24iQAoXTGlzdERlc3RpbmF0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiYwoYTGlzdERlc3RpbmF0aW9uc1Jlc3BvbnNlEi4KDGRlc3RpbmF0aW9ucxgBIAMoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIwChZUZXN0RGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJIkoKF1Rlc3REZXN0aW5hdGlvblJlc3BvbnNlEi8KDG5vdGlmaWNhdGlvbhgBIAEoCzIZLmRlY2toYW5kLnYxLk5vdGlmaWNhdGlvbiIyChhFbmFibGVEZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkiSgoZRW5hYmxlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uIkMKGURpc2FibGVEZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkSDgoGcmVhc29uGAIgASgJIksKGkRpc2FibGVEZXN0aW5hdGlvblJlc3BvbnNlEi0KC2Rlc3RpbmF0aW9uGAEgASgLMhguZGVja2hhbmQudjEuRGVzdGluYXRpb24iYQoeUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEicKBGtlZXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iZQofUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uEhMKBnNlY3JldBgCIAEoCUIDgAEBIjIKGERlbGV0ZURlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCSIbChlEZWxldGVEZXN0aW5hdGlvblJlc3BvbnNlIokBChhMaXN0Tm90aWZpY2F0aW9uc1JlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkSLgoGc3RhdGVzGAIgAygOMh4uZGVja2hhbmQudjEuTm90aWZpY2F0aW9uU3RhdGUSEQoJcGFnZV9zaXplGAMgASgFEhIKCnBhZ2VfdG9rZW4YBCABKAkiZgoZTGlzdE5vdGlmaWNhdGlvbnNSZXNwb25zZRIwCg1ub3RpZmljYXRpb25zGAEgAygLMhkuZGVja2hhbmQudjEuTm90aWZpY2F0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIxChZHZXROb3RpZmljYXRpb25SZXF1ZXN0EhcKD25vdGlmaWNhdGlvbl9pZBgBIAEoCSJKChdHZXROb3RpZmljYXRpb25SZXNwb25zZRIvCgxub3RpZmljYXRpb24YASABKAsyGS5kZWNraGFuZC52MS5Ob3RpZmljYXRpb24iWwobUmVkcml2ZU5vdGlmaWNhdGlvbnNSZXF1ZXN0EhkKD25vdGlmaWNhdGlvbl9pZBgBIAEoCUgAEhgKDmRlc3RpbmF0aW9uX2lkGAIgASgJSABCBwoFd2hpY2giMAocUmVkcml2ZU5vdGlmaWNhdGlvbnNSZXNwb25zZRIQCghyZWRyaXZlbhgBIAEoAyp0ChBEZXN0aW5hdGlvblN0YXRlEiEKHURFU1RJTkFUSU9OX1NUQVRFX1VOU1BFQ0lGSUVEEAASHQoZREVTVElOQVRJT05fU1RBVEVfRU5BQkxFRBABEh4KGkRFU1RJTkFUSU9OX1NUQVRFX0RJU0FCTEVEEAIqlgEKEU5vdGlmaWNhdGlvblN0YXRlEiIKHk5PVElGSUNBVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEh4KGk5PVElGSUNBVElPTl9TVEFURV9QRU5ESU5HEAESIAocTk9USUZJQ0FUSU9OX1NUQVRFX0RFTElWRVJFRBACEhsKF05PVElGSUNBVElPTl9TVEFURV9ERUFEEAMyygkKEkRlc3RpbmF0aW9uU2VydmljZRJiChFDcmVhdGVEZXN0aW5hdGlvbhIlLmRlY2toYW5kLnYxLkNyZWF0ZURlc3RpbmF0aW9uUmVxdWVzdBomLmRlY2toYW5kLnYxLkNyZWF0ZURlc3RpbmF0aW9uUmVzcG9uc2USYgoRVXBkYXRlRGVzdGluYXRpb24SJS5kZWNraGFuZC52MS5VcGRhdGVEZXN0aW5hdGlvblJlcXVlc3QaJi5kZWNraGFuZC52MS5VcGRhdGVEZXN0aW5hdGlvblJlc3BvbnNlElkKDkdldERlc3RpbmF0aW9uEiIuZGVja2hhbmQudjEuR2V0RGVzdGluYXRpb25SZXF1ZXN0GiMuZGVja2hhbmQudjEuR2V0RGVzdGluYXRpb25SZXNwb25zZRJfChBMaXN0RGVzdGluYXRpb25zEiQuZGVja2hhbmQudjEuTGlzdERlc3RpbmF0aW9uc1JlcXVlc3QaJS5kZWNraGFuZC52MS5MaXN0RGVzdGluYXRpb25zUmVzcG9uc2USXAoPVGVzdERlc3RpbmF0aW9uEiMuZGVja2hhbmQudjEuVGVzdERlc3RpbmF0aW9uUmVxdWVzdBokLmRlY2toYW5kLnYxLlRlc3REZXN0aW5hdGlvblJlc3BvbnNlEmIKEUVuYWJsZURlc3RpbmF0aW9uEiUuZGVja2hhbmQudjEuRW5hYmxlRGVzdGluYXRpb25SZXF1ZXN0GiYuZGVja2hhbmQudjEuRW5hYmxlRGVzdGluYXRpb25SZXNwb25zZRJlChJEaXNhYmxlRGVzdGluYXRpb24SJi5kZWNraGFuZC52MS5EaXNhYmxlRGVzdGluYXRpb25SZXF1ZXN0GicuZGVja2hhbmQudjEuRGlzYWJsZURlc3RpbmF0aW9uUmVzcG9uc2USdAoXUm90YXRlRGVzdGluYXRpb25TZWNyZXQSKy5kZWNraGFuZC52MS5Sb3RhdGVEZXN0aW5hdGlvblNlY3JldFJlcXVlc3QaLC5kZWNraGFuZC52MS5Sb3RhdGVEZXN0aW5hdGlvblNlY3JldFJlc3BvbnNlEmIKEURlbGV0ZURlc3RpbmF0aW9uEiUuZGVja2hhbmQudjEuRGVsZXRlRGVzdGluYXRpb25SZXF1ZXN0GiYuZGVja2hhbmQudjEuRGVsZXRlRGVzdGluYXRpb25SZXNwb25zZRJiChFMaXN0Tm90aWZpY2F0aW9ucxIlLmRlY2toYW5kLnYxLkxpc3ROb3RpZmljYXRpb25zUmVxdWVzdBomLmRlY2toYW5kLnYxLkxpc3ROb3RpZmljYXRpb25zUmVzcG9uc2USXAoPR2V0Tm90aWZpY2F0aW9uEiMuZGVja2hhbmQudjEuR2V0Tm90aWZpY2F0aW9uUmVxdWVzdBokLmRlY2toYW5kLnYxLkdldE5vdGlmaWNhdGlvblJlc3BvbnNlEmsKFFJlZHJpdmVOb3RpZmljYXRpb25zEiguZGVja2hhbmQudjEuUmVkcml2ZU5vdGlmaWNhdGlvbnNSZXF1ZXN0GikuZGVja2hhbmQudjEuUmVkcml2ZU5vdGlmaWNhdGlvbnNSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("Ch1kZWNraGFuZC92MS9kZXN0aW5hdGlvbi5wcm90bxILZGVja2hhbmQudjEi1QIKD0Rlc3RpbmF0aW9uU3BlYxIOCgZldmVudHMYASADKAkSDgoGYWdlbnRzGAIgAygJEjIKB3dlYmhvb2sYCiABKAsyHy5kZWNraGFuZC52MS5XZWJob29rRGVzdGluYXRpb25IABIuCgVzbGFjaxgLIAEoCzIdLmRlY2toYW5kLnYxLlNsYWNrRGVzdGluYXRpb25IABIuCgVlbWFpbBgMIAEoCzIdLmRlY2toYW5kLnYxLkVtYWlsRGVzdGluYXRpb25IABIsCgRuYXRzGA0gASgLMhwuZGVja2hhbmQudjEuTmF0c0Rlc3RpbmF0aW9uSAASLAoEcHVzaBgOIAEoCzIcLmRlY2toYW5kLnYxLlB1c2hEZXN0aW5hdGlvbkgAEiwKCmZvcl9hZ2VudHMYIiABKAsyGC5kZWNraGFuZC52MS5BZ2VudEFjY2Vzc0IECgJ0byJJCgtBZ2VudEFjY2VzcxIOCgZhZ2VudHMYASADKAkSEgoKcmVjaXBpZW50cxgCIAMoCRIWCg5jYWxsc19wZXJfaG91chgDIAEoBSI1Cg9QdXNoRGVzdGluYXRpb24SDAoEbmFtZRgBIAEoCRIUCgxwdXNoX3NlcnZpY2UYAiABKAkiIQoSV2ViaG9va0Rlc3RpbmF0aW9uEgsKA3VybBgBIAEoCSISChBTbGFja0Rlc3RpbmF0aW9uImwKEEVtYWlsRGVzdGluYXRpb24SDAoEaG9zdBgBIAEoCRIMCgRwb3J0GAIgASgFEhAKCHNlY3VyaXR5GAMgASgJEhAKCHVzZXJuYW1lGAQgASgJEgwKBGZyb20YBSABKAkSCgoCdG8YBiADKAkiEQoPTmF0c0Rlc3RpbmF0aW9uIvsCCgtEZXN0aW5hdGlvbhIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEgwKBGtpbmQYAyABKAkSKgoEc3BlYxgEIAEoCzIcLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3BlYxIsCgVzdGF0ZRgFIAEoDjIdLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uU3RhdGUSDgoGcmVhc29uGAYgASgJEi8KC3N0YXRlX3NpbmNlGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5zZWNyZXRfZW5kc19pbhgIIAEoCRIPCgdwZW5kaW5nGAkgASgDEgwKBGRlYWQYCiABKAMSEgoKY3JlYXRlZF9ieRgLIAEoCRIuCgpjcmVhdGVkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgp1cGRhdGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKBAQoPTm90aWZpY2F0aW9uVHJ5EiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzdGF0dXMYAiABKAUSDQoFZXJyb3IYAyABKAkSJwoEdG9vaxgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLNAwoMTm90aWZpY2F0aW9uEgoKAmlkGAEgASgJEhYKDmRlc3RpbmF0aW9uX2lkGAIgASgJEhgKEGRlc3RpbmF0aW9uX25hbWUYAyABKAkSDAoEdHlwZRgEIAEoCRIPCgd0YXNrX2lkGAUgASgJEi0KBXN0YXRlGAYgASgOMh4uZGVja2hhbmQudjEuTm90aWZpY2F0aW9uU3RhdGUSEAoIYXR0ZW1wdHMYByABKAUSKwoFdHJpZXMYCCADKAsyHC5kZWNraGFuZC52MS5Ob3RpZmljYXRpb25UcnkSDQoFZXJyb3IYCSABKAkSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHbmV4dF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKaGFuZGxlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoFZXZlbnQYDiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0InsKGENyZWF0ZURlc3RpbmF0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEioKBHNwZWMYAiABKAsyHC5kZWNraGFuZC52MS5EZXN0aW5hdGlvblNwZWMSEwoGc2VjcmV0GAMgASgJQgOAAQESEAoIZGlzYWJsZWQYBCABKAgiXwoZQ3JlYXRlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uEhMKBnNlY3JldBgCIAEoCUIDgAEBInMKGFVwZGF0ZURlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCRIqCgRzcGVjGAIgASgLMhwuZGVja2hhbmQudjEuRGVzdGluYXRpb25TcGVjEhMKBnNlY3JldBgDIAEoCUIDgAEBIkoKGVVwZGF0ZURlc3RpbmF0aW9uUmVzcG9uc2USLQoLZGVzdGluYXRpb24YASABKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbiIvChVHZXREZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkiRwoWR2V0RGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uIkAKF0xpc3REZXN0aW5hdGlvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImMKGExpc3REZXN0aW5hdGlvbnNSZXNwb25zZRIuCgxkZXN0aW5hdGlvbnMYASADKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMAoWVGVzdERlc3RpbmF0aW9uUmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCSJKChdUZXN0RGVzdGluYXRpb25SZXNwb25zZRIvCgxub3RpZmljYXRpb24YASABKAsyGS5kZWNraGFuZC52MS5Ob3RpZmljYXRpb24iMgoYRW5hYmxlRGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJIkoKGUVuYWJsZURlc3RpbmF0aW9uUmVzcG9uc2USLQoLZGVzdGluYXRpb24YASABKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbiJDChlEaXNhYmxlRGVzdGluYXRpb25SZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJLChpEaXNhYmxlRGVzdGluYXRpb25SZXNwb25zZRItCgtkZXN0aW5hdGlvbhgBIAEoCzIYLmRlY2toYW5kLnYxLkRlc3RpbmF0aW9uImEKHlJvdGF0ZURlc3RpbmF0aW9uU2VjcmV0UmVxdWVzdBIWCg5kZXN0aW5hdGlvbl9pZBgBIAEoCRInCgRrZWVwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImUKH1JvdGF0ZURlc3RpbmF0aW9uU2VjcmV0UmVzcG9uc2USLQoLZGVzdGluYXRpb24YASABKAsyGC5kZWNraGFuZC52MS5EZXN0aW5hdGlvbhITCgZzZWNyZXQYAiABKAlCA4ABASIyChhEZWxldGVEZXN0aW5hdGlvblJlcXVlc3QSFgoOZGVzdGluYXRpb25faWQYASABKAkiGwoZRGVsZXRlRGVzdGluYXRpb25SZXNwb25zZSKJAQoYTGlzdE5vdGlmaWNhdGlvbnNSZXF1ZXN0EhYKDmRlc3RpbmF0aW9uX2lkGAEgASgJEi4KBnN0YXRlcxgCIAMoDjIeLmRlY2toYW5kLnYxLk5vdGlmaWNhdGlvblN0YXRlEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJImYKGUxpc3ROb3RpZmljYXRpb25zUmVzcG9uc2USMAoNbm90aWZpY2F0aW9ucxgBIAMoCzIZLmRlY2toYW5kLnYxLk5vdGlmaWNhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiMQoWR2V0Tm90aWZpY2F0aW9uUmVxdWVzdBIXCg9ub3RpZmljYXRpb25faWQYASABKAkiSgoXR2V0Tm90aWZpY2F0aW9uUmVzcG9uc2USLwoMbm90aWZpY2F0aW9uGAEgASgLMhkuZGVja2hhbmQudjEuTm90aWZpY2F0aW9uIlsKG1JlZHJpdmVOb3RpZmljYXRpb25zUmVxdWVzdBIZCg9ub3RpZmljYXRpb25faWQYASABKAlIABIYCg5kZXN0aW5hdGlvbl9pZBgCIAEoCUgAQgcKBXdoaWNoIjAKHFJlZHJpdmVOb3RpZmljYXRpb25zUmVzcG9uc2USEAoIcmVkcml2ZW4YASABKAMqdAoQRGVzdGluYXRpb25TdGF0ZRIhCh1ERVNUSU5BVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEh0KGURFU1RJTkFUSU9OX1NUQVRFX0VOQUJMRUQQARIeChpERVNUSU5BVElPTl9TVEFURV9ESVNBQkxFRBACKpYBChFOb3RpZmljYXRpb25TdGF0ZRIiCh5OT1RJRklDQVRJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIeChpOT1RJRklDQVRJT05fU1RBVEVfUEVORElORxABEiAKHE5PVElGSUNBVElPTl9TVEFURV9ERUxJVkVSRUQQAhIbChdOT1RJRklDQVRJT05fU1RBVEVfREVBRBADMsoJChJEZXN0aW5hdGlvblNlcnZpY2USYgoRQ3JlYXRlRGVzdGluYXRpb24SJS5kZWNraGFuZC52MS5DcmVhdGVEZXN0aW5hdGlvblJlcXVlc3QaJi5kZWNraGFuZC52MS5DcmVhdGVEZXN0aW5hdGlvblJlc3BvbnNlEmIKEVVwZGF0ZURlc3RpbmF0aW9uEiUuZGVja2hhbmQudjEuVXBkYXRlRGVzdGluYXRpb25SZXF1ZXN0GiYuZGVja2hhbmQudjEuVXBkYXRlRGVzdGluYXRpb25SZXNwb25zZRJZCg5HZXREZXN0aW5hdGlvbhIiLmRlY2toYW5kLnYxLkdldERlc3RpbmF0aW9uUmVxdWVzdBojLmRlY2toYW5kLnYxLkdldERlc3RpbmF0aW9uUmVzcG9uc2USXwoQTGlzdERlc3RpbmF0aW9ucxIkLmRlY2toYW5kLnYxLkxpc3REZXN0aW5hdGlvbnNSZXF1ZXN0GiUuZGVja2hhbmQudjEuTGlzdERlc3RpbmF0aW9uc1Jlc3BvbnNlElwKD1Rlc3REZXN0aW5hdGlvbhIjLmRlY2toYW5kLnYxLlRlc3REZXN0aW5hdGlvblJlcXVlc3QaJC5kZWNraGFuZC52MS5UZXN0RGVzdGluYXRpb25SZXNwb25zZRJiChFFbmFibGVEZXN0aW5hdGlvbhIlLmRlY2toYW5kLnYxLkVuYWJsZURlc3RpbmF0aW9uUmVxdWVzdBomLmRlY2toYW5kLnYxLkVuYWJsZURlc3RpbmF0aW9uUmVzcG9uc2USZQoSRGlzYWJsZURlc3RpbmF0aW9uEiYuZGVja2hhbmQudjEuRGlzYWJsZURlc3RpbmF0aW9uUmVxdWVzdBonLmRlY2toYW5kLnYxLkRpc2FibGVEZXN0aW5hdGlvblJlc3BvbnNlEnQKF1JvdGF0ZURlc3RpbmF0aW9uU2VjcmV0EisuZGVja2hhbmQudjEuUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXF1ZXN0GiwuZGVja2hhbmQudjEuUm90YXRlRGVzdGluYXRpb25TZWNyZXRSZXNwb25zZRJiChFEZWxldGVEZXN0aW5hdGlvbhIlLmRlY2toYW5kLnYxLkRlbGV0ZURlc3RpbmF0aW9uUmVxdWVzdBomLmRlY2toYW5kLnYxLkRlbGV0ZURlc3RpbmF0aW9uUmVzcG9uc2USYgoRTGlzdE5vdGlmaWNhdGlvbnMSJS5kZWNraGFuZC52MS5MaXN0Tm90aWZpY2F0aW9uc1JlcXVlc3QaJi5kZWNraGFuZC52MS5MaXN0Tm90aWZpY2F0aW9uc1Jlc3BvbnNlElwKD0dldE5vdGlmaWNhdGlvbhIjLmRlY2toYW5kLnYxLkdldE5vdGlmaWNhdGlvblJlcXVlc3QaJC5kZWNraGFuZC52MS5HZXROb3RpZmljYXRpb25SZXNwb25zZRJrChRSZWRyaXZlTm90aWZpY2F0aW9ucxIoLmRlY2toYW5kLnYxLlJlZHJpdmVOb3RpZmljYXRpb25zUmVxdWVzdBopLmRlY2toYW5kLnYxLlJlZHJpdmVOb3RpZmljYXRpb25zUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * DestinationSpec is what is sent, and where.
@@ -23,7 +23,8 @@ export type DestinationSpec = Message<"deckhand.v1.DestinationSpec"> & {
   /**
    * What is sent: groups (approvals, questions, failures, budgets, escalations,
    * security, lifecycle, stream), types of events, or prefixes of types with a
-   * * at the end. Empty means the first six groups or, with nats, everything.
+   * * at the end. Empty means the first six groups or, with nats, everything;
+   * "none" means no events, for a destination that is for agents only.
    *
    * @generated from field: repeated string events = 1;
    */
@@ -72,6 +73,13 @@ export type DestinationSpec = Message<"deckhand.v1.DestinationSpec"> & {
     value: PushDestination;
     case: "push";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * What agents may send there with their tools; unset for nothing.
+   *
+   * @generated from field: deckhand.v1.AgentAccess for_agents = 34;
+   */
+  forAgents?: AgentAccess | undefined;
 };
 
 /**
@@ -80,6 +88,44 @@ export type DestinationSpec = Message<"deckhand.v1.DestinationSpec"> & {
  */
 export const DestinationSpecSchema: GenMessage<DestinationSpec> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_destination, 0);
+
+/**
+ * AgentAccess lets agents use a destination with their tools: send_notification
+ * sends a text there, webhook_trigger calls a webhook, and send_email sends mail from
+ * the account of an email destination.
+ *
+ * @generated from message deckhand.v1.AgentAccess
+ */
+export type AgentAccess = Message<"deckhand.v1.AgentAccess"> & {
+  /**
+   * Names of agents, or * for all.
+   *
+   * @generated from field: repeated string agents = 1;
+   */
+  agents: string[];
+
+  /**
+   * With email: to whom send_email may write, as addresses (ops@example.com) or
+   * whole domains (@example.com). Empty: to nobody.
+   *
+   * @generated from field: repeated string recipients = 2;
+   */
+  recipients: string[];
+
+  /**
+   * How many calls of all agents together may be made in an hour; 0 for 20.
+   *
+   * @generated from field: int32 calls_per_hour = 3;
+   */
+  callsPerHour: number;
+};
+
+/**
+ * Describes the message deckhand.v1.AgentAccess.
+ * Use `create(AgentAccessSchema)` to create a new message.
+ */
+export const AgentAccessSchema: GenMessage<AgentAccess> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_destination, 1);
 
 /**
  * PushDestination is a device that gets notifications by Web Push. Its subscription is
@@ -106,7 +152,7 @@ export type PushDestination = Message<"deckhand.v1.PushDestination"> & {
  * Use `create(PushDestinationSchema)` to create a new message.
  */
 export const PushDestinationSchema: GenMessage<PushDestination> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 1);
+  messageDesc(file_deckhand_v1_destination, 2);
 
 /**
  * WebhookDestination gets CloudEvents as JSON by POST, signed as Standard
@@ -128,7 +174,7 @@ export type WebhookDestination = Message<"deckhand.v1.WebhookDestination"> & {
  * Use `create(WebhookDestinationSchema)` to create a new message.
  */
 export const WebhookDestinationSchema: GenMessage<WebhookDestination> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 2);
+  messageDesc(file_deckhand_v1_destination, 3);
 
 /**
  * SlackDestination gets texts, at an incoming webhook of Slack or of something
@@ -144,7 +190,7 @@ export type SlackDestination = Message<"deckhand.v1.SlackDestination"> & {
  * Use `create(SlackDestinationSchema)` to create a new message.
  */
 export const SlackDestinationSchema: GenMessage<SlackDestination> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 3);
+  messageDesc(file_deckhand_v1_destination, 4);
 
 /**
  * EmailDestination gets mail. The password is the destination's secret.
@@ -197,7 +243,7 @@ export type EmailDestination = Message<"deckhand.v1.EmailDestination"> & {
  * Use `create(EmailDestinationSchema)` to create a new message.
  */
 export const EmailDestinationSchema: GenMessage<EmailDestination> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 4);
+  messageDesc(file_deckhand_v1_destination, 5);
 
 /**
  * NatsDestination gets CloudEvents on the subjects
@@ -213,7 +259,7 @@ export type NatsDestination = Message<"deckhand.v1.NatsDestination"> & {
  * Use `create(NatsDestinationSchema)` to create a new message.
  */
 export const NatsDestinationSchema: GenMessage<NatsDestination> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 5);
+  messageDesc(file_deckhand_v1_destination, 6);
 
 /**
  * Destination is one in its current state.
@@ -300,7 +346,7 @@ export type Destination = Message<"deckhand.v1.Destination"> & {
  * Use `create(DestinationSchema)` to create a new message.
  */
 export const DestinationSchema: GenMessage<Destination> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 6);
+  messageDesc(file_deckhand_v1_destination, 7);
 
 /**
  * NotificationTry is how one sending went.
@@ -338,7 +384,7 @@ export type NotificationTry = Message<"deckhand.v1.NotificationTry"> & {
  * Use `create(NotificationTrySchema)` to create a new message.
  */
 export const NotificationTrySchema: GenMessage<NotificationTry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 7);
+  messageDesc(file_deckhand_v1_destination, 8);
 
 /**
  * Notification is one notification to one destination.
@@ -432,7 +478,7 @@ export type Notification = Message<"deckhand.v1.Notification"> & {
  * Use `create(NotificationSchema)` to create a new message.
  */
 export const NotificationSchema: GenMessage<Notification> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 8);
+  messageDesc(file_deckhand_v1_destination, 9);
 
 /**
  * @generated from message deckhand.v1.CreateDestinationRequest
@@ -467,7 +513,7 @@ export type CreateDestinationRequest = Message<"deckhand.v1.CreateDestinationReq
  * Use `create(CreateDestinationRequestSchema)` to create a new message.
  */
 export const CreateDestinationRequestSchema: GenMessage<CreateDestinationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 9);
+  messageDesc(file_deckhand_v1_destination, 10);
 
 /**
  * @generated from message deckhand.v1.CreateDestinationResponse
@@ -489,7 +535,7 @@ export type CreateDestinationResponse = Message<"deckhand.v1.CreateDestinationRe
  * Use `create(CreateDestinationResponseSchema)` to create a new message.
  */
 export const CreateDestinationResponseSchema: GenMessage<CreateDestinationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 10);
+  messageDesc(file_deckhand_v1_destination, 11);
 
 /**
  * @generated from message deckhand.v1.UpdateDestinationRequest
@@ -519,7 +565,7 @@ export type UpdateDestinationRequest = Message<"deckhand.v1.UpdateDestinationReq
  * Use `create(UpdateDestinationRequestSchema)` to create a new message.
  */
 export const UpdateDestinationRequestSchema: GenMessage<UpdateDestinationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 11);
+  messageDesc(file_deckhand_v1_destination, 12);
 
 /**
  * @generated from message deckhand.v1.UpdateDestinationResponse
@@ -536,7 +582,7 @@ export type UpdateDestinationResponse = Message<"deckhand.v1.UpdateDestinationRe
  * Use `create(UpdateDestinationResponseSchema)` to create a new message.
  */
 export const UpdateDestinationResponseSchema: GenMessage<UpdateDestinationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 12);
+  messageDesc(file_deckhand_v1_destination, 13);
 
 /**
  * @generated from message deckhand.v1.GetDestinationRequest
@@ -553,7 +599,7 @@ export type GetDestinationRequest = Message<"deckhand.v1.GetDestinationRequest">
  * Use `create(GetDestinationRequestSchema)` to create a new message.
  */
 export const GetDestinationRequestSchema: GenMessage<GetDestinationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 13);
+  messageDesc(file_deckhand_v1_destination, 14);
 
 /**
  * @generated from message deckhand.v1.GetDestinationResponse
@@ -570,7 +616,7 @@ export type GetDestinationResponse = Message<"deckhand.v1.GetDestinationResponse
  * Use `create(GetDestinationResponseSchema)` to create a new message.
  */
 export const GetDestinationResponseSchema: GenMessage<GetDestinationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 14);
+  messageDesc(file_deckhand_v1_destination, 15);
 
 /**
  * @generated from message deckhand.v1.ListDestinationsRequest
@@ -596,7 +642,7 @@ export type ListDestinationsRequest = Message<"deckhand.v1.ListDestinationsReque
  * Use `create(ListDestinationsRequestSchema)` to create a new message.
  */
 export const ListDestinationsRequestSchema: GenMessage<ListDestinationsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 15);
+  messageDesc(file_deckhand_v1_destination, 16);
 
 /**
  * @generated from message deckhand.v1.ListDestinationsResponse
@@ -620,7 +666,7 @@ export type ListDestinationsResponse = Message<"deckhand.v1.ListDestinationsResp
  * Use `create(ListDestinationsResponseSchema)` to create a new message.
  */
 export const ListDestinationsResponseSchema: GenMessage<ListDestinationsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 16);
+  messageDesc(file_deckhand_v1_destination, 17);
 
 /**
  * @generated from message deckhand.v1.TestDestinationRequest
@@ -637,7 +683,7 @@ export type TestDestinationRequest = Message<"deckhand.v1.TestDestinationRequest
  * Use `create(TestDestinationRequestSchema)` to create a new message.
  */
 export const TestDestinationRequestSchema: GenMessage<TestDestinationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 17);
+  messageDesc(file_deckhand_v1_destination, 18);
 
 /**
  * @generated from message deckhand.v1.TestDestinationResponse
@@ -654,7 +700,7 @@ export type TestDestinationResponse = Message<"deckhand.v1.TestDestinationRespon
  * Use `create(TestDestinationResponseSchema)` to create a new message.
  */
 export const TestDestinationResponseSchema: GenMessage<TestDestinationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 18);
+  messageDesc(file_deckhand_v1_destination, 19);
 
 /**
  * @generated from message deckhand.v1.EnableDestinationRequest
@@ -671,7 +717,7 @@ export type EnableDestinationRequest = Message<"deckhand.v1.EnableDestinationReq
  * Use `create(EnableDestinationRequestSchema)` to create a new message.
  */
 export const EnableDestinationRequestSchema: GenMessage<EnableDestinationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 19);
+  messageDesc(file_deckhand_v1_destination, 20);
 
 /**
  * @generated from message deckhand.v1.EnableDestinationResponse
@@ -688,7 +734,7 @@ export type EnableDestinationResponse = Message<"deckhand.v1.EnableDestinationRe
  * Use `create(EnableDestinationResponseSchema)` to create a new message.
  */
 export const EnableDestinationResponseSchema: GenMessage<EnableDestinationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 20);
+  messageDesc(file_deckhand_v1_destination, 21);
 
 /**
  * @generated from message deckhand.v1.DisableDestinationRequest
@@ -710,7 +756,7 @@ export type DisableDestinationRequest = Message<"deckhand.v1.DisableDestinationR
  * Use `create(DisableDestinationRequestSchema)` to create a new message.
  */
 export const DisableDestinationRequestSchema: GenMessage<DisableDestinationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 21);
+  messageDesc(file_deckhand_v1_destination, 22);
 
 /**
  * @generated from message deckhand.v1.DisableDestinationResponse
@@ -727,7 +773,7 @@ export type DisableDestinationResponse = Message<"deckhand.v1.DisableDestination
  * Use `create(DisableDestinationResponseSchema)` to create a new message.
  */
 export const DisableDestinationResponseSchema: GenMessage<DisableDestinationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 22);
+  messageDesc(file_deckhand_v1_destination, 23);
 
 /**
  * @generated from message deckhand.v1.RotateDestinationSecretRequest
@@ -752,7 +798,7 @@ export type RotateDestinationSecretRequest = Message<"deckhand.v1.RotateDestinat
  * Use `create(RotateDestinationSecretRequestSchema)` to create a new message.
  */
 export const RotateDestinationSecretRequestSchema: GenMessage<RotateDestinationSecretRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 23);
+  messageDesc(file_deckhand_v1_destination, 24);
 
 /**
  * @generated from message deckhand.v1.RotateDestinationSecretResponse
@@ -774,7 +820,7 @@ export type RotateDestinationSecretResponse = Message<"deckhand.v1.RotateDestina
  * Use `create(RotateDestinationSecretResponseSchema)` to create a new message.
  */
 export const RotateDestinationSecretResponseSchema: GenMessage<RotateDestinationSecretResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 24);
+  messageDesc(file_deckhand_v1_destination, 25);
 
 /**
  * @generated from message deckhand.v1.DeleteDestinationRequest
@@ -791,7 +837,7 @@ export type DeleteDestinationRequest = Message<"deckhand.v1.DeleteDestinationReq
  * Use `create(DeleteDestinationRequestSchema)` to create a new message.
  */
 export const DeleteDestinationRequestSchema: GenMessage<DeleteDestinationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 25);
+  messageDesc(file_deckhand_v1_destination, 26);
 
 /**
  * @generated from message deckhand.v1.DeleteDestinationResponse
@@ -804,7 +850,7 @@ export type DeleteDestinationResponse = Message<"deckhand.v1.DeleteDestinationRe
  * Use `create(DeleteDestinationResponseSchema)` to create a new message.
  */
 export const DeleteDestinationResponseSchema: GenMessage<DeleteDestinationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 26);
+  messageDesc(file_deckhand_v1_destination, 27);
 
 /**
  * @generated from message deckhand.v1.ListNotificationsRequest
@@ -840,7 +886,7 @@ export type ListNotificationsRequest = Message<"deckhand.v1.ListNotificationsReq
  * Use `create(ListNotificationsRequestSchema)` to create a new message.
  */
 export const ListNotificationsRequestSchema: GenMessage<ListNotificationsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 27);
+  messageDesc(file_deckhand_v1_destination, 28);
 
 /**
  * @generated from message deckhand.v1.ListNotificationsResponse
@@ -862,7 +908,7 @@ export type ListNotificationsResponse = Message<"deckhand.v1.ListNotificationsRe
  * Use `create(ListNotificationsResponseSchema)` to create a new message.
  */
 export const ListNotificationsResponseSchema: GenMessage<ListNotificationsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 28);
+  messageDesc(file_deckhand_v1_destination, 29);
 
 /**
  * @generated from message deckhand.v1.GetNotificationRequest
@@ -879,7 +925,7 @@ export type GetNotificationRequest = Message<"deckhand.v1.GetNotificationRequest
  * Use `create(GetNotificationRequestSchema)` to create a new message.
  */
 export const GetNotificationRequestSchema: GenMessage<GetNotificationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 29);
+  messageDesc(file_deckhand_v1_destination, 30);
 
 /**
  * @generated from message deckhand.v1.GetNotificationResponse
@@ -896,7 +942,7 @@ export type GetNotificationResponse = Message<"deckhand.v1.GetNotificationRespon
  * Use `create(GetNotificationResponseSchema)` to create a new message.
  */
 export const GetNotificationResponseSchema: GenMessage<GetNotificationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 30);
+  messageDesc(file_deckhand_v1_destination, 31);
 
 /**
  * @generated from message deckhand.v1.RedriveNotificationsRequest
@@ -929,7 +975,7 @@ export type RedriveNotificationsRequest = Message<"deckhand.v1.RedriveNotificati
  * Use `create(RedriveNotificationsRequestSchema)` to create a new message.
  */
 export const RedriveNotificationsRequestSchema: GenMessage<RedriveNotificationsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 31);
+  messageDesc(file_deckhand_v1_destination, 32);
 
 /**
  * @generated from message deckhand.v1.RedriveNotificationsResponse
@@ -948,7 +994,7 @@ export type RedriveNotificationsResponse = Message<"deckhand.v1.RedriveNotificat
  * Use `create(RedriveNotificationsResponseSchema)` to create a new message.
  */
 export const RedriveNotificationsResponseSchema: GenMessage<RedriveNotificationsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_destination, 32);
+  messageDesc(file_deckhand_v1_destination, 33);
 
 /**
  * DestinationState is the state of a destination.

@@ -14,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/step.proto.
  */
 export const file_deckhand_v1_step: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS9zdGVwLnByb3RvEgtkZWNraGFuZC52MSLZAgoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEi0KDGlucHV0X3NjaGVtYRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSJQoFcGxhY2UYBSABKA4yFi5kZWNraGFuZC52MS5Ub29sUGxhY2USEgoKaWRlbXBvdGVudBgGIAEoCBIRCglyZWFkX29ubHkYByABKAgSKgoHdGltZW91dBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpyZXZlcnNpYmxlGAkgASgIEhQKDGlycmV2ZXJzaWJsZRgKIAEoCRIOCgZzcGF3bnMYCyABKAgSDAoEZW5kcxgMIAEoCBIQCghkZWZlcnJlZBgNIAEoCCIpCgVJbWFnZRISCgptZWRpYV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwi4AUKBFN0ZXASCgoCaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIOCgZudW1iZXIYAyABKAUSDAoEdHVybhgEIAEoBRISCgpjYWxsX2luZGV4GAUgASgFEg8KB2NhbGxfaWQYBiABKAkSDwoHYXR0ZW1wdBgHIAEoBRIMCgR0b29sGAggASgJEisKCGNhdGVnb3J5GAkgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgKIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEQoJcmVhc29uaW5nGAsgASgJEiUKBXN0YXRlGAwgASgOMhYuZGVja2hhbmQudjEuU3RlcFN0YXRlEhcKD2RlY2lzaW9uX3JlYXNvbhgNIAEoCRITCgtvYnNlcnZhdGlvbhgOIAEoCRIoCgdvdXRjb21lGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgplcnJvcl9jb2RlGBAgASgJEg8KB25vZGVfaWQYESABKAkSEQoJbG9nX2J5dGVzGBIgASgDEi8KC3Byb3Bvc2VkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtmaW5pc2hlZF9hdBgVIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZXhlY19pZBgWIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgXIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKY2hhbmdlZF9ieRgYIAEoCRIiCgZpbWFnZXMYGSADKAsyEi5kZWNraGFuZC52MS5JbWFnZRInCghkZWNpc2lvbhgaIAEoCzIVLmRlY2toYW5kLnYxLkRlY2lzaW9uKrMCCglTdGVwU3RhdGUSGgoWU1RFUF9TVEFURV9VTlNQRUNJRklFRBAAEhcKE1NURVBfU1RBVEVfUFJPUE9TRUQQARIVChFTVEVQX1NUQVRFX0RFTklFRBACEhYKElNURVBfU1RBVEVfV0FJVElORxADEhYKElNURVBfU1RBVEVfR1JBTlRFRBAEEhYKElNURVBfU1RBVEVfU1RBUlRFRBAFEhgKFFNURVBfU1RBVEVfU1VDQ0VFREVEEAYSFQoRU1RFUF9TVEFURV9GQUlMRUQQBxIWChJTVEVQX1NUQVRFX1VOS05PV04QCBIWChJTVEVQX1NUQVRFX1NLSVBQRUQQCRIYChRTVEVQX1NUQVRFX0NBTkNFTExFRBAKEhcKE1NURVBfU1RBVEVfREVGRVJSRUQQCyp+CgxUb29sQ2F0ZWdvcnkSHQoZVE9PTF9DQVRFR09SWV9VTlNQRUNJRklFRBAAEhYKElRPT0xfQ0FURUdPUllfU0FGRRABEhoKFlRPT0xfQ0FURUdPUllfTU9ERVJBVEUQAhIbChdUT09MX0NBVEVHT1JZX0RBTkdFUk9VUxADKmcKCVRvb2xQbGFjZRIaChZUT09MX1BMQUNFX1VOU1BFQ0lGSUVEEAASEgoOVE9PTF9QTEFDRV9IVUIQARITCg9UT09MX1BMQUNFX05PREUQAhIVChFUT09MX1BMQUNFX1dPUktFUhADQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS9zdGVwLnByb3RvEgtkZWNraGFuZC52MSKQBAoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEi0KDGlucHV0X3NjaGVtYRgDIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoIY2F0ZWdvcnkYBCABKA4yGS5kZWNraGFuZC52MS5Ub29sQ2F0ZWdvcnkSJQoFcGxhY2UYBSABKA4yFi5kZWNraGFuZC52MS5Ub29sUGxhY2USEgoKaWRlbXBvdGVudBgGIAEoCBIRCglyZWFkX29ubHkYByABKAgSKgoHdGltZW91dBgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpyZXZlcnNpYmxlGAkgASgIEhQKDGlycmV2ZXJzaWJsZRgKIAEoCRIOCgZzcGF3bnMYCyABKAgSDAoEZW5kcxgMIAEoCBIQCghkZWZlcnJlZBgNIAEoCBIjCgRraW5kGCEgASgOMhUuZGVja2hhbmQudjEuVG9vbEtpbmQSNAoRZXhwZWN0ZWRfZHVyYXRpb24YIiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKbGVhc3Rfcm9sZRgjIAEoCRIRCglyZXRyeWFibGUYJCABKAgSMwoMY29uZmlybWF0aW9uGCUgASgOMh0uZGVja2hhbmQudjEuVG9vbENvbmZpcm1hdGlvbiIpCgVJbWFnZRISCgptZWRpYV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwi4AUKBFN0ZXASCgoCaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIOCgZudW1iZXIYAyABKAUSDAoEdHVybhgEIAEoBRISCgpjYWxsX2luZGV4GAUgASgFEg8KB2NhbGxfaWQYBiABKAkSDwoHYXR0ZW1wdBgHIAEoBRIMCgR0b29sGAggASgJEisKCGNhdGVnb3J5GAkgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgKIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEQoJcmVhc29uaW5nGAsgASgJEiUKBXN0YXRlGAwgASgOMhYuZGVja2hhbmQudjEuU3RlcFN0YXRlEhcKD2RlY2lzaW9uX3JlYXNvbhgNIAEoCRITCgtvYnNlcnZhdGlvbhgOIAEoCRIoCgdvdXRjb21lGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBISCgplcnJvcl9jb2RlGBAgASgJEg8KB25vZGVfaWQYESABKAkSEQoJbG9nX2J5dGVzGBIgASgDEi8KC3Byb3Bvc2VkX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzdGFydGVkX2F0GBQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtmaW5pc2hlZF9hdBgVIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHZXhlY19pZBgWIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgXIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSEgoKY2hhbmdlZF9ieRgYIAEoCRIiCgZpbWFnZXMYGSADKAsyEi5kZWNraGFuZC52MS5JbWFnZRInCghkZWNpc2lvbhgaIAEoCzIVLmRlY2toYW5kLnYxLkRlY2lzaW9uKrMCCglTdGVwU3RhdGUSGgoWU1RFUF9TVEFURV9VTlNQRUNJRklFRBAAEhcKE1NURVBfU1RBVEVfUFJPUE9TRUQQARIVChFTVEVQX1NUQVRFX0RFTklFRBACEhYKElNURVBfU1RBVEVfV0FJVElORxADEhYKElNURVBfU1RBVEVfR1JBTlRFRBAEEhYKElNURVBfU1RBVEVfU1RBUlRFRBAFEhgKFFNURVBfU1RBVEVfU1VDQ0VFREVEEAYSFQoRU1RFUF9TVEFURV9GQUlMRUQQBxIWChJTVEVQX1NUQVRFX1VOS05PV04QCBIWChJTVEVQX1NUQVRFX1NLSVBQRUQQCRIYChRTVEVQX1NUQVRFX0NBTkNFTExFRBAKEhcKE1NURVBfU1RBVEVfREVGRVJSRUQQCyp+CgxUb29sQ2F0ZWdvcnkSHQoZVE9PTF9DQVRFR09SWV9VTlNQRUNJRklFRBAAEhYKElRPT0xfQ0FURUdPUllfU0FGRRABEhoKFlRPT0xfQ0FURUdPUllfTU9ERVJBVEUQAhIbChdUT09MX0NBVEVHT1JZX0RBTkdFUk9VUxADKmcKCVRvb2xQbGFjZRIaChZUT09MX1BMQUNFX1VOU1BFQ0lGSUVEEAASEgoOVE9PTF9QTEFDRV9IVUIQARITCg9UT09MX1BMQUNFX05PREUQAhIVChFUT09MX1BMQUNFX1dPUktFUhADKsABCghUb29sS2luZBIZChVUT09MX0tJTkRfVU5TUEVDSUZJRUQQABIUChBUT09MX0tJTkRfU0VBUkNIEAESEgoOVE9PTF9LSU5EX0ZJTEUQAhIRCg1UT09MX0tJTkRfV0VCEAMSFgoSVE9PTF9LSU5EX0FOQUxZU0lTEAQSGwoXVE9PTF9LSU5EX0NPTU1VTklDQVRJT04QBRISCg5UT09MX0tJTkRfV09SSxAGEhMKD1RPT0xfS0lORF9GTEVFVBAHKpIBChBUb29sQ29uZmlybWF0aW9uEiEKHVRPT0xfQ09ORklSTUFUSU9OX1VOU1BFQ0lGSUVEEAASGwoXVE9PTF9DT05GSVJNQVRJT05fTkVWRVIQARIgChxUT09MX0NPTkZJUk1BVElPTl9TVVBFUlZJU0VEEAISHAoYVE9PTF9DT05GSVJNQVRJT05fQUxXQVlTEANCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_policy, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Tool is an entry of the tool registry, as it is shown to the model.
@@ -104,6 +104,38 @@ export type Tool = Message<"deckhand.v1.Tool"> & {
    * @generated from field: bool deferred = 13;
    */
   deferred: boolean;
+
+  /**
+   * @generated from field: deckhand.v1.ToolKind kind = 33;
+   */
+  kind: ToolKind;
+
+  /**
+   * How long a call usually takes, without the wait for an approval; 0 for a moment.
+   *
+   * @generated from field: google.protobuf.Duration expected_duration = 34;
+   */
+  expectedDuration?: Duration | undefined;
+
+  /**
+   * The least role of a task's submitter: "basic", "advanced" or "admin".
+   *
+   * @generated from field: string least_role = 35;
+   */
+  leastRole: string;
+
+  /**
+   * A call that failed may succeed if it is made again as it is, and that does no
+   * harm.
+   *
+   * @generated from field: bool retryable = 36;
+   */
+  retryable: boolean;
+
+  /**
+   * @generated from field: deckhand.v1.ToolConfirmation confirmation = 37;
+   */
+  confirmation: ToolConfirmation;
 };
 
 /**
@@ -455,4 +487,93 @@ export enum ToolPlace {
  */
 export const ToolPlaceSchema: GenEnum<ToolPlace> = /*@__PURE__*/
   enumDesc(file_deckhand_v1_step, 2);
+
+/**
+ * ToolKind says what a tool is about.
+ *
+ * @generated from enum deckhand.v1.ToolKind
+ */
+export enum ToolKind {
+  /**
+   * @generated from enum value: TOOL_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: TOOL_KIND_SEARCH = 1;
+   */
+  SEARCH = 1,
+
+  /**
+   * @generated from enum value: TOOL_KIND_FILE = 2;
+   */
+  FILE = 2,
+
+  /**
+   * @generated from enum value: TOOL_KIND_WEB = 3;
+   */
+  WEB = 3,
+
+  /**
+   * @generated from enum value: TOOL_KIND_ANALYSIS = 4;
+   */
+  ANALYSIS = 4,
+
+  /**
+   * @generated from enum value: TOOL_KIND_COMMUNICATION = 5;
+   */
+  COMMUNICATION = 5,
+
+  /**
+   * @generated from enum value: TOOL_KIND_WORK = 6;
+   */
+  WORK = 6,
+
+  /**
+   * @generated from enum value: TOOL_KIND_FLEET = 7;
+   */
+  FLEET = 7,
+}
+
+/**
+ * Describes the enum deckhand.v1.ToolKind.
+ */
+export const ToolKindSchema: GenEnum<ToolKind> = /*@__PURE__*/
+  enumDesc(file_deckhand_v1_step, 3);
+
+/**
+ * ToolConfirmation says when a person has to approve a call of a tool, if neither
+ * the persona nor a policy says otherwise.
+ *
+ * @generated from enum deckhand.v1.ToolConfirmation
+ */
+export enum ToolConfirmation {
+  /**
+   * @generated from enum value: TOOL_CONFIRMATION_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: TOOL_CONFIRMATION_NEVER = 1;
+   */
+  NEVER = 1,
+
+  /**
+   * In supervised mode.
+   *
+   * @generated from enum value: TOOL_CONFIRMATION_SUPERVISED = 2;
+   */
+  SUPERVISED = 2,
+
+  /**
+   * @generated from enum value: TOOL_CONFIRMATION_ALWAYS = 3;
+   */
+  ALWAYS = 3,
+}
+
+/**
+ * Describes the enum deckhand.v1.ToolConfirmation.
+ */
+export const ToolConfirmationSchema: GenEnum<ToolConfirmation> = /*@__PURE__*/
+  enumDesc(file_deckhand_v1_step, 4);
 

@@ -1,0 +1,129 @@
+package step
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/record/notification"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Outbound sends to people and destinations; *notification.Service does.
+type Outbound interface {
+	Send(ctx context.Context, tx *event.Tx, from notification.Sender, m notification.Message) (reached, missed []string, err error)
+	Trigger(ctx context.Context, from notification.Sender, name, kind string, data map[string]any) (notification.Sent, error)
+	CheckMail(ctx context.Context, from notification.Sender, m notification.Mail) (account, address string, err error)
+	SendMail(ctx context.Context, from notification.Sender, m notification.Mail) (notification.Sent, error)
+}
+
+// messenger sends what one call sends. It implements tool.Messenger.
+type messenger struct {
+	steps *Steps
+	from  notification.Sender
+	// tx is the transaction that the outcome is stored in; nil for calls that store nothing.
+	tx *event.Tx
+}
+
+// messenger returns the messenger of a task's calls. stepID and execID are of the call.
+func (s *Steps) messenger(ctx context.Context, t db.Task, stepID, execID string, tx *event.Tx) (*messenger, error) {
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return &messenger{s, notification.Sender{OrgID: t.OrgID, AgentID: t.AgentID, AgentName: p.Name, Task: t, StepID: stepID, ExecID: execID}, tx}, nil
+}
+
+// clean refuses text with a secret that the hub knows.
+func (m *messenger) clean(field, text string) error {
+	if m.steps.cfg.Redact.Org(m.from.OrgID).String(text) == text {
+		return nil
+	}
+	return fault.New(fault.Denied, "%s contains a secret", field).WithCode(fault.PermissionDenied).WithFix("leave it out: secrets are not sent to anybody")
+}
+
+// Notify stores a note with the outcome of its call.
+func (m *messenger) Notify(ctx context.Context, n tool.Note) (reached, missed []string, err error) {
+	if err := m.clean("the message", n.Title+"\n"+n.Text); err != nil {
+		return nil, nil, err
+	}
+	if m.tx == nil {
+		return nil, nil, fault.New(fault.Internal, "step %s stores a message without a transaction", m.from.StepID)
+	}
+	return m.steps.cfg.Outbound.Send(ctx, m.tx, m.from, notification.Message(n))
+}
+
+// Trigger calls a webhook.
+func (m *messenger) Trigger(ctx context.Context, destination, kind string, data map[string]any) (tool.Delivery, error) {
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return tool.Delivery{}, fmt.Errorf("encode the data of step %s: %w", m.from.StepID, err)
+	}
+	if err := m.clean("data", string(encoded)); err != nil {
+		return tool.Delivery{}, err
+	}
+	sent, err := m.steps.cfg.Outbound.Trigger(ctx, m.from, destination, kind, data)
+	return tool.Delivery(sent), err
+}
+
+func (m *messenger) mail(l tool.Letter) (notification.Mail, error) {
+	out := notification.Mail{Account: l.Account, To: l.To, Subject: l.Subject, Text: l.Text}
+	if err := m.clean("the mail", l.Subject+"\n"+l.Text); err != nil {
+		return out, err
+	}
+	for _, f := range l.Files {
+		if err := m.clean("attachment "+f.Path, string(f.Data)); err != nil {
+			return out, err
+		}
+		out.Attachments = append(out.Attachments, notification.Attachment{Name: path.Base(f.Path), Data: f.Data})
+	}
+	return out, nil
+}
+
+// Check returns what a mail would be sent from.
+func (m *messenger) Check(ctx context.Context, l tool.Letter) (account, address string, err error) {
+	mail, err := m.mail(l)
+	if err != nil {
+		return "", "", err
+	}
+	return m.steps.cfg.Outbound.CheckMail(ctx, m.from, mail)
+}
+
+// Mail sends a mail.
+func (m *messenger) Mail(ctx context.Context, l tool.Letter) (tool.Delivery, error) {
+	mail, err := m.mail(l)
+	if err != nil {
+		return tool.Delivery{}, err
+	}
+	sent, err := m.steps.cfg.Outbound.SendMail(ctx, m.from, mail)
+	return tool.Delivery(sent), err
+}
+
+// sendingCall completes the data of a call that sends something.
+func (s *Steps) sendingCall(ctx context.Context, t db.Task, step db.Step, record *tool.Tool, call tool.Call) (_ tool.Call, err error) {
+	if record.Inspects() {
+		if call.Approved, err = approvedState(step); err != nil {
+			return call, err
+		}
+	}
+	if call.Messages, err = s.messenger(ctx, t, step.ID, step.ExecID, nil); err != nil {
+		return call, err
+	}
+	if t.NodeID == nil || !record.Inspects() {
+		return call, nil
+	}
+	step.NodeID = t.NodeID
+	if call.Node, err = s.node(ctx, step); err != nil {
+		return call, err
+	}
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return call, err
+	}
+	call.Jail, err = s.jailOf(ctx, t, p)
+	return call, err
+}

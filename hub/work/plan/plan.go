@@ -1,0 +1,238 @@
+// Package plan stores the plans of tasks: the agent sets its plan with update_plan, and
+// people change it in place. Set stores the agent's, and Edit a person's change.
+//
+// Each change has a revision. A person's change is made to the revision that they saw, and
+// refused if there is a newer one. The agent is told of it by a message, which it gets with
+// its next turn like any other. An update that the agent makes before it was told is refused
+// with what was changed, so that nobody's change is lost.
+package plan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/message"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/plantree"
+)
+
+const (
+	// maxItems is how many items a plan has.
+	maxItems = 100
+	// maxChanges bounds what is kept of what people changed, in bytes.
+	maxChanges = 8 << 10
+)
+
+// Service changes plans.
+type Service struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+}
+
+// Plan is the plan of a task.
+type Plan struct {
+	Row      db.TaskPlan
+	Items    []plantree.Item
+	Criteria []string
+	Risks    []string
+}
+
+func read(row db.TaskPlan) (Plan, error) {
+	p := Plan{Row: row}
+	for _, part := range []struct {
+		data json.RawMessage
+		into any
+	}{{row.Items, &p.Items}, {row.Criteria, &p.Criteria}, {row.Risks, &p.Risks}} {
+		if err := json.Unmarshal(part.data, part.into); err != nil {
+			return p, fmt.Errorf("read the plan of task %s: %w", row.TaskID, err)
+		}
+	}
+	return p, nil
+}
+
+// Get returns the plan of a task; with revision 0 if there is none.
+func (s *Service) Get(ctx context.Context, orgID, taskID string) (Plan, error) {
+	row, err := s.Store.GetTaskPlan(ctx, db.GetTaskPlanParams{OrgID: orgID, TaskID: taskID})
+	if store.IsNotFound(err) {
+		return Plan{Row: db.TaskPlan{OrgID: orgID, TaskID: taskID}}, nil
+	}
+	if err != nil {
+		return Plan{}, fmt.Errorf("load the plan of task %s: %w", taskID, err)
+	}
+	return read(row)
+}
+
+// Set stores the plan that an agent sets in a turn, in a transaction that has locked the
+// task's row. It returns why the agent may not: people have changed the plan, and it was not
+// told before the turn.
+func Set(ctx context.Context, tx *event.Tx, t db.Task, turn int32, arguments map[string]any) (*fault.Error, error) {
+	var p Plan
+	data, err := json.Marshal(arguments)
+	if err != nil {
+		return nil, fmt.Errorf("encode a plan: %w", err)
+	}
+	var given struct {
+		Items           []plantree.Item
+		SuccessCriteria []string `json:"success_criteria"`
+		Risks           []string
+	}
+	if err := json.Unmarshal(data, &given); err != nil {
+		return nil, fmt.Errorf("read a plan: %w", err)
+	}
+	p.Items, p.Criteria, p.Risks = given.Items, given.SuccessCriteria, given.Risks
+	if err := plantree.Check(p.Items); err != nil {
+		return fault.New(fault.Invalid, "%v", err).WithCode(fault.InvalidParameters).WithFix("correct the plan and send all of it again"), nil
+	}
+	now, err := tx.GetTaskPlanToChange(ctx, db.GetTaskPlanToChangeParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil && !store.IsNotFound(err) {
+		return nil, fmt.Errorf("load the plan of task %s: %w", t.ID, err)
+	}
+	if is := now.TaskPlan; err == nil && is.Changes != "" && (now.ToldAfter == nil || *now.ToldAfter >= turn) {
+		if err := tx.TellTaskPlan(ctx, db.TellTaskPlanParams{OrgID: t.OrgID, TaskID: t.ID, ToldTurn: turn}); err != nil {
+			return nil, fmt.Errorf("store that task %s was told: %w", t.ID, err)
+		}
+		stored, err := read(is)
+		if err != nil {
+			return nil, err
+		}
+		return fault.New(fault.Precondition, "your plan was changed while you made this call, so it was not set: %s\nThe plan is now, in revision %d:\n%s", is.Changes, is.Revision, Text(stored.Items)).
+			WithCode(fault.ToolFailed).WithFix("keep these changes, and send the whole plan again"), nil
+	}
+	_, err = put(ctx, tx, t, p, t.AgentID, "", nil)
+	return nil, err
+}
+
+// put stores a plan as the next revision.
+func put(ctx context.Context, tx *event.Tx, t db.Task, p Plan, by, changes string, messageID *string) (db.TaskPlan, error) {
+	params := db.SetTaskPlanParams{OrgID: t.OrgID, TaskID: t.ID, ChangedBy: by, Changes: changes, MessageID: messageID}
+	for i := range p.Items {
+		p.Items[i].Title = tx.Redact(t.OrgID).String(p.Items[i].Title)
+	}
+	for _, part := range []struct {
+		into *json.RawMessage
+		of   any
+	}{{&params.Items, p.Items}, {&params.Criteria, masked(tx, t, p.Criteria)}, {&params.Risks, masked(tx, t, p.Risks)}} {
+		data, err := json.Marshal(part.of)
+		if err != nil {
+			return db.TaskPlan{}, fmt.Errorf("encode the plan of task %s: %w", t.ID, err)
+		}
+		*part.into = data
+	}
+	row, err := tx.SetTaskPlan(ctx, params)
+	if err != nil {
+		return row, fmt.Errorf("store the plan of task %s: %w", t.ID, err)
+	}
+	return row, nil
+}
+
+func masked(tx *event.Tx, t db.Task, texts []string) []string {
+	out := make([]string, len(texts))
+	for i, one := range texts {
+		out[i] = tx.Redact(t.OrgID).String(one)
+	}
+	return out
+}
+
+// Change is a person's change of a plan's items. It returns the items and what it did, in
+// words.
+type Change func(items []plantree.Item) (changed []plantree.Item, what string, err error)
+
+// Edit makes a person's change to a revision of the plan of a task.
+func (s *Service) Edit(ctx context.Context, orgID, taskID string, revision int32, change Change, by event.Actor) (Plan, error) {
+	var out Plan
+	err := s.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: taskID})
+		if err != nil {
+			return fmt.Errorf("lock task %s: %w", taskID, err)
+		}
+		if state := task.State(t.State); state.Final() {
+			return fault.New(fault.Precondition, "task %s has ended (%s): its plan stays as it is", taskID, state).WithObject(taskID).
+				WithFix("start another run: deckhand task retry %s", taskID)
+		}
+		var p Plan
+		row, err := tx.GetTaskPlan(ctx, db.GetTaskPlanParams{OrgID: orgID, TaskID: taskID})
+		switch {
+		case err == nil:
+			if p, err = read(row); err != nil {
+				return err
+			}
+		case !store.IsNotFound(err):
+			return fmt.Errorf("load the plan of task %s: %w", taskID, err)
+		}
+		if p.Row.Revision != revision {
+			return fault.New(fault.Aborted, "revision: the plan is at revision %d, changed by %s, and yours is %d", p.Row.Revision, p.Row.ChangedBy, revision).WithObject(taskID).
+				WithFix("look at it and make the change again: deckhand task plan show %s", taskID)
+		}
+		before := p.Row.Items
+		items, what, err := change(slices.Clone(p.Items))
+		if err != nil {
+			return err
+		}
+		if len(items) > maxItems {
+			return fault.New(fault.Invalid, "the plan would have %d items", len(items)).WithFix("keep it to %d: make items larger", maxItems)
+		}
+		if err := plantree.Check(items); err != nil {
+			return fault.New(fault.Invalid, "%v", err).WithFix("correct the ids of parents and dependencies")
+		}
+		p.Items = items
+		what = tx.Redact(orgID).String(by.ID + " " + what)
+		changes := what
+		if p.Row.Changes != "" {
+			changes = p.Row.Changes + "; " + what
+		}
+		if len(changes) > maxChanges {
+			changes = "several changes, the last of them: " + what
+		}
+		said, _, err := message.Say(ctx, tx, t, fmt.Sprintf("Your plan was changed: %s.\nIt is now, in revision %d:\n%s\nWork by it, and keep these changes when you send update_plan.", what, revision+1, Text(items)), "", by, map[string]any{"plan_revision": revision + 1})
+		if err != nil {
+			return err
+		}
+		if out.Row, err = put(ctx, tx, t, p, by.ID, changes, &said.ID); err != nil {
+			return err
+		}
+		if out, err = read(out.Row); err != nil {
+			return err
+		}
+		if err := tx.Append(orgID, taskID, by, event.Draft{Type: eventkind.PlanUpdated, Payload: map[string]any{
+			"items": out.Items, "success_criteria": out.Criteria, "risks": out.Risks, "progress": plantree.Progress(out.Items),
+			"revision": out.Row.Revision, "by": by.ID, "change": what,
+		}}); err != nil {
+			return err
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "task.plan_changed", ObjectKind: "task", ObjectID: taskID, Reason: what,
+			Before: map[string]any{"revision": revision, "items": string(before)}, After: map[string]any{"revision": out.Row.Revision, "items": string(out.Row.Items)},
+		})
+	})
+	return out, err
+}
+
+// Text returns a plan as an indented list.
+func Text(items []plantree.Item) string {
+	var out strings.Builder
+	var below func(parent string, depth int)
+	below = func(parent string, depth int) {
+		for _, i := range items {
+			if i.Parent != parent {
+				continue
+			}
+			fmt.Fprintf(&out, "%s- [%s] %s: %s", strings.Repeat("  ", depth), i.Status, i.ID, i.Title)
+			if len(i.DependsOn) > 0 {
+				fmt.Fprintf(&out, " (after %s)", strings.Join(i.DependsOn, ", "))
+			}
+			out.WriteByte('\n')
+			below(i.ID, depth+1)
+		}
+	}
+	below("", 0)
+	return strings.TrimSuffix(out.String(), "\n")
+}
