@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -165,10 +166,10 @@ func (r *Rule) exact(c *Call) bool {
 	return (r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))) && (r.Shape == "" || r.Shape == ShapeOf(c.Tool, c.Arguments))
 }
 
-// AllowRules returns a page of the rules that people created, newest first, and the next
-// page's token; with past, also those that no longer apply.
-func (s *Service) AllowRules(ctx context.Context, orgID string, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
-	p := db.ListAllowRulesParams{OrgID: orgID, Past: past, MaxRows: size + 1}
+// AllowRules returns a page of the rules that people created for agents that v sees, newest
+// first, and the next page's token; with past, also those that no longer apply.
+func (s *Service) AllowRules(ctx context.Context, v visibility.Viewer, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
+	p := db.ListAllowRulesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Past: past, MaxRows: size + 1}
 	if page != "" {
 		at, id, err := store.ParsePageToken(page)
 		if err != nil {
@@ -189,7 +190,8 @@ func (s *Service) AllowRules(ctx context.Context, orgID string, past bool, page 
 // Revoke takes a rule back. role is that of who wants it: their own, or any as an
 // administrator.
 func (s *Service) Revoke(ctx context.Context, orgID, ref string, by event.Actor, role string) (db.AllowRule, error) {
-	rows, err := s.cfg.Store.FindAllowRules(ctx, db.FindAllowRulesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("rule", ref)})
+	v := visibility.As(orgID, by.ID, role)
+	rows, err := s.cfg.Store.FindAllowRules(ctx, db.FindAllowRulesParams{OrgID: orgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("rule", ref)})
 	id, err := store.One("rule", ref, rows, err)
 	if err != nil {
 		return db.AllowRule{}, err

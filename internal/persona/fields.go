@@ -16,9 +16,12 @@ import (
 )
 
 var (
-	agentName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	agentName = regexp.MustCompile(NamePattern)
 	nodeName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 )
+
+// NamePattern is what an agent's name looks like.
+const NamePattern = `^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`
 
 // ProviderScript is the provider whose model is a script beside the persona.
 const ProviderScript = "script"
@@ -38,6 +41,9 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 			}
 		}},
 		{"description", func(n *yaml.Node) { p.Description = d.text(n, "description", 500) }},
+		{"title", func(n *yaml.Node) { p.Title = d.text(n, "title", 60) }},
+		{"avatar", func(n *yaml.Node) { p.Avatar = d.avatar(n) }},
+		{"goal", func(n *yaml.Node) { p.Goal = d.text(n, "goal", 10_000) }},
 		{"provider", func(n *yaml.Node) { p.Provider = d.choice(n, "provider", d.known.Providers) }},
 		{"model", func(n *yaml.Node) { p.Model = d.text(n, "model", 128) }},
 		{"script", func(n *yaml.Node) {
@@ -98,7 +104,6 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		"description": "description: and one line that says what the agent is for",
 		"provider":    "provider: and the model family, such as anthropic or script",
 		"tools":       "tools: and a list of the tools that the agent may use, such as [shell_exec, complete_task]",
-		"limits":      "limits: with at least iterations, such as limits: {iterations: 50}",
 	})
 	d.provider(met, p)
 	d.reached(&p.Egress)
