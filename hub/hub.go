@@ -401,6 +401,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete expired certificate authorities of jails", Do: h.authorities.Prune},
 		periodic.Job{Name: "delete old records of requests with credentials", Do: func(ctx context.Context) error { return h.egress.Prune(ctx, c.EventRetention) }},
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
+		periodic.Job{Name: "free the names of deleted agents", Do: h.agents.Release},
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
 		periodic.Job{Name: "delete old challenges of passkeys", Do: h.passkeys.Prune},

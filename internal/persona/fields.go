@@ -278,7 +278,7 @@ func (d *decoder) agents(n *yaml.Node, a *Agents) (named []*yaml.Node) {
 var categories = []string{"safe", "moderate", "dangerous"}
 
 func (d *decoder) limits(n *yaml.Node, l *Limits) {
-	met := d.mapping(n, "limits", []field{
+	d.mapping(n, "limits", []field{
 		{"iterations", func(n *yaml.Node) { l.Iterations = int(d.integer(n, "limits.iterations", 1, 1000)) }},
 		{"active_time", func(n *yaml.Node) { l.ActiveTime = d.duration(n, "limits.active_time") }},
 		{"tokens", func(n *yaml.Node) { l.Tokens = d.integer(n, "limits.tokens", 1, 1_000_000_000) }},
@@ -297,9 +297,6 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 			}
 		}},
 	})
-	if n.Kind == yaml.MappingNode && met["iterations"] == 0 {
-		d.problems.add(n.Line, "limits.iterations is missing: write iterations: and a number from 1 to 1000, such as 50")
-	}
 }
 
 func (d *decoder) nodes(n *yaml.Node, out *Nodes) {

@@ -1059,7 +1059,7 @@ func (q *Queries) PutFormerName(ctx context.Context, arg PutFormerNameParams) er
 
 const releaseAgents = `-- name: ReleaseAgents :many
 WITH due AS (
-    UPDATE agents SET released = true WHERE deleted_at <= clock_timestamp() - $1::interval AND NOT released
+    UPDATE agents SET released = true, owner_team = NULL WHERE deleted_at <= clock_timestamp() - $1::interval AND NOT released
       AND ($2::text = '' OR org_id = $2::text)
     RETURNING id, org_id, name
 ), stopped AS (

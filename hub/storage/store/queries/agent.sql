@@ -168,7 +168,7 @@ WHERE org_id = @org_id AND id = @id;
 -- Frees the names of agents whose deletion can no longer be undone. Nothing that goes by
 -- the name may come to another agent that gets it: neither triggers nor credentials.
 WITH due AS (
-    UPDATE agents SET released = true WHERE deleted_at <= clock_timestamp() - @kept::interval AND NOT released
+    UPDATE agents SET released = true, owner_team = NULL WHERE deleted_at <= clock_timestamp() - @kept::interval AND NOT released
       AND (@org_id::text = '' OR org_id = @org_id::text)
     RETURNING id, org_id, name
 ), stopped AS (
