@@ -4,22 +4,26 @@ import { Ellipsis } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
 import { useState, type ReactNode } from "react";
 import { toast } from "sonner";
+import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { Field, Input, Select } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
 import { showError } from "@/components/showError";
+import { may } from "@/features/session/queries";
 import { AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
 import { agents } from "./AgentHold";
+import { Versions } from "./Versions";
 
-type Open = "" | "transfer" | "rename" | "disable" | "delete";
+type Open = "" | "versions" | "duplicate" | "transfer" | "rename" | "disable" | "delete";
 
-// AgentMenu has what only an agent's owners and administrators do with it.
+// AgentMenu has what people do with an agent besides running it: some of it only its
+// owners and administrators.
 export function AgentMenu({ agent }: { agent: Agent }) {
+  const session = useSession();
   const [open, setOpen] = useState<Open>("");
   const queries = useQueryClient();
   const navigate = useNavigate();
-  if (!agent.mayManage) return null;
   const close = () => setOpen("");
   const refresh = () => queries.invalidateQueries();
   const enable = async () => {
@@ -50,14 +54,31 @@ export function AgentMenu({ agent }: { agent: Agent }) {
         </DropdownMenu.Trigger>
         <DropdownMenu.Portal>
           <DropdownMenu.Content align="end" sideOffset={4} className="z-50 min-w-52 rounded-md border bg-panel p-1 shadow-lg">
-            <Item run={() => setOpen("transfer")}>Owner and visibility…</Item>
-            <Item run={() => setOpen("rename")}>Rename…</Item>
-            {agent.status === AgentStatus.DISABLED ? <Item run={() => void enable()}>Enable</Item> : <Item run={() => setOpen("disable")}>Disable…</Item>}
-            <DropdownMenu.Separator className="my-1 border-t" />
-            <Item run={() => setOpen("delete")} danger>Delete…</Item>
+            <Item run={() => setOpen("versions")}>Versions…</Item>
+            {may(session, "advanced") && <Item run={() => setOpen("duplicate")}>Duplicate…</Item>}
+            {agent.mayManage && may(session, "advanced") && (
+              <>
+                <Item run={() => setOpen("transfer")}>Owner and visibility…</Item>
+                <Item run={() => setOpen("rename")}>Rename…</Item>
+                {agent.status === AgentStatus.DISABLED ? <Item run={() => void enable()}>Enable</Item> : <Item run={() => setOpen("disable")}>Disable…</Item>}
+                <DropdownMenu.Separator className="my-1 border-t" />
+                <Item run={() => setOpen("delete")} danger>Delete…</Item>
+              </>
+            )}
           </DropdownMenu.Content>
         </DropdownMenu.Portal>
       </DropdownMenu.Root>
+      {open === "versions" && <Versions agent={agent} onClose={close} />}
+      {open === "duplicate" && (
+        <Duplicate
+          agent={agent}
+          onClose={close}
+          done={async (name) => {
+            await navigate({ to: "/agents/$agent", params: { agent: name } });
+            await refresh();
+          }}
+        />
+      )}
       {open === "transfer" && <Transfer agent={agent} onClose={close} done={refresh} />}
       {open === "rename" && (
         <Rename
@@ -149,6 +170,27 @@ function Rename(props: { agent: Agent; onClose: () => void; done: (name: string)
       }}
     >
       <p>The old name leads to the agent. Write the new one into its persona file, too.</p>
+      <Field label="Name" hint="Lower-case letters, digits and dashes.">
+        <Input value={name} onChange={(e) => setName(e.target.value)} maxLength={63} autoFocus />
+      </Field>
+    </FormDialog>
+  );
+}
+
+function Duplicate(props: { agent: Agent; onClose: () => void; done: (name: string) => Promise<unknown> }) {
+  const [name, setName] = useState(`${props.agent.name}-2`);
+  return (
+    <FormDialog
+      title={`Duplicate ${props.agent.name}`}
+      action="Duplicate"
+      ready={name.trim() !== ""}
+      onClose={props.onClose}
+      run={async () => {
+        await agents.duplicateAgent({ agentId: props.agent.id, name: name.trim() });
+        await props.done(name.trim());
+      }}
+    >
+      <p>The copy is yours. It has the same persona and policy, no triggers, an empty workspace and no history.</p>
       <Field label="Name" hint="Lower-case letters, digits and dashes.">
         <Input value={name} onChange={(e) => setName(e.target.value)} maxLength={63} autoFocus />
       </Field>
