@@ -388,9 +388,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "resume the tasks whose budget has begun again", Every: stopSweep, Do: h.inbox.NextPeriods},
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
-	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"),
-		periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep},
-	))
+	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"), periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep}))
 	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})

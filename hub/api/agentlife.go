@@ -19,11 +19,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
+func (h *Agents) life() agent.Life { return agent.Life{Agents: h.Agents} }
+
 func applier(id auth.Identity) agent.Applier { return agent.Applier{Actor: actor(id), Role: id.Role} }
 
 // ownership reads whose an agent becomes, and who sees it.
 func (h *Agents) ownership(ctx context.Context, orgID, owner, level string) (agent.Ownership, error) {
-	out, err := h.Agents.OwnerOf(ctx, orgID, owner)
+	out, err := h.life().OwnerOf(ctx, orgID, owner)
 	if err == nil {
 		out.Level, err = visibility.Parse("visibility", level)
 	}
@@ -88,7 +90,7 @@ func fitting(want persona.Nodes, all []node.Record, home string) (out []*deckhan
 // DisableAgent has an agent take no new tasks.
 func (h *Agents) DisableAgent(ctx context.Context, req *connect.Request[deckhandv1.DisableAgentRequest]) (*connect.Response[deckhandv1.DisableAgentResponse], error) {
 	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		return h.Agents.Disable(ctx, id.OrgID, agentID, req.Msg.GetReason(), applier(id))
+		return h.life().Disable(ctx, id.OrgID, agentID, req.Msg.GetReason(), applier(id))
 	})
 	return connect.NewResponse(&deckhandv1.DisableAgentResponse{Agent: a}), err
 }
@@ -96,7 +98,7 @@ func (h *Agents) DisableAgent(ctx context.Context, req *connect.Request[deckhand
 // EnableAgent lets a disabled agent take tasks again.
 func (h *Agents) EnableAgent(ctx context.Context, req *connect.Request[deckhandv1.EnableAgentRequest]) (*connect.Response[deckhandv1.EnableAgentResponse], error) {
 	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		return h.Agents.Enable(ctx, id.OrgID, agentID, applier(id))
+		return h.life().Enable(ctx, id.OrgID, agentID, applier(id))
 	})
 	return connect.NewResponse(&deckhandv1.EnableAgentResponse{Agent: a}), err
 }
@@ -109,7 +111,7 @@ func (h *Agents) DeleteAgent(ctx context.Context, req *connect.Request[deckhandv
 	if err != nil {
 		return nil, err
 	}
-	ends, err := h.Agents.Delete(ctx, id.OrgID, agentID, agent.Deletion{
+	ends, err := h.life().Delete(ctx, id.OrgID, agentID, agent.Deletion{
 		Confirm: req.Msg.GetConfirm(), Reason: req.Msg.GetReason(), Tasks: agent.OpenTasks(req.Msg.GetTasks()),
 	}, applier(id))
 	if err != nil {
@@ -139,7 +141,7 @@ func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhan
 	if err != nil {
 		return nil, err
 	}
-	stopped, err := h.Agents.Undelete(ctx, id.OrgID, agentID, applier(id))
+	stopped, err := h.life().Undelete(ctx, id.OrgID, agentID, applier(id))
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +167,7 @@ func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhan
 // RenameAgent gives an agent another name.
 func (h *Agents) RenameAgent(ctx context.Context, req *connect.Request[deckhandv1.RenameAgentRequest]) (*connect.Response[deckhandv1.RenameAgentResponse], error) {
 	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		return h.Agents.Rename(ctx, id.OrgID, agentID, req.Msg.GetName(), req.Msg.GetForget(), applier(id))
+		return h.life().Rename(ctx, id.OrgID, agentID, req.Msg.GetName(), req.Msg.GetForget(), applier(id))
 	})
 	return connect.NewResponse(&deckhandv1.RenameAgentResponse{Agent: a}), err
 }
@@ -177,14 +179,14 @@ func (h *Agents) DuplicateAgent(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	f, dropped, err := h.Agents.Copy(ctx, id.OrgID, agentID, m.GetVersion(), m.GetName())
+	f, dropped, err := h.life().Copy(ctx, id.OrgID, agentID, m.GetVersion(), m.GetName())
 	if err != nil {
 		return nil, err
 	}
 	if err := h.maySpecial(id, f); err != nil {
 		return nil, err
 	}
-	row, err := h.Agents.Duplicate(ctx, id.OrgID, agentID, f, applier(id))
+	row, err := h.life().Duplicate(ctx, id.OrgID, agentID, f, applier(id))
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +216,7 @@ func (h *Agents) TransferAgent(ctx context.Context, req *connect.Request[deckhan
 	if by.Ownership, err = h.ownership(ctx, id.OrgID, req.Msg.GetOwner(), req.Msg.GetVisibility()); err != nil {
 		return nil, err
 	}
-	if err := h.Agents.Transfer(ctx, id.OrgID, agentID, by); err != nil {
+	if err := h.life().Transfer(ctx, id.OrgID, agentID, by); err != nil {
 		return nil, err
 	}
 	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
@@ -235,7 +237,7 @@ func (h *Agents) ListAgentVersions(ctx context.Context, req *connect.Request[dec
 	if err != nil {
 		return nil, err
 	}
-	rows, next, err := h.Agents.Versions(ctx, v.OrgID, agentID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), versionsPage))
+	rows, next, err := h.life().Versions(ctx, v.OrgID, agentID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), versionsPage))
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +266,7 @@ func (h *Agents) DiffAgentVersions(ctx context.Context, req *connect.Request[dec
 	if from < 1 {
 		return nil, fault.New(fault.Precondition, "agent %s has no version before version %d", row.Agent.Name, to).WithObject(agentID).WithFix("give from")
 	}
-	diff, err := h.Agents.Diff(ctx, v.OrgID, agentID, from, to)
+	diff, err := h.life().Diff(ctx, v.OrgID, agentID, from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +280,7 @@ func (h *Agents) RestoreAgentVersion(ctx context.Context, req *connect.Request[d
 	if err != nil {
 		return nil, err
 	}
-	f, err := h.Agents.Restored(ctx, id.OrgID, agentID, req.Msg.GetVersion())
+	f, err := h.life().Restored(ctx, id.OrgID, agentID, req.Msg.GetVersion())
 	if err != nil {
 		return nil, err
 	}

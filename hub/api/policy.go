@@ -192,7 +192,8 @@ func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckha
 
 // ListAllowRules returns the rules by which people always allow calls.
 func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
-	rows, next, err := h.Policies.AllowRules(ctx, viewer(ctx), req.Msg.GetPast(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	v := viewer(ctx)
+	rows, next, err := h.Policies.AllowRules(ctx, v.OrgID, v.Name, v.All, req.Msg.GetPast(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -166,10 +165,11 @@ func (r *Rule) exact(c *Call) bool {
 	return (r.Exact == nil || bytes.Equal(r.Exact, DigestOf(c.Arguments))) && (r.Shape == "" || r.Shape == ShapeOf(c.Tool, c.Arguments))
 }
 
-// AllowRules returns a page of the rules that people created for agents that v sees, newest
-// first, and the next page's token; with past, also those that no longer apply.
-func (s *Service) AllowRules(ctx context.Context, v visibility.Viewer, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
-	p := db.ListAllowRulesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Past: past, MaxRows: size + 1}
+// AllowRules returns a page of the rules that people created, newest first, and the next
+// page's token; with past, also those that no longer apply. Unless all is set, they are
+// those for agents that the user sees.
+func (s *Service) AllowRules(ctx context.Context, orgID, user string, all, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
+	p := db.ListAllowRulesParams{OrgID: orgID, SeesAll: all, Viewer: user, Past: past, MaxRows: size + 1}
 	if page != "" {
 		at, id, err := store.ParsePageToken(page)
 		if err != nil {
@@ -190,8 +190,7 @@ func (s *Service) AllowRules(ctx context.Context, v visibility.Viewer, past bool
 // Revoke takes a rule back. role is that of who wants it: their own, or any as an
 // administrator.
 func (s *Service) Revoke(ctx context.Context, orgID, ref string, by event.Actor, role string) (db.AllowRule, error) {
-	v := visibility.As(orgID, by.ID, role)
-	rows, err := s.cfg.Store.FindAllowRules(ctx, db.FindAllowRulesParams{OrgID: orgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("rule", ref)})
+	rows, err := s.cfg.Store.FindAllowRules(ctx, db.FindAllowRulesParams{OrgID: orgID, SeesAll: role == "admin", Viewer: by.ID, Ref: ref, Prefix: store.Prefix("rule", ref)})
 	id, err := store.One("rule", ref, rows, err)
 	if err != nil {
 		return db.AllowRule{}, err

@@ -26,8 +26,8 @@ const (
 	enclosedKeycap = '\u20e3'
 )
 
-// avatar reads an emoji or the name of a built-in picture.
-func (d *decoder) avatar(n *yaml.Node) string {
+// avatarOf reads an emoji or the name of a built-in picture.
+func avatarOf(d *reader, n *yaml.Node) string {
 	text := d.text(n, "avatar", 64) //nolint:mnd // bytes of an emoji
 	if text == "" || slices.Contains(avatars, text) || isEmoji(text) {
 		return text

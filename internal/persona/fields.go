@@ -42,7 +42,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		}},
 		{"description", func(n *yaml.Node) { p.Description = d.text(n, "description", 500) }},
 		{"title", func(n *yaml.Node) { p.Title = d.text(n, "title", 60) }},
-		{"avatar", func(n *yaml.Node) { p.Avatar = d.avatar(n) }},
+		{"avatar", func(n *yaml.Node) { p.Avatar = avatarOf(&d.reader, n) }},
 		{"goal", func(n *yaml.Node) { p.Goal = d.text(n, "goal", 10_000) }},
 		{"provider", func(n *yaml.Node) { p.Provider = d.choice(n, "provider", d.known.Providers) }},
 		{"model", func(n *yaml.Node) { p.Model = d.text(n, "model", 128) }},

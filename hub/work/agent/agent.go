@@ -101,8 +101,8 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 		return db.GetAgentRow{}, "", err
 	}
 	if len(p.Agents.Delegate)+len(p.Agents.Handoff) > 0 {
-		known := s.known
-		if known.Agents, err = s.namesSeen(ctx, by.viewer(orgID)); err != nil {
+		known, v := s.known, by.viewer(orgID)
+		if known.Agents, err = s.store.AgentNames(ctx, db.AgentNamesParams{OrgID: orgID, SeesAll: v.All, Viewer: v.Name}); err != nil {
 			return db.GetAgentRow{}, "", fmt.Errorf("list the agents' names: %w", err)
 		}
 		known.Agents = append(known.Agents, f.Along...)
@@ -289,10 +289,6 @@ func (s *Service) List(ctx context.Context, v visibility.Viewer, f Filter) ([]db
 	return s.store.ListAgents(ctx, db.ListAgentsParams{
 		OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, AfterName: f.After, MaxRows: f.Limit, Deleted: f.Deleted,
 	})
-}
-
-func (s *Service) namesSeen(ctx context.Context, v visibility.Viewer) ([]string, error) {
-	return s.store.AgentNames(ctx, db.AgentNamesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name})
 }
 
 // Persona returns the parsed form of a stored version. It must not be changed.

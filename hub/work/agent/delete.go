@@ -47,9 +47,9 @@ type Deletion struct {
 // its history: tasks, versions and audit. Nothing starts it any more: its triggers are
 // disabled, so that their webhooks return 410 and their schedules stop, and no task of it
 // is accepted. Deleting it again changes nothing, and returns the tasks that are left.
-func (s *Service) Delete(ctx context.Context, orgID, id string, d Deletion, by Applier) ([]string, error) {
+func (l Life) Delete(ctx context.Context, orgID, id string, d Deletion, by Applier) ([]string, error) {
 	var cancel []string
-	err := s.recorder.Tx(ctx, func(tx *event.Tx) error {
+	err := l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
 		// From here until the commit no task is admitted.
 		if err := tx.LockAdmission(ctx, orgID); err != nil {
 			return fmt.Errorf("lock admission of %s: %w", orgID, err)
@@ -116,11 +116,11 @@ func del(ctx context.Context, tx *event.Tx, a db.Agent, d Deletion, by event.Act
 }
 
 // Undelete undoes a deletion, and returns the ids of the triggers that it had disabled.
-func (s *Service) Undelete(ctx context.Context, orgID, id string, by Applier) (triggers []string, err error) {
-	if err := s.released(ctx, orgID); err != nil {
+func (l Life) Undelete(ctx context.Context, orgID, id string, by Applier) (triggers []string, err error) {
+	if err := l.Agents.released(ctx, orgID); err != nil {
 		return nil, err
 	}
-	err = s.recorder.Tx(ctx, func(tx *event.Tx) error {
+	err = l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
 		a, err := lock(ctx, tx, orgID, id)
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (s *Service) Undelete(ctx context.Context, orgID, id string, by Applier) (t
 		case a.Released:
 			return fault.New(fault.Precondition, "agent %s was deleted on %s, and a deletion can be undone for %d days", a.Name,
 				a.DeletedAt.UTC().Format(time.DateOnly), int(UndeleteWithin.Hours()/24)).WithObject(id). //nolint:mnd // hours of a day
-				WithFix("apply its persona again: deckhand agent persona %s --version %d", id, a.CurrentVersion)
+				WithFix("apply its persona again, which this shows: deckhand agent show %s --version %d", id, a.CurrentVersion)
 		}
 		if triggers, err = tx.TriggersStoppedWithAgent(ctx, db.TriggersStoppedWithAgentParams{OrgID: orgID, AgentID: id, Reason: stoppedWithAgent}); err != nil {
 			return fmt.Errorf("list the triggers of agent %s: %w", id, err)

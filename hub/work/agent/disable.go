@@ -10,11 +10,15 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
+// Life changes what becomes of agents as such: whose they are, whether they take tasks,
+// their names and versions, and their end.
+type Life struct{ Agents *Service }
+
 // Disable has an agent take no new tasks: submissions are refused, and what its triggers
 // start fails. Tasks that have started continue; queued ones wait. Disabling it again
 // changes the reason. Only its owners and administrators may.
-func (s *Service) Disable(ctx context.Context, orgID, id, reason string, by Applier) error {
-	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
+func (l Life) Disable(ctx context.Context, orgID, id, reason string, by Applier) error {
+	return l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.LockAdmission(ctx, orgID); err != nil {
 			return fmt.Errorf("lock admission of %s: %w", orgID, err)
 		}
@@ -43,8 +47,8 @@ func (s *Service) Disable(ctx context.Context, orgID, id, reason string, by Appl
 
 // Enable lets a disabled agent take tasks again. Enabling one that is not disabled changes
 // nothing.
-func (s *Service) Enable(ctx context.Context, orgID, id string, by Applier) error {
-	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
+func (l Life) Enable(ctx context.Context, orgID, id string, by Applier) error {
+	return l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
 		a, err := lock(ctx, tx, orgID, id)
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ type Ownership struct {
 }
 
 // OwnerOf reads an owner as it is written: user:NAME, team:NAME, or a user's name alone.
-func (s *Service) OwnerOf(ctx context.Context, orgID, text string) (Ownership, error) {
+func (l Life) OwnerOf(ctx context.Context, orgID, text string) (Ownership, error) {
 	kind, name, cut := strings.Cut(text, ":")
 	switch {
 	case text == "":
@@ -33,7 +33,7 @@ func (s *Service) OwnerOf(ctx context.Context, orgID, text string) (Ownership, e
 	}
 	switch kind {
 	case "user":
-		u, err := s.store.UserByName(ctx, db.UserByNameParams{OrgID: orgID, Name: name})
+		u, err := l.Agents.store.UserByName(ctx, db.UserByNameParams{OrgID: orgID, Name: name})
 		if store.IsNotFound(err) {
 			return Ownership{}, fault.New(fault.NotFound, "owner is %q, and there is no user %q", text, name).WithObject(name).WithFix("list the users with: deckhand user list")
 		}
@@ -42,7 +42,7 @@ func (s *Service) OwnerOf(ctx context.Context, orgID, text string) (Ownership, e
 		}
 		return Ownership{User: u.Name}, nil
 	case "team":
-		rows, err := s.store.FindTeams(ctx, db.FindTeamsParams{OrgID: orgID, Ref: name, Prefix: store.Prefix("team", name)})
+		rows, err := l.Agents.store.FindTeams(ctx, db.FindTeamsParams{OrgID: orgID, Ref: name, Prefix: store.Prefix("team", name)})
 		id, err := store.One("team", name, rows, err)
 		return Ownership{Team: id}, err
 	}
@@ -51,8 +51,8 @@ func (s *Service) OwnerOf(ctx context.Context, orgID, text string) (Ownership, e
 
 // Transfer gives an agent another owner, another visibility, or both. Only its owners and
 // administrators may; to a team only those who are in it, and administrators.
-func (s *Service) Transfer(ctx context.Context, orgID, id string, by Applier) error {
-	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
+func (l Life) Transfer(ctx context.Context, orgID, id string, by Applier) error {
+	return l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
 		a, err := lock(ctx, tx, orgID, id)
 		if err != nil {
 			return err

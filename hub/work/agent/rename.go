@@ -28,14 +28,14 @@ func checkName(name string) error {
 // name, keeps the agent's history, and lets credentials that name it name it so. The old
 // name leads to the agent from then on, unless forget is set: then no former name does.
 // Renaming it to the name that it has changes nothing else.
-func (s *Service) Rename(ctx context.Context, orgID, id, name string, forget bool, by Applier) error {
+func (l Life) Rename(ctx context.Context, orgID, id, name string, forget bool, by Applier) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if err := s.released(ctx, orgID); err != nil {
+	if err := l.Agents.released(ctx, orgID); err != nil {
 		return err
 	}
-	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
+	return l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
 		a, err := lock(ctx, tx, orgID, id)
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (s *Service) Rename(ctx context.Context, orgID, id, name string, forget boo
 			return err
 		}
 		if name != a.Name {
-			if err := s.rename(ctx, tx, a, name, by); err != nil {
+			if err := l.rename(ctx, tx, a, name, by); err != nil {
 				return err
 			}
 		}
@@ -58,8 +58,8 @@ func (s *Service) Rename(ctx context.Context, orgID, id, name string, forget boo
 	})
 }
 
-func (s *Service) rename(ctx context.Context, tx *event.Tx, a db.Agent, name string, by Applier) error {
-	if err := s.free(ctx, tx, a, name, by); err != nil {
+func (l Life) rename(ctx context.Context, tx *event.Tx, a db.Agent, name string, by Applier) error {
+	if err := l.free(ctx, tx, a, name, by); err != nil {
 		return err
 	}
 	before, err := tx.AgentVersion(ctx, db.AgentVersionParams{OrgID: a.OrgID, AgentID: a.ID, Version: a.CurrentVersion})
@@ -102,7 +102,7 @@ func (s *Service) rename(ctx context.Context, tx *event.Tx, a db.Agent, name str
 }
 
 // free refuses a name that is another agent's, or was.
-func (s *Service) free(ctx context.Context, tx *event.Tx, a db.Agent, name string, by Applier) error {
+func (l Life) free(ctx context.Context, tx *event.Tx, a db.Agent, name string, by Applier) error {
 	was, err := tx.FormerName(ctx, db.FormerNameParams{OrgID: a.OrgID, Name: name})
 	switch {
 	case err == nil && was.Agent.ID != a.ID:
@@ -123,15 +123,15 @@ func (s *Service) free(ctx context.Context, tx *event.Tx, a db.Agent, name strin
 // Copy returns the persona file of a new agent of another name that does what a version of
 // an agent does; 0 for the newest. Triggers have names of their own in the organisation:
 // the copy has none, and dropped reports that the original has.
-func (s *Service) Copy(ctx context.Context, orgID, id string, version int32, name string) (f File, dropped bool, err error) {
+func (l Life) Copy(ctx context.Context, orgID, id string, version int32, name string) (f File, dropped bool, err error) {
 	if err := checkName(name); err != nil {
 		return f, false, err
 	}
-	row, err := s.Get(ctx, orgID, id)
+	row, err := l.Agents.Get(ctx, orgID, id)
 	if err != nil {
 		return f, false, err
 	}
-	v, err := s.Version(ctx, orgID, id, cmp.Or(version, row.Agent.CurrentVersion))
+	v, err := l.Agents.Version(ctx, orgID, id, cmp.Or(version, row.Agent.CurrentVersion))
 	if err != nil {
 		return f, false, err
 	}
@@ -141,23 +141,23 @@ func (s *Service) Copy(ctx context.Context, orgID, id string, version int32, nam
 	}
 	if err != nil {
 		return f, false, fault.New(fault.Precondition, "the persona of agent %s cannot be copied: %v", row.Agent.Name, err).WithObject(id).
-			WithFix("copy the file by hand: deckhand agent persona %s", row.Agent.Name)
+			WithFix("copy the file by hand: deckhand agent show %s", row.Agent.Name)
 	}
 	return File{Name: name + ".md", Markdown: markdown, Script: v.Script}, dropped, nil
 }
 
 // Duplicate stores the file that Copy made. The copy is its maker's, and is seen by as many
 // as the original; a name that is taken is refused.
-func (s *Service) Duplicate(ctx context.Context, orgID, id string, f File, by Applier) (db.GetAgentRow, error) {
-	row, err := s.Get(ctx, orgID, id)
+func (l Life) Duplicate(ctx context.Context, orgID, id string, f File, by Applier) (db.GetAgentRow, error) {
+	row, err := l.Agents.Get(ctx, orgID, id)
 	if err != nil {
 		return row, err
 	}
-	p, err := s.Parse(f)
+	p, err := l.Agents.Parse(f)
 	if err != nil {
 		return row, err
 	}
-	_, err = s.store.LiveName(ctx, db.LiveNameParams{OrgID: orgID, Name: p.Name})
+	_, err = l.Agents.store.LiveName(ctx, db.LiveNameParams{OrgID: orgID, Name: p.Name})
 	switch {
 	case err == nil:
 		return row, taken(p.Name)
@@ -165,7 +165,7 @@ func (s *Service) Duplicate(ctx context.Context, orgID, id string, f File, by Ap
 		return row, fmt.Errorf("look for agent %s: %w", p.Name, err)
 	}
 	by.Ownership.Level = levelOf(row.Agent)
-	row, change, err := s.Apply(ctx, orgID, f, by, false)
+	row, change, err := l.Agents.Apply(ctx, orgID, f, by, false)
 	if err == nil && change != Created {
 		err = taken(p.Name) // somebody was faster
 	}

@@ -24,12 +24,12 @@ type VersionChange struct {
 
 // Versions returns a page of an agent's versions, the newest first, and the next page's
 // token.
-func (s *Service) Versions(ctx context.Context, orgID, id, page string, size int32) ([]VersionChange, string, error) {
+func (l Life) Versions(ctx context.Context, orgID, id, page string, size int32) ([]VersionChange, string, error) {
 	below, err := store.ParseNumberToken(page)
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := s.store.AgentVersions(ctx, db.AgentVersionsParams{OrgID: orgID, AgentID: id, Below: below, MaxRows: size + 1})
+	rows, err := l.Agents.store.AgentVersions(ctx, db.AgentVersionsParams{OrgID: orgID, AgentID: id, Below: below, MaxRows: size + 1})
 	if err != nil {
 		return nil, "", fmt.Errorf("list the versions of agent %s: %w", id, err)
 	}
@@ -63,16 +63,16 @@ const diffContext = 3
 
 // Diff returns a unified diff of two versions' persona files, and of their scripts; empty
 // if they are the same.
-func (s *Service) Diff(ctx context.Context, orgID, id string, from, to int32) (string, error) {
-	a, err := s.Version(ctx, orgID, id, from)
+func (l Life) Diff(ctx context.Context, orgID, id string, from, to int32) (string, error) {
+	a, err := l.Agents.Version(ctx, orgID, id, from)
 	if err != nil {
 		return "", err
 	}
-	b, err := s.Version(ctx, orgID, id, to)
+	b, err := l.Agents.Version(ctx, orgID, id, to)
 	if err != nil {
 		return "", err
 	}
-	row, err := s.Get(ctx, orgID, id)
+	row, err := l.Agents.Get(ctx, orgID, id)
 	if err != nil {
 		return "", err
 	}
@@ -93,17 +93,17 @@ func (s *Service) Diff(ctx context.Context, orgID, id string, from, to int32) (s
 
 // Restored returns the file of an older version under the agent's present name, to be
 // applied as a new version.
-func (s *Service) Restored(ctx context.Context, orgID, id string, version int32) (File, error) {
-	row, err := s.Get(ctx, orgID, id)
+func (l Life) Restored(ctx context.Context, orgID, id string, version int32) (File, error) {
+	row, err := l.Agents.Get(ctx, orgID, id)
 	if err != nil {
 		return File{}, err
 	}
-	v, err := s.Version(ctx, orgID, id, version)
+	v, err := l.Agents.Version(ctx, orgID, id, version)
 	if err != nil {
 		return File{}, err
 	}
 	f := File{Name: row.Agent.Name + ".md", Markdown: v.Markdown, Script: v.Script}
-	p, err := s.Persona(v.Digest, v.Markdown)
+	p, err := l.Agents.Persona(v.Digest, v.Markdown)
 	if err != nil || p.Name == row.Agent.Name {
 		return f, err
 	}

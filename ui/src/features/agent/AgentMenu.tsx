@@ -29,7 +29,7 @@ export function AgentMenu({ agent }: { agent: Agent }) {
   const enable = async () => {
     try {
       await agents.enableAgent({ agentId: agent.id });
-      toast(`${agent.name} takes tasks again`);
+      toast(`${agent.name} is enabled`);
       await refresh();
     } catch (e) {
       showError(e);
