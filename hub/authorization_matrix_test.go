@@ -321,6 +321,20 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			}
 		case "first":
 			out[name] = true
+		case "confirm":
+			out[name] = "walker"
+		case "tasks":
+			if f.Kind() == protoreflect.StringKind {
+				out[name] = "cancel"
+			}
+		case "visibility":
+			if m.Name() == "TransferAgentRequest" {
+				out[name] = "private"
+			}
+		case "version":
+			if m.Name() == "RestoreAgentVersionRequest" {
+				out[name] = 1
+			}
 		case "csr":
 			out[name] = "AAAA"
 		case "certificate_pem":
@@ -341,7 +355,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
 	"ListPasskeys", "GetPasskeyRules", "GetPushKey", "ListPushDevices", "CreatePushDevice", "GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetAllowedModels", "SetCallRate",
-	"SetRegistry", "ListRegistries", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules"}
+	"SetRegistry", "ListRegistries", "GetTaskSharing", "SetTaskSharing", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules"}
 
 // Every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

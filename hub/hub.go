@@ -389,9 +389,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "resume the tasks whose budget has begun again", Every: stopSweep, Do: h.inbox.NextPeriods},
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
-	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"),
-		periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep},
-	))
+	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"), periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep}))
 	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
@@ -402,6 +400,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete expired certificate authorities of jails", Do: h.authorities.Prune},
 		periodic.Job{Name: "delete old records of requests with credentials", Do: func(ctx context.Context) error { return h.egress.Prune(ctx, c.EventRetention) }},
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
+		periodic.Job{Name: "free the names of deleted agents", Do: h.agents.Release},
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
 		periodic.Job{Name: "delete old challenges of passkeys", Do: h.passkeys.Prune},

@@ -78,7 +78,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		connect.WithCompressMinBytes(compressFrom),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(deckhandv1connect.NewAgentServiceHandler(api.NewAgents(h.agents, h.tasks, h.subtasks, h.triggers), options...))
+	mux.Handle(deckhandv1connect.NewAgentServiceHandler(&api.Agents{
+		Agents: h.agents, Tasks: h.tasks, Subtasks: h.subtasks, Triggers: h.triggers, Nodes: h.nodes, Policies: h.policies, Queries: h.store.Queries,
+	}, options...))
 	tasks := &api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
 		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs,
@@ -142,7 +144,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewOrganisationServiceHandler(&api.Organisations{Organisations: organisation.New(h.store, h.recorder)}, options...))
 	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: h.access}, options...))
 	mux.Handle(deckhandv1connect.NewImageServiceHandler(&api.Images{Nodes: h.nodes, Images: h.images, Agents: h.agents, Setups: h.setups, Link: h.node}, options...))
-	mux.Handle(deckhandv1connect.NewCredentialServiceHandler(&api.Credentials{Credentials: h.egress, Tasks: h.tasks}, options...))
+	mux.Handle(deckhandv1connect.NewCredentialServiceHandler(&api.Credentials{Credentials: h.egress, Tasks: h.tasks, Queries: h.store.Queries}, options...))
 	mux.Handle(deckhandv1connect.NewVaultServiceHandler(&api.Vault{Rotation: h.rotation}, options...))
 	login, err := oidc.New(h.cfg.oidc, oidc.Parts{Store: h.store, Vault: h.vault, Users: h.users, Sessions: h.sessions, Log: h.cfg.Log.Named("oidc")})
 	if err != nil {

@@ -8,7 +8,9 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
@@ -21,20 +23,18 @@ import (
 
 // Agents serves AgentService.
 type Agents struct {
-	agents *agent.Service
-	tasks  *task.Service
-	given  *subtask.Service
-	starts *trigger.Service
-}
-
-// NewAgents creates the handler.
-func NewAgents(agents *agent.Service, tasks *task.Service, given *subtask.Service, starts *trigger.Service) *Agents {
-	return &Agents{agents, tasks, given, starts}
+	Agents   *agent.Service
+	Tasks    *task.Service
+	Subtasks *subtask.Service
+	Triggers *trigger.Service
+	Nodes    *node.Nodes
+	Policies *policy.Service
+	Queries  *db.Queries
 }
 
 // GetAgentGraph returns which agents may give work to which, and which did.
 func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv1.GetAgentGraphRequest]) (*connect.Response[deckhandv1.GetAgentGraphResponse], error) {
-	edges, err := h.given.Graph(ctx, auth.From(ctx).OrgID)
+	edges, err := h.Subtasks.Graph(ctx, viewer(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv
 			Tokens: e.Tokens, RecentTokens: e.RecentTokens, CostMicros: e.CostMicros, LastAt: timestamp(e.LastAt),
 		})
 	}
-	starts, err := h.given.Triggers(ctx, auth.From(ctx).OrgID)
+	starts, err := h.Subtasks.Triggers(ctx, viewer(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -64,17 +64,12 @@ func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv
 
 // ListAgentSummaries returns what agents did last and spent this week.
 func (h *Agents) ListAgentSummaries(ctx context.Context, req *connect.Request[deckhandv1.ListAgentSummariesRequest]) (*connect.Response[deckhandv1.ListAgentSummariesResponse], error) {
-	id := auth.From(ctx)
 	after, _, err := store.ParseNameToken(req.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	user := ""
-	if id.Role != adminRole {
-		user = id.UserName
-	}
 	size := cmp.Or(req.Msg.GetPageSize(), listPage)
-	rows, err := h.agents.Summaries(ctx, id.OrgID, user, after, size+1)
+	rows, err := h.Agents.Summaries(ctx, viewer(ctx), after, size+1)
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +87,11 @@ func (h *Agents) ListAgentSummaries(ctx context.Context, req *connect.Request[de
 // TellAgent sends an agent a message: to the task that it is working on, or as a new one.
 func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.TellAgentRequest]) (*connect.Response[deckhandv1.TellAgentResponse], error) {
 	id := auth.From(ctx)
-	agentID, err := h.agents.Find(ctx, id.OrgID, req.Msg.GetAgentId())
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	at, err := h.tasks.ActiveTask(ctx, id.OrgID, agentID)
+	at, err := h.Tasks.ActiveTask(ctx, id.OrgID, agentID)
 	if err != nil {
 		return nil, err
 	}
@@ -105,13 +100,13 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 		if err := own(id, *at); err != nil {
 			return nil, err
 		}
-		row, _, err := h.tasks.SendMessage(ctx, id.OrgID, at.ID, task.Instruction{Text: text, IdempotencyKey: key}, actor(id))
+		row, _, err := h.Tasks.SendMessage(ctx, id.OrgID, at.ID, task.Instruction{Text: text, IdempotencyKey: key}, actor(id))
 		if err != nil {
 			return nil, err
 		}
 		return connect.NewResponse(&deckhandv1.TellAgentResponse{Task: taskRow(row)}), nil
 	}
-	row, err := h.tasks.Submit(ctx, task.Submission{
+	row, err := h.Tasks.Submit(ctx, task.Submission{
 		OrgID: id.OrgID, AgentID: agentID, Goal: text, IdempotencyKey: key, By: actor(id), Role: id.Role,
 	})
 	if err != nil {
@@ -123,7 +118,7 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 // PauseAgent keeps new tasks of an agent from starting.
 func (h *Agents) PauseAgent(ctx context.Context, req *connect.Request[deckhandv1.PauseAgentRequest]) (*connect.Response[deckhandv1.PauseAgentResponse], error) {
 	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		return h.agents.Pause(ctx, id.OrgID, agentID, req.Msg.GetReason(), actor(id))
+		return h.Agents.Pause(ctx, id.OrgID, agentID, req.Msg.GetReason(), actor(id))
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +129,7 @@ func (h *Agents) PauseAgent(ctx context.Context, req *connect.Request[deckhandv1
 // ResumeAgent lets the tasks of an agent start again.
 func (h *Agents) ResumeAgent(ctx context.Context, req *connect.Request[deckhandv1.ResumeAgentRequest]) (*connect.Response[deckhandv1.ResumeAgentResponse], error) {
 	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		return h.agents.Resume(ctx, id.OrgID, agentID, actor(id))
+		return h.Agents.Resume(ctx, id.OrgID, agentID, actor(id))
 	})
 	if err != nil {
 		return nil, err
@@ -146,18 +141,32 @@ func (h *Agents) ResumeAgent(ctx context.Context, req *connect.Request[deckhandv
 // returns the agent.
 func (h *Agents) change(ctx context.Context, ref string, do func(id auth.Identity, agentID string) error) (*deckhandv1.Agent, error) {
 	id := auth.From(ctx)
-	agentID, err := h.agents.Find(ctx, id.OrgID, ref)
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), ref)
 	if err != nil {
 		return nil, err
 	}
 	if err := do(id, agentID); err != nil {
 		return nil, err
 	}
-	row, err := h.agents.Get(ctx, id.OrgID, agentID)
+	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
 	if err != nil {
 		return nil, err
 	}
-	return agentMessage(row), nil
+	return h.message(ctx, row)
+}
+
+// maySpecial refuses a persona that may connect to addresses of the node itself, unless an
+// administrator applies it.
+func (h *Agents) maySpecial(id auth.Identity, f agent.File) error {
+	p, err := h.Agents.Parse(f)
+	if err != nil {
+		return err
+	}
+	if special := append(p.Egress.Special(), p.Jail.SetupEgress.Special()...); len(special) > 0 && id.Role != adminRole {
+		return fault.New(fault.Denied, "egress names %s, an address of the node itself or of its network's own services", strings.Join(special, ", ")).
+			WithFix("have an administrator apply the persona, or name another host")
+	}
+	return nil
 }
 
 // ApplyAgent stores a persona file.
@@ -168,25 +177,28 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 		name = "persona"
 	}
 	file := agent.File{Name: name, Markdown: req.Msg.GetMarkdown(), Script: req.Msg.GetScript(), Along: req.Msg.GetAlong()}
-	p, err := h.agents.Parse(file)
+	if err := h.maySpecial(id, file); err != nil {
+		return nil, err
+	}
+	p, err := h.Agents.Parse(file)
 	if err != nil {
 		return nil, err
 	}
-	if special := append(p.Egress.Special(), p.Jail.SetupEgress.Special()...); len(special) > 0 && id.Role != "admin" {
-		return nil, fault.New(fault.Denied, "egress names %s, an address of the node itself or of its network's own services", strings.Join(special, ", ")).
-			WithFix("have an administrator apply the persona, or name another host")
-	}
 	if len(p.Triggers) > 0 {
-		// Before anything is stored: what cannot be is refused as a whole.
-		agentID, err := h.agents.ByName(ctx, id.OrgID, p.Name)
+		// Before anything is stored: what cannot be stored is refused as a whole.
+		agentID, err := h.Agents.ByName(ctx, id.OrgID, p.Name)
 		if err == nil {
-			err = h.starts.Clash(ctx, id.OrgID, agentID, p)
+			err = h.Triggers.Clash(ctx, id.OrgID, agentID, p)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	row, change, err := h.agents.Apply(ctx, id.OrgID, file, agent.Applier{Actor: actor(id), Role: id.Role}, req.Msg.GetDryRun())
+	by := applier(id)
+	if by.Ownership, err = h.ownership(ctx, id.OrgID, req.Msg.GetOwner(), req.Msg.GetVisibility()); err != nil {
+		return nil, err
+	}
+	row, change, err := h.Agents.Apply(ctx, id.OrgID, file, by, req.Msg.GetDryRun())
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +206,8 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 	if req.Msg.GetDryRun() {
 		return connect.NewResponse(res), nil
 	}
-	declared, err := h.starts.Declare(ctx, id.OrgID, row.Agent.ID, p, actor(id))
+	res.Agent.MayManage, res.Agent.Avatar, res.Agent.Title, res.Agent.Goal = true, p.Avatar, p.Title, p.Goal
+	declared, err := h.Triggers.Declare(ctx, id.OrgID, row.Agent.ID, p, actor(id))
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +228,11 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 // GetAgent returns one agent with a version of its persona.
 func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.GetAgentRequest]) (*connect.Response[deckhandv1.GetAgentResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.agents.Find(ctx, org, req.Msg.GetAgentId())
+	id, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.agents.Get(ctx, org, id)
+	row, err := h.Agents.Get(ctx, org, id)
 	if err != nil {
 		return nil, err
 	}
@@ -227,12 +240,16 @@ func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.G
 	if number == 0 {
 		number = row.Agent.CurrentVersion
 	}
-	v, err := h.agents.Version(ctx, org, id, number)
+	v, err := h.Agents.Version(ctx, org, id, number)
+	if err != nil {
+		return nil, err
+	}
+	m, err := h.message(ctx, row)
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.GetAgentResponse{
-		Agent: agentMessage(row),
+		Agent: m,
 		Version: &deckhandv1.AgentVersion{
 			Version: v.Version, Markdown: v.Markdown, Digest: v.Digest, Script: v.Script, CreatedBy: v.CreatedBy,
 			CreatedAt: timestamppb.New(v.CreatedAt),
@@ -242,13 +259,13 @@ func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.G
 
 const agentsPage = 100
 
-// ListAgents returns the organisation's agents by name.
+// ListAgents returns the agents that the caller sees by name.
 func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1.ListAgentsRequest]) (*connect.Response[deckhandv1.ListAgentsResponse], error) {
 	size := req.Msg.GetPageSize()
 	if size == 0 {
 		size = agentsPage
 	}
-	rows, err := h.agents.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), size+1)
+	rows, err := h.Agents.List(ctx, viewer(ctx), agent.Filter{After: req.Msg.GetPageToken(), Limit: size + 1, Deleted: req.Msg.GetDeleted()})
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +275,12 @@ func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1
 		// Names are unique and sorted: the next page starts after the last one.
 		res.NextPageToken = rows[size-1].Agent.Name
 	}
-	for _, row := range rows {
-		res.Agents = append(res.Agents, agentMessage(db.GetAgentRow(row)))
+	all := make([]db.GetAgentRow, len(rows))
+	for i, row := range rows {
+		all[i] = db.GetAgentRow(row)
+	}
+	if res.Agents, err = h.messages(ctx, all); err != nil {
+		return nil, err
 	}
 	return connect.NewResponse(res), nil
 }

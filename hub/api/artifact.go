@@ -32,12 +32,15 @@ func (h *Files) place(ctx context.Context, org string, ref *deckhandv1.Workspace
 		}
 		t = row.Task
 	} else {
-		id, err := h.Agents.Find(ctx, org, ref.GetAgentId())
+		id, err := h.Agents.Find(ctx, viewer(ctx), ref.GetAgentId())
 		if err != nil {
 			return artifact.Place{}, "", err
 		}
 		row, err := h.Agents.Get(ctx, org, id)
 		if err != nil {
+			return artifact.Place{}, "", err
+		}
+		if err := h.Agents.OwnsWorkspace(ctx, viewer(ctx), row); err != nil {
 			return artifact.Place{}, "", err
 		}
 		if row.Agent.HomeNodeID == nil {

@@ -105,10 +105,10 @@ func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.
 		}
 		return kill.Task, found, own(id, row.Task)
 	case deckhandv1.KillScope_KILL_SCOPE_AGENT:
-		found, err := h.Agents.Find(ctx, id.OrgID, ref)
+		found, err := h.Agents.Find(ctx, viewer(ctx), ref)
 		return hold.Agent, found, err
 	case deckhandv1.KillScope_KILL_SCOPE_TRIGGER:
-		found, err := h.Triggers.Find(ctx, id.OrgID, ref)
+		found, err := h.Triggers.Find(ctx, viewer(ctx), ref)
 		if fault.Is(err, fault.NotFound) {
 			// What people submit, or one that was deleted.
 			return hold.Trigger, ref, h.Kills.KnowTrigger(ctx, id.OrgID, ref)
@@ -127,7 +127,7 @@ func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.
 
 // ListHolds returns the holds.
 func (h *Control) ListHolds(ctx context.Context, req *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
-	rows, next, err := h.Kills.Holds(ctx, auth.From(ctx).OrgID, req.Msg.GetReleased(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	rows, next, err := h.Kills.Holds(ctx, viewer(ctx), req.Msg.GetReleased(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}

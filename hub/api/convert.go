@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -149,6 +150,14 @@ func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
 	}
 	if a.StatusReason != "" {
 		m.StatusSince = timestamppb.New(a.StatusAt)
+	}
+	m.Owner, m.Visibility = "user:"+a.Owner, a.Visibility
+	if a.OwnerTeam != nil {
+		m.Owner = "team:" + row.TeamName
+	}
+	if a.DeletedAt != nil {
+		m.DeletedAt, m.DeletedBy = timestamppb.New(*a.DeletedAt), a.DeletedBy
+		m.UndeleteUntil = timestamppb.New(a.DeletedAt.Add(agent.UndeleteWithin))
 	}
 	return m
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -16,6 +18,7 @@ import (
 type Credentials struct {
 	Credentials *credential.Credentials
 	Tasks       *task.Service
+	Queries     *db.Queries
 }
 
 // credentialRequestPage is how many requests with credentials a page has unless the caller
@@ -38,12 +41,26 @@ func (h *Credentials) ListCredentials(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, err
 	}
+	for _, m := range all {
+		if err := h.hide(ctx, m); err != nil {
+			return nil, err
+		}
+	}
 	return connect.NewResponse(&deckhandv1.ListCredentialsResponse{Credentials: all, NextPageToken: next}), nil
+}
+
+// hide leaves out the names of agents that the caller does not see.
+func (h *Credentials) hide(ctx context.Context, m *deckhandv1.Credential) (err error) {
+	m.Agents, err = visibility.Names(ctx, h.Queries, viewer(ctx), m.GetAgents())
+	return err
 }
 
 // GetCredential returns one.
 func (h *Credentials) GetCredential(ctx context.Context, req *connect.Request[deckhandv1.GetCredentialRequest]) (*connect.Response[deckhandv1.GetCredentialResponse], error) {
 	m, err := h.Credentials.Get(ctx, auth.From(ctx).OrgID, req.Msg.GetName())
+	if err == nil {
+		err = h.hide(ctx, m)
+	}
 	if err != nil {
 		return nil, err
 	}

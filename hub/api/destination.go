@@ -65,7 +65,7 @@ func (h *Destinations) change(ctx context.Context, ref string, do func(id string
 func (h *Destinations) named(ctx context.Context, spec *deckhandv1.DestinationSpec) error {
 	org := auth.From(ctx).OrgID
 	for i, ref := range spec.GetAgents() {
-		id, err := h.Agents.Find(ctx, org, ref)
+		id, err := h.Agents.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return err
 		}

@@ -59,16 +59,15 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 		}
 		nodeID, jailID = row.Task.NodeID, row.Task.JailID
 	} else {
-		if id, err = h.Agents.Find(ctx, org, agentRef); err != nil {
+		if id, err = h.Agents.Find(ctx, viewer(ctx), agentRef); err != nil {
 			return nil, "", err
 		}
 		row, err := h.Agents.Get(ctx, org, id)
 		if err != nil {
 			return nil, "", err
 		}
-		if v := viewer(ctx); !v.All && v.Name != row.Agent.Owner {
-			return nil, "", fault.New(fault.Denied, "the workspace of agent %s is %s's, and holds what all its tasks have left", row.Agent.Name, row.Agent.Owner).
-				WithCode(fault.PermissionDenied).WithObject(id).WithFix("name a task of yours, or ask them or an administrator")
+		if err := h.Agents.OwnsWorkspace(ctx, viewer(ctx), row); err != nil {
+			return nil, "", err
 		}
 		nodeID, jailID = row.Agent.HomeNodeID, task.AgentJail(id)
 	}

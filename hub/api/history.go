@@ -57,7 +57,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 	case (refs[0] == "") == (refs[1] == ""):
 		return nil, fault.New(fault.Invalid, "one of agent_id and task_id is to be given").WithFix("name an agent, or a task that is in progress")
 	case refs[0] != "":
-		agentID, err := h.Agents.Find(ctx, id.OrgID, refs[0])
+		agentID, err := h.Agents.Find(ctx, viewer(ctx), refs[0])
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deck
 	}
 	if ref := req.Msg.GetAgentId(); ref != "" {
 		var err error
-		if asked.AgentID, err = h.Agents.Find(ctx, id.OrgID, ref); err != nil {
+		if asked.AgentID, err = h.Agents.FindPast(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 	}

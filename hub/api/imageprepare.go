@@ -24,7 +24,7 @@ const nodesAtOnce = 500
 // PrepareImage pulls an agent's image and runs its setup.
 func (h *Images) PrepareImage(ctx context.Context, req *connect.Request[deckhandv1.PrepareImageRequest], stream *connect.ServerStream[deckhandv1.PrepareImageResponse]) error {
 	who := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, who.OrgID, req.Msg.GetAgentId())
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ const inboxPage = 20
 
 // ListInbox returns what waits.
 func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
-	org, m := auth.From(ctx).OrgID, req.Msg
+	m := req.Msg
 	filter := inbox.Filter{
 		PageSize: m.GetPageSize(), PageToken: m.GetPageToken(), Dangerous: m.GetDangerous(), Mine: m.GetMine(), Text: m.GetText(),
 		TimeLeft: m.GetOrder() == deckhandv1.InboxOrder_INBOX_ORDER_TIME_LEFT,
@@ -47,7 +47,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 		}
 	}
 	if m.GetAgentId() != "" {
-		if filter.AgentID, err = h.Agents.Find(ctx, org, m.GetAgentId()); err != nil {
+		if filter.AgentID, err = h.Agents.Find(ctx, viewer(ctx), m.GetAgentId()); err != nil {
 			return nil, err
 		}
 	}

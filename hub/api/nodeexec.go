@@ -59,7 +59,13 @@ func (h *NodeExecs) request(ctx context.Context, at place) (nodeexec.Request, er
 	r.Node = row.Node
 	switch {
 	case agentRef != "":
-		r.AgentID, err = h.Agents.Find(ctx, id.OrgID, agentRef)
+		if r.AgentID, err = h.Agents.Find(ctx, viewer(ctx), agentRef); err != nil {
+			return r, err
+		}
+		row, gerr := h.Agents.Get(ctx, id.OrgID, r.AgentID)
+		if err = gerr; err == nil {
+			err = h.Agents.OwnsWorkspace(ctx, viewer(ctx), row)
+		}
 	case taskRef != "":
 		var taskID string
 		if taskID, err = h.Tasks.Find(ctx, viewer(ctx), taskRef); err != nil {
@@ -123,6 +129,19 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deck
 	return connect.NewResponse(res), nil
 }
 
+// seen refuses a command in the jail of an agent that the caller does not see.
+func (h *NodeExecs) seen(ctx context.Context, e db.NodeExec) error {
+	v := viewer(ctx)
+	if e.AgentID == nil || e.UserName == v.Name {
+		return nil
+	}
+	_, err := h.Agents.FindPast(ctx, v, *e.AgentID)
+	if fault.Is(err, fault.NotFound) {
+		return fault.New(fault.NotFound, "there is no %s %q", nodeexec.Kind, e.ID).WithObject(e.ID)
+	}
+	return err
+}
+
 // KillNodeExec ends a command with its whole tree.
 func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckhandv1.KillNodeExecRequest]) (*connect.Response[deckhandv1.KillNodeExecResponse], error) {
 	id := auth.From(ctx)
@@ -132,6 +151,9 @@ func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckh
 	}
 	row, err := h.Execs.Get(ctx, id.OrgID, execID)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.seen(ctx, row.NodeExec); err != nil {
 		return nil, err
 	}
 	if err := onHost(id, execID, row.NodeExec.Target == nodeexec.Host); err != nil {

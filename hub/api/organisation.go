@@ -56,6 +56,24 @@ func (h *Organisations) ListOrganisations(ctx context.Context, req *connect.Requ
 	return connect.NewResponse(res), nil
 }
 
+// GetTaskSharing returns who sees the tasks of the caller's organisation.
+func (h *Organisations) GetTaskSharing(ctx context.Context, _ *connect.Request[deckhandv1.GetTaskSharingRequest]) (*connect.Response[deckhandv1.GetTaskSharingResponse], error) {
+	shared, err := h.Organisations.TasksShared(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetTaskSharingResponse{Shared: shared}), nil
+}
+
+// SetTaskSharing says who sees the tasks of the caller's organisation.
+func (h *Organisations) SetTaskSharing(ctx context.Context, req *connect.Request[deckhandv1.SetTaskSharingRequest]) (*connect.Response[deckhandv1.SetTaskSharingResponse], error) {
+	who := auth.From(ctx)
+	if err := h.Organisations.ShareTasks(ctx, who.OrgID, req.Msg.GetShared(), actor(who)); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.SetTaskSharingResponse{Shared: req.Msg.GetShared()}), nil
+}
+
 // SetOrganisationLimits sets the limits of an organisation.
 func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.Request[deckhandv1.SetOrganisationLimitsRequest]) (*connect.Response[deckhandv1.SetOrganisationLimitsResponse], error) {
 	who, m := auth.From(ctx), req.Msg.GetLimits()

@@ -38,7 +38,7 @@ func (h *Policies) agent(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
 		return "", nil
 	}
-	return h.Agents.Find(ctx, auth.From(ctx).OrgID, ref)
+	return h.Agents.Find(ctx, viewer(ctx), ref)
 }
 
 // GetPolicy returns a version of a policy.
@@ -135,7 +135,7 @@ func (h *Policies) verdicts(ctx context.Context, agentID string, m *deckhandv1.T
 		return nil, nil
 	}
 	who := auth.From(ctx)
-	rows, err := h.Agents.List(ctx, who.OrgID, "", maxVerdicts)
+	rows, err := h.Agents.List(ctx, viewer(ctx), agent.Filter{Limit: maxVerdicts})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,8 @@ func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckha
 
 // ListAllowRules returns the rules by which people always allow calls.
 func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
-	rows, next, err := h.Policies.AllowRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPast(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	v := viewer(ctx)
+	rows, next, err := h.Policies.AllowRules(ctx, v.OrgID, v.Name, v.All, req.Msg.GetPast(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}

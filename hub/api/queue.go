@@ -37,7 +37,7 @@ func assignee(ctx context.Context, agents *agent.Service, tasks *task.Service, o
 	case text == nobody:
 		return task.Assignee{}, nil
 	case kind == "@agent" && name != "":
-		id, err := agents.Find(ctx, orgID, name)
+		id, err := agents.Find(ctx, viewer(ctx), name)
 		return task.Assignee{AgentID: id}, err
 	case kind == "@human" && name != "":
 		user, err := tasks.FindUser(ctx, orgID, name)

@@ -31,7 +31,7 @@ func (h *Histories) SearchHistory(ctx context.Context, req *connect.Request[deck
 	}
 	var agentID, taskID string
 	if q.Agent != "" {
-		if agentID, err = h.Agents.Find(ctx, org, q.Agent); err != nil {
+		if agentID, err = h.Agents.FindPast(ctx, viewer(ctx), q.Agent); err != nil {
 			return nil, err
 		}
 	}

@@ -193,7 +193,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 		filter.PageSize = tasksPage
 	}
 	if ref := req.Msg.GetAgentId(); ref != "" {
-		id, err := h.Agents.Find(ctx, org, ref)
+		id, err := h.Agents.FindPast(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
 		}

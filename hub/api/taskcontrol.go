@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -31,10 +32,9 @@ func (h *Tasks) mine(ctx context.Context, ref string) (auth.Identity, string, er
 	return id, taskID, own(id, row.Task)
 }
 
-// viewer is who calls, as tasks are shown to them.
-func viewer(ctx context.Context) task.Viewer {
-	id := auth.From(ctx)
-	return task.Viewer{OrgID: id.OrgID, Name: id.UserName, All: id.Role == adminRole}
+// viewer is who calls, as agents and tasks are shown to them.
+func viewer(ctx context.Context) visibility.Viewer {
+	return visibility.Of(auth.From(ctx))
 }
 
 // own refuses callers who may not control a task.

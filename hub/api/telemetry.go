@@ -13,6 +13,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -43,7 +44,8 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 	if err != nil {
 		return err
 	}
-	names, err := h.jailNames(ctx, org)
+	v := viewer(ctx)
+	names, err := h.jailNames(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -64,12 +66,12 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 		}
 		// A task that began since has a jail that has no name yet.
 		if time.Since(named) > namesFor && unnamed(res, names) {
-			if names, err = h.jailNames(ctx, org); err != nil {
+			if names, err = h.jailNames(ctx, v); err != nil {
 				return err
 			}
 			named = time.Now()
 		}
-		if err := out.Send(telemetryMessage(res, names)); err != nil {
+		if err := out.Send(telemetryMessage(res, names, v.All)); err != nil {
 			return err
 		}
 		if !req.Msg.GetFollow() {
@@ -90,13 +92,14 @@ func unnamed(res *nodev1.WatchTelemetryResponse, names map[string]string) bool {
 	return slices.ContainsFunc(res.GetSample().GetJails(), func(u *nodev1.Usage) bool { return names[u.GetJailId()] == "" })
 }
 
-// jailNames returns the agents' names by their jails, and by those of their live tasks.
-func (h *Telemetry) jailNames(ctx context.Context, org string) (map[string]string, error) {
-	rows, err := h.Agents.List(ctx, org, "", maxNames)
+// jailNames returns the names of the agents that v sees by their jails, and by those of
+// their live tasks.
+func (h *Telemetry) jailNames(ctx context.Context, v visibility.Viewer) (map[string]string, error) {
+	rows, err := h.Agents.List(ctx, v, agent.Filter{Limit: maxNames})
 	if err != nil {
 		return nil, fmt.Errorf("list agents: %w", err)
 	}
-	names, err := h.Agents.TaskJails(ctx, org)
+	names, err := h.Agents.TaskJails(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +109,22 @@ func (h *Telemetry) jailNames(ctx context.Context, org string) (map[string]strin
 	return names, nil
 }
 
-func telemetryMessage(res *nodev1.WatchTelemetryResponse, names map[string]string) *deckhandv1.WatchNodeTelemetryResponse {
+// telemetryMessage returns what a caller is shown of a sample: of the jails, those that
+// have a name, unless all is set.
+func telemetryMessage(res *nodev1.WatchTelemetryResponse, names map[string]string, all bool) *deckhandv1.WatchNodeTelemetryResponse {
 	sample := res.GetSample()
 	m := &deckhandv1.WatchNodeTelemetryResponse{Time: sample.GetTime(), Host: usageMessage(sample.GetHost(), names)}
+	hidden := func(jailID string) bool { return !all && jailID != "" && names[jailID] == "" }
 	for _, u := range sample.GetJails() {
+		if hidden(u.GetJailId()) {
+			continue
+		}
 		m.Jails = append(m.Jails, usageMessage(u, names))
 	}
 	for _, e := range res.GetEvents() {
+		if hidden(e.GetJailId()) {
+			continue
+		}
 		m.Events = append(m.Events, &deckhandv1.NodeUsageEvent{
 			Time: e.GetTime(), JailId: e.GetJailId(), Kind: strings.ToLower(strings.TrimPrefix(e.GetKind().String(), "KIND_")),
 			Count: e.GetCount(), Resource: e.GetResource(),

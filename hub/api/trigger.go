@@ -77,7 +77,7 @@ func (h *Triggers) show(ctx context.Context, orgID, id string) (*deckhandv1.Trig
 // CreateTrigger creates a trigger.
 func (h *Triggers) CreateTrigger(ctx context.Context, req *connect.Request[deckhandv1.CreateTriggerRequest]) (*connect.Response[deckhandv1.CreateTriggerResponse], error) {
 	who := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, who.OrgID, req.Msg.GetAgentId())
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (h *Triggers) UpdateTrigger(ctx context.Context, req *connect.Request[deckh
 // have triggers may stop it.
 func (h *Triggers) mine(ctx context.Context, ref string) (string, error) {
 	who := auth.From(ctx)
-	id, err := h.Triggers.Find(ctx, who.OrgID, ref)
+	id, err := h.Triggers.Find(ctx, viewer(ctx), ref)
 	if err != nil {
 		return "", err
 	}
@@ -133,7 +133,7 @@ func (h *Triggers) changeMine(ctx context.Context, ref string, do func(id string
 // change finds a trigger, changes it with do and returns it.
 func (h *Triggers) change(ctx context.Context, ref string, do func(id string) error) (*deckhandv1.Trigger, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Triggers.Find(ctx, org, ref)
+	id, err := h.Triggers.Find(ctx, viewer(ctx), ref)
 	if err != nil {
 		return nil, err
 	}
@@ -159,11 +159,11 @@ func (h *Triggers) ListTriggers(ctx context.Context, req *connect.Request[deckha
 	agentID := ""
 	if ref := req.Msg.GetAgentId(); ref != "" {
 		var err error
-		if agentID, err = h.Agents.Find(ctx, org, ref); err != nil {
+		if agentID, err = h.Agents.Find(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 	}
-	rows, err := h.Triggers.List(ctx, org, agentID, req.Msg.GetPageToken(), size+1)
+	rows, err := h.Triggers.List(ctx, viewer(ctx), agentID, req.Msg.GetPageToken(), size+1)
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +246,7 @@ func (h *Triggers) FireTrigger(ctx context.Context, req *connect.Request[deckhan
 // TestTrigger returns what a payload would lead to.
 func (h *Triggers) TestTrigger(ctx context.Context, req *connect.Request[deckhandv1.TestTriggerRequest]) (*connect.Response[deckhandv1.TestTriggerResponse], error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Triggers.Find(ctx, org, req.Msg.GetTriggerId())
+	id, err := h.Triggers.Find(ctx, viewer(ctx), req.Msg.GetTriggerId())
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +275,6 @@ func deliveryState(word string) deckhandv1.DeliveryState {
 
 // ListDeliveries returns the firings that the caller sees.
 func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deckhandv1.ListDeliveriesRequest]) (*connect.Response[deckhandv1.ListDeliveriesResponse], error) {
-	org := auth.From(ctx).OrgID
 	f := trigger.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
 	if f.PageSize == 0 {
 		f.PageSize = deliveryPage
@@ -285,7 +284,7 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deck
 	}
 	var err error
 	if ref := req.Msg.GetTriggerId(); ref != "" {
-		if f.TriggerID, err = h.Triggers.Find(ctx, org, ref); err != nil {
+		if f.TriggerID, err = h.Triggers.Find(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/bus"
@@ -143,7 +144,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if err := h.shorten(ctx, t, runs, res.GetTask()); err != nil {
 		return nil, err
 	}
-	if res.Tools, err = h.nameTargets(ctx, t.OrgID, runs, res.GetTools()); err != nil {
+	if res.Tools, err = h.nameTargets(ctx, visibility.As(t.OrgID, version.CreatedBy, version.CreatedByRole), runs, res.GetTools()); err != nil {
 		return nil, err
 	}
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
@@ -171,12 +172,16 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 }
 
 // nameTargets lists in the schemas of delegate and handoff_to_agent which agents they take,
-// with what each is for.
-func (h *Workers) nameTargets(ctx context.Context, orgID string, p *persona.Persona, tools []*deckhandv1.Tool) ([]*deckhandv1.Tool, error) {
+// with what each is for that v sees.
+func (h *Workers) nameTargets(ctx context.Context, v visibility.Viewer, p *persona.Persona, tools []*deckhandv1.Tool) ([]*deckhandv1.Tool, error) {
 	if len(p.Agents.Delegate)+len(p.Agents.Handoff) == 0 {
 		return tools, nil
 	}
-	rows, err := h.Store.AgentDescriptions(ctx, db.AgentDescriptionsParams{OrgID: orgID, Names: slices.Concat(p.Agents.Delegate, p.Agents.Handoff)})
+	names, err := visibility.Names(ctx, h.Store.Queries, v, slices.Concat(p.Agents.Delegate, p.Agents.Handoff))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := h.Store.AgentDescriptions(ctx, db.AgentDescriptionsParams{OrgID: v.OrgID, Names: names})
 	if err != nil {
 		return nil, fmt.Errorf("read the descriptions of agents: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -81,7 +82,7 @@ func MayAnswer(row db.GetInboxItemRow, user, role string) bool {
 	case Kind(i.Kind) == Suspended:
 		return covers(deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS) // as the agent itself may be resumed
 	case Kind(i.Kind) == Egress:
-		return row.AgentOwner == user && covers(deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS) // as the agent may be applied
+		return slices.Contains(row.AgentOwners, user) && covers(deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS) // as the agent may be applied
 	}
 	return false
 }

@@ -166,9 +166,10 @@ func (r *Rule) exact(c *Call) bool {
 }
 
 // AllowRules returns a page of the rules that people created, newest first, and the next
-// page's token; with past, also those that no longer apply.
-func (s *Service) AllowRules(ctx context.Context, orgID string, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
-	p := db.ListAllowRulesParams{OrgID: orgID, Past: past, MaxRows: size + 1}
+// page's token; with past, also those that no longer apply. Unless all is set, they are
+// those for agents that the user sees.
+func (s *Service) AllowRules(ctx context.Context, orgID, user string, all, past bool, page string, size int32) ([]db.ListAllowRulesRow, string, error) {
+	p := db.ListAllowRulesParams{OrgID: orgID, SeesAll: all, Viewer: user, Past: past, MaxRows: size + 1}
 	if page != "" {
 		at, id, err := store.ParsePageToken(page)
 		if err != nil {
@@ -189,7 +190,7 @@ func (s *Service) AllowRules(ctx context.Context, orgID string, past bool, page 
 // Revoke takes a rule back. role is that of who wants it: their own, or any as an
 // administrator.
 func (s *Service) Revoke(ctx context.Context, orgID, ref string, by event.Actor, role string) (db.AllowRule, error) {
-	rows, err := s.cfg.Store.FindAllowRules(ctx, db.FindAllowRulesParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("rule", ref)})
+	rows, err := s.cfg.Store.FindAllowRules(ctx, db.FindAllowRulesParams{OrgID: orgID, SeesAll: role == "admin", Viewer: by.ID, Ref: ref, Prefix: store.Prefix("rule", ref)})
 	id, err := store.One("rule", ref, rows, err)
 	if err != nil {
 		return db.AllowRule{}, err

@@ -16,9 +16,12 @@ import (
 )
 
 var (
-	agentName = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	agentName = regexp.MustCompile(NamePattern)
 	nodeName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 )
+
+// NamePattern is what an agent's name looks like.
+const NamePattern = `^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`
 
 // ProviderScript is the provider whose model is a script beside the persona.
 const ProviderScript = "script"
@@ -38,6 +41,9 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 			}
 		}},
 		{"description", func(n *yaml.Node) { p.Description = d.text(n, "description", 500) }},
+		{"title", func(n *yaml.Node) { p.Title = d.text(n, "title", 60) }},
+		{"avatar", func(n *yaml.Node) { p.Avatar = avatarOf(&d.reader, n) }},
+		{"goal", func(n *yaml.Node) { p.Goal = d.text(n, "goal", 10_000) }},
 		{"provider", func(n *yaml.Node) { p.Provider = d.choice(n, "provider", d.known.Providers) }},
 		{"model", func(n *yaml.Node) { p.Model = d.text(n, "model", 128) }},
 		{"script", func(n *yaml.Node) {
@@ -101,7 +107,6 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		"description": "description: and one line that says what the agent is for",
 		"provider":    "provider: and the model family, such as anthropic or script",
 		"tools":       "tools: and a list of the tools that the agent may use, such as [shell_exec, complete_task]",
-		"limits":      "limits: with at least iterations, such as limits: {iterations: 50}",
 	})
 	d.provider(met, p)
 	d.reached(&p.Egress)
@@ -279,7 +284,7 @@ func (d *decoder) agents(n *yaml.Node, a *Agents) (named []*yaml.Node) {
 var categories = []string{"safe", "moderate", "dangerous"}
 
 func (d *decoder) limits(n *yaml.Node, l *Limits) {
-	met := d.mapping(n, "limits", []field{
+	d.mapping(n, "limits", []field{
 		{"iterations", func(n *yaml.Node) { l.Iterations = int(d.integer(n, "limits.iterations", 1, 1000)) }},
 		{"active_time", func(n *yaml.Node) { l.ActiveTime = d.duration(n, "limits.active_time") }},
 		{"tokens", func(n *yaml.Node) { l.Tokens = d.integer(n, "limits.tokens", 1, 1_000_000_000) }},
@@ -298,9 +303,6 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 			}
 		}},
 	})
-	if n.Kind == yaml.MappingNode && met["iterations"] == 0 {
-		d.problems.add(n.Line, "limits.iterations is missing: write iterations: and a number from 1 to 1000, such as 50")
-	}
 }
 
 func (d *decoder) nodes(n *yaml.Node, out *Nodes) {

@@ -72,6 +72,12 @@ type Persona struct {
 	Name string
 	// Description is one line for people.
 	Description string
+	// Title is its role in a few words, such as "On-call engineer".
+	Title string
+	// Avatar is one emoji or the name of a built-in picture; empty for its initials.
+	Avatar string
+	// Goal is that of a run that is given none.
+	Goal string
 	// Provider is the model family, for example "anthropic" or "script".
 	Provider string
 	// Model is the provider's name of the model; "scripted" for scripts.

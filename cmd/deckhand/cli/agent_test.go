@@ -115,12 +115,12 @@ func TestAgentsAreListedAndShown(t *testing.T) {
 	require.Equal(t, "[]\n", h.run(t, "agent", "list", "-o", "json").stdout)
 
 	h.agents = []*deckhandv1.Agent{
-		{Id: "agent_1", Name: "triage", Status: deckhandv1.AgentStatus_AGENT_STATUS_IDLE, Version: 3, Provider: "anthropic", Model: "claude-test", Description: "Reads\x1b[2J logs"},
-		{Id: "agent_2", Name: "demo", Status: deckhandv1.AgentStatus_AGENT_STATUS_ACTIVE, Version: 1, Provider: "script", Model: "scripted"},
+		{Id: "agent_1", Name: "triage", Status: deckhandv1.AgentStatus_AGENT_STATUS_IDLE, Version: 3, Provider: "anthropic", Model: "claude-test", Owner: "user:ann", Description: "Reads\x1b[2J logs"},
+		{Id: "agent_2", Name: "demo", Status: deckhandv1.AgentStatus_AGENT_STATUS_ACTIVE, Version: 1, Provider: "script", Model: "scripted", Owner: "team:ops"},
 	}
-	require.Equal(t, `NAME    STATUS  VERSION  MODEL                  AGE  DESCRIPTION
-triage  idle    3        anthropic/claude-test  -    Reads logs
-demo    active  1        scripted (no model)    -    -
+	require.Equal(t, `NAME    STATUS  VERSION  MODEL                  AGE  OWNER     DESCRIPTION
+triage  idle    3        anthropic/claude-test  -    ann       Reads logs
+demo    active  1        scripted (no model)    -    team:ops  -
 `, h.run(t, "agent", "list").stdout)
 	require.Equal(t, "triage\ndemo\n", h.run(t, "agent", "list", "-o", "name").stdout)
 

@@ -40,6 +40,19 @@ var rules = map[string]Rule{
 	c.AgentServiceGetAgentGraphProcedure:      {Kind: User, Role: "viewer"},
 	c.AgentServiceListAgentSummariesProcedure: {Kind: User, Role: "viewer"},
 
+	// Of those who see the agent.
+	c.AgentServiceListAgentVersionsProcedure: {Kind: User, Role: "viewer"},
+	c.AgentServiceDiffAgentVersionsProcedure: {Kind: User, Role: "viewer"},
+	c.AgentServiceDuplicateAgentProcedure:    {Kind: User, Role: "advanced"},
+	// One's own agents, or any as an administrator: hub/work/agent checks.
+	c.AgentServiceDisableAgentProcedure:        {Kind: User, Role: "advanced"},
+	c.AgentServiceEnableAgentProcedure:         {Kind: User, Role: "advanced"},
+	c.AgentServiceDeleteAgentProcedure:         {Kind: User, Role: "advanced"},
+	c.AgentServiceUndeleteAgentProcedure:       {Kind: User, Role: "advanced"},
+	c.AgentServiceRenameAgentProcedure:         {Kind: User, Role: "advanced"},
+	c.AgentServiceTransferAgentProcedure:       {Kind: User, Role: "advanced"},
+	c.AgentServiceRestoreAgentVersionProcedure: {Kind: User, Role: "advanced"},
+
 	c.TaskServiceSubmitTaskProcedure:     {Kind: User, Role: "basic"},
 	c.TaskServiceGetTaskProcedure:        {Kind: User, Role: "viewer"},
 	c.TaskServiceListTasksProcedure:      {Kind: User, Role: "viewer"},
@@ -232,6 +245,8 @@ var rules = map[string]Rule{
 	c.OrganisationServiceCreateOrganisationProcedure:    {Kind: User, Role: "admin", Operator: true},
 	c.OrganisationServiceListOrganisationsProcedure:     {Kind: User, Role: "admin", Operator: true},
 	c.OrganisationServiceSetOrganisationLimitsProcedure: {Kind: User, Role: "admin", Operator: true},
+	c.OrganisationServiceGetTaskSharingProcedure:        {Kind: User, Role: "viewer"},
+	c.OrganisationServiceSetTaskSharingProcedure:        {Kind: User, Role: "admin"},
 	// One's own, or anybody's as an administrator: the handlers check.
 	c.UserServiceSetPasswordProcedure:  {Kind: User, Role: "viewer"},
 	c.TokenServiceCreateTokenProcedure: {Kind: User, Role: "viewer"},

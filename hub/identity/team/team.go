@@ -101,6 +101,14 @@ func (t *Teams) Delete(ctx context.Context, orgID, id string, by event.Actor) er
 		OrgID: orgID, By: by, Action: "team.deleted", ObjectID: id,
 		Before: map[string]any{"name": is.Team.Name, "role": is.Team.Role, "members": members},
 	}, func(tx *event.Tx) (bool, error) {
+		owns, err := tx.CountAgentsOfTeam(ctx, db.CountAgentsOfTeamParams{OrgID: orgID, TeamID: id})
+		if err != nil {
+			return false, fmt.Errorf("count the agents of team %s: %w", id, err)
+		}
+		if owns > 0 {
+			return false, fault.New(fault.Precondition, "team %s owns %d agents", is.Team.Name, owns).WithObject(id).
+				WithFix("give them to others first: deckhand agent transfer NAME --owner USER")
+		}
 		n, err := tx.DeleteTeam(ctx, db.DeleteTeamParams{OrgID: orgID, ID: id})
 		return n > 0, err
 	})

@@ -14,6 +14,12 @@ const (
 // where keys and data go, and what stops others' work.
 var severities = map[string]string{
 	"access.":                High,
+	"agent.deleted":          High,
+	"agent.disabled":         Medium,
+	"agent.enabled":          Medium,
+	"agent.renamed":          Medium,
+	"agent.transferred":      High,
+	"agent.undeleted":        Medium,
 	"budget.":                Medium,
 	"destination.":           Medium,
 	"egress.refused":         Medium,

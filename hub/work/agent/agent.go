@@ -14,12 +14,12 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
@@ -77,13 +77,19 @@ func (s *Service) Parse(f File) (*persona.Persona, error) {
 	return p, nil
 }
 
-// Applier is who applies a version. An agent is its first applier's, and only
-// they and administrators apply further ones: its runs may do what their starter
-// and the version's applier both may.
+// Applier is who applies a version. An agent is its first applier's, unless Owner says
+// otherwise, and only its owners and administrators apply further ones: its runs may do
+// what their starter and the version's applier both may.
 type Applier struct {
 	event.Actor
 
 	Role string
+	// Ownership is what the agent gets besides; the zero value leaves it as it is.
+	Ownership Ownership
+}
+
+func (a Applier) viewer(orgID string) visibility.Viewer {
+	return visibility.As(orgID, a.ID, a.Role)
 }
 
 // Apply stores a persona file and returns the agent and what changed. It creates the
@@ -95,8 +101,8 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 		return db.GetAgentRow{}, "", err
 	}
 	if len(p.Agents.Delegate)+len(p.Agents.Handoff) > 0 {
-		known := s.known
-		if known.Agents, err = s.store.AgentNames(ctx, orgID); err != nil {
+		known, v := s.known, by.viewer(orgID)
+		if known.Agents, err = s.store.AgentNames(ctx, db.AgentNamesParams{OrgID: orgID, SeesAll: v.All, Viewer: v.Name}); err != nil {
 			return db.GetAgentRow{}, "", fmt.Errorf("list the agents' names: %w", err)
 		}
 		known.Agents = append(known.Agents, f.Along...)
@@ -108,6 +114,9 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s: the persona names script %q, but the request's script field does not go with it", f.Name, p.Script).
 			WithFix("send the script's text with a persona of provider script, and only then")
 	}
+	if err := s.released(ctx, orgID); err != nil {
+		return db.GetAgentRow{}, "", err
+	}
 	id, change := "", Unchanged
 	err = s.recorder.Tx(ctx, func(tx *event.Tx) error {
 		q := tx.Queries
@@ -118,17 +127,15 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 		if err := organisation.Ceiling(org).Allows(organisation.JailOf(p)); err != nil {
 			return err
 		}
-		if _, err := q.CreateAgent(ctx, db.CreateAgentParams{ID: ident.New("agent"), OrgID: orgID, Name: p.Name, Owner: by.ID}); err != nil {
-			return fmt.Errorf("store agent %s: %w", p.Name, err)
-		}
-		a, err := q.LockAgentByName(ctx, db.LockAgentByNameParams{OrgID: orgID, Name: p.Name})
+		a, err := s.named(ctx, tx, orgID, p.Name, by)
 		if err != nil {
-			return fmt.Errorf("lock agent %s: %w", p.Name, err)
+			return err
 		}
 		id = a.ID
-		if a.Owner != by.ID && by.Role != "admin" {
-			return fault.New(fault.Denied, "agent %s is %s's", p.Name, a.Owner).WithCode(fault.PermissionDenied).WithObject(a.ID).
-				WithFix("ask them or an administrator, or give yours another name")
+		if a.CurrentVersion > 0 {
+			if err := transfer(ctx, tx, a, by); err != nil {
+				return err
+			}
 		}
 		digest := digestOf(f)
 		switch {
@@ -187,23 +194,43 @@ func digestOf(f File) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Find returns the id of the agent that ref names: a name, an id or a unique
-// prefix of one.
-func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("agent", ref)})
+// Find returns the id of the agent that ref names among those that v sees: a name, one that
+// it had before, an id or a unique prefix of one. A deleted agent is not found: the error
+// says so to whoever saw it.
+func (s *Service) Find(ctx context.Context, v visibility.Viewer, ref string) (string, error) {
+	id, err := s.find(ctx, v, ref, false)
+	if fault.Is(err, fault.NotFound) {
+		if gone, gerr := s.find(ctx, v, ref, true); gerr == nil {
+			if row, gerr := s.Get(ctx, v.OrgID, gone); gerr == nil && row.Agent.DeletedAt != nil {
+				return "", deleted(row.Agent)
+			}
+		}
+	}
+	return id, err
+}
+
+// FindPast is Find for what is read of the past: it also finds agents that were deleted.
+func (s *Service) FindPast(ctx context.Context, v visibility.Viewer, ref string) (string, error) {
+	return s.find(ctx, v, ref, true)
+}
+
+func (s *Service) find(ctx context.Context, v visibility.Viewer, ref string, gone bool) (string, error) {
+	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{
+		OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Gone: gone, Ref: ref, Prefix: store.Prefix("agent", ref),
+	})
 	return store.One("agent", ref, rows, err)
 }
 
 // ByName returns the id of the agent that has exactly this name; empty if there is none.
 func (s *Service) ByName(ctx context.Context, orgID, name string) (string, error) {
-	rows, err := s.store.FindAgents(ctx, db.FindAgentsParams{OrgID: orgID, Ref: name, Prefix: name})
+	a, err := s.store.AgentByName(ctx, db.AgentByNameParams{OrgID: orgID, Name: name})
+	if store.IsNotFound(err) || err == nil && a.Name != name {
+		return "", nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("look for agent %s: %w", name, err)
 	}
-	if len(rows) == 0 || !rows[0].Exact {
-		return "", nil
-	}
-	return rows[0].ID, nil
+	return a.ID, nil
 }
 
 // Get returns an agent by its id.
@@ -248,9 +275,20 @@ func (s *Service) PersonaOf(ctx context.Context, q *db.Queries, orgID, id string
 	return s.Persona(v.Digest, v.Markdown)
 }
 
-// List returns agents by name, after a name.
-func (s *Service) List(ctx context.Context, orgID, after string, limit int32) ([]db.ListAgentsRow, error) {
-	return s.store.ListAgents(ctx, db.ListAgentsParams{OrgID: orgID, AfterName: after, MaxRows: limit})
+// Filter picks agents for List.
+type Filter struct {
+	// After is the name after which the list begins.
+	After string
+	Limit int32
+	// Deleted picks those whose deletion can be undone, and no others.
+	Deleted bool
+}
+
+// List returns the agents that v sees by name.
+func (s *Service) List(ctx context.Context, v visibility.Viewer, f Filter) ([]db.ListAgentsRow, error) {
+	return s.store.ListAgents(ctx, db.ListAgentsParams{
+		OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, AfterName: f.After, MaxRows: f.Limit, Deleted: f.Deleted,
+	})
 }
 
 // Persona returns the parsed form of a stored version. It must not be changed.

@@ -128,7 +128,10 @@ func WaitReason(name, status, why string) string {
 			text += ": " + why
 		}
 	case Disabled:
-		return text
+		if why != "" {
+			text = fmt.Sprintf("agent %s is %s", name, why)
+		}
+		return fmt.Sprintf("%s; let it take tasks again with: deckhand agent enable %s", text, name)
 	default:
 		return ""
 	}

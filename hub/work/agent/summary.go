@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
@@ -19,13 +20,13 @@ type Summary struct {
 	DayCosts []int64
 }
 
-// Summaries returns what the first n agents after a name did last, spent this week, and
-// have queued. With a user it is of that user's tasks only.
-func (s *Service) Summaries(ctx context.Context, orgID, user, after string, n int32) ([]Summary, error) {
-	params := db.AgentSummariesParams{OrgID: orgID, AfterName: after, MaxRows: n}
-	costs := db.AgentDayCostsParams{OrgID: orgID, AgentIds: []string{}}
-	if user != "" {
-		params.UserName, costs.UserName = &user, &user
+// Summaries returns what the first n agents that v sees, after a name, did last, spent this
+// week, and have queued: of all tasks for administrators, of their own for others.
+func (s *Service) Summaries(ctx context.Context, v visibility.Viewer, after string, n int32) ([]Summary, error) {
+	params := db.AgentSummariesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, AfterName: after, MaxRows: n}
+	costs := db.AgentDayCostsParams{OrgID: v.OrgID, AgentIds: []string{}}
+	if !v.All {
+		params.UserName, costs.UserName = &v.Name, &v.Name
 	}
 	rows, err := s.store.AgentSummaries(ctx, params)
 	if err != nil {

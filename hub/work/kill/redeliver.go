@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -43,10 +44,10 @@ func (s *Switch) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// Holds returns a page of an organisation's holds, active ones first, and the next page's
+// Holds returns a page of the holds on what v sees, active ones first, and the next page's
 // token; with released, also those that were released.
-func (s *Switch) Holds(ctx context.Context, orgID string, released bool, page string, size int32) ([]db.Hold, string, error) {
-	p := db.ListHoldsParams{OrgID: orgID, Released: released, MaxRows: size + 1}
+func (s *Switch) Holds(ctx context.Context, v visibility.Viewer, released bool, page string, size int32) ([]db.Hold, string, error) {
+	p := db.ListHoldsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Released: released, MaxRows: size + 1}
 	if page != "" {
 		standing, at, id, err := store.ParseStandingToken(page)
 		if err != nil {

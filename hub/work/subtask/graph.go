@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
@@ -45,9 +47,9 @@ const (
 // agentsPage is how many agents are read at once.
 const agentsPage = 200
 
-// Graph returns who may give work to whom in an organisation, by their newest
+// Graph returns who may give work to whom among the agents that v sees, by their newest
 // personas, and who did, in order.
-func (s *Service) Graph(ctx context.Context, orgID string) ([]Edge, error) {
+func (s *Service) Graph(ctx context.Context, v visibility.Viewer) ([]Edge, error) {
 	type ends struct {
 		from, to string
 		kind     EdgeKind
@@ -61,22 +63,30 @@ func (s *Service) Graph(ctx context.Context, orgID string) ([]Edge, error) {
 		return edges[key]
 	}
 	for after := ""; ; {
-		rows, err := s.cfg.Agents.List(ctx, orgID, after, agentsPage)
+		rows, err := s.cfg.Agents.List(ctx, v, agent.Filter{After: after, Limit: agentsPage})
 		if err != nil {
 			return nil, fmt.Errorf("list the agents: %w", err)
 		}
 		for _, row := range rows {
 			a := row.Agent
 			after = a.Name
-			p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, orgID, a.ID, a.CurrentVersion)
+			p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, v.OrgID, a.ID, a.CurrentVersion)
 			if err != nil {
 				return nil, err
 			}
+			targets := slices.Concat(p.Agents.Delegate, p.Agents.Handoff)
+			if targets, err = visibility.Names(ctx, s.cfg.Store.Queries, v, targets); err != nil {
+				return nil, err
+			}
 			for _, to := range p.Agents.Delegate {
-				at(a.Name, to, Delegates).Permitted = true
+				if slices.Contains(targets, to) {
+					at(a.Name, to, Delegates).Permitted = true
+				}
 			}
 			for _, to := range p.Agents.Handoff {
-				at(a.Name, to, HandsOver).Permitted = true
+				if slices.Contains(targets, to) {
+					at(a.Name, to, HandsOver).Permitted = true
+				}
 			}
 			if slices.Contains(p.Tools, toolname.CreateSubtask) {
 				at(a.Name, a.Name, Splits).Permitted = true
@@ -86,7 +96,7 @@ func (s *Service) Graph(ctx context.Context, orgID string) ([]Edge, error) {
 			break
 		}
 	}
-	given, err := s.cfg.Store.AgentEdges(ctx, db.AgentEdgesParams{OrgID: orgID, Since: time.Now().Add(-Recent)})
+	given, err := s.cfg.Store.AgentEdges(ctx, db.AgentEdgesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Since: time.Now().Add(-Recent)})
 	if err != nil {
 		return nil, fmt.Errorf("see who gave work to whom: %w", err)
 	}
@@ -118,10 +128,10 @@ func kindOf(row db.AgentEdgesRow) EdgeKind {
 // maxTriggers bounds a graph.
 const maxTriggers = 1000
 
-// Triggers returns an organisation's triggers with what the tasks that they started
+// Triggers returns the triggers of agents that v sees with what the tasks that they started
 // used, by name.
-func (s *Service) Triggers(ctx context.Context, orgID string) ([]db.TriggerEdgesRow, error) {
-	rows, err := s.cfg.Store.TriggerEdges(ctx, db.TriggerEdgesParams{OrgID: orgID, Since: time.Now().Add(-Recent), MaxRows: maxTriggers})
+func (s *Service) Triggers(ctx context.Context, v visibility.Viewer) ([]db.TriggerEdgesRow, error) {
+	rows, err := s.cfg.Store.TriggerEdges(ctx, db.TriggerEdgesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Since: time.Now().Add(-Recent), MaxRows: maxTriggers})
 	if err != nil {
 		return nil, fmt.Errorf("see what triggers started: %w", err)
 	}

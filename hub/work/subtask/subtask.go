@@ -35,6 +35,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -110,15 +111,18 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 	}
 	target := t.AgentID
 	if work.Agent != "" {
-		a, err := s.cfg.Store.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: work.Agent})
-		if store.IsNotFound(err) {
+		a, found, err := s.target(ctx, s.cfg.Store.Queries, t, work.Agent)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
 			if r.refused = permitted(own, work); r.refused == nil {
 				r.refused = unknownAgent(own, work)
 			}
 			return r, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("find agent %s: %w", work.Agent, err)
+		if r.refused = fault.As(agent.Startable(a)); r.refused != nil {
+			return r, nil
 		}
 		target = a.ID
 	}
@@ -273,6 +277,24 @@ func unknownAgent(own *persona.Persona, work tool.SubtaskSpec) *fault.Error {
 	return e.WithFix("use one of %s", strings.Join(nearest.Sort(work.Agent, names), ", "))
 }
 
+// target returns the agent that a task may give work to by its name, if there is one that
+// the applier of the task's persona sees.
+func (s *Service) target(ctx context.Context, q *db.Queries, t db.Task, name string) (a db.Agent, found bool, err error) {
+	a, err = q.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: name})
+	if store.IsNotFound(err) {
+		return a, false, nil
+	}
+	if err != nil {
+		return a, false, fmt.Errorf("find agent %s: %w", name, err)
+	}
+	version, err := s.cfg.Agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return a, false, err
+	}
+	found, err = visibility.Sees(ctx, q, visibility.As(t.OrgID, version.CreatedBy, version.CreatedByRole), a.ID)
+	return a, found, err
+}
+
 // targets returns the agents to which a persona may give work, and the key that names them.
 func targets(own *persona.Persona, work tool.SubtaskSpec) (key string, names []string) {
 	if work.Manifest != nil {
@@ -296,12 +318,15 @@ func (s *Service) Check(ctx context.Context, q *db.Queries, t db.Task, turn int3
 		if refused := permitted(own, work); refused != nil {
 			return refused, nil
 		}
-		a, err := q.AgentByName(ctx, db.AgentByNameParams{OrgID: t.OrgID, Name: work.Agent})
-		if store.IsNotFound(err) {
+		a, found, err := s.target(ctx, q, t, work.Agent)
+		if err != nil {
+			return nil, err
+		}
+		if !found {
 			return unknownAgent(own, work), nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("find agent %s: %w", work.Agent, err)
+		if e := fault.As(agent.Startable(a)); e != nil {
+			return e, nil
 		}
 		targetID = a.ID
 		if target, err = s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, a.ID, a.CurrentVersion); err != nil {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -25,20 +27,33 @@ type Assignee struct {
 // runs is what a task runs with.
 type runs struct {
 	agentID, name, provider, model string
-	version                        int32
-	scope, jail                    string
+	// goal is that of a task that is submitted with none.
+	goal        string
+	version     int32
+	scope, jail string
 }
 
-// runsOn returns what a task of an agent runs with; nothing without an agent.
-func (s *Service) runsOn(ctx context.Context, orgID, agentID, taskID string) (runs, error) {
+// runsOn returns what a task of an agent that v sees runs with; nothing without an agent.
+func (s *Service) runsOn(ctx context.Context, v visibility.Viewer, agentID, taskID string) (runs, error) {
 	if agentID == "" {
 		return runs{scope: string(persona.ScopeTask)}, nil
 	}
-	agent, err := s.cfg.Agents.Get(ctx, orgID, agentID)
+	orgID := v.OrgID
+	seen, err := visibility.Sees(ctx, s.cfg.Store.Queries, v, agentID)
 	if err != nil {
 		return runs{}, err
 	}
-	version, err := s.cfg.Agents.Version(ctx, orgID, agentID, agent.Agent.CurrentVersion)
+	if !seen {
+		return runs{}, fault.New(fault.NotFound, "there is no agent %q", agentID).WithFix("list what there is with: deckhand agent list").WithObject(agentID)
+	}
+	row, err := s.cfg.Agents.Get(ctx, orgID, agentID)
+	if err != nil {
+		return runs{}, err
+	}
+	if err := agent.Startable(row.Agent); err != nil {
+		return runs{}, err
+	}
+	version, err := s.cfg.Agents.Version(ctx, orgID, agentID, row.Agent.CurrentVersion)
 	if err != nil {
 		return runs{}, err
 	}
@@ -47,8 +62,8 @@ func (s *Service) runsOn(ctx context.Context, orgID, agentID, taskID string) (ru
 		return runs{}, fmt.Errorf("agent %s: %w", agentID, err)
 	}
 	r := runs{
-		agentID: agentID, name: agent.Agent.Name, provider: version.Provider, model: version.Model, version: version.Version,
-		scope: string(p.Workspace.Scope), jail: AgentJail(agentID),
+		agentID: agentID, name: row.Agent.Name, provider: version.Provider, model: version.Model, version: version.Version,
+		scope: string(p.Workspace.Scope), jail: AgentJail(agentID), goal: p.Goal,
 	}
 	if p.Workspace.Scope == persona.ScopeTask {
 		r.apart(taskID)
@@ -72,7 +87,7 @@ func (s *Service) FindUser(ctx context.Context, orgID, name string) (string, err
 // person, or to neither; one that has started can only be assigned to a person to decide
 // on. The task is limited by the roles of both its submitter and the assigning user.
 func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by event.Actor, role string) error {
-	given, err := s.runsOn(ctx, orgID, to.AgentID, id)
+	given, err := s.runsOn(ctx, visibility.As(orgID, by.ID, role), to.AgentID, id)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -236,6 +237,16 @@ func (d *Draft) payload(row db.GetTaskRow) map[string]any {
 	return payload
 }
 
+// viewer is on whose behalf the task's agent is found: whoever the task runs for. What an
+// agent gives to another one was checked with the rights of its persona's applier, and what
+// the hub starts by itself has none to check.
+func (sub *Submission) viewer() visibility.Viewer {
+	if sub.Parent != nil || sub.Source != nil || sub.For == "" && sub.By.Kind != event.User {
+		return visibility.Hub(sub.OrgID)
+	}
+	return visibility.As(sub.OrgID, cmp.Or(sub.For, sub.By.ID), sub.Role)
+}
+
 // params puts together the row of a submission.
 func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskParams, runs, error) {
 	params := db.CreateTaskParams{
@@ -244,7 +255,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 		CorrelationID: logging.Correlation(ctx), Traceparent: traceparent.Of(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
 		TriggerID: cmp.Or(sub.TriggerID, ManualTrigger), ResumedAt: sub.resumedAt,
 	}
-	with, err := s.runsOn(ctx, sub.OrgID, sub.AgentID, params.ID)
+	with, err := s.runsOn(ctx, sub.viewer(), sub.AgentID, params.ID)
 	if err != nil {
 		return params, with, err
 	}
@@ -270,7 +281,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	if params.Goal == "" && with.agentID == "" {
 		return params, with, fault.New(fault.Invalid, "goal is empty").WithFix("say what is to be done")
 	}
-	params.Goal = cmp.Or(params.Goal, "Follow your standing instructions.")
+	params.Goal = cmp.Or(params.Goal, with.goal, "Follow your standing instructions.")
 	params.Title = cmp.Or(params.Title, titleOf(params.Goal))
 	params.Priority = cmp.Or(params.Priority, 5)
 	if sub.resumedAt > 0 && with.scope == string(persona.ScopeTask) && sub.Origin.WorkspaceScope == with.scope {
@@ -368,15 +379,9 @@ func titleOf(goal string) string {
 
 // Viewer is the user on whose behalf tasks are read. They see the tasks that they
 // submitted, that are assigned to them, that an agent of theirs does, and that are not
-// assigned. Other tasks do not exist for them. The zero Viewer sees nothing.
-type Viewer struct {
-	OrgID string
-	// Name is the user's; without one nothing is seen unless All is set.
-	Name string
-	// All reports that the viewer sees every task of the organisation, as administrators
-	// do.
-	All bool
-}
+// assigned; in an organisation that shares its tasks, those of all agents that they see.
+// Other tasks do not exist for them.
+type Viewer = visibility.Viewer
 
 // Find returns the id of the task that ref names among those that v sees: an id
 // or a unique prefix.

@@ -75,7 +75,7 @@ func (s *Service) Clash(ctx context.Context, orgID, agentID string, p *persona.P
 			return fault.New(fault.Exists, "there is a trigger %q already, which was made by hand", row.Name).
 				WithFix("choose another name, or delete it first: deckhand trigger delete %s", row.Name).WithObject(row.ID)
 		case row.AgentID != agentID:
-			return fault.New(fault.Exists, "there is a trigger %q already, of another agent", row.Name).WithFix("choose another name").WithObject(row.ID)
+			return fault.New(fault.Exists, "there is a trigger %q already, of another agent", row.Name).WithFix("choose another name").WithObject(row.Name)
 		}
 	}
 	return nil

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
@@ -332,10 +333,10 @@ func (s *Service) unattended(ctx context.Context, orgID, agentID string, spec *d
 	return lint(p, spec)
 }
 
-// Find returns the id of the trigger that ref names: a name, an id or a unique
-// prefix of one.
-func (s *Service) Find(ctx context.Context, orgID, ref string) (string, error) {
-	rows, err := s.cfg.Store.FindTriggers(ctx, db.FindTriggersParams{OrgID: orgID, Ref: ref, Prefix: store.Prefix("trig", ref)})
+// Find returns the id of the trigger that ref names among those of agents that v sees: a
+// name, an id or a unique prefix of one.
+func (s *Service) Find(ctx context.Context, v visibility.Viewer, ref string) (string, error) {
+	rows, err := s.cfg.Store.FindTriggers(ctx, db.FindTriggersParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("trig", ref)})
 	return store.One("trigger", ref, rows, err)
 }
 
@@ -348,9 +349,10 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetTriggerRow, 
 	return row, err
 }
 
-// List returns triggers by name, after a name; agentID is empty for all.
-func (s *Service) List(ctx context.Context, orgID, agentID, after string, limit int32) ([]db.ListTriggersRow, error) {
-	params := db.ListTriggersParams{OrgID: orgID, AfterName: after, MaxRows: limit}
+// List returns the triggers of agents that v sees by name, after a name; agentID is empty
+// for all.
+func (s *Service) List(ctx context.Context, v visibility.Viewer, agentID, after string, limit int32) ([]db.ListTriggersRow, error) {
+	params := db.ListTriggersParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, AfterName: after, MaxRows: limit}
 	if agentID != "" {
 		params.AgentID = &agentID
 	}

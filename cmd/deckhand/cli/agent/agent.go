@@ -1,10 +1,11 @@
-// Package agent is the command "deckhand agent": it applies persona files, and
-// shows, pauses and messages agents.
+// Package agent is the command "deckhand agent": it writes and applies persona files, and
+// shows, pauses, messages, transfers and deletes agents.
 package agent
 
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,9 @@ deckhand agent apply -f personas/
 deckhand agent list
 deckhand agent show log-triage
 `)
-	cmd.AddCommand(applyCommand(e), listCommand(e), showCommand(e), graphCommand(e), messageCommand(e), pauseCommand(e), prepareCommand(e), resumeCommand(e), file.Command(e, "agent", "log-triage"))
+	cmd.AddCommand(applyCommand(e), listCommand(e), showCommand(e), graphCommand(e), messageCommand(e), pauseCommand(e), prepareCommand(e), resumeCommand(e),
+		initCommand(e), disableCommand(e), enableCommand(e), deleteCommand(e), undeleteCommand(e), renameCommand(e), duplicateCommand(e), transferCommand(e),
+		versionsCommand(e), diffCommand(e), restoreCommand(e), file.Command(e, "agent", "log-triage"))
 	return cmd
 }
 
@@ -72,7 +75,9 @@ func noun(e *env.Env) output.Noun[*deckhandv1.Agent] {
 			{Header: "version", Value: func(x *deckhandv1.Agent) string { return fmt.Sprint(x.GetVersion()) }},
 			{Header: "model", Value: func(x *deckhandv1.Agent) string { return output.ModelName(x.GetProvider(), x.GetModel()) }},
 			{Header: "age", Value: func(x *deckhandv1.Agent) string { return e.Age(x.GetCreatedAt()) }},
+			{Header: "owner", Value: func(x *deckhandv1.Agent) string { return strings.TrimPrefix(x.GetOwner(), "user:") }},
 			{Header: "description", Value: (*deckhandv1.Agent).GetDescription, Max: 60},
+			{Header: "visibility", Value: (*deckhandv1.Agent).GetVisibility, Wide: true},
 			{Header: "id", Value: (*deckhandv1.Agent).GetId, Wide: true},
 			{Header: "node", Value: (*deckhandv1.Agent).GetHomeNodeId, Wide: true},
 			{Header: "updated", Value: func(x *deckhandv1.Agent) string { return output.Moment(x.GetUpdatedAt()) }, Wide: true},

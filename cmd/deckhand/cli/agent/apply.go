@@ -19,8 +19,9 @@ import (
 
 // applyOptions are the flags of agent apply.
 type applyOptions struct {
-	files  []string
-	dryRun bool
+	files             []string
+	dryRun            bool
+	owner, visibility string
 }
 
 func applyCommand(e *env.Env) *cobra.Command {
@@ -29,26 +30,34 @@ func applyCommand(e *env.Env) *cobra.Command {
 		Use: "apply -f FILE|DIR", Short: "Create or update agents from persona files",
 		Long: `Stores a version of each persona file whose content is new. Of a folder all
 *.md files are taken, in subfolders too, README.md left out. Every problem of
-every file is shown as file:line, and nothing is stored while there is one.`,
+every file is shown as file:line, and nothing is stored while there is one.
+A new agent is yours, and everybody of the organisation sees it: --owner and
+--visibility say otherwise, for agents that are there as well.`,
 		Example: `deckhand agent apply -f personas/
-deckhand agent apply -f log-triage.md --dry-run`,
+deckhand agent apply -f log-triage.md --dry-run
+deckhand agent apply -f log-triage.md --owner team:ops --visibility team`,
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(o.files) == 0 {
 				return env.Usage(cmd, "-f is missing: name a persona file or a folder of them")
 			}
-			return apply(e, cmd, o.files, o.dryRun)
+			return apply(e, cmd, o)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "persona file or folder; may be given more than once")
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "check only, store nothing")
+	addOwnership(cmd, &o.owner, &o.visibility)
 	return cmd
 }
 
-func apply(e *env.Env, cmd *cobra.Command, paths []string, dryRun bool) error {
-	requests, err := readPersonas(e, paths)
+func apply(e *env.Env, cmd *cobra.Command, o applyOptions) error {
+	dryRun := o.dryRun
+	requests, err := readPersonas(e, o.files)
 	if err != nil {
 		return err
+	}
+	for _, request := range requests {
+		request.Owner, request.Visibility = o.owner, o.visibility
 	}
 	client, err := e.Client()
 	if err != nil {

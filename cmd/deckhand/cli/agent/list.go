@@ -10,8 +10,9 @@ import (
 )
 
 func listCommand(e *env.Env) *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the agents", Example: "deckhand agent list -o wide",
+	deleted := false
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the agents", Example: "deckhand agent list -o wide\ndeckhand agent list --deleted",
 		Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := e.Client()
@@ -20,7 +21,7 @@ func listCommand(e *env.Env) *cobra.Command {
 			}
 			var agents []*deckhandv1.Agent
 			for token := ""; ; {
-				res, err := client.Agents.ListAgents(cmd.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{PageToken: token}))
+				res, err := client.Agents.ListAgents(cmd.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{PageToken: token, Deleted: deleted}))
 				if err != nil {
 					return err
 				}
@@ -29,10 +30,12 @@ func listCommand(e *env.Env) *cobra.Command {
 					break
 				}
 			}
-			if len(agents) == 0 {
+			if len(agents) == 0 && !deleted {
 				e.Notef("no agents yet; make one from a persona file: deckhand agent apply -f FILE")
 			}
 			return output.List(e.Printer(), noun(e), agents)
 		},
 	}
+	cmd.Flags().BoolVar(&deleted, "deleted", false, "those whose deletion can be undone, instead of the others")
+	return cmd
 }

@@ -21,14 +21,15 @@ func Command(e *env.Env) *cobra.Command {
 An organisation has its own users, agents, nodes, workers, keys, budgets and
 record, and sees nothing of another one's. The administrators of the first one,
 which is called default, are the operators of the hub: they make others, and see
-how many users, tasks and nodes these have, and no more.
+how many users, tasks and nodes these have, and no more. organisation tasks is for
+the administrators of each.
 `, `
 deckhand organisation create research
 deckhand organisation limit research --memory 8GiB --undo-window 72h
 deckhand organisation list
 `)
 	cmd.Aliases = []string{"org"}
-	cmd.AddCommand(createCommand(e), listCommand(e), limitCommand(e))
+	cmd.AddCommand(createCommand(e), listCommand(e), limitCommand(e), tasksCommand(e))
 	return cmd
 }
 

@@ -11,7 +11,10 @@ import (
 )
 
 const agentByName = `-- name: AgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by FROM agents WHERE org_id = $1 AND name = $2
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, a.owner_team, a.visibility, a.deleted_at, a.deleted_by, a.released FROM agents a
+WHERE a.org_id = $1 AND a.deleted_at IS NULL
+  AND (a.name = $2 OR a.id = (SELECT f.agent_id FROM agent_former_names f WHERE f.org_id = $1 AND f.name = $2))
+ORDER BY (a.name = $2) DESC LIMIT 1
 `
 
 type AgentByNameParams struct {
@@ -19,6 +22,7 @@ type AgentByNameParams struct {
 	Name  string
 }
 
+// By its name, or one that it had.
 func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent, error) {
 	row := q.db.QueryRow(ctx, agentByName, arg.OrgID, arg.Name)
 	var i Agent
@@ -37,6 +41,11 @@ func (q *Queries) AgentByName(ctx context.Context, arg AgentByNameParams) (Agent
 		&i.Owner,
 		&i.LastFailedTask,
 		&i.SuspendedBy,
+		&i.OwnerTeam,
+		&i.Visibility,
+		&i.DeletedAt,
+		&i.DeletedBy,
+		&i.Released,
 	)
 	return i, err
 }
@@ -90,7 +99,7 @@ func (q *Queries) AgentDayCosts(ctx context.Context, arg AgentDayCostsParams) ([
 
 const agentDescriptions = `-- name: AgentDescriptions :many
 SELECT a.name, v.description FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
-WHERE a.org_id = $1 AND a.name = ANY ($2::text[]) ORDER BY a.name
+WHERE a.org_id = $1 AND a.name = ANY ($2::text[]) AND a.deleted_at IS NULL ORDER BY a.name
 `
 
 type AgentDescriptionsParams struct {
@@ -124,11 +133,18 @@ func (q *Queries) AgentDescriptions(ctx context.Context, arg AgentDescriptionsPa
 }
 
 const agentNames = `-- name: AgentNames :many
-SELECT name FROM agents WHERE org_id = $1 ORDER BY name
+SELECT a.name FROM agents a WHERE a.org_id = $1 AND a.deleted_at IS NULL AND ($2::boolean OR agent_seen(a.id, $3::text)) ORDER BY a.name
 `
 
-func (q *Queries) AgentNames(ctx context.Context, orgID string) ([]string, error) {
-	rows, err := q.db.Query(ctx, agentNames, orgID)
+type AgentNamesParams struct {
+	OrgID   string
+	SeesAll bool
+	Viewer  string
+}
+
+// Of those that somebody sees.
+func (q *Queries) AgentNames(ctx context.Context, arg AgentNamesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, agentNames, arg.OrgID, arg.SeesAll, arg.Viewer)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +163,92 @@ func (q *Queries) AgentNames(ctx context.Context, orgID string) ([]string, error
 	return items, nil
 }
 
+const agentNamesSeen = `-- name: AgentNamesSeen :many
+SELECT a.name FROM agents a WHERE a.org_id = $1 AND a.name = ANY ($2::text[]) AND NOT a.released
+  AND ($3::boolean OR agent_seen(a.id, $4::text))
+`
+
+type AgentNamesSeenParams struct {
+	OrgID   string
+	Names   []string
+	SeesAll bool
+	Viewer  string
+}
+
+// The agents that somebody sees, of some names.
+func (q *Queries) AgentNamesSeen(ctx context.Context, arg AgentNamesSeenParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, agentNamesSeen,
+		arg.OrgID,
+		arg.Names,
+		arg.SeesAll,
+		arg.Viewer,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const agentOwned = `-- name: AgentOwned :one
+SELECT ($1::boolean OR agent_owned(id, $2::text))::boolean FROM agents WHERE org_id = $3 AND id = $4
+`
+
+type AgentOwnedParams struct {
+	SeesAll bool
+	Viewer  string
+	OrgID   string
+	ID      string
+}
+
+// Whether somebody owns an agent; no row if there is no such agent.
+func (q *Queries) AgentOwned(ctx context.Context, arg AgentOwnedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, agentOwned,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.OrgID,
+		arg.ID,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const agentSeen = `-- name: AgentSeen :one
+SELECT ($1::boolean OR agent_seen(id, $2::text))::boolean FROM agents WHERE org_id = $3 AND id = $4
+`
+
+type AgentSeenParams struct {
+	SeesAll bool
+	Viewer  string
+	OrgID   string
+	ID      string
+}
+
+// Whether somebody sees an agent; no row if there is no such agent.
+func (q *Queries) AgentSeen(ctx context.Context, arg AgentSeenParams) (bool, error) {
+	row := q.db.QueryRow(ctx, agentSeen,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.OrgID,
+		arg.ID,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const agentSummaries = `-- name: AgentSummaries :many
 SELECT a.id, a.name, coalesce(l.id, '')::text AS last_id, coalesce(l.state, '')::text AS last_state, l.finished_at AS last_finished_at,
        coalesce(l.cost_micros, 0)::bigint AS last_cost_micros, coalesce(l.error_code, '')::text AS last_error_code,
@@ -158,14 +260,16 @@ LEFT JOIN LATERAL (
     WHERE t.org_id = a.org_id AND t.agent_id = a.id AND t.finished_at IS NOT NULL AND NOT t.override ? 'chat'
       AND ($1::text IS NULL OR t.created_by = $1)
     ORDER BY t.created_at DESC, t.id DESC LIMIT 1) l ON true
-WHERE a.org_id = $2 AND a.name > $3
-ORDER BY a.name LIMIT $4
+WHERE a.org_id = $2 AND a.name > $3 AND a.deleted_at IS NULL AND ($4::boolean OR agent_seen(a.id, $5::text))
+ORDER BY a.name LIMIT $6
 `
 
 type AgentSummariesParams struct {
 	UserName  *string
 	OrgID     string
 	AfterName string
+	SeesAll   bool
+	Viewer    string
 	MaxRows   int32
 }
 
@@ -187,6 +291,8 @@ func (q *Queries) AgentSummaries(ctx context.Context, arg AgentSummariesParams) 
 		arg.UserName,
 		arg.OrgID,
 		arg.AfterName,
+		arg.SeesAll,
+		arg.Viewer,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -246,9 +352,60 @@ func (q *Queries) AgentVersion(ctx context.Context, arg AgentVersionParams) (Age
 	return i, err
 }
 
+const agentVersions = `-- name: AgentVersions :many
+SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at, created_by_role FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND ($3::int = 0 OR version < $3::int)
+ORDER BY version DESC LIMIT $4
+`
+
+type AgentVersionsParams struct {
+	OrgID   string
+	AgentID string
+	Below   int32
+	MaxRows int32
+}
+
+// The newest first, below a number.
+func (q *Queries) AgentVersions(ctx context.Context, arg AgentVersionsParams) ([]AgentVersion, error) {
+	rows, err := q.db.Query(ctx, agentVersions,
+		arg.OrgID,
+		arg.AgentID,
+		arg.Below,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AgentVersion{}
+	for rows.Next() {
+		var i AgentVersion
+		if err := rows.Scan(
+			&i.AgentID,
+			&i.Version,
+			&i.OrgID,
+			&i.Markdown,
+			&i.Script,
+			&i.Digest,
+			&i.Description,
+			&i.Provider,
+			&i.Model,
+			&i.CreatedBy,
+			&i.CreatedAt,
+			&i.CreatedByRole,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countAgentFailure = `-- name: CountAgentFailure :one
 UPDATE agents SET failures = failures + CASE WHEN last_failed_task = $1 THEN 0 ELSE 1 END, last_failed_task = $1
-WHERE org_id = $2 AND id = $3 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by
+WHERE org_id = $2 AND id = $3 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by, owner_team, visibility, deleted_at, deleted_by, released
 `
 
 type CountAgentFailureParams struct {
@@ -276,19 +433,59 @@ func (q *Queries) CountAgentFailure(ctx context.Context, arg CountAgentFailurePa
 		&i.Owner,
 		&i.LastFailedTask,
 		&i.SuspendedBy,
+		&i.OwnerTeam,
+		&i.Visibility,
+		&i.DeletedAt,
+		&i.DeletedBy,
+		&i.Released,
 	)
 	return i, err
 }
 
+const countAgentsOfTeam = `-- name: CountAgentsOfTeam :one
+SELECT count(*) FROM agents WHERE org_id = $1 AND owner_team = $2::text AND NOT released
+`
+
+type CountAgentsOfTeamParams struct {
+	OrgID  string
+	TeamID string
+}
+
+func (q *Queries) CountAgentsOfTeam(ctx context.Context, arg CountAgentsOfTeamParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countAgentsOfTeam, arg.OrgID, arg.TeamID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countOpenTasksOfAgent = `-- name: CountOpenTasksOfAgent :one
+SELECT count(*) FROM tasks WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL
+`
+
+type CountOpenTasksOfAgentParams struct {
+	OrgID   string
+	AgentID string
+}
+
+func (q *Queries) CountOpenTasksOfAgent(ctx context.Context, arg CountOpenTasksOfAgentParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countOpenTasksOfAgent, arg.OrgID, arg.AgentID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const createAgent = `-- name: CreateAgent :execrows
-INSERT INTO agents (id, org_id, name, owner) VALUES ($1, $2, $3, $4) ON CONFLICT (org_id, name) DO NOTHING
+INSERT INTO agents (id, org_id, name, owner, owner_team, visibility)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (org_id, name) WHERE NOT released DO NOTHING
 `
 
 type CreateAgentParams struct {
-	ID    string
-	OrgID string
-	Name  string
-	Owner string
+	ID         string
+	OrgID      string
+	Name       string
+	Owner      string
+	OwnerTeam  *string
+	Visibility string
 }
 
 func (q *Queries) CreateAgent(ctx context.Context, arg CreateAgentParams) (int64, error) {
@@ -297,6 +494,8 @@ func (q *Queries) CreateAgent(ctx context.Context, arg CreateAgentParams) (int64
 		arg.OrgID,
 		arg.Name,
 		arg.Owner,
+		arg.OwnerTeam,
+		arg.Visibility,
 	)
 	if err != nil {
 		return 0, err
@@ -340,16 +539,72 @@ func (q *Queries) CreateAgentVersion(ctx context.Context, arg CreateAgentVersion
 	return err
 }
 
+const deleteAgent = `-- name: DeleteAgent :exec
+UPDATE agents SET deleted_at = clock_timestamp(), deleted_by = $1, status = 'disabled', status_reason = $2, status_at = now(),
+    suspended_by = '', updated_at = now()
+WHERE org_id = $3 AND id = $4
+`
+
+type DeleteAgentParams struct {
+	DeletedBy    string
+	StatusReason string
+	OrgID        string
+	ID           string
+}
+
+func (q *Queries) DeleteAgent(ctx context.Context, arg DeleteAgentParams) error {
+	_, err := q.db.Exec(ctx, deleteAgent,
+		arg.DeletedBy,
+		arg.StatusReason,
+		arg.OrgID,
+		arg.ID,
+	)
+	return err
+}
+
+const deleteFormerName = `-- name: DeleteFormerName :exec
+DELETE FROM agent_former_names WHERE org_id = $1 AND name = $2
+`
+
+type DeleteFormerNameParams struct {
+	OrgID string
+	Name  string
+}
+
+func (q *Queries) DeleteFormerName(ctx context.Context, arg DeleteFormerNameParams) error {
+	_, err := q.db.Exec(ctx, deleteFormerName, arg.OrgID, arg.Name)
+	return err
+}
+
+const deleteFormerNames = `-- name: DeleteFormerNames :exec
+DELETE FROM agent_former_names WHERE org_id = $1 AND agent_id = $2
+`
+
+type DeleteFormerNamesParams struct {
+	OrgID   string
+	AgentID string
+}
+
+func (q *Queries) DeleteFormerNames(ctx context.Context, arg DeleteFormerNamesParams) error {
+	_, err := q.db.Exec(ctx, deleteFormerNames, arg.OrgID, arg.AgentID)
+	return err
+}
+
 const findAgents = `-- name: FindAgents :many
-SELECT id, (name = $1 OR id = $1)::boolean AS exact FROM agents
-WHERE org_id = $2 AND (name = $1 OR id = $1 OR id LIKE $3)
-ORDER BY exact DESC, id LIMIT 2
+SELECT a.id, (a.name = $1 OR a.id = $1 OR f.agent_id IS NOT NULL)::boolean AS exact FROM agents a
+LEFT JOIN agent_former_names f ON f.org_id = $2 AND f.name = $1 AND f.agent_id = a.id
+WHERE a.org_id = $2 AND (a.name = $1 AND NOT a.released OR a.id = $1 OR a.id LIKE $3 OR f.agent_id IS NOT NULL)
+  AND ($4::boolean OR a.deleted_at IS NULL) AND ($5::boolean OR agent_seen(a.id, $6::text))
+ORDER BY exact DESC, a.id LIMIT 2
 `
 
 type FindAgentsParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	Gone    bool
+	SeesAll bool
+	Viewer  string
 }
 
 type FindAgentsRow struct {
@@ -357,9 +612,17 @@ type FindAgentsRow struct {
 	Exact bool
 }
 
-// By name, id or id prefix; see store.One.
+// Those that somebody sees, by name, former name, id or id prefix; see store.One. With
+// gone also those that were deleted: by name as long as that is theirs, and by id.
 func (q *Queries) FindAgents(ctx context.Context, arg FindAgentsParams) ([]FindAgentsRow, error) {
-	rows, err := q.db.Query(ctx, findAgents, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findAgents,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.Gone,
+		arg.SeesAll,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -392,13 +655,85 @@ func (q *Queries) ForgetAgentFailures(ctx context.Context, arg ForgetAgentFailur
 	return err
 }
 
+const formerName = `-- name: FormerName :one
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, a.owner_team, a.visibility, a.deleted_at, a.deleted_by, a.released FROM agent_former_names f JOIN agents a ON a.id = f.agent_id WHERE f.org_id = $1 AND f.name = $2
+`
+
+type FormerNameParams struct {
+	OrgID string
+	Name  string
+}
+
+type FormerNameRow struct {
+	Agent Agent
+}
+
+// The agent that had a name before.
+func (q *Queries) FormerName(ctx context.Context, arg FormerNameParams) (FormerNameRow, error) {
+	row := q.db.QueryRow(ctx, formerName, arg.OrgID, arg.Name)
+	var i FormerNameRow
+	err := row.Scan(
+		&i.Agent.ID,
+		&i.Agent.OrgID,
+		&i.Agent.Name,
+		&i.Agent.Status,
+		&i.Agent.StatusReason,
+		&i.Agent.CurrentVersion,
+		&i.Agent.HomeNodeID,
+		&i.Agent.CreatedAt,
+		&i.Agent.UpdatedAt,
+		&i.Agent.StatusAt,
+		&i.Agent.Failures,
+		&i.Agent.Owner,
+		&i.Agent.LastFailedTask,
+		&i.Agent.SuspendedBy,
+		&i.Agent.OwnerTeam,
+		&i.Agent.Visibility,
+		&i.Agent.DeletedAt,
+		&i.Agent.DeletedBy,
+		&i.Agent.Released,
+	)
+	return i, err
+}
+
+const formerNames = `-- name: FormerNames :many
+SELECT name FROM agent_former_names WHERE org_id = $1 AND agent_id = $2 ORDER BY name
+`
+
+type FormerNamesParams struct {
+	OrgID   string
+	AgentID string
+}
+
+func (q *Queries) FormerNames(ctx context.Context, arg FormerNamesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, formerNames, arg.OrgID, arg.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getAgent = `-- name: GetAgent :one
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, a.owner_team, a.visibility, a.deleted_at, a.deleted_by, a.released, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
        EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
-                 AND g.kind <> 'manual') AS listening
+                 AND g.kind <> 'manual') AS listening,
+       coalesce(m.name, '')::text AS team_name
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
+LEFT JOIN teams m ON m.id = a.owner_team
 WHERE a.org_id = $1 AND a.id = $2
 `
 
@@ -414,6 +749,7 @@ type GetAgentRow struct {
 	Model       string
 	Active      bool
 	Listening   bool
+	TeamName    string
 }
 
 func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow, error) {
@@ -434,29 +770,41 @@ func (q *Queries) GetAgent(ctx context.Context, arg GetAgentParams) (GetAgentRow
 		&i.Agent.Owner,
 		&i.Agent.LastFailedTask,
 		&i.Agent.SuspendedBy,
+		&i.Agent.OwnerTeam,
+		&i.Agent.Visibility,
+		&i.Agent.DeletedAt,
+		&i.Agent.DeletedBy,
+		&i.Agent.Released,
 		&i.Description,
 		&i.Provider,
 		&i.Model,
 		&i.Active,
 		&i.Listening,
+		&i.TeamName,
 	)
 	return i, err
 }
 
 const listAgents = `-- name: ListAgents :many
-SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, v.description, v.provider, v.model,
+SELECT a.id, a.org_id, a.name, a.status, a.status_reason, a.current_version, a.home_node_id, a.created_at, a.updated_at, a.status_at, a.failures, a.owner, a.last_failed_task, a.suspended_by, a.owner_team, a.visibility, a.deleted_at, a.deleted_by, a.released, v.description, v.provider, v.model,
        EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = a.org_id AND t.agent_id = a.id
                  AND t.admitted_at IS NOT NULL AND t.state IN ('starting', 'running')) AS active,
        EXISTS (SELECT 1 FROM triggers g WHERE g.org_id = a.org_id AND g.agent_id = a.id AND g.deleted_at IS NULL AND g.state = 'enabled'
-                 AND g.kind <> 'manual') AS listening
+                 AND g.kind <> 'manual') AS listening,
+       coalesce(m.name, '')::text AS team_name
 FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.current_version
-WHERE a.org_id = $1 AND a.name > $2
-ORDER BY a.name LIMIT $3
+LEFT JOIN teams m ON m.id = a.owner_team
+WHERE a.org_id = $1 AND a.name > $2 AND NOT a.released AND (a.deleted_at IS NOT NULL) = $3::boolean
+  AND ($4::boolean OR agent_seen(a.id, $5::text))
+ORDER BY a.name LIMIT $6
 `
 
 type ListAgentsParams struct {
 	OrgID     string
 	AfterName string
+	Deleted   bool
+	SeesAll   bool
+	Viewer    string
 	MaxRows   int32
 }
 
@@ -467,10 +815,18 @@ type ListAgentsRow struct {
 	Model       string
 	Active      bool
 	Listening   bool
+	TeamName    string
 }
 
 func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListAgentsRow, error) {
-	rows, err := q.db.Query(ctx, listAgents, arg.OrgID, arg.AfterName, arg.MaxRows)
+	rows, err := q.db.Query(ctx, listAgents,
+		arg.OrgID,
+		arg.AfterName,
+		arg.Deleted,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -493,11 +849,17 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 			&i.Agent.Owner,
 			&i.Agent.LastFailedTask,
 			&i.Agent.SuspendedBy,
+			&i.Agent.OwnerTeam,
+			&i.Agent.Visibility,
+			&i.Agent.DeletedAt,
+			&i.Agent.DeletedBy,
+			&i.Agent.Released,
 			&i.Description,
 			&i.Provider,
 			&i.Model,
 			&i.Active,
 			&i.Listening,
+			&i.TeamName,
 		); err != nil {
 			return nil, err
 		}
@@ -509,13 +871,32 @@ func (q *Queries) ListAgents(ctx context.Context, arg ListAgentsParams) ([]ListA
 	return items, nil
 }
 
+const liveName = `-- name: LiveName :one
+SELECT id FROM agents WHERE org_id = $1 AND name = $2 AND NOT released
+`
+
+type LiveNameParams struct {
+	OrgID string
+	Name  string
+}
+
+// The agent that has a name, if any.
+func (q *Queries) LiveName(ctx context.Context, arg LiveNameParams) (string, error) {
+	row := q.db.QueryRow(ctx, liveName, arg.OrgID, arg.Name)
+	var id string
+	err := row.Scan(&id)
+	return id, err
+}
+
 const liveTaskJails = `-- name: LiveTaskJails :many
 SELECT t.jail_id, a.name FROM tasks t JOIN agents a ON a.id = t.agent_id
-WHERE t.org_id = $1 AND t.finished_at IS NULL AND t.workspace_scope = 'task' AND t.started_at IS NOT NULL LIMIT $2
+WHERE t.org_id = $1 AND ($2::boolean OR agent_seen(a.id, $3::text)) AND t.finished_at IS NULL AND t.workspace_scope = 'task' AND t.started_at IS NOT NULL LIMIT $4
 `
 
 type LiveTaskJailsParams struct {
 	OrgID   string
+	SeesAll bool
+	Viewer  string
 	MaxRows int32
 }
 
@@ -524,9 +905,15 @@ type LiveTaskJailsRow struct {
 	Name   string
 }
 
-// The jails of live tasks that have one of their own, with the names of their agents.
+// The jails of live tasks that have one of their own, with the names of their agents, of
+// agents that somebody sees.
 func (q *Queries) LiveTaskJails(ctx context.Context, arg LiveTaskJailsParams) ([]LiveTaskJailsRow, error) {
-	rows, err := q.db.Query(ctx, liveTaskJails, arg.OrgID, arg.MaxRows)
+	rows, err := q.db.Query(ctx, liveTaskJails,
+		arg.OrgID,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -546,7 +933,7 @@ func (q *Queries) LiveTaskJails(ctx context.Context, arg LiveTaskJailsParams) ([
 }
 
 const lockAgent = `-- name: LockAgent :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by, owner_team, visibility, deleted_at, deleted_by, released FROM agents WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockAgentParams struct {
@@ -572,12 +959,17 @@ func (q *Queries) LockAgent(ctx context.Context, arg LockAgentParams) (Agent, er
 		&i.Owner,
 		&i.LastFailedTask,
 		&i.SuspendedBy,
+		&i.OwnerTeam,
+		&i.Visibility,
+		&i.DeletedAt,
+		&i.DeletedBy,
+		&i.Released,
 	)
 	return i, err
 }
 
 const lockAgentByName = `-- name: LockAgentByName :one
-SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by FROM agents WHERE org_id = $1 AND name = $2 FOR UPDATE
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by, owner_team, visibility, deleted_at, deleted_by, released FROM agents WHERE org_id = $1 AND name = $2 AND NOT released FOR UPDATE
 `
 
 type LockAgentByNameParams struct {
@@ -603,8 +995,133 @@ func (q *Queries) LockAgentByName(ctx context.Context, arg LockAgentByNameParams
 		&i.Owner,
 		&i.LastFailedTask,
 		&i.SuspendedBy,
+		&i.OwnerTeam,
+		&i.Visibility,
+		&i.DeletedAt,
+		&i.DeletedBy,
+		&i.Released,
 	)
 	return i, err
+}
+
+const openTasksOfAgent = `-- name: OpenTasksOfAgent :many
+SELECT id, state, started_at FROM tasks WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL ORDER BY created_at, id LIMIT $3
+`
+
+type OpenTasksOfAgentParams struct {
+	OrgID   string
+	AgentID string
+	MaxRows int32
+}
+
+type OpenTasksOfAgentRow struct {
+	ID        string
+	State     string
+	StartedAt *time.Time
+}
+
+// The tasks of an agent that have not ended, oldest first.
+func (q *Queries) OpenTasksOfAgent(ctx context.Context, arg OpenTasksOfAgentParams) ([]OpenTasksOfAgentRow, error) {
+	rows, err := q.db.Query(ctx, openTasksOfAgent, arg.OrgID, arg.AgentID, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OpenTasksOfAgentRow{}
+	for rows.Next() {
+		var i OpenTasksOfAgentRow
+		if err := rows.Scan(&i.ID, &i.State, &i.StartedAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const putFormerName = `-- name: PutFormerName :exec
+INSERT INTO agent_former_names (org_id, name, agent_id) VALUES ($1, $2, $3)
+ON CONFLICT (org_id, name) DO UPDATE SET agent_id = excluded.agent_id, renamed_at = excluded.renamed_at
+`
+
+type PutFormerNameParams struct {
+	OrgID   string
+	Name    string
+	AgentID string
+}
+
+func (q *Queries) PutFormerName(ctx context.Context, arg PutFormerNameParams) error {
+	_, err := q.db.Exec(ctx, putFormerName, arg.OrgID, arg.Name, arg.AgentID)
+	return err
+}
+
+const releaseAgents = `-- name: ReleaseAgents :many
+WITH due AS (
+    UPDATE agents SET released = true, owner_team = NULL WHERE deleted_at <= clock_timestamp() - $1::interval AND NOT released
+      AND ($2::text = '' OR org_id = $2::text)
+    RETURNING id, org_id, name
+), stopped AS (
+    UPDATE triggers t SET deleted_at = clock_timestamp(), state = 'disabled', reason = 'deleted', revision = t.revision + 1,
+        sealed = NULL, sealed_before = NULL, before_until = NULL, slot_at = NULL, next_at = NULL
+    FROM due WHERE t.agent_id = due.id AND t.deleted_at IS NULL
+), forgotten AS (
+    DELETE FROM agent_former_names f USING due WHERE f.agent_id = due.id
+), revoked AS (
+    UPDATE egress_credentials c SET agents = ARRAY(SELECT x FROM unnest(c.agents) AS x WHERE x NOT IN (SELECT d.name FROM due d WHERE d.org_id = c.org_id))
+    WHERE EXISTS (SELECT 1 FROM due d WHERE d.org_id = c.org_id AND d.name = ANY (c.agents))
+)
+SELECT id, org_id, name FROM due
+`
+
+type ReleaseAgentsParams struct {
+	Kept  time.Duration
+	OrgID string
+}
+
+type ReleaseAgentsRow struct {
+	ID    string
+	OrgID string
+	Name  string
+}
+
+// Frees the names of agents whose deletion can no longer be undone. Nothing that goes by
+// the name may come to another agent that gets it: neither triggers nor credentials.
+func (q *Queries) ReleaseAgents(ctx context.Context, arg ReleaseAgentsParams) ([]ReleaseAgentsRow, error) {
+	rows, err := q.db.Query(ctx, releaseAgents, arg.Kept, arg.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReleaseAgentsRow{}
+	for rows.Next() {
+		var i ReleaseAgentsRow
+		if err := rows.Scan(&i.ID, &i.OrgID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const renameInCredentials = `-- name: RenameInCredentials :exec
+UPDATE egress_credentials SET agents = array_replace(agents, $1::text, $2::text) WHERE org_id = $3 AND $1::text = ANY (agents)
+`
+
+type RenameInCredentialsParams struct {
+	OldName string
+	NewName string
+	OrgID   string
+}
+
+// Credentials name the agents that may use them.
+func (q *Queries) RenameInCredentials(ctx context.Context, arg RenameInCredentialsParams) error {
+	_, err := q.db.Exec(ctx, renameInCredentials, arg.OldName, arg.NewName, arg.OrgID)
+	return err
 }
 
 const setAgentHome = `-- name: SetAgentHome :exec
@@ -619,6 +1136,44 @@ type SetAgentHomeParams struct {
 
 func (q *Queries) SetAgentHome(ctx context.Context, arg SetAgentHomeParams) error {
 	_, err := q.db.Exec(ctx, setAgentHome, arg.NodeID, arg.OrgID, arg.ID)
+	return err
+}
+
+const setAgentName = `-- name: SetAgentName :exec
+UPDATE agents SET name = $1, updated_at = now() WHERE org_id = $2 AND id = $3
+`
+
+type SetAgentNameParams struct {
+	Name  string
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) SetAgentName(ctx context.Context, arg SetAgentNameParams) error {
+	_, err := q.db.Exec(ctx, setAgentName, arg.Name, arg.OrgID, arg.ID)
+	return err
+}
+
+const setAgentOwner = `-- name: SetAgentOwner :exec
+UPDATE agents SET owner = $1, owner_team = $2, visibility = $3, updated_at = now() WHERE org_id = $4 AND id = $5
+`
+
+type SetAgentOwnerParams struct {
+	Owner      string
+	OwnerTeam  *string
+	Visibility string
+	OrgID      string
+	ID         string
+}
+
+func (q *Queries) SetAgentOwner(ctx context.Context, arg SetAgentOwnerParams) error {
+	_, err := q.db.Exec(ctx, setAgentOwner,
+		arg.Owner,
+		arg.OwnerTeam,
+		arg.Visibility,
+		arg.OrgID,
+		arg.ID,
+	)
 	return err
 }
 
@@ -659,5 +1214,84 @@ type SetAgentVersionParams struct {
 
 func (q *Queries) SetAgentVersion(ctx context.Context, arg SetAgentVersionParams) error {
 	_, err := q.db.Exec(ctx, setAgentVersion, arg.Version, arg.OrgID, arg.ID)
+	return err
+}
+
+const stopTriggersOfAgent = `-- name: StopTriggersOfAgent :many
+UPDATE triggers SET state = 'disabled', reason = $1, state_at = clock_timestamp(), slot_at = NULL, next_at = NULL,
+    revision = revision + 1, updated_at = clock_timestamp()
+WHERE org_id = $2 AND agent_id = $3 AND deleted_at IS NULL AND state = 'enabled'
+RETURNING name
+`
+
+type StopTriggersOfAgentParams struct {
+	Reason  string
+	OrgID   string
+	AgentID string
+}
+
+// Disables the triggers that are enabled or tripped, and returns their names.
+func (q *Queries) StopTriggersOfAgent(ctx context.Context, arg StopTriggersOfAgentParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, stopTriggersOfAgent, arg.Reason, arg.OrgID, arg.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const triggersStoppedWithAgent = `-- name: TriggersStoppedWithAgent :many
+SELECT id FROM triggers WHERE org_id = $1 AND agent_id = $2 AND deleted_at IS NULL AND state = 'disabled' AND reason = $3 ORDER BY name
+`
+
+type TriggersStoppedWithAgentParams struct {
+	OrgID   string
+	AgentID string
+	Reason  string
+}
+
+func (q *Queries) TriggersStoppedWithAgent(ctx context.Context, arg TriggersStoppedWithAgentParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, triggersStoppedWithAgent, arg.OrgID, arg.AgentID, arg.Reason)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const undeleteAgent = `-- name: UndeleteAgent :exec
+UPDATE agents SET deleted_at = NULL, deleted_by = '', status = 'idle', status_reason = '', status_at = now(), failures = 0, last_failed_task = '', updated_at = now()
+WHERE org_id = $1 AND id = $2
+`
+
+type UndeleteAgentParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) UndeleteAgent(ctx context.Context, arg UndeleteAgentParams) error {
+	_, err := q.db.Exec(ctx, undeleteAgent, arg.OrgID, arg.ID)
 	return err
 }

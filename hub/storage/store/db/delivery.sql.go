@@ -150,7 +150,7 @@ func (q *Queries) FilterDeliveries(ctx context.Context, arg FilterDeliveriesPara
 const findDeliveries = `-- name: FindDeliveries :many
 SELECT d.id, (d.id = $1)::boolean AS exact FROM deliveries d JOIN triggers t ON t.id = d.trigger_id JOIN agents a ON a.id = t.agent_id
 WHERE d.org_id = $2 AND (d.id = $1 OR d.id LIKE $3)
-  AND ($4::boolean OR ($5::text <> '' AND (t.created_by = $5::text OR a.owner = $5::text)))
+  AND ($4::boolean OR ($5::text <> '' AND agent_seen(t.agent_id, $5::text) AND (t.created_by = $5::text OR agent_owned(t.agent_id, $5::text))))
 ORDER BY exact DESC, d.id LIMIT 2
 `
 
@@ -288,7 +288,7 @@ CROSS JOIN LATERAL (
     ORDER BY x.received_at DESC, x.id DESC LIMIT $5) d
 WHERE t.org_id = $1
   AND ($6::text IS NULL OR t.id = $6)
-  AND ($7::boolean OR ($8::text <> '' AND (t.created_by = $8::text OR a.owner = $8::text)))
+  AND ($7::boolean OR ($8::text <> '' AND agent_seen(t.agent_id, $8::text) AND (t.created_by = $8::text OR agent_owned(t.agent_id, $8::text))))
 ORDER BY d.received_at DESC, d.id DESC LIMIT $5
 `
 

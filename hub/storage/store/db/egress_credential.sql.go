@@ -253,7 +253,7 @@ SELECT r.org_id, r.id, r.credential, r.node_id, r.jail_id, r.exec_id, r.task_id,
 WHERE r.org_id = $1
   AND ($2::text = '' OR r.credential = $2)
   AND ($3::text = '' OR r.task_id = $3)
-  AND ($4::boolean OR EXISTS (SELECT 1 FROM tasks t WHERE t.id = r.task_id AND task_seen(t.created_by, t.assignee, t.agent_id, $5::text)))
+  AND ($4::boolean OR EXISTS (SELECT 1 FROM tasks t WHERE t.id = r.task_id AND task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $5::text)))
   AND ($6::timestamptz IS NULL OR (r.at, r.id) < ($6::timestamptz, $7::text))
 ORDER BY r.at DESC, r.id DESC LIMIT $8
 `

@@ -114,26 +114,37 @@ func (q *Queries) GetHold(ctx context.Context, arg GetHoldParams) (Hold, error) 
 }
 
 const listHolds = `-- name: ListHolds :many
-SELECT id, org_id, scope, object_id, held_by, reason, created_at, released_at, released_by FROM holds WHERE org_id = $1 AND ($2::boolean OR released_at IS NULL)
-  AND ($3::timestamptz IS NULL
-       OR (released_at IS NULL, created_at, id) < ($4::boolean, $3::timestamptz, $5::text))
-ORDER BY (released_at IS NULL) DESC, created_at DESC, id DESC LIMIT $6
+SELECT h.id, h.org_id, h.scope, h.object_id, h.held_by, h.reason, h.created_at, h.released_at, h.released_by FROM holds h WHERE h.org_id = $1 AND ($2::boolean OR h.released_at IS NULL)
+  AND ($3::boolean OR CASE h.scope
+       WHEN 'agent' THEN agent_seen(h.object_id, $4::text)
+       WHEN 'trigger' THEN NOT EXISTS (SELECT 1 FROM triggers g WHERE g.id = h.object_id AND g.org_id = $1 AND NOT agent_seen(g.agent_id, $4::text))
+       WHEN 'lineage' THEN EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = $1 AND t.lineage_id = h.object_id
+                                   AND task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $4::text))
+       ELSE true END)
+  AND ($5::timestamptz IS NULL
+       OR (h.released_at IS NULL, h.created_at, h.id) < ($6::boolean, $5::timestamptz, $7::text))
+ORDER BY (h.released_at IS NULL) DESC, h.created_at DESC, h.id DESC LIMIT $8
 `
 
 type ListHoldsParams struct {
 	OrgID          string
 	Released       bool
+	SeesAll        bool
+	Viewer         string
 	BeforeTime     *time.Time
 	BeforeStanding bool
 	BeforeID       string
 	MaxRows        int32
 }
 
-// Active ones first, then newest first, after a keyset position.
+// Active ones first, then newest first, after a keyset position: those on what somebody
+// sees.
 func (q *Queries) ListHolds(ctx context.Context, arg ListHoldsParams) ([]Hold, error) {
 	rows, err := q.db.Query(ctx, listHolds,
 		arg.OrgID,
 		arg.Released,
+		arg.SeesAll,
+		arg.Viewer,
 		arg.BeforeTime,
 		arg.BeforeStanding,
 		arg.BeforeID,

@@ -14,7 +14,7 @@ import (
 const createOrganisation = `-- name: CreateOrganisation :one
 INSERT INTO organisations (id, name) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
-RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared
 `
 
 type CreateOrganisationParams struct {
@@ -37,6 +37,7 @@ func (q *Queries) CreateOrganisation(ctx context.Context, arg CreateOrganisation
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
 		&i.DangerousApprovals,
+		&i.TasksShared,
 	)
 	return i, err
 }
@@ -128,7 +129,7 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 }
 
 const insertOrganisation = `-- name: InsertOrganisation :one
-INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals
+INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared
 `
 
 type InsertOrganisationParams struct {
@@ -152,12 +153,13 @@ func (q *Queries) InsertOrganisation(ctx context.Context, arg InsertOrganisation
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
 		&i.DangerousApprovals,
+		&i.TasksShared,
 	)
 	return i, err
 }
 
 const listOrganisations = `-- name: ListOrganisations :many
-SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, o.max_token_ttl, o.login_within, o.dangerous_approvals, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
+SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, o.max_token_ttl, o.login_within, o.dangerous_approvals, o.tasks_shared, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
 FROM organisations o WHERE ($1::text = '' OR o.name = $1::text) AND o.name > $2::text ORDER BY o.name LIMIT $3
@@ -198,6 +200,7 @@ func (q *Queries) ListOrganisations(ctx context.Context, arg ListOrganisationsPa
 			&i.Organisation.MaxTokenTtl,
 			&i.Organisation.LoginWithin,
 			&i.Organisation.DangerousApprovals,
+			&i.Organisation.TasksShared,
 			&i.Users,
 			&i.Tasks,
 			&i.Nodes,
@@ -224,7 +227,7 @@ func (q *Queries) LoadSecret(ctx context.Context, name string) ([]byte, error) {
 }
 
 const organisationByID = `-- name: OrganisationByID :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared FROM organisations WHERE id = $1
 `
 
 func (q *Queries) OrganisationByID(ctx context.Context, id string) (Organisation, error) {
@@ -242,6 +245,7 @@ func (q *Queries) OrganisationByID(ctx context.Context, id string) (Organisation
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
 		&i.DangerousApprovals,
+		&i.TasksShared,
 	)
 	return i, err
 }
@@ -272,7 +276,7 @@ UPDATE organisations SET
     undo_window_seconds = CASE WHEN $5::bigint < 0 THEN NULL
                                ELSE coalesce($5, undo_window_seconds) END
 WHERE name = $6
-RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared
 `
 
 type SetOrganisationLimitsParams struct {
@@ -307,6 +311,7 @@ func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisation
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
 		&i.DangerousApprovals,
+		&i.TasksShared,
 	)
 	return i, err
 }

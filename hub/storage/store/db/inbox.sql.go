@@ -570,7 +570,7 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 }
 
 const getInboxItem = `-- name: GetInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -589,7 +589,7 @@ type GetInboxItemRow struct {
 	TaskTitle   string
 	SubmittedBy string
 	AgentName   string
-	AgentOwner  string
+	AgentOwners []string
 	StepNumber  int32
 	Reasoning   string
 	Observation string
@@ -642,7 +642,7 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.TaskTitle,
 		&i.SubmittedBy,
 		&i.AgentName,
-		&i.AgentOwner,
+		&i.AgentOwners,
 		&i.StepNumber,
 		&i.Reasoning,
 		&i.Observation,
@@ -745,7 +745,7 @@ func (q *Queries) LastSimilarRejection(ctx context.Context, arg LastSimilarRejec
 }
 
 const listInboxItems = `-- name: ListInboxItems :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -786,7 +786,7 @@ type ListInboxItemsRow struct {
 	TaskTitle   string
 	SubmittedBy string
 	AgentName   string
-	AgentOwner  string
+	AgentOwners []string
 	StepNumber  int32
 	Reasoning   string
 	Observation string
@@ -860,7 +860,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
-			&i.AgentOwner,
+			&i.AgentOwners,
 			&i.StepNumber,
 			&i.Reasoning,
 			&i.Observation,
@@ -881,7 +881,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 }
 
 const listInboxItemsByPlace = `-- name: ListInboxItemsByPlace :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -921,7 +921,7 @@ type ListInboxItemsByPlaceRow struct {
 	TaskTitle   string
 	SubmittedBy string
 	AgentName   string
-	AgentOwner  string
+	AgentOwners []string
 	StepNumber  int32
 	Reasoning   string
 	Observation string
@@ -995,7 +995,7 @@ func (q *Queries) ListInboxItemsByPlace(ctx context.Context, arg ListInboxItemsB
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
-			&i.AgentOwner,
+			&i.AgentOwners,
 			&i.StepNumber,
 			&i.Reasoning,
 			&i.Observation,

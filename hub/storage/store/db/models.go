@@ -32,6 +32,18 @@ type Agent struct {
 	Owner          string
 	LastFailedTask string
 	SuspendedBy    string
+	OwnerTeam      *string
+	Visibility     string
+	DeletedAt      *time.Time
+	DeletedBy      string
+	Released       bool
+}
+
+type AgentFormerName struct {
+	OrgID     string
+	Name      string
+	AgentID   string
+	RenamedAt time.Time
 }
 
 type AgentVersion struct {
@@ -696,6 +708,7 @@ type Organisation struct {
 	MaxTokenTtl        *time.Duration
 	LoginWithin        *time.Duration
 	DangerousApprovals string
+	TasksShared        bool
 }
 
 type OutboundCall struct {

@@ -361,6 +361,24 @@ func (q *Queries) InsertUser(ctx context.Context, arg InsertUserParams) (User, e
 	return i, err
 }
 
+const isTeamMember = `-- name: IsTeamMember :one
+SELECT EXISTS (SELECT 1 FROM team_members m JOIN users u ON u.id = m.user_id
+               WHERE m.org_id = $1 AND m.team_id = $2 AND u.name = $3)::boolean
+`
+
+type IsTeamMemberParams struct {
+	OrgID    string
+	TeamID   string
+	UserName string
+}
+
+func (q *Queries) IsTeamMember(ctx context.Context, arg IsTeamMemberParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isTeamMember, arg.OrgID, arg.TeamID, arg.UserName)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const listTeams = `-- name: ListTeams :many
 SELECT t.id, t.org_id, t.name, t.role, t.created_at,
        (SELECT array_agg(u.name ORDER BY u.name) FROM team_members m JOIN users u ON u.id = m.user_id WHERE m.team_id = t.id)::text[] AS members
@@ -607,6 +625,20 @@ func (q *Queries) RoleOfUser(ctx context.Context, arg RoleOfUserParams) (string,
 	var role string
 	err := row.Scan(&role)
 	return role, err
+}
+
+const setTasksShared = `-- name: SetTasksShared :exec
+UPDATE organisations SET tasks_shared = $1 WHERE id = $2
+`
+
+type SetTasksSharedParams struct {
+	Shared bool
+	ID     string
+}
+
+func (q *Queries) SetTasksShared(ctx context.Context, arg SetTasksSharedParams) error {
+	_, err := q.db.Exec(ctx, setTasksShared, arg.Shared, arg.ID)
+	return err
 }
 
 const setTokenLimits = `-- name: SetTokenLimits :exec

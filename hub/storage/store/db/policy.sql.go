@@ -331,13 +331,16 @@ func (q *Queries) DeleteCountedCalls(ctx context.Context, keep time.Duration) (i
 
 const findAllowRules = `-- name: FindAllowRules :many
 SELECT id, (id = $1)::boolean AS exact FROM allow_rules WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
+  AND ($4::boolean OR agent_id = '' OR agent_seen(agent_id, $5::text))
 ORDER BY exact DESC, id LIMIT 2
 `
 
 type FindAllowRulesParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindAllowRulesRow struct {
@@ -346,7 +349,13 @@ type FindAllowRulesRow struct {
 }
 
 func (q *Queries) FindAllowRules(ctx context.Context, arg FindAllowRulesParams) ([]FindAllowRulesRow, error) {
-	rows, err := q.db.Query(ctx, findAllowRules, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findAllowRules,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.SeesAll,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -411,13 +420,16 @@ const listAllowRules = `-- name: ListAllowRules :many
 SELECT r.id, r.org_id, r.agent_id, r.tool, r.scope, r.arguments_digest, r.commands, r.description, r.item_id, r.created_by, r.created_at, r.expires_at, r.revoked_by, r.revoked_at, r.shape, coalesce(a.name, '')::text AS agent_name FROM allow_rules r
 LEFT JOIN agents a ON a.org_id = r.org_id AND a.id = r.agent_id
 WHERE r.org_id = $1 AND ($2::boolean OR r.revoked_at IS NULL AND r.expires_at > clock_timestamp())
-  AND ($3::timestamptz IS NULL OR (r.created_at, r.id) < ($3::timestamptz, $4::text))
-ORDER BY r.created_at DESC, r.id DESC LIMIT $5
+  AND ($3::boolean OR r.agent_id = '' OR agent_seen(r.agent_id, $4::text))
+  AND ($5::timestamptz IS NULL OR (r.created_at, r.id) < ($5::timestamptz, $6::text))
+ORDER BY r.created_at DESC, r.id DESC LIMIT $7
 `
 
 type ListAllowRulesParams struct {
 	OrgID      string
 	Past       bool
+	SeesAll    bool
+	Viewer     string
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
@@ -433,6 +445,8 @@ func (q *Queries) ListAllowRules(ctx context.Context, arg ListAllowRulesParams) 
 	rows, err := q.db.Query(ctx, listAllowRules,
 		arg.OrgID,
 		arg.Past,
+		arg.SeesAll,
+		arg.Viewer,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,

@@ -190,7 +190,7 @@ FROM (SELECT x.id, x.kind, x.task_id, x.step_id, x.seq, x.at
         AND ($7::bigint IS NULL OR y.cost_micros > $7)
         AND ($8::timestamptz IS NULL OR x.at >= $8::timestamptz)
         AND ($9::timestamptz IS NULL OR x.at < $9::timestamptz)
-        AND ($10::boolean OR task_seen(y.created_by, y.assignee, y.agent_id, $11::text))
+        AND ($10::boolean OR task_seen(y.org_id, y.created_by, y.assignee, y.agent_id, $11::text))
         AND ($12::timestamptz IS NULL OR (x.at, x.id) < ($12::timestamptz, $13::bigint))
       ORDER BY x.at DESC, x.id DESC LIMIT $14) AS e
 JOIN tasks t ON t.id = e.task_id

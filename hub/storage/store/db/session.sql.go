@@ -234,7 +234,7 @@ func (q *Queries) ForgiveLogin(ctx context.Context, key []byte) error {
 }
 
 const getOrganisation = `-- name: GetOrganisation :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared FROM organisations WHERE id = $1
 `
 
 func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation, error) {
@@ -252,6 +252,7 @@ func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation,
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
 		&i.DangerousApprovals,
+		&i.TasksShared,
 	)
 	return i, err
 }
@@ -373,7 +374,7 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]L
 }
 
 const organisationByName = `-- name: OrganisationByName :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals FROM organisations WHERE name = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared FROM organisations WHERE name = $1
 `
 
 func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisation, error) {
@@ -391,6 +392,7 @@ func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisa
 		&i.MaxTokenTtl,
 		&i.LoginWithin,
 		&i.DangerousApprovals,
+		&i.TasksShared,
 	)
 	return i, err
 }

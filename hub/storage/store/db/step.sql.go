@@ -420,7 +420,7 @@ func (q *Queries) EndStepAlone(ctx context.Context, arg EndStepAloneParams) (End
 
 const findSteps = `-- name: FindSteps :many
 SELECT s.id, (s.id = $1)::boolean AS exact FROM steps s JOIN tasks t ON t.id = s.task_id
-WHERE s.org_id = $2 AND (s.id = $1 OR s.id LIKE $3) AND ($4::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $5::text))
+WHERE s.org_id = $2 AND (s.id = $1 OR s.id LIKE $3) AND ($4::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $5::text))
 ORDER BY exact DESC, s.id LIMIT 2
 `
 

@@ -24,12 +24,15 @@ JOIN tasks g ON g.id = coalesce(c.handed_from, c.parent_id)
 JOIN agents giver ON giver.id = g.agent_id
 JOIN agents taker ON taker.id = c.agent_id
 WHERE c.org_id = $1 AND g.org_id = $1 AND (c.handed_from IS NOT NULL OR c.parent_id IS NOT NULL)
+  AND ($3::boolean OR agent_seen(g.agent_id, $4::text) AND agent_seen(c.agent_id, $4::text))
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 `
 
 type AgentEdgesParams struct {
-	OrgID string
-	Since time.Time
+	OrgID   string
+	Since   time.Time
+	SeesAll bool
+	Viewer  string
 }
 
 type AgentEdgesRow struct {
@@ -48,7 +51,12 @@ type AgentEdgesRow struct {
 // Which agents gave work to which: subtasks by their parents, and handoffs by
 // their sources.
 func (q *Queries) AgentEdges(ctx context.Context, arg AgentEdgesParams) ([]AgentEdgesRow, error) {
-	rows, err := q.db.Query(ctx, agentEdges, arg.OrgID, arg.Since)
+	rows, err := q.db.Query(ctx, agentEdges,
+		arg.OrgID,
+		arg.Since,
+		arg.SeesAll,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -700,13 +708,15 @@ FROM triggers t JOIN agents a ON a.id = t.agent_id
 LEFT JOIN tasks c ON c.org_id = t.org_id AND c.trigger_id = t.id
 LEFT JOIN (SELECT m.task_id, sum(m.input_tokens + m.output_tokens + m.cache_read_tokens + m.cache_write_tokens) AS tokens
            FROM model_calls m WHERE m.org_id = $1 AND m.started_at >= $2 AND m.basis <> 'reserved' GROUP BY 1) r ON r.task_id = c.id
-WHERE t.org_id = $1
-GROUP BY t.id, t.name, t.kind, t.state, a.name ORDER BY t.name, t.id LIMIT $3
+WHERE t.org_id = $1 AND ($3::boolean OR agent_seen(t.agent_id, $4::text))
+GROUP BY t.id, t.name, t.kind, t.state, a.name ORDER BY t.name, t.id LIMIT $5
 `
 
 type TriggerEdgesParams struct {
 	OrgID   string
 	Since   time.Time
+	SeesAll bool
+	Viewer  string
 	MaxRows int32
 }
 
@@ -726,7 +736,13 @@ type TriggerEdgesRow struct {
 
 // Triggers with their agents, and what the tasks that they started used.
 func (q *Queries) TriggerEdges(ctx context.Context, arg TriggerEdgesParams) ([]TriggerEdgesRow, error) {
-	rows, err := q.db.Query(ctx, triggerEdges, arg.OrgID, arg.Since, arg.MaxRows)
+	rows, err := q.db.Query(ctx, triggerEdges,
+		arg.OrgID,
+		arg.Since,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}

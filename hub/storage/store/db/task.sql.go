@@ -608,7 +608,7 @@ func (q *Queries) EndAttempts(ctx context.Context, arg EndAttemptsParams) error 
 
 const findTasks = `-- name: FindTasks :many
 SELECT id, (id = $1)::boolean AS exact FROM tasks WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
-  AND ($4::boolean OR task_seen(created_by, assignee, agent_id, $5::text))
+  AND ($4::boolean OR task_seen(org_id, created_by, assignee, agent_id, $5::text))
 ORDER BY exact DESC, id LIMIT 2
 `
 
@@ -893,7 +893,7 @@ WHERE t.org_id = $1
   AND ($7::timestamptz IS NULL OR t.created_at >= $7::timestamptz)
   AND ($8::timestamptz IS NULL OR t.created_at < $8::timestamptz)
   AND (NOT $9::bool OR t.override ? 'chat')
-  AND ($10::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, $11::text))
+  AND ($10::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $11::text))
   AND ($12::timestamptz IS NULL
        OR (t.created_at, t.id) < ($12::timestamptz, $13::text))
 ORDER BY t.created_at DESC, t.id DESC LIMIT $14
@@ -2073,7 +2073,7 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 }
 
 const taskSeen = `-- name: TaskSeen :one
-SELECT ($1::boolean OR task_seen(created_by, assignee, agent_id, $2::text))::boolean FROM tasks WHERE id = $3 AND (org_id = $4) IS TRUE
+SELECT ($1::boolean OR task_seen(org_id, created_by, assignee, agent_id, $2::text))::boolean FROM tasks WHERE id = $3 AND (org_id = $4) IS TRUE
 `
 
 type TaskSeenParams struct {

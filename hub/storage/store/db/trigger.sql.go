@@ -199,13 +199,16 @@ func (q *Queries) DeleteTrigger(ctx context.Context, arg DeleteTriggerParams) er
 const findTriggers = `-- name: FindTriggers :many
 SELECT id, (name = $1 OR id = $1)::boolean AS exact FROM triggers
 WHERE org_id = $2 AND deleted_at IS NULL AND (name = $1 OR id = $1 OR id LIKE $3)
+  AND ($4::boolean OR agent_seen(agent_id, $5::text))
 ORDER BY exact DESC, id LIMIT 2
 `
 
 type FindTriggersParams struct {
-	Ref    string
-	OrgID  string
-	Prefix string
+	Ref     string
+	OrgID   string
+	Prefix  string
+	SeesAll bool
+	Viewer  string
 }
 
 type FindTriggersRow struct {
@@ -215,7 +218,13 @@ type FindTriggersRow struct {
 
 // By name, id or id prefix; see store.One.
 func (q *Queries) FindTriggers(ctx context.Context, arg FindTriggersParams) ([]FindTriggersRow, error) {
-	rows, err := q.db.Query(ctx, findTriggers, arg.Ref, arg.OrgID, arg.Prefix)
+	rows, err := q.db.Query(ctx, findTriggers,
+		arg.Ref,
+		arg.OrgID,
+		arg.Prefix,
+		arg.SeesAll,
+		arg.Viewer,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -288,14 +297,16 @@ const listTriggers = `-- name: ListTriggers :many
 SELECT t.id, t.org_id, t.agent_id, t.name, t.kind, t.spec, t.state, t.reason, t.state_at, t.revision, t.sealed, t.sealed_before, t.before_until, t.hint, t.slot_at, t.next_at, t.last_task_id, t.runs, t.created_by, t.created_at, t.updated_at, t.deleted_at, t.declared, a.name AS agent_name, clock_timestamp()::timestamptz AS now
 FROM triggers t JOIN agents a ON a.id = t.agent_id
 WHERE t.org_id = $1 AND t.deleted_at IS NULL AND ($2::text IS NULL OR t.agent_id = $2)
-  AND t.name > $3
-ORDER BY t.name LIMIT $4
+  AND t.name > $3 AND a.deleted_at IS NULL AND ($4::boolean OR agent_seen(t.agent_id, $5::text))
+ORDER BY t.name LIMIT $6
 `
 
 type ListTriggersParams struct {
 	OrgID     string
 	AgentID   *string
 	AfterName string
+	SeesAll   bool
+	Viewer    string
 	MaxRows   int32
 }
 
@@ -310,6 +321,8 @@ func (q *Queries) ListTriggers(ctx context.Context, arg ListTriggersParams) ([]L
 		arg.OrgID,
 		arg.AgentID,
 		arg.AfterName,
+		arg.SeesAll,
+		arg.Viewer,
 		arg.MaxRows,
 	)
 	if err != nil {

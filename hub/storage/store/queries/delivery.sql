@@ -92,7 +92,7 @@ SELECT EXISTS (SELECT 1 FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE
 -- Those of triggers that the viewer created or whose agent is the viewer's.
 SELECT d.id, (d.id = @ref)::boolean AS exact FROM deliveries d JOIN triggers t ON t.id = d.trigger_id JOIN agents a ON a.id = t.agent_id
 WHERE d.org_id = @org_id AND (d.id = @ref OR d.id LIKE @prefix)
-  AND (@sees_all::boolean OR (@viewer::text <> '' AND (t.created_by = @viewer::text OR a.owner = @viewer::text)))
+  AND (@sees_all::boolean OR (@viewer::text <> '' AND agent_seen(t.agent_id, @viewer::text) AND (t.created_by = @viewer::text OR agent_owned(t.agent_id, @viewer::text))))
 ORDER BY exact DESC, d.id LIMIT 2;
 
 -- name: GetDelivery :one
@@ -115,7 +115,7 @@ CROSS JOIN LATERAL (
     ORDER BY x.received_at DESC, x.id DESC LIMIT @max_rows) d
 WHERE t.org_id = @org_id
   AND (sqlc.narg(trigger_id)::text IS NULL OR t.id = sqlc.narg(trigger_id))
-  AND (@sees_all::boolean OR (@viewer::text <> '' AND (t.created_by = @viewer::text OR a.owner = @viewer::text)))
+  AND (@sees_all::boolean OR (@viewer::text <> '' AND agent_seen(t.agent_id, @viewer::text) AND (t.created_by = @viewer::text OR agent_owned(t.agent_id, @viewer::text))))
 ORDER BY d.received_at DESC, d.id DESC LIMIT @max_rows;
 
 -- name: PruneDeliveries :execrows

@@ -70,7 +70,7 @@ SELECT r.* FROM credential_requests r
 WHERE r.org_id = @org_id
   AND (@credential::text = '' OR r.credential = @credential)
   AND (@task_id::text = '' OR r.task_id = @task_id)
-  AND (@sees_all::boolean OR EXISTS (SELECT 1 FROM tasks t WHERE t.id = r.task_id AND task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text)))
+  AND (@sees_all::boolean OR EXISTS (SELECT 1 FROM tasks t WHERE t.id = r.task_id AND task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text)))
   AND (sqlc.narg(before_at)::timestamptz IS NULL OR (r.at, r.id) < (sqlc.narg(before_at)::timestamptz, @before_id::text))
 ORDER BY r.at DESC, r.id DESC LIMIT @max_rows;
 

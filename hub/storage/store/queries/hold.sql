@@ -12,11 +12,18 @@ SELECT * FROM holds WHERE org_id = @org_id AND scope = @scope AND object_id = @o
 SELECT * FROM holds WHERE org_id = @org_id AND released_at IS NULL ORDER BY created_at, id;
 
 -- name: ListHolds :many
--- Active ones first, then newest first, after a keyset position.
-SELECT * FROM holds WHERE org_id = @org_id AND (@released::boolean OR released_at IS NULL)
+-- Active ones first, then newest first, after a keyset position: those on what somebody
+-- sees.
+SELECT h.* FROM holds h WHERE h.org_id = @org_id AND (@released::boolean OR h.released_at IS NULL)
+  AND (@sees_all::boolean OR CASE h.scope
+       WHEN 'agent' THEN agent_seen(h.object_id, @viewer::text)
+       WHEN 'trigger' THEN NOT EXISTS (SELECT 1 FROM triggers g WHERE g.id = h.object_id AND g.org_id = @org_id AND NOT agent_seen(g.agent_id, @viewer::text))
+       WHEN 'lineage' THEN EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = @org_id AND t.lineage_id = h.object_id
+                                   AND task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
+       ELSE true END)
   AND (sqlc.narg(before_time)::timestamptz IS NULL
-       OR (released_at IS NULL, created_at, id) < (@before_standing::boolean, sqlc.narg(before_time)::timestamptz, @before_id::text))
-ORDER BY (released_at IS NULL) DESC, created_at DESC, id DESC LIMIT @max_rows;
+       OR (h.released_at IS NULL, h.created_at, h.id) < (@before_standing::boolean, sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY (h.released_at IS NULL) DESC, h.created_at DESC, h.id DESC LIMIT @max_rows;
 
 -- name: FindHolds :many
 SELECT id, (id = @ref)::boolean AS exact FROM holds WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)

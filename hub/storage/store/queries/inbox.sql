@@ -6,7 +6,7 @@ VALUES (@id, @org_id, @kind, @task_id, sqlc.narg(step_id), @agent_id, @tool, @ca
 RETURNING *;
 
 -- name: GetInboxItem :one
-SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -21,7 +21,7 @@ ORDER BY exact DESC, i.id LIMIT 2;
 
 -- name: ListInboxItems :many
 -- Newest first, after a keyset position; NULL filters match all.
-SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -42,7 +42,7 @@ ORDER BY i.asked_at DESC, i.id DESC LIMIT @max_rows;
 
 -- name: ListInboxItemsByPlace :many
 -- By place, after a keyset position; NULL filters match all.
-SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(a.owner, '')::text AS agent_owner,
+SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record

@@ -104,3 +104,10 @@ UPDATE organisations SET max_token_ttl = sqlc.narg(max_token_ttl), login_within 
 -- name: RoleOfUser :one
 -- Empty for a disabled user.
 SELECT (CASE WHEN disabled_at IS NULL THEN effective_role(id) ELSE '' END)::text AS role FROM users WHERE org_id = @org_id AND name = @name;
+
+-- name: IsTeamMember :one
+SELECT EXISTS (SELECT 1 FROM team_members m JOIN users u ON u.id = m.user_id
+               WHERE m.org_id = @org_id AND m.team_id = @team_id AND u.name = @user_name)::boolean;
+
+-- name: SetTasksShared :exec
+UPDATE organisations SET tasks_shared = @shared WHERE id = @id;

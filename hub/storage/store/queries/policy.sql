@@ -20,6 +20,7 @@ SELECT * FROM allow_rules WHERE org_id = @org_id AND revoked_at IS NULL AND expi
 SELECT sqlc.embed(r), coalesce(a.name, '')::text AS agent_name FROM allow_rules r
 LEFT JOIN agents a ON a.org_id = r.org_id AND a.id = r.agent_id
 WHERE r.org_id = @org_id AND (@past::boolean OR r.revoked_at IS NULL AND r.expires_at > clock_timestamp())
+  AND (@sees_all::boolean OR r.agent_id = '' OR agent_seen(r.agent_id, @viewer::text))
   AND (sqlc.narg(before_time)::timestamptz IS NULL OR (r.created_at, r.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY r.created_at DESC, r.id DESC LIMIT @max_rows;
 
@@ -36,6 +37,7 @@ RETURNING *;
 
 -- name: FindAllowRules :many
 SELECT id, (id = @ref)::boolean AS exact FROM allow_rules WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
+  AND (@sees_all::boolean OR agent_id = '' OR agent_seen(agent_id, @viewer::text))
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: RevokeShape :many

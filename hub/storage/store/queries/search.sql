@@ -69,7 +69,7 @@ FROM (SELECT x.id, x.kind, x.task_id, x.step_id, x.seq, x.at
         AND (sqlc.narg(cost_over)::bigint IS NULL OR y.cost_micros > sqlc.narg(cost_over))
         AND (sqlc.narg(since)::timestamptz IS NULL OR x.at >= sqlc.narg(since)::timestamptz)
         AND (sqlc.narg(until)::timestamptz IS NULL OR x.at < sqlc.narg(until)::timestamptz)
-        AND (@sees_all::boolean OR task_seen(y.created_by, y.assignee, y.agent_id, @viewer::text))
+        AND (@sees_all::boolean OR task_seen(y.org_id, y.created_by, y.assignee, y.agent_id, @viewer::text))
         AND (sqlc.narg(before_time)::timestamptz IS NULL OR (x.at, x.id) < (sqlc.narg(before_time)::timestamptz, @before_id::bigint))
       ORDER BY x.at DESC, x.id DESC LIMIT @max_rows) AS e
 JOIN tasks t ON t.id = e.task_id

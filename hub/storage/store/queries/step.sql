@@ -19,7 +19,7 @@ SELECT * FROM steps WHERE org_id = @org_id AND id = @id;
 
 -- name: FindSteps :many
 SELECT s.id, (s.id = @ref)::boolean AS exact FROM steps s JOIN tasks t ON t.id = s.task_id
-WHERE s.org_id = @org_id AND (s.id = @ref OR s.id LIKE @prefix) AND (@sees_all::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text))
+WHERE s.org_id = @org_id AND (s.id = @ref OR s.id LIKE @prefix) AND (@sees_all::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
 ORDER BY exact DESC, s.id LIMIT 2;
 
 -- name: StepsUpTo :many

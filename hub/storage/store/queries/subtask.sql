@@ -123,6 +123,7 @@ JOIN tasks g ON g.id = coalesce(c.handed_from, c.parent_id)
 JOIN agents giver ON giver.id = g.agent_id
 JOIN agents taker ON taker.id = c.agent_id
 WHERE c.org_id = @org_id AND g.org_id = @org_id AND (c.handed_from IS NOT NULL OR c.parent_id IS NOT NULL)
+  AND (@sees_all::boolean OR agent_seen(g.agent_id, @viewer::text) AND agent_seen(c.agent_id, @viewer::text))
 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3;
 
 -- name: TriggerEdges :many
@@ -136,5 +137,5 @@ FROM triggers t JOIN agents a ON a.id = t.agent_id
 LEFT JOIN tasks c ON c.org_id = t.org_id AND c.trigger_id = t.id
 LEFT JOIN (SELECT m.task_id, sum(m.input_tokens + m.output_tokens + m.cache_read_tokens + m.cache_write_tokens) AS tokens
            FROM model_calls m WHERE m.org_id = @org_id AND m.started_at >= @since AND m.basis <> 'reserved' GROUP BY 1) r ON r.task_id = c.id
-WHERE t.org_id = @org_id
+WHERE t.org_id = @org_id AND (@sees_all::boolean OR agent_seen(t.agent_id, @viewer::text))
 GROUP BY t.id, t.name, t.kind, t.state, a.name ORDER BY t.name, t.id LIMIT @max_rows;

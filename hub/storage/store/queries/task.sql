@@ -39,12 +39,12 @@ SELECT path, content FROM task_inputs WHERE org_id = @org_id AND task_id = @task
 
 -- name: FindTasks :many
 SELECT id, (id = @ref)::boolean AS exact FROM tasks WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
-  AND (@sees_all::boolean OR task_seen(created_by, assignee, agent_id, @viewer::text))
+  AND (@sees_all::boolean OR task_seen(org_id, created_by, assignee, agent_id, @viewer::text))
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: TaskSeen :one
 -- Whether a user sees a task; no row if there is no such task.
-SELECT (@sees_all::boolean OR task_seen(created_by, assignee, agent_id, @viewer::text))::boolean FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE;
+SELECT (@sees_all::boolean OR task_seen(org_id, created_by, assignee, agent_id, @viewer::text))::boolean FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: GetTask :one
 SELECT sqlc.embed(t), coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
@@ -72,7 +72,7 @@ WHERE t.org_id = @org_id
   AND (sqlc.narg(created_from)::timestamptz IS NULL OR t.created_at >= sqlc.narg(created_from)::timestamptz)
   AND (sqlc.narg(created_before)::timestamptz IS NULL OR t.created_at < sqlc.narg(created_before)::timestamptz)
   AND (NOT @chat::bool OR t.override ? 'chat')
-  AND (@sees_all::boolean OR task_seen(t.created_by, t.assignee, t.agent_id, @viewer::text))
+  AND (@sees_all::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (t.created_at, t.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY t.created_at DESC, t.id DESC LIMIT @max_rows;

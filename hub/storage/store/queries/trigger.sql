@@ -15,6 +15,7 @@ SELECT * FROM triggers WHERE org_id = @org_id AND agent_id = @agent_id AND decla
 -- By name, id or id prefix; see store.One.
 SELECT id, (name = @ref OR id = @ref)::boolean AS exact FROM triggers
 WHERE org_id = @org_id AND deleted_at IS NULL AND (name = @ref OR id = @ref OR id LIKE @prefix)
+  AND (@sees_all::boolean OR agent_seen(agent_id, @viewer::text))
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: GetTrigger :one
@@ -33,7 +34,7 @@ SELECT * FROM triggers WHERE id = @id AND (org_id = @org_id) IS TRUE AND deleted
 SELECT sqlc.embed(t), a.name AS agent_name, clock_timestamp()::timestamptz AS now
 FROM triggers t JOIN agents a ON a.id = t.agent_id
 WHERE t.org_id = @org_id AND t.deleted_at IS NULL AND (sqlc.narg(agent_id)::text IS NULL OR t.agent_id = sqlc.narg(agent_id))
-  AND t.name > @after_name
+  AND t.name > @after_name AND a.deleted_at IS NULL AND (@sees_all::boolean OR agent_seen(t.agent_id, @viewer::text))
 ORDER BY t.name LIMIT @max_rows;
 
 -- name: UpdateTrigger :one

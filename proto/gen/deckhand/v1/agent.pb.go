@@ -91,6 +91,1183 @@ func (AgentStatus) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
 }
 
+type DisableAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Shown to whoever submits a task, and in the audit log.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableAgentRequest) Reset() {
+	*x = DisableAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableAgentRequest) ProtoMessage() {}
+
+func (x *DisableAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableAgentRequest.ProtoReflect.Descriptor instead.
+func (*DisableAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *DisableAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *DisableAgentRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type DisableAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableAgentResponse) Reset() {
+	*x = DisableAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableAgentResponse) ProtoMessage() {}
+
+func (x *DisableAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableAgentResponse.ProtoReflect.Descriptor instead.
+func (*DisableAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DisableAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+type EnableAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnableAgentRequest) Reset() {
+	*x = EnableAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableAgentRequest) ProtoMessage() {}
+
+func (x *EnableAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableAgentRequest.ProtoReflect.Descriptor instead.
+func (*EnableAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EnableAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+type EnableAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnableAgentResponse) Reset() {
+	*x = EnableAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableAgentResponse) ProtoMessage() {}
+
+func (x *EnableAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableAgentResponse.ProtoReflect.Descriptor instead.
+func (*EnableAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *EnableAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+type DeleteAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// The agent's name, typed by a person.
+	Confirm string `protobuf:"bytes,2,opt,name=confirm,proto3" json:"confirm,omitempty"`
+	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What becomes of its tasks that have not ended: "cancel" ends all of them, "finish"
+	// lets those end that have started, and cancels the others. Without it, an agent with
+	// such tasks is not deleted.
+	Tasks         string `protobuf:"bytes,4,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteAgentRequest) Reset() {
+	*x = DeleteAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAgentRequest) ProtoMessage() {}
+
+func (x *DeleteAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAgentRequest.ProtoReflect.Descriptor instead.
+func (*DeleteAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DeleteAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *DeleteAgentRequest) GetConfirm() string {
+	if x != nil {
+		return x.Confirm
+	}
+	return ""
+}
+
+func (x *DeleteAgentRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeleteAgentRequest) GetTasks() string {
+	if x != nil {
+		return x.Tasks
+	}
+	return ""
+}
+
+type DeleteAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The tasks that were cancelled.
+	CancelledTaskIds []string `protobuf:"bytes,2,rep,name=cancelled_task_ids,json=cancelledTaskIds,proto3" json:"cancelled_task_ids,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *DeleteAgentResponse) Reset() {
+	*x = DeleteAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteAgentResponse) ProtoMessage() {}
+
+func (x *DeleteAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteAgentResponse.ProtoReflect.Descriptor instead.
+func (*DeleteAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DeleteAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *DeleteAgentResponse) GetCancelledTaskIds() []string {
+	if x != nil {
+		return x.CancelledTaskIds
+	}
+	return nil
+}
+
+type UndeleteAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndeleteAgentRequest) Reset() {
+	*x = UndeleteAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndeleteAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndeleteAgentRequest) ProtoMessage() {}
+
+func (x *UndeleteAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndeleteAgentRequest.ProtoReflect.Descriptor instead.
+func (*UndeleteAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UndeleteAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+type UndeleteAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The names of the triggers that are enabled again.
+	Triggers      []string `protobuf:"bytes,2,rep,name=triggers,proto3" json:"triggers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndeleteAgentResponse) Reset() {
+	*x = UndeleteAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndeleteAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndeleteAgentResponse) ProtoMessage() {}
+
+func (x *UndeleteAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndeleteAgentResponse.ProtoReflect.Descriptor instead.
+func (*UndeleteAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *UndeleteAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *UndeleteAgentResponse) GetTriggers() []string {
+	if x != nil {
+		return x.Triggers
+	}
+	return nil
+}
+
+type RenameAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// The new name.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Names that it had before lead to it no more, and are free.
+	Forget        bool `protobuf:"varint,3,opt,name=forget,proto3" json:"forget,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameAgentRequest) Reset() {
+	*x = RenameAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameAgentRequest) ProtoMessage() {}
+
+func (x *RenameAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameAgentRequest.ProtoReflect.Descriptor instead.
+func (*RenameAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RenameAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *RenameAgentRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RenameAgentRequest) GetForget() bool {
+	if x != nil {
+		return x.Forget
+	}
+	return false
+}
+
+type RenameAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenameAgentResponse) Reset() {
+	*x = RenameAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenameAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenameAgentResponse) ProtoMessage() {}
+
+func (x *RenameAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenameAgentResponse.ProtoReflect.Descriptor instead.
+func (*RenameAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RenameAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+type DuplicateAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// The name of the copy.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The version to copy; 0 for the newest.
+	Version       int32 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DuplicateAgentRequest) Reset() {
+	*x = DuplicateAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DuplicateAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DuplicateAgentRequest) ProtoMessage() {}
+
+func (x *DuplicateAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DuplicateAgentRequest.ProtoReflect.Descriptor instead.
+func (*DuplicateAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DuplicateAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *DuplicateAgentRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DuplicateAgentRequest) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type DuplicateAgentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// The original's persona names triggers, which the copy does not have.
+	DroppedTriggers bool `protobuf:"varint,2,opt,name=dropped_triggers,json=droppedTriggers,proto3" json:"dropped_triggers,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *DuplicateAgentResponse) Reset() {
+	*x = DuplicateAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DuplicateAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DuplicateAgentResponse) ProtoMessage() {}
+
+func (x *DuplicateAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DuplicateAgentResponse.ProtoReflect.Descriptor instead.
+func (*DuplicateAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *DuplicateAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *DuplicateAgentResponse) GetDroppedTriggers() bool {
+	if x != nil {
+		return x.DroppedTriggers
+	}
+	return false
+}
+
+type TransferAgentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// "user:NAME", "team:NAME", or a user's name; empty to leave it.
+	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Who sees it besides its owners and administrators: "private" for nobody, "team"
+	// for whoever is in a team with its owner, "organisation" for everybody; empty to
+	// leave it.
+	Visibility    string `protobuf:"bytes,3,opt,name=visibility,proto3" json:"visibility,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferAgentRequest) Reset() {
+	*x = TransferAgentRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferAgentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferAgentRequest) ProtoMessage() {}
+
+func (x *TransferAgentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferAgentRequest.ProtoReflect.Descriptor instead.
+func (*TransferAgentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TransferAgentRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *TransferAgentRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *TransferAgentRequest) GetVisibility() string {
+	if x != nil {
+		return x.Visibility
+	}
+	return ""
+}
+
+type TransferAgentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Agent         *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferAgentResponse) Reset() {
+	*x = TransferAgentResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferAgentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferAgentResponse) ProtoMessage() {}
+
+func (x *TransferAgentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferAgentResponse.ProtoReflect.Descriptor instead.
+func (*TransferAgentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TransferAgentResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+type ListAgentVersionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// At most this many; 0 for 20.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAgentVersionsRequest) Reset() {
+	*x = ListAgentVersionsRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAgentVersionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAgentVersionsRequest) ProtoMessage() {}
+
+func (x *ListAgentVersionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAgentVersionsRequest.ProtoReflect.Descriptor instead.
+func (*ListAgentVersionsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListAgentVersionsRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *ListAgentVersionsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAgentVersionsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListAgentVersionsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Versions []*AgentVersionSummary `protobuf:"bytes,1,rep,name=versions,proto3" json:"versions,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAgentVersionsResponse) Reset() {
+	*x = ListAgentVersionsResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAgentVersionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAgentVersionsResponse) ProtoMessage() {}
+
+func (x *ListAgentVersionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAgentVersionsResponse.ProtoReflect.Descriptor instead.
+func (*ListAgentVersionsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListAgentVersionsResponse) GetVersions() []*AgentVersionSummary {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *ListAgentVersionsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// AgentVersionSummary is a version without its text.
+type AgentVersionSummary struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Version   int32                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,2,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// What differs from the version before, in one line: keys, with + for added and - for
+	// removed ones, and lines of the prompt.
+	Change        string `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
+	Provider      string `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model         string `protobuf:"bytes,6,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentVersionSummary) Reset() {
+	*x = AgentVersionSummary{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentVersionSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentVersionSummary) ProtoMessage() {}
+
+func (x *AgentVersionSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentVersionSummary.ProtoReflect.Descriptor instead.
+func (*AgentVersionSummary) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *AgentVersionSummary) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *AgentVersionSummary) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *AgentVersionSummary) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *AgentVersionSummary) GetChange() string {
+	if x != nil {
+		return x.Change
+	}
+	return ""
+}
+
+func (x *AgentVersionSummary) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *AgentVersionSummary) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+type DiffAgentVersionsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// The older version; 0 for the one before to.
+	From int32 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	// The newer version; 0 for the newest.
+	To            int32 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffAgentVersionsRequest) Reset() {
+	*x = DiffAgentVersionsRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffAgentVersionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffAgentVersionsRequest) ProtoMessage() {}
+
+func (x *DiffAgentVersionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffAgentVersionsRequest.ProtoReflect.Descriptor instead.
+func (*DiffAgentVersionsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *DiffAgentVersionsRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *DiffAgentVersionsRequest) GetFrom() int32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *DiffAgentVersionsRequest) GetTo() int32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+type DiffAgentVersionsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A unified diff of the persona files, and of their scripts; empty if they are the
+	// same.
+	Diff          string `protobuf:"bytes,1,opt,name=diff,proto3" json:"diff,omitempty"`
+	From          int32  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            int32  `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiffAgentVersionsResponse) Reset() {
+	*x = DiffAgentVersionsResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiffAgentVersionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiffAgentVersionsResponse) ProtoMessage() {}
+
+func (x *DiffAgentVersionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiffAgentVersionsResponse.ProtoReflect.Descriptor instead.
+func (*DiffAgentVersionsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DiffAgentVersionsResponse) GetDiff() string {
+	if x != nil {
+		return x.Diff
+	}
+	return ""
+}
+
+func (x *DiffAgentVersionsResponse) GetFrom() int32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *DiffAgentVersionsResponse) GetTo() int32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+type RestoreAgentVersionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An id, a unique prefix of one, or a name.
+	AgentId       string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	Version       int32  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreAgentVersionRequest) Reset() {
+	*x = RestoreAgentVersionRequest{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreAgentVersionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreAgentVersionRequest) ProtoMessage() {}
+
+func (x *RestoreAgentVersionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreAgentVersionRequest.ProtoReflect.Descriptor instead.
+func (*RestoreAgentVersionRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RestoreAgentVersionRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *RestoreAgentVersionRequest) GetVersion() int32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type RestoreAgentVersionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// "updated", or "unchanged" if the newest version is the same.
+	Change        string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreAgentVersionResponse) Reset() {
+	*x = RestoreAgentVersionResponse{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreAgentVersionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreAgentVersionResponse) ProtoMessage() {}
+
+func (x *RestoreAgentVersionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreAgentVersionResponse.ProtoReflect.Descriptor instead.
+func (*RestoreAgentVersionResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RestoreAgentVersionResponse) GetAgent() *Agent {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *RestoreAgentVersionResponse) GetChange() string {
+	if x != nil {
+		return x.Change
+	}
+	return ""
+}
+
 type ListAgentSummariesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most this many; 0 for 100.
@@ -103,7 +1280,7 @@ type ListAgentSummariesRequest struct {
 
 func (x *ListAgentSummariesRequest) Reset() {
 	*x = ListAgentSummariesRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -115,7 +1292,7 @@ func (x *ListAgentSummariesRequest) String() string {
 func (*ListAgentSummariesRequest) ProtoMessage() {}
 
 func (x *ListAgentSummariesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[0]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -128,7 +1305,7 @@ func (x *ListAgentSummariesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentSummariesRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentSummariesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListAgentSummariesRequest) GetPageSize() int32 {
@@ -156,7 +1333,7 @@ type ListAgentSummariesResponse struct {
 
 func (x *ListAgentSummariesResponse) Reset() {
 	*x = ListAgentSummariesResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -168,7 +1345,7 @@ func (x *ListAgentSummariesResponse) String() string {
 func (*ListAgentSummariesResponse) ProtoMessage() {}
 
 func (x *ListAgentSummariesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[1]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -181,7 +1358,7 @@ func (x *ListAgentSummariesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentSummariesResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentSummariesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListAgentSummariesResponse) GetAgents() []*AgentSummary {
@@ -220,7 +1397,7 @@ type AgentSummary struct {
 
 func (x *AgentSummary) Reset() {
 	*x = AgentSummary{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -232,7 +1409,7 @@ func (x *AgentSummary) String() string {
 func (*AgentSummary) ProtoMessage() {}
 
 func (x *AgentSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[2]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -245,7 +1422,7 @@ func (x *AgentSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentSummary.ProtoReflect.Descriptor instead.
 func (*AgentSummary) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AgentSummary) GetAgentId() string {
@@ -319,7 +1496,7 @@ type GetAgentGraphRequest struct {
 
 func (x *GetAgentGraphRequest) Reset() {
 	*x = GetAgentGraphRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +1508,7 @@ func (x *GetAgentGraphRequest) String() string {
 func (*GetAgentGraphRequest) ProtoMessage() {}
 
 func (x *GetAgentGraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[3]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +1521,7 @@ func (x *GetAgentGraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentGraphRequest.ProtoReflect.Descriptor instead.
 func (*GetAgentGraphRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 type GetAgentGraphResponse struct {
@@ -359,7 +1536,7 @@ type GetAgentGraphResponse struct {
 
 func (x *GetAgentGraphResponse) Reset() {
 	*x = GetAgentGraphResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +1548,7 @@ func (x *GetAgentGraphResponse) String() string {
 func (*GetAgentGraphResponse) ProtoMessage() {}
 
 func (x *GetAgentGraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[4]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +1561,7 @@ func (x *GetAgentGraphResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentGraphResponse.ProtoReflect.Descriptor instead.
 func (*GetAgentGraphResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetAgentGraphResponse) GetEdges() []*AgentEdge {
@@ -427,7 +1604,7 @@ type TriggerEdge struct {
 
 func (x *TriggerEdge) Reset() {
 	*x = TriggerEdge{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +1616,7 @@ func (x *TriggerEdge) String() string {
 func (*TriggerEdge) ProtoMessage() {}
 
 func (x *TriggerEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[5]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +1629,7 @@ func (x *TriggerEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerEdge.ProtoReflect.Descriptor instead.
 func (*TriggerEdge) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TriggerEdge) GetTriggerId() string {
@@ -561,7 +1738,7 @@ type AgentEdge struct {
 
 func (x *AgentEdge) Reset() {
 	*x = AgentEdge{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +1750,7 @@ func (x *AgentEdge) String() string {
 func (*AgentEdge) ProtoMessage() {}
 
 func (x *AgentEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[6]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +1763,7 @@ func (x *AgentEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentEdge.ProtoReflect.Descriptor instead.
 func (*AgentEdge) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *AgentEdge) GetFrom() string {
@@ -686,14 +1863,32 @@ type Agent struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// When the status began; set only if a person or a failure caused it.
-	StatusSince   *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=status_since,json=statusSince,proto3" json:"status_since,omitempty"`
+	StatusSince *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=status_since,json=statusSince,proto3" json:"status_since,omitempty"`
+	// Whose it is: "user:NAME" or "team:NAME".
+	Owner string `protobuf:"bytes,22,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Who sees it besides its owners and administrators: "private", "team" or
+	// "organisation".
+	Visibility string `protobuf:"bytes,23,opt,name=visibility,proto3" json:"visibility,omitempty"`
+	// Set if it was deleted, with who did it, and until when that can be undone.
+	DeletedAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
+	DeletedBy     string                 `protobuf:"bytes,25,opt,name=deleted_by,json=deletedBy,proto3" json:"deleted_by,omitempty"`
+	UndeleteUntil *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=undelete_until,json=undeleteUntil,proto3" json:"undelete_until,omitempty"`
+	// The caller may change, transfer and delete it.
+	MayManage bool `protobuf:"varint,27,opt,name=may_manage,json=mayManage,proto3" json:"may_manage,omitempty"`
+	// Of its persona: an emoji or the name of a built-in picture, its role in a few words,
+	// and the goal of a run without one; empty for none.
+	Avatar string `protobuf:"bytes,28,opt,name=avatar,proto3" json:"avatar,omitempty"`
+	Title  string `protobuf:"bytes,29,opt,name=title,proto3" json:"title,omitempty"`
+	Goal   string `protobuf:"bytes,30,opt,name=goal,proto3" json:"goal,omitempty"`
+	// The nodes that its persona lets it run on, by name.
+	Nodes         []*AgentNode `protobuf:"bytes,31,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +1900,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[7]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +1913,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Agent) GetId() string {
@@ -805,6 +2000,146 @@ func (x *Agent) GetStatusSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Agent) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Agent) GetVisibility() string {
+	if x != nil {
+		return x.Visibility
+	}
+	return ""
+}
+
+func (x *Agent) GetDeletedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeletedAt
+	}
+	return nil
+}
+
+func (x *Agent) GetDeletedBy() string {
+	if x != nil {
+		return x.DeletedBy
+	}
+	return ""
+}
+
+func (x *Agent) GetUndeleteUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UndeleteUntil
+	}
+	return nil
+}
+
+func (x *Agent) GetMayManage() bool {
+	if x != nil {
+		return x.MayManage
+	}
+	return false
+}
+
+func (x *Agent) GetAvatar() string {
+	if x != nil {
+		return x.Avatar
+	}
+	return ""
+}
+
+func (x *Agent) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Agent) GetGoal() string {
+	if x != nil {
+		return x.Goal
+	}
+	return ""
+}
+
+func (x *Agent) GetNodes() []*AgentNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// AgentNode is a node that an agent may run on.
+type AgentNode struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Connected bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
+	// It has the agent's workspace.
+	Home          bool `protobuf:"varint,4,opt,name=home,proto3" json:"home,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentNode) Reset() {
+	*x = AgentNode{}
+	mi := &file_deckhand_v1_agent_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentNode) ProtoMessage() {}
+
+func (x *AgentNode) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_agent_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentNode.ProtoReflect.Descriptor instead.
+func (*AgentNode) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *AgentNode) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AgentNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentNode) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *AgentNode) GetHome() bool {
+	if x != nil {
+		return x.Home
+	}
+	return false
+}
+
 // AgentVersion is one stored state of a persona file.
 type AgentVersion struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -823,7 +2158,7 @@ type AgentVersion struct {
 
 func (x *AgentVersion) Reset() {
 	*x = AgentVersion{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +2170,7 @@ func (x *AgentVersion) String() string {
 func (*AgentVersion) ProtoMessage() {}
 
 func (x *AgentVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[8]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +2183,7 @@ func (x *AgentVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentVersion.ProtoReflect.Descriptor instead.
 func (*AgentVersion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AgentVersion) GetVersion() int32 {
@@ -905,14 +2240,20 @@ type ApplyAgentRequest struct {
 	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Names of agents that are applied together with this one, and that it may
 	// name though they are not there yet.
-	Along         []string `protobuf:"bytes,5,rep,name=along,proto3" json:"along,omitempty"`
+	Along []string `protobuf:"bytes,5,rep,name=along,proto3" json:"along,omitempty"`
+	// Whose the agent becomes: "user:NAME", "team:NAME", or a user's name. Empty leaves
+	// it; a new agent is the caller's.
+	Owner string `protobuf:"bytes,15,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Who sees it besides: "private", "team" or "organisation". Empty leaves it; a new
+	// agent is seen by the organisation.
+	Visibility    string `protobuf:"bytes,16,opt,name=visibility,proto3" json:"visibility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ApplyAgentRequest) Reset() {
 	*x = ApplyAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +2265,7 @@ func (x *ApplyAgentRequest) String() string {
 func (*ApplyAgentRequest) ProtoMessage() {}
 
 func (x *ApplyAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[9]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +2278,7 @@ func (x *ApplyAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAgentRequest.ProtoReflect.Descriptor instead.
 func (*ApplyAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ApplyAgentRequest) GetMarkdown() string {
@@ -975,6 +2316,20 @@ func (x *ApplyAgentRequest) GetAlong() []string {
 	return nil
 }
 
+func (x *ApplyAgentRequest) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ApplyAgentRequest) GetVisibility() string {
+	if x != nil {
+		return x.Visibility
+	}
+	return ""
+}
+
 type ApplyAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
@@ -988,7 +2343,7 @@ type ApplyAgentResponse struct {
 
 func (x *ApplyAgentResponse) Reset() {
 	*x = ApplyAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +2355,7 @@ func (x *ApplyAgentResponse) String() string {
 func (*ApplyAgentResponse) ProtoMessage() {}
 
 func (x *ApplyAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[10]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +2368,7 @@ func (x *ApplyAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyAgentResponse.ProtoReflect.Descriptor instead.
 func (*ApplyAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ApplyAgentResponse) GetAgent() *Agent {
@@ -1057,7 +2412,7 @@ type AppliedTrigger struct {
 
 func (x *AppliedTrigger) Reset() {
 	*x = AppliedTrigger{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +2424,7 @@ func (x *AppliedTrigger) String() string {
 func (*AppliedTrigger) ProtoMessage() {}
 
 func (x *AppliedTrigger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[11]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +2437,7 @@ func (x *AppliedTrigger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedTrigger.ProtoReflect.Descriptor instead.
 func (*AppliedTrigger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AppliedTrigger) GetName() string {
@@ -1138,7 +2493,7 @@ type GetAgentRequest struct {
 
 func (x *GetAgentRequest) Reset() {
 	*x = GetAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +2505,7 @@ func (x *GetAgentRequest) String() string {
 func (*GetAgentRequest) ProtoMessage() {}
 
 func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[12]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +2518,7 @@ func (x *GetAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentRequest.ProtoReflect.Descriptor instead.
 func (*GetAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetAgentRequest) GetAgentId() string {
@@ -1190,7 +2545,7 @@ type GetAgentResponse struct {
 
 func (x *GetAgentResponse) Reset() {
 	*x = GetAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +2557,7 @@ func (x *GetAgentResponse) String() string {
 func (*GetAgentResponse) ProtoMessage() {}
 
 func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[13]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +2570,7 @@ func (x *GetAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAgentResponse.ProtoReflect.Descriptor instead.
 func (*GetAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetAgentResponse) GetAgent() *Agent {
@@ -1237,14 +2592,16 @@ type ListAgentsRequest struct {
 	// At most this many; 0 for 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Those whose deletion can be undone, instead of the others.
+	Deleted       bool `protobuf:"varint,12,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAgentsRequest) Reset() {
 	*x = ListAgentsRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +2613,7 @@ func (x *ListAgentsRequest) String() string {
 func (*ListAgentsRequest) ProtoMessage() {}
 
 func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[14]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +2626,7 @@ func (x *ListAgentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsRequest.ProtoReflect.Descriptor instead.
 func (*ListAgentsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListAgentsRequest) GetPageSize() int32 {
@@ -1286,6 +2643,13 @@ func (x *ListAgentsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListAgentsRequest) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
 type ListAgentsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Agents []*Agent               `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
@@ -1297,7 +2661,7 @@ type ListAgentsResponse struct {
 
 func (x *ListAgentsResponse) Reset() {
 	*x = ListAgentsResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +2673,7 @@ func (x *ListAgentsResponse) String() string {
 func (*ListAgentsResponse) ProtoMessage() {}
 
 func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[15]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +2686,7 @@ func (x *ListAgentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAgentsResponse.ProtoReflect.Descriptor instead.
 func (*ListAgentsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListAgentsResponse) GetAgents() []*Agent {
@@ -1351,7 +2715,7 @@ type TellAgentRequest struct {
 
 func (x *TellAgentRequest) Reset() {
 	*x = TellAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1363,7 +2727,7 @@ func (x *TellAgentRequest) String() string {
 func (*TellAgentRequest) ProtoMessage() {}
 
 func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[16]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1376,7 +2740,7 @@ func (x *TellAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentRequest.ProtoReflect.Descriptor instead.
 func (*TellAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TellAgentRequest) GetAgentId() string {
@@ -1411,7 +2775,7 @@ type TellAgentResponse struct {
 
 func (x *TellAgentResponse) Reset() {
 	*x = TellAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1423,7 +2787,7 @@ func (x *TellAgentResponse) String() string {
 func (*TellAgentResponse) ProtoMessage() {}
 
 func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[17]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1436,7 +2800,7 @@ func (x *TellAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellAgentResponse.ProtoReflect.Descriptor instead.
 func (*TellAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TellAgentResponse) GetTask() *Task {
@@ -1465,7 +2829,7 @@ type PauseAgentRequest struct {
 
 func (x *PauseAgentRequest) Reset() {
 	*x = PauseAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[18]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +2841,7 @@ func (x *PauseAgentRequest) String() string {
 func (*PauseAgentRequest) ProtoMessage() {}
 
 func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[18]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +2854,7 @@ func (x *PauseAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentRequest.ProtoReflect.Descriptor instead.
 func (*PauseAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PauseAgentRequest) GetAgentId() string {
@@ -1516,7 +2880,7 @@ type PauseAgentResponse struct {
 
 func (x *PauseAgentResponse) Reset() {
 	*x = PauseAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[19]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +2892,7 @@ func (x *PauseAgentResponse) String() string {
 func (*PauseAgentResponse) ProtoMessage() {}
 
 func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[19]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +2905,7 @@ func (x *PauseAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseAgentResponse.ProtoReflect.Descriptor instead.
 func (*PauseAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PauseAgentResponse) GetAgent() *Agent {
@@ -1561,7 +2925,7 @@ type ResumeAgentRequest struct {
 
 func (x *ResumeAgentRequest) Reset() {
 	*x = ResumeAgentRequest{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[20]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +2937,7 @@ func (x *ResumeAgentRequest) String() string {
 func (*ResumeAgentRequest) ProtoMessage() {}
 
 func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[20]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +2950,7 @@ func (x *ResumeAgentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentRequest.ProtoReflect.Descriptor instead.
 func (*ResumeAgentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResumeAgentRequest) GetAgentId() string {
@@ -1605,7 +2969,7 @@ type ResumeAgentResponse struct {
 
 func (x *ResumeAgentResponse) Reset() {
 	*x = ResumeAgentResponse{}
-	mi := &file_deckhand_v1_agent_proto_msgTypes[21]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +2981,7 @@ func (x *ResumeAgentResponse) String() string {
 func (*ResumeAgentResponse) ProtoMessage() {}
 
 func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_agent_proto_msgTypes[21]
+	mi := &file_deckhand_v1_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +2994,7 @@ func (x *ResumeAgentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeAgentResponse.ProtoReflect.Descriptor instead.
 func (*ResumeAgentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResumeAgentResponse) GetAgent() *Agent {
@@ -1644,7 +3008,81 @@ var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"m\n" +
+	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"]\n" +
+	"\x13DisableAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
+	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"@\n" +
+	"\x14DisableAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\":\n" +
+	"\x12EnableAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"?\n" +
+	"\x13EnableAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\"\xae\x01\n" +
+	"\x12DeleteAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
+	"\aconfirm\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18@R\aconfirm\x12 \n" +
+	"\x06reason\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\x12-\n" +
+	"\x05tasks\x18\x04 \x01(\tB\x17\xbaH\x14r\x12R\x00R\x06cancelR\x06finishR\x05tasks\"m\n" +
+	"\x13DeleteAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12,\n" +
+	"\x12cancelled_task_ids\x18\x02 \x03(\tR\x10cancelledTaskIds\"<\n" +
+	"\x14UndeleteAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\"]\n" +
+	"\x15UndeleteAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12\x1a\n" +
+	"\btriggers\x18\x02 \x03(\tR\btriggers\"q\n" +
+	"\x12RenameAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x1d\n" +
+	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04name\x12\x16\n" +
+	"\x06forget\x18\x03 \x01(\bR\x06forget\"?\n" +
+	"\x13RenameAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\"\x7f\n" +
+	"\x15DuplicateAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x1d\n" +
+	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x04name\x12!\n" +
+	"\aversion\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"m\n" +
+	"\x16DuplicateAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12)\n" +
+	"\x10dropped_triggers\x18\x02 \x01(\bR\x0fdroppedTriggers\"\xa2\x01\n" +
+	"\x14TransferAgentRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x1e\n" +
+	"\x05owner\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05owner\x12D\n" +
+	"\n" +
+	"visibility\x18\x03 \x01(\tB$\xbaH!r\x1fR\x00R\aprivateR\x04teamR\forganisationR\n" +
+	"visibility\"A\n" +
+	"\x15TransferAgentResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\"\x91\x01\n" +
+	"\x18ListAgentVersionsRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12&\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x81\x01\n" +
+	"\x19ListAgentVersionsResponse\x12<\n" +
+	"\bversions\x18\x01 \x03(\v2 .deckhand.v1.AgentVersionSummaryR\bversions\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd3\x01\n" +
+	"\x13AgentVersionSummary\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x02 \x01(\tR\tcreatedBy\x129\n" +
+	"\n" +
+	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x16\n" +
+	"\x06change\x18\x04 \x01(\tR\x06change\x12\x1a\n" +
+	"\bprovider\x18\x05 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x06 \x01(\tR\x05model\"v\n" +
+	"\x18DiffAgentVersionsRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12\x1b\n" +
+	"\x04from\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x04from\x12\x17\n" +
+	"\x02to\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\x02to\"S\n" +
+	"\x19DiffAgentVersionsResponse\x12\x12\n" +
+	"\x04diff\x18\x01 \x01(\tR\x04diff\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x05R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x05R\x02to\"e\n" +
+	"\x1aRestoreAgentVersionRequest\x12$\n" +
+	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
+	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aversion\"_\n" +
+	"\x1bRestoreAgentVersionResponse\x12(\n" +
+	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12\x16\n" +
+	"\x06change\x18\x02 \x01(\tR\x06change\"m\n" +
 	"\x19ListAgentSummariesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
@@ -1697,7 +3135,7 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"costMicros\x123\n" +
 	"\alast_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x06lastAt\x12#\n" +
-	"\rrecent_tokens\x18\v \x01(\x03R\frecentTokens\"\xc7\x03\n" +
+	"\rrecent_tokens\x18\v \x01(\x03R\frecentTokens\"\xa9\x06\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -1714,7 +3152,27 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"updated_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12=\n" +
-	"\fstatus_since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vstatusSince\"\xce\x01\n" +
+	"\fstatus_since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vstatusSince\x12\x14\n" +
+	"\x05owner\x18\x16 \x01(\tR\x05owner\x12\x1e\n" +
+	"\n" +
+	"visibility\x18\x17 \x01(\tR\n" +
+	"visibility\x129\n" +
+	"\n" +
+	"deleted_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\x12\x1d\n" +
+	"\n" +
+	"deleted_by\x18\x19 \x01(\tR\tdeletedBy\x12A\n" +
+	"\x0eundelete_until\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\rundeleteUntil\x12\x1d\n" +
+	"\n" +
+	"may_manage\x18\x1b \x01(\bR\tmayManage\x12\x16\n" +
+	"\x06avatar\x18\x1c \x01(\tR\x06avatar\x12\x14\n" +
+	"\x05title\x18\x1d \x01(\tR\x05title\x12\x12\n" +
+	"\x04goal\x18\x1e \x01(\tR\x04goal\x12,\n" +
+	"\x05nodes\x18\x1f \x03(\v2\x16.deckhand.v1.AgentNodeR\x05nodes\"a\n" +
+	"\tAgentNode\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +
+	"\tconnected\x18\x03 \x01(\bR\tconnected\x12\x12\n" +
+	"\x04home\x18\x04 \x01(\bR\x04home\"\xce\x01\n" +
 	"\fAgentVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x1a\n" +
 	"\bmarkdown\x18\x02 \x01(\tR\bmarkdown\x12\x16\n" +
@@ -1723,13 +3181,17 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"created_by\x18\x05 \x01(\tR\tcreatedBy\x129\n" +
 	"\n" +
-	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xc7\x01\n" +
+	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xad\x02\n" +
 	"\x11ApplyAgentRequest\x12'\n" +
 	"\bmarkdown\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\bmarkdown\x12$\n" +
 	"\bfilename\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\bfilename\x12!\n" +
 	"\x06script\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@R\x06script\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12'\n" +
-	"\x05along\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01(?R\x05along\"\x8f\x01\n" +
+	"\x05along\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\xe8\a\"\x06r\x04\x10\x01(?R\x05along\x12\x1e\n" +
+	"\x05owner\x18\x0f \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x05owner\x12D\n" +
+	"\n" +
+	"visibility\x18\x10 \x01(\tB$\xbaH!r\x1fR\x00R\aprivateR\x04teamR\forganisationR\n" +
+	"visibility\"\x8f\x01\n" +
 	"\x12ApplyAgentResponse\x12(\n" +
 	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12\x16\n" +
 	"\x06change\x18\x02 \x01(\tR\x06change\x127\n" +
@@ -1747,12 +3209,13 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"q\n" +
 	"\x10GetAgentResponse\x12(\n" +
 	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x123\n" +
-	"\aversion\x18\x02 \x01(\v2\x19.deckhand.v1.AgentVersionR\aversion\"e\n" +
+	"\aversion\x18\x02 \x01(\v2\x19.deckhand.v1.AgentVersionR\aversion\"\x7f\n" +
 	"\x11ListAgentsRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"h\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x18\n" +
+	"\adeleted\x18\f \x01(\bR\adeleted\"h\n" +
 	"\x12ListAgentsResponse\x12*\n" +
 	"\x06agents\x18\x01 \x03(\v2\x12.deckhand.v1.AgentR\x06agents\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8c\x01\n" +
@@ -1781,7 +3244,7 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x13AGENT_STATUS_ACTIVE\x10\x03\x12\x17\n" +
 	"\x13AGENT_STATUS_PAUSED\x10\x04\x12 \n" +
 	"\x1cAGENT_STATUS_ERROR_SUSPENDED\x10\x05\x12\x19\n" +
-	"\x15AGENT_STATUS_DISABLED\x10\x062\xa1\x05\n" +
+	"\x15AGENT_STATUS_DISABLED\x10\x062\xa9\f\n" +
 	"\fAgentService\x12M\n" +
 	"\n" +
 	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\x12G\n" +
@@ -1793,7 +3256,17 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"PauseAgent\x12\x1e.deckhand.v1.PauseAgentRequest\x1a\x1f.deckhand.v1.PauseAgentResponse\x12P\n" +
 	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponse\x12V\n" +
 	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponse\x12e\n" +
-	"\x12ListAgentSummaries\x12&.deckhand.v1.ListAgentSummariesRequest\x1a'.deckhand.v1.ListAgentSummariesResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x12ListAgentSummaries\x12&.deckhand.v1.ListAgentSummariesRequest\x1a'.deckhand.v1.ListAgentSummariesResponse\x12S\n" +
+	"\fDisableAgent\x12 .deckhand.v1.DisableAgentRequest\x1a!.deckhand.v1.DisableAgentResponse\x12P\n" +
+	"\vEnableAgent\x12\x1f.deckhand.v1.EnableAgentRequest\x1a .deckhand.v1.EnableAgentResponse\x12P\n" +
+	"\vDeleteAgent\x12\x1f.deckhand.v1.DeleteAgentRequest\x1a .deckhand.v1.DeleteAgentResponse\x12V\n" +
+	"\rUndeleteAgent\x12!.deckhand.v1.UndeleteAgentRequest\x1a\".deckhand.v1.UndeleteAgentResponse\x12P\n" +
+	"\vRenameAgent\x12\x1f.deckhand.v1.RenameAgentRequest\x1a .deckhand.v1.RenameAgentResponse\x12Y\n" +
+	"\x0eDuplicateAgent\x12\".deckhand.v1.DuplicateAgentRequest\x1a#.deckhand.v1.DuplicateAgentResponse\x12V\n" +
+	"\rTransferAgent\x12!.deckhand.v1.TransferAgentRequest\x1a\".deckhand.v1.TransferAgentResponse\x12b\n" +
+	"\x11ListAgentVersions\x12%.deckhand.v1.ListAgentVersionsRequest\x1a&.deckhand.v1.ListAgentVersionsResponse\x12b\n" +
+	"\x11DiffAgentVersions\x12%.deckhand.v1.DiffAgentVersionsRequest\x1a&.deckhand.v1.DiffAgentVersionsResponse\x12h\n" +
+	"\x13RestoreAgentVersion\x12'.deckhand.v1.RestoreAgentVersionRequest\x1a(.deckhand.v1.RestoreAgentVersionResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_agent_proto_rawDescOnce sync.Once
@@ -1808,77 +3281,132 @@ func file_deckhand_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_deckhand_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_deckhand_v1_agent_proto_goTypes = []any{
-	(AgentStatus)(0),                   // 0: deckhand.v1.AgentStatus
-	(*ListAgentSummariesRequest)(nil),  // 1: deckhand.v1.ListAgentSummariesRequest
-	(*ListAgentSummariesResponse)(nil), // 2: deckhand.v1.ListAgentSummariesResponse
-	(*AgentSummary)(nil),               // 3: deckhand.v1.AgentSummary
-	(*GetAgentGraphRequest)(nil),       // 4: deckhand.v1.GetAgentGraphRequest
-	(*GetAgentGraphResponse)(nil),      // 5: deckhand.v1.GetAgentGraphResponse
-	(*TriggerEdge)(nil),                // 6: deckhand.v1.TriggerEdge
-	(*AgentEdge)(nil),                  // 7: deckhand.v1.AgentEdge
-	(*Agent)(nil),                      // 8: deckhand.v1.Agent
-	(*AgentVersion)(nil),               // 9: deckhand.v1.AgentVersion
-	(*ApplyAgentRequest)(nil),          // 10: deckhand.v1.ApplyAgentRequest
-	(*ApplyAgentResponse)(nil),         // 11: deckhand.v1.ApplyAgentResponse
-	(*AppliedTrigger)(nil),             // 12: deckhand.v1.AppliedTrigger
-	(*GetAgentRequest)(nil),            // 13: deckhand.v1.GetAgentRequest
-	(*GetAgentResponse)(nil),           // 14: deckhand.v1.GetAgentResponse
-	(*ListAgentsRequest)(nil),          // 15: deckhand.v1.ListAgentsRequest
-	(*ListAgentsResponse)(nil),         // 16: deckhand.v1.ListAgentsResponse
-	(*TellAgentRequest)(nil),           // 17: deckhand.v1.TellAgentRequest
-	(*TellAgentResponse)(nil),          // 18: deckhand.v1.TellAgentResponse
-	(*PauseAgentRequest)(nil),          // 19: deckhand.v1.PauseAgentRequest
-	(*PauseAgentResponse)(nil),         // 20: deckhand.v1.PauseAgentResponse
-	(*ResumeAgentRequest)(nil),         // 21: deckhand.v1.ResumeAgentRequest
-	(*ResumeAgentResponse)(nil),        // 22: deckhand.v1.ResumeAgentResponse
-	(TaskState)(0),                     // 23: deckhand.v1.TaskState
-	(*timestamppb.Timestamp)(nil),      // 24: google.protobuf.Timestamp
-	(*Task)(nil),                       // 25: deckhand.v1.Task
+	(AgentStatus)(0),                    // 0: deckhand.v1.AgentStatus
+	(*DisableAgentRequest)(nil),         // 1: deckhand.v1.DisableAgentRequest
+	(*DisableAgentResponse)(nil),        // 2: deckhand.v1.DisableAgentResponse
+	(*EnableAgentRequest)(nil),          // 3: deckhand.v1.EnableAgentRequest
+	(*EnableAgentResponse)(nil),         // 4: deckhand.v1.EnableAgentResponse
+	(*DeleteAgentRequest)(nil),          // 5: deckhand.v1.DeleteAgentRequest
+	(*DeleteAgentResponse)(nil),         // 6: deckhand.v1.DeleteAgentResponse
+	(*UndeleteAgentRequest)(nil),        // 7: deckhand.v1.UndeleteAgentRequest
+	(*UndeleteAgentResponse)(nil),       // 8: deckhand.v1.UndeleteAgentResponse
+	(*RenameAgentRequest)(nil),          // 9: deckhand.v1.RenameAgentRequest
+	(*RenameAgentResponse)(nil),         // 10: deckhand.v1.RenameAgentResponse
+	(*DuplicateAgentRequest)(nil),       // 11: deckhand.v1.DuplicateAgentRequest
+	(*DuplicateAgentResponse)(nil),      // 12: deckhand.v1.DuplicateAgentResponse
+	(*TransferAgentRequest)(nil),        // 13: deckhand.v1.TransferAgentRequest
+	(*TransferAgentResponse)(nil),       // 14: deckhand.v1.TransferAgentResponse
+	(*ListAgentVersionsRequest)(nil),    // 15: deckhand.v1.ListAgentVersionsRequest
+	(*ListAgentVersionsResponse)(nil),   // 16: deckhand.v1.ListAgentVersionsResponse
+	(*AgentVersionSummary)(nil),         // 17: deckhand.v1.AgentVersionSummary
+	(*DiffAgentVersionsRequest)(nil),    // 18: deckhand.v1.DiffAgentVersionsRequest
+	(*DiffAgentVersionsResponse)(nil),   // 19: deckhand.v1.DiffAgentVersionsResponse
+	(*RestoreAgentVersionRequest)(nil),  // 20: deckhand.v1.RestoreAgentVersionRequest
+	(*RestoreAgentVersionResponse)(nil), // 21: deckhand.v1.RestoreAgentVersionResponse
+	(*ListAgentSummariesRequest)(nil),   // 22: deckhand.v1.ListAgentSummariesRequest
+	(*ListAgentSummariesResponse)(nil),  // 23: deckhand.v1.ListAgentSummariesResponse
+	(*AgentSummary)(nil),                // 24: deckhand.v1.AgentSummary
+	(*GetAgentGraphRequest)(nil),        // 25: deckhand.v1.GetAgentGraphRequest
+	(*GetAgentGraphResponse)(nil),       // 26: deckhand.v1.GetAgentGraphResponse
+	(*TriggerEdge)(nil),                 // 27: deckhand.v1.TriggerEdge
+	(*AgentEdge)(nil),                   // 28: deckhand.v1.AgentEdge
+	(*Agent)(nil),                       // 29: deckhand.v1.Agent
+	(*AgentNode)(nil),                   // 30: deckhand.v1.AgentNode
+	(*AgentVersion)(nil),                // 31: deckhand.v1.AgentVersion
+	(*ApplyAgentRequest)(nil),           // 32: deckhand.v1.ApplyAgentRequest
+	(*ApplyAgentResponse)(nil),          // 33: deckhand.v1.ApplyAgentResponse
+	(*AppliedTrigger)(nil),              // 34: deckhand.v1.AppliedTrigger
+	(*GetAgentRequest)(nil),             // 35: deckhand.v1.GetAgentRequest
+	(*GetAgentResponse)(nil),            // 36: deckhand.v1.GetAgentResponse
+	(*ListAgentsRequest)(nil),           // 37: deckhand.v1.ListAgentsRequest
+	(*ListAgentsResponse)(nil),          // 38: deckhand.v1.ListAgentsResponse
+	(*TellAgentRequest)(nil),            // 39: deckhand.v1.TellAgentRequest
+	(*TellAgentResponse)(nil),           // 40: deckhand.v1.TellAgentResponse
+	(*PauseAgentRequest)(nil),           // 41: deckhand.v1.PauseAgentRequest
+	(*PauseAgentResponse)(nil),          // 42: deckhand.v1.PauseAgentResponse
+	(*ResumeAgentRequest)(nil),          // 43: deckhand.v1.ResumeAgentRequest
+	(*ResumeAgentResponse)(nil),         // 44: deckhand.v1.ResumeAgentResponse
+	(*timestamppb.Timestamp)(nil),       // 45: google.protobuf.Timestamp
+	(TaskState)(0),                      // 46: deckhand.v1.TaskState
+	(*Task)(nil),                        // 47: deckhand.v1.Task
 }
 var file_deckhand_v1_agent_proto_depIdxs = []int32{
-	3,  // 0: deckhand.v1.ListAgentSummariesResponse.agents:type_name -> deckhand.v1.AgentSummary
-	23, // 1: deckhand.v1.AgentSummary.last_state:type_name -> deckhand.v1.TaskState
-	24, // 2: deckhand.v1.AgentSummary.last_finished_at:type_name -> google.protobuf.Timestamp
-	7,  // 3: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
-	6,  // 4: deckhand.v1.GetAgentGraphResponse.triggers:type_name -> deckhand.v1.TriggerEdge
-	24, // 5: deckhand.v1.TriggerEdge.last_at:type_name -> google.protobuf.Timestamp
-	24, // 6: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
-	24, // 8: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	24, // 9: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	24, // 10: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
-	24, // 11: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 12: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
-	12, // 13: deckhand.v1.ApplyAgentResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
-	8,  // 14: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
-	9,  // 15: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
-	8,  // 16: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	25, // 17: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	8,  // 18: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
-	8,  // 19: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
-	10, // 20: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	13, // 21: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	15, // 22: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	17, // 23: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	19, // 24: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
-	21, // 25: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
-	4,  // 26: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
-	1,  // 27: deckhand.v1.AgentService.ListAgentSummaries:input_type -> deckhand.v1.ListAgentSummariesRequest
-	11, // 28: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	14, // 29: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	16, // 30: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	18, // 31: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	20, // 32: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
-	22, // 33: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
-	5,  // 34: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
-	2,  // 35: deckhand.v1.AgentService.ListAgentSummaries:output_type -> deckhand.v1.ListAgentSummariesResponse
-	28, // [28:36] is the sub-list for method output_type
-	20, // [20:28] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	29, // 0: deckhand.v1.DisableAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 1: deckhand.v1.EnableAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 2: deckhand.v1.DeleteAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 3: deckhand.v1.UndeleteAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 4: deckhand.v1.RenameAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 5: deckhand.v1.DuplicateAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 6: deckhand.v1.TransferAgentResponse.agent:type_name -> deckhand.v1.Agent
+	17, // 7: deckhand.v1.ListAgentVersionsResponse.versions:type_name -> deckhand.v1.AgentVersionSummary
+	45, // 8: deckhand.v1.AgentVersionSummary.created_at:type_name -> google.protobuf.Timestamp
+	29, // 9: deckhand.v1.RestoreAgentVersionResponse.agent:type_name -> deckhand.v1.Agent
+	24, // 10: deckhand.v1.ListAgentSummariesResponse.agents:type_name -> deckhand.v1.AgentSummary
+	46, // 11: deckhand.v1.AgentSummary.last_state:type_name -> deckhand.v1.TaskState
+	45, // 12: deckhand.v1.AgentSummary.last_finished_at:type_name -> google.protobuf.Timestamp
+	28, // 13: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
+	27, // 14: deckhand.v1.GetAgentGraphResponse.triggers:type_name -> deckhand.v1.TriggerEdge
+	45, // 15: deckhand.v1.TriggerEdge.last_at:type_name -> google.protobuf.Timestamp
+	45, // 16: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
+	0,  // 17: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
+	45, // 18: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	45, // 19: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
+	45, // 20: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
+	45, // 21: deckhand.v1.Agent.deleted_at:type_name -> google.protobuf.Timestamp
+	45, // 22: deckhand.v1.Agent.undelete_until:type_name -> google.protobuf.Timestamp
+	30, // 23: deckhand.v1.Agent.nodes:type_name -> deckhand.v1.AgentNode
+	45, // 24: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	29, // 25: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
+	34, // 26: deckhand.v1.ApplyAgentResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
+	29, // 27: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
+	31, // 28: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
+	29, // 29: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
+	47, // 30: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	29, // 31: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 32: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	32, // 33: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	35, // 34: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	37, // 35: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	39, // 36: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	41, // 37: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	43, // 38: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	25, // 39: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
+	22, // 40: deckhand.v1.AgentService.ListAgentSummaries:input_type -> deckhand.v1.ListAgentSummariesRequest
+	1,  // 41: deckhand.v1.AgentService.DisableAgent:input_type -> deckhand.v1.DisableAgentRequest
+	3,  // 42: deckhand.v1.AgentService.EnableAgent:input_type -> deckhand.v1.EnableAgentRequest
+	5,  // 43: deckhand.v1.AgentService.DeleteAgent:input_type -> deckhand.v1.DeleteAgentRequest
+	7,  // 44: deckhand.v1.AgentService.UndeleteAgent:input_type -> deckhand.v1.UndeleteAgentRequest
+	9,  // 45: deckhand.v1.AgentService.RenameAgent:input_type -> deckhand.v1.RenameAgentRequest
+	11, // 46: deckhand.v1.AgentService.DuplicateAgent:input_type -> deckhand.v1.DuplicateAgentRequest
+	13, // 47: deckhand.v1.AgentService.TransferAgent:input_type -> deckhand.v1.TransferAgentRequest
+	15, // 48: deckhand.v1.AgentService.ListAgentVersions:input_type -> deckhand.v1.ListAgentVersionsRequest
+	18, // 49: deckhand.v1.AgentService.DiffAgentVersions:input_type -> deckhand.v1.DiffAgentVersionsRequest
+	20, // 50: deckhand.v1.AgentService.RestoreAgentVersion:input_type -> deckhand.v1.RestoreAgentVersionRequest
+	33, // 51: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	36, // 52: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	38, // 53: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	40, // 54: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	42, // 55: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	44, // 56: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	26, // 57: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
+	23, // 58: deckhand.v1.AgentService.ListAgentSummaries:output_type -> deckhand.v1.ListAgentSummariesResponse
+	2,  // 59: deckhand.v1.AgentService.DisableAgent:output_type -> deckhand.v1.DisableAgentResponse
+	4,  // 60: deckhand.v1.AgentService.EnableAgent:output_type -> deckhand.v1.EnableAgentResponse
+	6,  // 61: deckhand.v1.AgentService.DeleteAgent:output_type -> deckhand.v1.DeleteAgentResponse
+	8,  // 62: deckhand.v1.AgentService.UndeleteAgent:output_type -> deckhand.v1.UndeleteAgentResponse
+	10, // 63: deckhand.v1.AgentService.RenameAgent:output_type -> deckhand.v1.RenameAgentResponse
+	12, // 64: deckhand.v1.AgentService.DuplicateAgent:output_type -> deckhand.v1.DuplicateAgentResponse
+	14, // 65: deckhand.v1.AgentService.TransferAgent:output_type -> deckhand.v1.TransferAgentResponse
+	16, // 66: deckhand.v1.AgentService.ListAgentVersions:output_type -> deckhand.v1.ListAgentVersionsResponse
+	19, // 67: deckhand.v1.AgentService.DiffAgentVersions:output_type -> deckhand.v1.DiffAgentVersionsResponse
+	21, // 68: deckhand.v1.AgentService.RestoreAgentVersion:output_type -> deckhand.v1.RestoreAgentVersionResponse
+	51, // [51:69] is the sub-list for method output_type
+	33, // [33:51] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
@@ -1893,7 +3421,7 @@ func file_deckhand_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_agent_proto_rawDesc), len(file_deckhand_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

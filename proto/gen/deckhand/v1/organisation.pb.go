@@ -24,6 +24,176 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type GetTaskSharingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskSharingRequest) Reset() {
+	*x = GetTaskSharingRequest{}
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskSharingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskSharingRequest) ProtoMessage() {}
+
+func (x *GetTaskSharingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskSharingRequest.ProtoReflect.Descriptor instead.
+func (*GetTaskSharingRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{0}
+}
+
+type GetTaskSharingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whoever sees an agent sees its tasks. Otherwise a task is seen by its submitter,
+	// its assignee, the owners of its agent and administrators.
+	Shared        bool `protobuf:"varint,1,opt,name=shared,proto3" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskSharingResponse) Reset() {
+	*x = GetTaskSharingResponse{}
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskSharingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskSharingResponse) ProtoMessage() {}
+
+func (x *GetTaskSharingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskSharingResponse.ProtoReflect.Descriptor instead.
+func (*GetTaskSharingResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetTaskSharingResponse) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+type SetTaskSharingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shared        bool                   `protobuf:"varint,1,opt,name=shared,proto3" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTaskSharingRequest) Reset() {
+	*x = SetTaskSharingRequest{}
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTaskSharingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTaskSharingRequest) ProtoMessage() {}
+
+func (x *SetTaskSharingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTaskSharingRequest.ProtoReflect.Descriptor instead.
+func (*SetTaskSharingRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SetTaskSharingRequest) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
+type SetTaskSharingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shared        bool                   `protobuf:"varint,1,opt,name=shared,proto3" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTaskSharingResponse) Reset() {
+	*x = SetTaskSharingResponse{}
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTaskSharingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTaskSharingResponse) ProtoMessage() {}
+
+func (x *SetTaskSharingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTaskSharingResponse.ProtoReflect.Descriptor instead.
+func (*SetTaskSharingResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SetTaskSharingResponse) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
+}
+
 type Organisation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -41,7 +211,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[0]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -53,7 +223,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[0]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -66,7 +236,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Organisation) GetId() string {
@@ -139,7 +309,7 @@ type OrganisationLimits struct {
 
 func (x *OrganisationLimits) Reset() {
 	*x = OrganisationLimits{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -151,7 +321,7 @@ func (x *OrganisationLimits) String() string {
 func (*OrganisationLimits) ProtoMessage() {}
 
 func (x *OrganisationLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[1]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -164,7 +334,7 @@ func (x *OrganisationLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrganisationLimits.ProtoReflect.Descriptor instead.
 func (*OrganisationLimits) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *OrganisationLimits) GetJailCpuMillis() int64 {
@@ -214,7 +384,7 @@ type SetOrganisationLimitsRequest struct {
 
 func (x *SetOrganisationLimitsRequest) Reset() {
 	*x = SetOrganisationLimitsRequest{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -226,7 +396,7 @@ func (x *SetOrganisationLimitsRequest) String() string {
 func (*SetOrganisationLimitsRequest) ProtoMessage() {}
 
 func (x *SetOrganisationLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[2]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -239,7 +409,7 @@ func (x *SetOrganisationLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOrganisationLimitsRequest.ProtoReflect.Descriptor instead.
 func (*SetOrganisationLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SetOrganisationLimitsRequest) GetName() string {
@@ -265,7 +435,7 @@ type SetOrganisationLimitsResponse struct {
 
 func (x *SetOrganisationLimitsResponse) Reset() {
 	*x = SetOrganisationLimitsResponse{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -277,7 +447,7 @@ func (x *SetOrganisationLimitsResponse) String() string {
 func (*SetOrganisationLimitsResponse) ProtoMessage() {}
 
 func (x *SetOrganisationLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[3]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -290,7 +460,7 @@ func (x *SetOrganisationLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOrganisationLimitsResponse.ProtoReflect.Descriptor instead.
 func (*SetOrganisationLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetOrganisationLimitsResponse) GetOrganisation() *Organisation {
@@ -311,7 +481,7 @@ type CreateOrganisationRequest struct {
 
 func (x *CreateOrganisationRequest) Reset() {
 	*x = CreateOrganisationRequest{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -323,7 +493,7 @@ func (x *CreateOrganisationRequest) String() string {
 func (*CreateOrganisationRequest) ProtoMessage() {}
 
 func (x *CreateOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[4]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -336,7 +506,7 @@ func (x *CreateOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*CreateOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateOrganisationRequest) GetName() string {
@@ -364,7 +534,7 @@ type CreateOrganisationResponse struct {
 
 func (x *CreateOrganisationResponse) Reset() {
 	*x = CreateOrganisationResponse{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[5]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +546,7 @@ func (x *CreateOrganisationResponse) String() string {
 func (*CreateOrganisationResponse) ProtoMessage() {}
 
 func (x *CreateOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[5]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +559,7 @@ func (x *CreateOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*CreateOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateOrganisationResponse) GetOrganisation() *Organisation {
@@ -418,7 +588,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[6]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +600,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[6]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +613,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() int32 {
@@ -471,7 +641,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[7]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +653,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_organisation_proto_msgTypes[7]
+	mi := &file_deckhand_v1_organisation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +666,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_organisation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -517,7 +687,14 @@ var File_deckhand_v1_organisation_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"\n" +
-	"\x1edeckhand/v1/organisation.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x01\n" +
+	"\x1edeckhand/v1/organisation.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x17\n" +
+	"\x15GetTaskSharingRequest\"0\n" +
+	"\x16GetTaskSharingResponse\x12\x16\n" +
+	"\x06shared\x18\x01 \x01(\bR\x06shared\"/\n" +
+	"\x15SetTaskSharingRequest\x12\x16\n" +
+	"\x06shared\x18\x01 \x01(\bR\x06shared\"0\n" +
+	"\x16SetTaskSharingResponse\x12\x16\n" +
+	"\x06shared\x18\x01 \x01(\bR\x06shared\"\xe8\x01\n" +
 	"\fOrganisation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -558,11 +735,13 @@ const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x84\x01\n" +
 	"\x19ListOrganisationsResponse\x12?\n" +
 	"\rorganisations\x18\x01 \x03(\v2\x19.deckhand.v1.OrganisationR\rorganisations\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xd0\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x86\x04\n" +
 	"\x13OrganisationService\x12e\n" +
 	"\x12CreateOrganisation\x12&.deckhand.v1.CreateOrganisationRequest\x1a'.deckhand.v1.CreateOrganisationResponse\x12b\n" +
 	"\x11ListOrganisations\x12%.deckhand.v1.ListOrganisationsRequest\x1a&.deckhand.v1.ListOrganisationsResponse\x12n\n" +
-	"\x15SetOrganisationLimits\x12).deckhand.v1.SetOrganisationLimitsRequest\x1a*.deckhand.v1.SetOrganisationLimitsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x15SetOrganisationLimits\x12).deckhand.v1.SetOrganisationLimitsRequest\x1a*.deckhand.v1.SetOrganisationLimitsResponse\x12Y\n" +
+	"\x0eGetTaskSharing\x12\".deckhand.v1.GetTaskSharingRequest\x1a#.deckhand.v1.GetTaskSharingResponse\x12Y\n" +
+	"\x0eSetTaskSharing\x12\".deckhand.v1.SetTaskSharingRequest\x1a#.deckhand.v1.SetTaskSharingResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_organisation_proto_rawDescOnce sync.Once
@@ -576,35 +755,43 @@ func file_deckhand_v1_organisation_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_organisation_proto_rawDescData
 }
 
-var file_deckhand_v1_organisation_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_deckhand_v1_organisation_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_deckhand_v1_organisation_proto_goTypes = []any{
-	(*Organisation)(nil),                  // 0: deckhand.v1.Organisation
-	(*OrganisationLimits)(nil),            // 1: deckhand.v1.OrganisationLimits
-	(*SetOrganisationLimitsRequest)(nil),  // 2: deckhand.v1.SetOrganisationLimitsRequest
-	(*SetOrganisationLimitsResponse)(nil), // 3: deckhand.v1.SetOrganisationLimitsResponse
-	(*CreateOrganisationRequest)(nil),     // 4: deckhand.v1.CreateOrganisationRequest
-	(*CreateOrganisationResponse)(nil),    // 5: deckhand.v1.CreateOrganisationResponse
-	(*ListOrganisationsRequest)(nil),      // 6: deckhand.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil),     // 7: deckhand.v1.ListOrganisationsResponse
-	(*timestamppb.Timestamp)(nil),         // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),           // 9: google.protobuf.Duration
+	(*GetTaskSharingRequest)(nil),         // 0: deckhand.v1.GetTaskSharingRequest
+	(*GetTaskSharingResponse)(nil),        // 1: deckhand.v1.GetTaskSharingResponse
+	(*SetTaskSharingRequest)(nil),         // 2: deckhand.v1.SetTaskSharingRequest
+	(*SetTaskSharingResponse)(nil),        // 3: deckhand.v1.SetTaskSharingResponse
+	(*Organisation)(nil),                  // 4: deckhand.v1.Organisation
+	(*OrganisationLimits)(nil),            // 5: deckhand.v1.OrganisationLimits
+	(*SetOrganisationLimitsRequest)(nil),  // 6: deckhand.v1.SetOrganisationLimitsRequest
+	(*SetOrganisationLimitsResponse)(nil), // 7: deckhand.v1.SetOrganisationLimitsResponse
+	(*CreateOrganisationRequest)(nil),     // 8: deckhand.v1.CreateOrganisationRequest
+	(*CreateOrganisationResponse)(nil),    // 9: deckhand.v1.CreateOrganisationResponse
+	(*ListOrganisationsRequest)(nil),      // 10: deckhand.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil),     // 11: deckhand.v1.ListOrganisationsResponse
+	(*timestamppb.Timestamp)(nil),         // 12: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),           // 13: google.protobuf.Duration
 }
 var file_deckhand_v1_organisation_proto_depIdxs = []int32{
-	8,  // 0: deckhand.v1.Organisation.created_at:type_name -> google.protobuf.Timestamp
-	1,  // 1: deckhand.v1.Organisation.limits:type_name -> deckhand.v1.OrganisationLimits
-	9,  // 2: deckhand.v1.OrganisationLimits.undo_window:type_name -> google.protobuf.Duration
-	1,  // 3: deckhand.v1.SetOrganisationLimitsRequest.limits:type_name -> deckhand.v1.OrganisationLimits
-	0,  // 4: deckhand.v1.SetOrganisationLimitsResponse.organisation:type_name -> deckhand.v1.Organisation
-	0,  // 5: deckhand.v1.CreateOrganisationResponse.organisation:type_name -> deckhand.v1.Organisation
-	0,  // 6: deckhand.v1.ListOrganisationsResponse.organisations:type_name -> deckhand.v1.Organisation
-	4,  // 7: deckhand.v1.OrganisationService.CreateOrganisation:input_type -> deckhand.v1.CreateOrganisationRequest
-	6,  // 8: deckhand.v1.OrganisationService.ListOrganisations:input_type -> deckhand.v1.ListOrganisationsRequest
-	2,  // 9: deckhand.v1.OrganisationService.SetOrganisationLimits:input_type -> deckhand.v1.SetOrganisationLimitsRequest
-	5,  // 10: deckhand.v1.OrganisationService.CreateOrganisation:output_type -> deckhand.v1.CreateOrganisationResponse
-	7,  // 11: deckhand.v1.OrganisationService.ListOrganisations:output_type -> deckhand.v1.ListOrganisationsResponse
-	3,  // 12: deckhand.v1.OrganisationService.SetOrganisationLimits:output_type -> deckhand.v1.SetOrganisationLimitsResponse
-	10, // [10:13] is the sub-list for method output_type
-	7,  // [7:10] is the sub-list for method input_type
+	12, // 0: deckhand.v1.Organisation.created_at:type_name -> google.protobuf.Timestamp
+	5,  // 1: deckhand.v1.Organisation.limits:type_name -> deckhand.v1.OrganisationLimits
+	13, // 2: deckhand.v1.OrganisationLimits.undo_window:type_name -> google.protobuf.Duration
+	5,  // 3: deckhand.v1.SetOrganisationLimitsRequest.limits:type_name -> deckhand.v1.OrganisationLimits
+	4,  // 4: deckhand.v1.SetOrganisationLimitsResponse.organisation:type_name -> deckhand.v1.Organisation
+	4,  // 5: deckhand.v1.CreateOrganisationResponse.organisation:type_name -> deckhand.v1.Organisation
+	4,  // 6: deckhand.v1.ListOrganisationsResponse.organisations:type_name -> deckhand.v1.Organisation
+	8,  // 7: deckhand.v1.OrganisationService.CreateOrganisation:input_type -> deckhand.v1.CreateOrganisationRequest
+	10, // 8: deckhand.v1.OrganisationService.ListOrganisations:input_type -> deckhand.v1.ListOrganisationsRequest
+	6,  // 9: deckhand.v1.OrganisationService.SetOrganisationLimits:input_type -> deckhand.v1.SetOrganisationLimitsRequest
+	0,  // 10: deckhand.v1.OrganisationService.GetTaskSharing:input_type -> deckhand.v1.GetTaskSharingRequest
+	2,  // 11: deckhand.v1.OrganisationService.SetTaskSharing:input_type -> deckhand.v1.SetTaskSharingRequest
+	9,  // 12: deckhand.v1.OrganisationService.CreateOrganisation:output_type -> deckhand.v1.CreateOrganisationResponse
+	11, // 13: deckhand.v1.OrganisationService.ListOrganisations:output_type -> deckhand.v1.ListOrganisationsResponse
+	7,  // 14: deckhand.v1.OrganisationService.SetOrganisationLimits:output_type -> deckhand.v1.SetOrganisationLimitsResponse
+	1,  // 15: deckhand.v1.OrganisationService.GetTaskSharing:output_type -> deckhand.v1.GetTaskSharingResponse
+	3,  // 16: deckhand.v1.OrganisationService.SetTaskSharing:output_type -> deckhand.v1.SetTaskSharingResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
 	7,  // [7:7] is the sub-list for extension type_name
 	7,  // [7:7] is the sub-list for extension extendee
 	0,  // [0:7] is the sub-list for field type_name
@@ -615,14 +802,14 @@ func file_deckhand_v1_organisation_proto_init() {
 	if File_deckhand_v1_organisation_proto != nil {
 		return
 	}
-	file_deckhand_v1_organisation_proto_msgTypes[1].OneofWrappers = []any{}
+	file_deckhand_v1_organisation_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_organisation_proto_rawDesc), len(file_deckhand_v1_organisation_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ import { AgentService, type Agent } from "@/gen/deckhand/v1/agent_pb";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
 import { AgentHold } from "./AgentHold";
+import { AgentMenu } from "./AgentMenu";
 import { sides, type Side } from "./sides";
 
 const Terminal = lazy(() => import("@/features/terminal/Terminal").then((m) => ({ default: m.Terminal })));
@@ -93,6 +94,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
           )}
           {task && <TaskControls task={task} onRetried={(t) => void navigate({ search: (s) => ({ ...s, task: t.id }) })} />}
           <AgentHold agent={agent} />
+          <AgentMenu agent={agent} />
           {may(session, "basic") && (
             <Button onClick={() => setRunning(true)}>
               <Rocket aria-hidden className="size-4" /> Run

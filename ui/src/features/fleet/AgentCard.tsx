@@ -5,12 +5,14 @@ import { bytes, count, dollars } from "@/components/money";
 import { Sparkline } from "@/components/Sparkline";
 import { AgentBadge, TaskBadge } from "@/components/state";
 import { Time, useNow } from "@/components/Time";
+import { AgentFace } from "@/features/agent/AgentFace";
 import { AgentHold } from "@/features/agent/AgentHold";
+import { AgentNodes } from "@/features/agent/AgentNodes";
 import { TaskControls } from "@/features/task/actions";
 import type { Agent, AgentSummary } from "@/gen/deckhand/v1/agent_pb";
 import type { Task } from "@/gen/deckhand/v1/task_pb";
 import type { Need } from "./need";
-import { LastRun, RunButton, Waiting, Week } from "./parts";
+import { GoalButton, LastRun, RunButton, Waiting, Week } from "./parts";
 import { going, useFigures, useTurns, type Pace, type Samples } from "./figures";
 
 // AgentCard shows one agent: its name, status, current task, usage and cost, and
@@ -21,7 +23,6 @@ export const AgentCard = memo(function AgentCard(props: {
   task: Task | undefined;
   // How many of its tasks have not ended.
   live: number;
-  node: string;
   triggers: readonly string[];
   need: Need | undefined;
   summary: AgentSummary | undefined;
@@ -45,20 +46,17 @@ export const AgentCard = memo(function AgentCard(props: {
           checked={props.selected}
           onChange={(e) => props.onSelect(agent.id, e.target.checked)}
         />
-        <span
-          aria-hidden
-          className="grid size-8 shrink-0 place-items-center rounded-md text-sm font-semibold text-white"
-          style={{ background: colour(agent.name) }}
-        >
-          {agent.name.slice(0, 2).toUpperCase()}
-        </span>
+        <AgentFace agent={agent} />
         <div className="min-w-0 flex-1">
           <h3 className="truncate font-semibold">
             <Link to="/agents/$agent" params={{ agent: agent.name }} className="hover:underline">
               {agent.name}
             </Link>
           </h3>
-          <p className="truncate text-xs text-dim"><Literal text={agent.description} /></p>
+          <p className="truncate text-xs text-dim">
+            {agent.title && <span className="font-medium"><Literal text={agent.title} /> · </span>}
+            <Literal text={agent.description} />
+          </p>
         </div>
         <AgentBadge status={agent.status} reason={agent.statusReason} />
       </header>
@@ -69,7 +67,8 @@ export const AgentCard = memo(function AgentCard(props: {
       )}
       <p className="flex flex-wrap gap-x-3 text-xs text-dim">
         <span>{agent.provider === "script" ? "script" : agent.model}</span>
-        {props.node && <span>on {props.node}</span>}
+        <AgentNodes agent={agent} />
+        {agent.visibility !== "organisation" && <span>{agent.visibility}</span>}
         {props.triggers.length > 0 && <span>{props.triggers.join(", ")}</span>}
         {props.summary && props.summary.queued > 0 && <span className="text-info">{props.summary.queued} queued</span>}
         <Week of={props.summary} />
@@ -94,6 +93,7 @@ export const AgentCard = memo(function AgentCard(props: {
       ) : (
         <div className="mt-auto flex items-center gap-2 border-t pt-2 text-xs text-dim">
           <span className="min-w-0 flex-1"><LastRun of={props.summary} /></span>
+          <GoalButton agent={agent} />
           <RunButton agent={agent} />
           <AgentHold agent={agent} small />
         </div>
@@ -128,11 +128,4 @@ function Going(props: { task: Task; pace: Pace }) {
       <span>{dollars(costMicros)}</span>
     </>
   );
-}
-
-// colour is the same for a name for ever, and dark enough for white.
-function colour(name: string): string {
-  let hash = 0;
-  for (const c of name) hash = (hash * 31 + c.charCodeAt(0)) >>> 0;
-  return `hsl(${hash % 360} 45% 32%)`;
 }

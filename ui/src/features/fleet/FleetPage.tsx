@@ -202,7 +202,6 @@ export function FleetPage() {
                         agent={a}
                         task={own?.[0]}
                         live={own?.length ?? 0}
-                        node={nodeNames.get(a.homeNodeId) ?? ""}
                         need={needs.get(a.id)}
                         summary={summaryOf.get(a.id)}
                         triggers={triggersOf.get(a.id) ?? none}

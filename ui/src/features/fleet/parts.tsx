@@ -1,16 +1,23 @@
+import { createClient } from "@connectrpc/connect";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Play } from "lucide-react";
 import { useState } from "react";
+import { newKey } from "@/api/newKey";
+import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
+import { line } from "@/components/marks";
 import { dollars } from "@/components/money";
+import { showError } from "@/components/showError";
 import { taskWord } from "@/components/state";
 import { Time } from "@/components/Time";
 import { Run } from "@/features/history/Run";
 import { may } from "@/features/session/queries";
 import type { Agent, AgentSummary } from "@/gen/deckhand/v1/agent_pb";
-import { TaskState } from "@/gen/deckhand/v1/task_pb";
+import { TaskService, TaskState } from "@/gen/deckhand/v1/task_pb";
 import { today, type Need } from "./need";
+
+const tasks = createClient(TaskService, transport);
 
 // Waiting says what an agent needs of a person, and leads there.
 export function Waiting({ agent, need }: { agent: Pick<Agent, "name" | "provider">; need: Need | undefined }) {
@@ -60,6 +67,31 @@ export function Week({ of }: { of: AgentSummary | undefined }) {
       </svg>
       {dollars(today(of))} today
     </span>
+  );
+}
+
+// GoalButton runs an agent with the goal of its persona, if it has one.
+export function GoalButton({ agent }: { agent: Pick<Agent, "id" | "name" | "goal"> }) {
+  const session = useSession();
+  const navigate = useNavigate();
+  const [busy, setBusy] = useState(false);
+  // A second click on the same card starts one task only, until the first has answered.
+  if (!agent.goal || !may(session, "basic")) return null;
+  const play = async () => {
+    setBusy(true);
+    try {
+      const { task } = await tasks.submitTask({ agentId: agent.id, idempotencyKey: newKey() });
+      if (task) await navigate({ to: "/tasks/$task", params: { task: task.id } });
+    } catch (e) {
+      showError(e);
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <Button small look="primary" busy={busy} aria-label={`Play ${agent.name}`} title={line(agent.goal)} onClick={() => void play()}>
+      <Play aria-hidden className="size-3.5" /> Play
+    </Button>
   );
 }
 

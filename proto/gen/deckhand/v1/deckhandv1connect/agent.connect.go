@@ -52,6 +52,36 @@ const (
 	// AgentServiceListAgentSummariesProcedure is the fully-qualified name of the AgentService's
 	// ListAgentSummaries RPC.
 	AgentServiceListAgentSummariesProcedure = "/deckhand.v1.AgentService/ListAgentSummaries"
+	// AgentServiceDisableAgentProcedure is the fully-qualified name of the AgentService's DisableAgent
+	// RPC.
+	AgentServiceDisableAgentProcedure = "/deckhand.v1.AgentService/DisableAgent"
+	// AgentServiceEnableAgentProcedure is the fully-qualified name of the AgentService's EnableAgent
+	// RPC.
+	AgentServiceEnableAgentProcedure = "/deckhand.v1.AgentService/EnableAgent"
+	// AgentServiceDeleteAgentProcedure is the fully-qualified name of the AgentService's DeleteAgent
+	// RPC.
+	AgentServiceDeleteAgentProcedure = "/deckhand.v1.AgentService/DeleteAgent"
+	// AgentServiceUndeleteAgentProcedure is the fully-qualified name of the AgentService's
+	// UndeleteAgent RPC.
+	AgentServiceUndeleteAgentProcedure = "/deckhand.v1.AgentService/UndeleteAgent"
+	// AgentServiceRenameAgentProcedure is the fully-qualified name of the AgentService's RenameAgent
+	// RPC.
+	AgentServiceRenameAgentProcedure = "/deckhand.v1.AgentService/RenameAgent"
+	// AgentServiceDuplicateAgentProcedure is the fully-qualified name of the AgentService's
+	// DuplicateAgent RPC.
+	AgentServiceDuplicateAgentProcedure = "/deckhand.v1.AgentService/DuplicateAgent"
+	// AgentServiceTransferAgentProcedure is the fully-qualified name of the AgentService's
+	// TransferAgent RPC.
+	AgentServiceTransferAgentProcedure = "/deckhand.v1.AgentService/TransferAgent"
+	// AgentServiceListAgentVersionsProcedure is the fully-qualified name of the AgentService's
+	// ListAgentVersions RPC.
+	AgentServiceListAgentVersionsProcedure = "/deckhand.v1.AgentService/ListAgentVersions"
+	// AgentServiceDiffAgentVersionsProcedure is the fully-qualified name of the AgentService's
+	// DiffAgentVersions RPC.
+	AgentServiceDiffAgentVersionsProcedure = "/deckhand.v1.AgentService/DiffAgentVersions"
+	// AgentServiceRestoreAgentVersionProcedure is the fully-qualified name of the AgentService's
+	// RestoreAgentVersion RPC.
+	AgentServiceRestoreAgentVersionProcedure = "/deckhand.v1.AgentService/RestoreAgentVersion"
 )
 
 // AgentServiceClient is a client for the deckhand.v1.AgentService service.
@@ -78,6 +108,31 @@ type AgentServiceClient interface {
 	// what waits for them, by name. Callers who are not administrators get it of
 	// their own tasks.
 	ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error)
+	// DisableAgent has an agent take no new tasks until it is enabled: submissions are
+	// refused. What has started continues. It is for the agent's owners and
+	// administrators, as all that follow that change an agent.
+	DisableAgent(context.Context, *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error)
+	// EnableAgent lets a disabled agent take tasks again.
+	EnableAgent(context.Context, *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error)
+	// DeleteAgent deletes an agent: it keeps its history, its triggers stop and its
+	// webhooks return 410. For 7 days this can be undone, and the name stays its own.
+	DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error)
+	// UndeleteAgent undoes a deletion: the triggers that it stopped start again.
+	UndeleteAgent(context.Context, *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error)
+	// RenameAgent gives an agent another name, in a new version of its persona. The
+	// old name leads to the agent.
+	RenameAgent(context.Context, *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error)
+	// DuplicateAgent makes an agent of another name from a version of an agent that the
+	// caller sees. It is the caller's, has the same policy, and none of the triggers.
+	DuplicateAgent(context.Context, *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error)
+	// TransferAgent changes whose an agent is, and who sees it.
+	TransferAgent(context.Context, *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error)
+	// ListAgentVersions returns the versions of an agent's persona, the newest first.
+	ListAgentVersions(context.Context, *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error)
+	// DiffAgentVersions compares two versions.
+	DiffAgentVersions(context.Context, *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error)
+	// RestoreAgentVersion applies an older version again, as a new one.
+	RestoreAgentVersion(context.Context, *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the deckhand.v1.AgentService service. By default,
@@ -139,19 +194,89 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("ListAgentSummaries")),
 			connect.WithClientOptions(opts...),
 		),
+		disableAgent: connect.NewClient[v1.DisableAgentRequest, v1.DisableAgentResponse](
+			httpClient,
+			baseURL+AgentServiceDisableAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("DisableAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		enableAgent: connect.NewClient[v1.EnableAgentRequest, v1.EnableAgentResponse](
+			httpClient,
+			baseURL+AgentServiceEnableAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("EnableAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteAgent: connect.NewClient[v1.DeleteAgentRequest, v1.DeleteAgentResponse](
+			httpClient,
+			baseURL+AgentServiceDeleteAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("DeleteAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		undeleteAgent: connect.NewClient[v1.UndeleteAgentRequest, v1.UndeleteAgentResponse](
+			httpClient,
+			baseURL+AgentServiceUndeleteAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("UndeleteAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		renameAgent: connect.NewClient[v1.RenameAgentRequest, v1.RenameAgentResponse](
+			httpClient,
+			baseURL+AgentServiceRenameAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("RenameAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		duplicateAgent: connect.NewClient[v1.DuplicateAgentRequest, v1.DuplicateAgentResponse](
+			httpClient,
+			baseURL+AgentServiceDuplicateAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("DuplicateAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		transferAgent: connect.NewClient[v1.TransferAgentRequest, v1.TransferAgentResponse](
+			httpClient,
+			baseURL+AgentServiceTransferAgentProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("TransferAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		listAgentVersions: connect.NewClient[v1.ListAgentVersionsRequest, v1.ListAgentVersionsResponse](
+			httpClient,
+			baseURL+AgentServiceListAgentVersionsProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("ListAgentVersions")),
+			connect.WithClientOptions(opts...),
+		),
+		diffAgentVersions: connect.NewClient[v1.DiffAgentVersionsRequest, v1.DiffAgentVersionsResponse](
+			httpClient,
+			baseURL+AgentServiceDiffAgentVersionsProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("DiffAgentVersions")),
+			connect.WithClientOptions(opts...),
+		),
+		restoreAgentVersion: connect.NewClient[v1.RestoreAgentVersionRequest, v1.RestoreAgentVersionResponse](
+			httpClient,
+			baseURL+AgentServiceRestoreAgentVersionProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("RestoreAgentVersion")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // agentServiceClient implements AgentServiceClient.
 type agentServiceClient struct {
-	applyAgent         *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
-	getAgent           *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
-	listAgents         *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
-	tellAgent          *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
-	pauseAgent         *connect.Client[v1.PauseAgentRequest, v1.PauseAgentResponse]
-	resumeAgent        *connect.Client[v1.ResumeAgentRequest, v1.ResumeAgentResponse]
-	getAgentGraph      *connect.Client[v1.GetAgentGraphRequest, v1.GetAgentGraphResponse]
-	listAgentSummaries *connect.Client[v1.ListAgentSummariesRequest, v1.ListAgentSummariesResponse]
+	applyAgent          *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
+	getAgent            *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
+	listAgents          *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
+	tellAgent           *connect.Client[v1.TellAgentRequest, v1.TellAgentResponse]
+	pauseAgent          *connect.Client[v1.PauseAgentRequest, v1.PauseAgentResponse]
+	resumeAgent         *connect.Client[v1.ResumeAgentRequest, v1.ResumeAgentResponse]
+	getAgentGraph       *connect.Client[v1.GetAgentGraphRequest, v1.GetAgentGraphResponse]
+	listAgentSummaries  *connect.Client[v1.ListAgentSummariesRequest, v1.ListAgentSummariesResponse]
+	disableAgent        *connect.Client[v1.DisableAgentRequest, v1.DisableAgentResponse]
+	enableAgent         *connect.Client[v1.EnableAgentRequest, v1.EnableAgentResponse]
+	deleteAgent         *connect.Client[v1.DeleteAgentRequest, v1.DeleteAgentResponse]
+	undeleteAgent       *connect.Client[v1.UndeleteAgentRequest, v1.UndeleteAgentResponse]
+	renameAgent         *connect.Client[v1.RenameAgentRequest, v1.RenameAgentResponse]
+	duplicateAgent      *connect.Client[v1.DuplicateAgentRequest, v1.DuplicateAgentResponse]
+	transferAgent       *connect.Client[v1.TransferAgentRequest, v1.TransferAgentResponse]
+	listAgentVersions   *connect.Client[v1.ListAgentVersionsRequest, v1.ListAgentVersionsResponse]
+	diffAgentVersions   *connect.Client[v1.DiffAgentVersionsRequest, v1.DiffAgentVersionsResponse]
+	restoreAgentVersion *connect.Client[v1.RestoreAgentVersionRequest, v1.RestoreAgentVersionResponse]
 }
 
 // ApplyAgent calls deckhand.v1.AgentService.ApplyAgent.
@@ -194,6 +319,56 @@ func (c *agentServiceClient) ListAgentSummaries(ctx context.Context, req *connec
 	return c.listAgentSummaries.CallUnary(ctx, req)
 }
 
+// DisableAgent calls deckhand.v1.AgentService.DisableAgent.
+func (c *agentServiceClient) DisableAgent(ctx context.Context, req *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error) {
+	return c.disableAgent.CallUnary(ctx, req)
+}
+
+// EnableAgent calls deckhand.v1.AgentService.EnableAgent.
+func (c *agentServiceClient) EnableAgent(ctx context.Context, req *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error) {
+	return c.enableAgent.CallUnary(ctx, req)
+}
+
+// DeleteAgent calls deckhand.v1.AgentService.DeleteAgent.
+func (c *agentServiceClient) DeleteAgent(ctx context.Context, req *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error) {
+	return c.deleteAgent.CallUnary(ctx, req)
+}
+
+// UndeleteAgent calls deckhand.v1.AgentService.UndeleteAgent.
+func (c *agentServiceClient) UndeleteAgent(ctx context.Context, req *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error) {
+	return c.undeleteAgent.CallUnary(ctx, req)
+}
+
+// RenameAgent calls deckhand.v1.AgentService.RenameAgent.
+func (c *agentServiceClient) RenameAgent(ctx context.Context, req *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error) {
+	return c.renameAgent.CallUnary(ctx, req)
+}
+
+// DuplicateAgent calls deckhand.v1.AgentService.DuplicateAgent.
+func (c *agentServiceClient) DuplicateAgent(ctx context.Context, req *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error) {
+	return c.duplicateAgent.CallUnary(ctx, req)
+}
+
+// TransferAgent calls deckhand.v1.AgentService.TransferAgent.
+func (c *agentServiceClient) TransferAgent(ctx context.Context, req *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error) {
+	return c.transferAgent.CallUnary(ctx, req)
+}
+
+// ListAgentVersions calls deckhand.v1.AgentService.ListAgentVersions.
+func (c *agentServiceClient) ListAgentVersions(ctx context.Context, req *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error) {
+	return c.listAgentVersions.CallUnary(ctx, req)
+}
+
+// DiffAgentVersions calls deckhand.v1.AgentService.DiffAgentVersions.
+func (c *agentServiceClient) DiffAgentVersions(ctx context.Context, req *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error) {
+	return c.diffAgentVersions.CallUnary(ctx, req)
+}
+
+// RestoreAgentVersion calls deckhand.v1.AgentService.RestoreAgentVersion.
+func (c *agentServiceClient) RestoreAgentVersion(ctx context.Context, req *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error) {
+	return c.restoreAgentVersion.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the deckhand.v1.AgentService service.
 type AgentServiceHandler interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
@@ -218,6 +393,31 @@ type AgentServiceHandler interface {
 	// what waits for them, by name. Callers who are not administrators get it of
 	// their own tasks.
 	ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error)
+	// DisableAgent has an agent take no new tasks until it is enabled: submissions are
+	// refused. What has started continues. It is for the agent's owners and
+	// administrators, as all that follow that change an agent.
+	DisableAgent(context.Context, *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error)
+	// EnableAgent lets a disabled agent take tasks again.
+	EnableAgent(context.Context, *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error)
+	// DeleteAgent deletes an agent: it keeps its history, its triggers stop and its
+	// webhooks return 410. For 7 days this can be undone, and the name stays its own.
+	DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error)
+	// UndeleteAgent undoes a deletion: the triggers that it stopped start again.
+	UndeleteAgent(context.Context, *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error)
+	// RenameAgent gives an agent another name, in a new version of its persona. The
+	// old name leads to the agent.
+	RenameAgent(context.Context, *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error)
+	// DuplicateAgent makes an agent of another name from a version of an agent that the
+	// caller sees. It is the caller's, has the same policy, and none of the triggers.
+	DuplicateAgent(context.Context, *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error)
+	// TransferAgent changes whose an agent is, and who sees it.
+	TransferAgent(context.Context, *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error)
+	// ListAgentVersions returns the versions of an agent's persona, the newest first.
+	ListAgentVersions(context.Context, *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error)
+	// DiffAgentVersions compares two versions.
+	DiffAgentVersions(context.Context, *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error)
+	// RestoreAgentVersion applies an older version again, as a new one.
+	RestoreAgentVersion(context.Context, *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -275,6 +475,66 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("ListAgentSummaries")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceDisableAgentHandler := connect.NewUnaryHandler(
+		AgentServiceDisableAgentProcedure,
+		svc.DisableAgent,
+		connect.WithSchema(agentServiceMethods.ByName("DisableAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceEnableAgentHandler := connect.NewUnaryHandler(
+		AgentServiceEnableAgentProcedure,
+		svc.EnableAgent,
+		connect.WithSchema(agentServiceMethods.ByName("EnableAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceDeleteAgentHandler := connect.NewUnaryHandler(
+		AgentServiceDeleteAgentProcedure,
+		svc.DeleteAgent,
+		connect.WithSchema(agentServiceMethods.ByName("DeleteAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceUndeleteAgentHandler := connect.NewUnaryHandler(
+		AgentServiceUndeleteAgentProcedure,
+		svc.UndeleteAgent,
+		connect.WithSchema(agentServiceMethods.ByName("UndeleteAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceRenameAgentHandler := connect.NewUnaryHandler(
+		AgentServiceRenameAgentProcedure,
+		svc.RenameAgent,
+		connect.WithSchema(agentServiceMethods.ByName("RenameAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceDuplicateAgentHandler := connect.NewUnaryHandler(
+		AgentServiceDuplicateAgentProcedure,
+		svc.DuplicateAgent,
+		connect.WithSchema(agentServiceMethods.ByName("DuplicateAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceTransferAgentHandler := connect.NewUnaryHandler(
+		AgentServiceTransferAgentProcedure,
+		svc.TransferAgent,
+		connect.WithSchema(agentServiceMethods.ByName("TransferAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceListAgentVersionsHandler := connect.NewUnaryHandler(
+		AgentServiceListAgentVersionsProcedure,
+		svc.ListAgentVersions,
+		connect.WithSchema(agentServiceMethods.ByName("ListAgentVersions")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceDiffAgentVersionsHandler := connect.NewUnaryHandler(
+		AgentServiceDiffAgentVersionsProcedure,
+		svc.DiffAgentVersions,
+		connect.WithSchema(agentServiceMethods.ByName("DiffAgentVersions")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceRestoreAgentVersionHandler := connect.NewUnaryHandler(
+		AgentServiceRestoreAgentVersionProcedure,
+		svc.RestoreAgentVersion,
+		connect.WithSchema(agentServiceMethods.ByName("RestoreAgentVersion")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceApplyAgentProcedure:
@@ -293,6 +553,26 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 			agentServiceGetAgentGraphHandler.ServeHTTP(w, r)
 		case AgentServiceListAgentSummariesProcedure:
 			agentServiceListAgentSummariesHandler.ServeHTTP(w, r)
+		case AgentServiceDisableAgentProcedure:
+			agentServiceDisableAgentHandler.ServeHTTP(w, r)
+		case AgentServiceEnableAgentProcedure:
+			agentServiceEnableAgentHandler.ServeHTTP(w, r)
+		case AgentServiceDeleteAgentProcedure:
+			agentServiceDeleteAgentHandler.ServeHTTP(w, r)
+		case AgentServiceUndeleteAgentProcedure:
+			agentServiceUndeleteAgentHandler.ServeHTTP(w, r)
+		case AgentServiceRenameAgentProcedure:
+			agentServiceRenameAgentHandler.ServeHTTP(w, r)
+		case AgentServiceDuplicateAgentProcedure:
+			agentServiceDuplicateAgentHandler.ServeHTTP(w, r)
+		case AgentServiceTransferAgentProcedure:
+			agentServiceTransferAgentHandler.ServeHTTP(w, r)
+		case AgentServiceListAgentVersionsProcedure:
+			agentServiceListAgentVersionsHandler.ServeHTTP(w, r)
+		case AgentServiceDiffAgentVersionsProcedure:
+			agentServiceDiffAgentVersionsHandler.ServeHTTP(w, r)
+		case AgentServiceRestoreAgentVersionProcedure:
+			agentServiceRestoreAgentVersionHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -332,4 +612,44 @@ func (UnimplementedAgentServiceHandler) GetAgentGraph(context.Context, *connect.
 
 func (UnimplementedAgentServiceHandler) ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ListAgentSummaries is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) DisableAgent(context.Context, *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DisableAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) EnableAgent(context.Context, *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.EnableAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DeleteAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) UndeleteAgent(context.Context, *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.UndeleteAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) RenameAgent(context.Context, *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.RenameAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) DuplicateAgent(context.Context, *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DuplicateAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) TransferAgent(context.Context, *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.TransferAgent is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) ListAgentVersions(context.Context, *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ListAgentVersions is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) DiffAgentVersions(context.Context, *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DiffAgentVersions is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) RestoreAgentVersion(context.Context, *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.RestoreAgentVersion is not implemented"))
 }

@@ -42,6 +42,12 @@ const (
 	// OrganisationServiceSetOrganisationLimitsProcedure is the fully-qualified name of the
 	// OrganisationService's SetOrganisationLimits RPC.
 	OrganisationServiceSetOrganisationLimitsProcedure = "/deckhand.v1.OrganisationService/SetOrganisationLimits"
+	// OrganisationServiceGetTaskSharingProcedure is the fully-qualified name of the
+	// OrganisationService's GetTaskSharing RPC.
+	OrganisationServiceGetTaskSharingProcedure = "/deckhand.v1.OrganisationService/GetTaskSharing"
+	// OrganisationServiceSetTaskSharingProcedure is the fully-qualified name of the
+	// OrganisationService's SetTaskSharing RPC.
+	OrganisationServiceSetTaskSharingProcedure = "/deckhand.v1.OrganisationService/SetTaskSharing"
 )
 
 // OrganisationServiceClient is a client for the deckhand.v1.OrganisationService service.
@@ -54,6 +60,11 @@ type OrganisationServiceClient interface {
 	// SetOrganisationLimits says what an organisation may have, from the next
 	// version of an agent and the next start of a task on.
 	SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error)
+	// GetTaskSharing returns who sees the tasks of the caller's organisation.
+	GetTaskSharing(context.Context, *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error)
+	// SetTaskSharing says who sees the tasks of the caller's organisation. It is for its
+	// administrators.
+	SetTaskSharing(context.Context, *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error)
 }
 
 // NewOrganisationServiceClient constructs a client for the deckhand.v1.OrganisationService service.
@@ -85,6 +96,18 @@ func NewOrganisationServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(organisationServiceMethods.ByName("SetOrganisationLimits")),
 			connect.WithClientOptions(opts...),
 		),
+		getTaskSharing: connect.NewClient[v1.GetTaskSharingRequest, v1.GetTaskSharingResponse](
+			httpClient,
+			baseURL+OrganisationServiceGetTaskSharingProcedure,
+			connect.WithSchema(organisationServiceMethods.ByName("GetTaskSharing")),
+			connect.WithClientOptions(opts...),
+		),
+		setTaskSharing: connect.NewClient[v1.SetTaskSharingRequest, v1.SetTaskSharingResponse](
+			httpClient,
+			baseURL+OrganisationServiceSetTaskSharingProcedure,
+			connect.WithSchema(organisationServiceMethods.ByName("SetTaskSharing")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -93,6 +116,8 @@ type organisationServiceClient struct {
 	createOrganisation    *connect.Client[v1.CreateOrganisationRequest, v1.CreateOrganisationResponse]
 	listOrganisations     *connect.Client[v1.ListOrganisationsRequest, v1.ListOrganisationsResponse]
 	setOrganisationLimits *connect.Client[v1.SetOrganisationLimitsRequest, v1.SetOrganisationLimitsResponse]
+	getTaskSharing        *connect.Client[v1.GetTaskSharingRequest, v1.GetTaskSharingResponse]
+	setTaskSharing        *connect.Client[v1.SetTaskSharingRequest, v1.SetTaskSharingResponse]
 }
 
 // CreateOrganisation calls deckhand.v1.OrganisationService.CreateOrganisation.
@@ -110,6 +135,16 @@ func (c *organisationServiceClient) SetOrganisationLimits(ctx context.Context, r
 	return c.setOrganisationLimits.CallUnary(ctx, req)
 }
 
+// GetTaskSharing calls deckhand.v1.OrganisationService.GetTaskSharing.
+func (c *organisationServiceClient) GetTaskSharing(ctx context.Context, req *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error) {
+	return c.getTaskSharing.CallUnary(ctx, req)
+}
+
+// SetTaskSharing calls deckhand.v1.OrganisationService.SetTaskSharing.
+func (c *organisationServiceClient) SetTaskSharing(ctx context.Context, req *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error) {
+	return c.setTaskSharing.CallUnary(ctx, req)
+}
+
 // OrganisationServiceHandler is an implementation of the deckhand.v1.OrganisationService service.
 type OrganisationServiceHandler interface {
 	// CreateOrganisation makes one with an administrator, whose token is returned
@@ -120,6 +155,11 @@ type OrganisationServiceHandler interface {
 	// SetOrganisationLimits says what an organisation may have, from the next
 	// version of an agent and the next start of a task on.
 	SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error)
+	// GetTaskSharing returns who sees the tasks of the caller's organisation.
+	GetTaskSharing(context.Context, *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error)
+	// SetTaskSharing says who sees the tasks of the caller's organisation. It is for its
+	// administrators.
+	SetTaskSharing(context.Context, *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error)
 }
 
 // NewOrganisationServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -147,6 +187,18 @@ func NewOrganisationServiceHandler(svc OrganisationServiceHandler, opts ...conne
 		connect.WithSchema(organisationServiceMethods.ByName("SetOrganisationLimits")),
 		connect.WithHandlerOptions(opts...),
 	)
+	organisationServiceGetTaskSharingHandler := connect.NewUnaryHandler(
+		OrganisationServiceGetTaskSharingProcedure,
+		svc.GetTaskSharing,
+		connect.WithSchema(organisationServiceMethods.ByName("GetTaskSharing")),
+		connect.WithHandlerOptions(opts...),
+	)
+	organisationServiceSetTaskSharingHandler := connect.NewUnaryHandler(
+		OrganisationServiceSetTaskSharingProcedure,
+		svc.SetTaskSharing,
+		connect.WithSchema(organisationServiceMethods.ByName("SetTaskSharing")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.OrganisationService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case OrganisationServiceCreateOrganisationProcedure:
@@ -155,6 +207,10 @@ func NewOrganisationServiceHandler(svc OrganisationServiceHandler, opts ...conne
 			organisationServiceListOrganisationsHandler.ServeHTTP(w, r)
 		case OrganisationServiceSetOrganisationLimitsProcedure:
 			organisationServiceSetOrganisationLimitsHandler.ServeHTTP(w, r)
+		case OrganisationServiceGetTaskSharingProcedure:
+			organisationServiceGetTaskSharingHandler.ServeHTTP(w, r)
+		case OrganisationServiceSetTaskSharingProcedure:
+			organisationServiceSetTaskSharingHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -174,4 +230,12 @@ func (UnimplementedOrganisationServiceHandler) ListOrganisations(context.Context
 
 func (UnimplementedOrganisationServiceHandler) SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.SetOrganisationLimits is not implemented"))
+}
+
+func (UnimplementedOrganisationServiceHandler) GetTaskSharing(context.Context, *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.GetTaskSharing is not implemented"))
+}
+
+func (UnimplementedOrganisationServiceHandler) SetTaskSharing(context.Context, *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.SetTaskSharing is not implemented"))
 }

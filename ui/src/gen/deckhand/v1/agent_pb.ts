@@ -14,7 +14,567 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/agent.proto.
  */
 export const file_deckhand_v1_agent: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9hZ2VudC5wcm90bxILZGVja2hhbmQudjEiQgoZTGlzdEFnZW50U3VtbWFyaWVzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJgChpMaXN0QWdlbnRTdW1tYXJpZXNSZXNwb25zZRIpCgZhZ2VudHMYASADKAsyGS5kZWNraGFuZC52MS5BZ2VudFN1bW1hcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIoICCgxBZ2VudFN1bW1hcnkSEAoIYWdlbnRfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIUCgxsYXN0X3Rhc2tfaWQYAyABKAkSKgoKbGFzdF9zdGF0ZRgEIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRI0ChBsYXN0X2ZpbmlzaGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIYChBsYXN0X2Nvc3RfbWljcm9zGAYgASgDEhcKD2xhc3RfZXJyb3JfY29kZRgHIAEoCRIOCgZxdWV1ZWQYCCABKAUSFwoPZGF5X2Nvc3RfbWljcm9zGAkgAygDIhYKFEdldEFnZW50R3JhcGhSZXF1ZXN0ImoKFUdldEFnZW50R3JhcGhSZXNwb25zZRIlCgVlZGdlcxgBIAMoCzIWLmRlY2toYW5kLnYxLkFnZW50RWRnZRIqCgh0cmlnZ2VycxgCIAMoCzIYLmRlY2toYW5kLnYxLlRyaWdnZXJFZGdlIukBCgtUcmlnZ2VyRWRnZRISCgp0cmlnZ2VyX2lkGAEgASgJEhQKDHRyaWdnZXJfbmFtZRgCIAEoCRIMCgRraW5kGAMgASgJEg0KBWFnZW50GAQgASgJEg0KBXN0YXRlGAUgASgJEg0KBXRhc2tzGAYgASgDEgwKBGxpdmUYByABKAMSDgoGdG9rZW5zGAggASgDEhUKDXJlY2VudF90b2tlbnMYCSABKAMSEwoLY29zdF9taWNyb3MYCiABKAMSKwoHbGFzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi3QEKCUFnZW50RWRnZRIMCgRmcm9tGAEgASgJEgoKAnRvGAIgASgJEgwKBGtpbmQYAyABKAkSEQoJcGVybWl0dGVkGAQgASgIEg0KBXRhc2tzGAUgASgDEgwKBGxpdmUYBiABKAMSDwoHd2FpdGluZxgHIAEoAxIOCgZ0b2tlbnMYCCABKAMSEwoLY29zdF9taWNyb3MYCSABKAMSKwoHbGFzdF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNcmVjZW50X3Rva2VucxgLIAEoAyLRAgoFQWdlbnQSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIoCgZzdGF0dXMYBCABKA4yGC5kZWNraGFuZC52MS5BZ2VudFN0YXR1cxIVCg1zdGF0dXNfcmVhc29uGAUgASgJEg8KB3ZlcnNpb24YBiABKAUSFAoMaG9tZV9ub2RlX2lkGAcgASgJEhAKCHByb3ZpZGVyGAggASgJEg0KBW1vZGVsGAkgASgJEi4KCmNyZWF0ZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnVwZGF0ZWRfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDHN0YXR1c19zaW5jZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAilQEKDEFnZW50VmVyc2lvbhIPCgd2ZXJzaW9uGAEgASgFEhAKCG1hcmtkb3duGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIOCgZzY3JpcHQYBCABKAkSEgoKY3JlYXRlZF9ieRgFIAEoCRIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJnChFBcHBseUFnZW50UmVxdWVzdBIQCghtYXJrZG93bhgBIAEoCRIQCghmaWxlbmFtZRgCIAEoCRIOCgZzY3JpcHQYAyABKAkSDwoHZHJ5X3J1bhgEIAEoCBINCgVhbG9uZxgFIAMoCSJ2ChJBcHBseUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudBIOCgZjaGFuZ2UYAiABKAkSLQoIdHJpZ2dlcnMYAyADKAsyGy5kZWNraGFuZC52MS5BcHBsaWVkVHJpZ2dlciJqCg5BcHBsaWVkVHJpZ2dlchIMCgRuYW1lGAEgASgJEg4KBmNoYW5nZRgCIAEoCRIMCgRraW5kGAMgASgJEgwKBHBhdGgYBCABKAkSDgoGdmVyaWZ5GAUgASgJEg4KBnNlY3JldBgGIAEoCSI0Cg9HZXRBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoBSJhChBHZXRBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQSKgoHdmVyc2lvbhgCIAEoCzIZLmRlY2toYW5kLnYxLkFnZW50VmVyc2lvbiI6ChFMaXN0QWdlbnRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJRChJMaXN0QWdlbnRzUmVzcG9uc2USIgoGYWdlbnRzGAEgAygLMhIuZGVja2hhbmQudjEuQWdlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIksKEFRlbGxBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEdGV4dBgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkiRQoRVGVsbEFnZW50UmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSDwoHY3JlYXRlZBgCIAEoCCI1ChFQYXVzZUFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNwoSUGF1c2VBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQiJgoSUmVzdW1lQWdlbnRSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJIjgKE1Jlc3VtZUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudCrNAQoLQWdlbnRTdGF0dXMSHAoYQUdFTlRfU1RBVFVTX1VOU1BFQ0lGSUVEEAASFQoRQUdFTlRfU1RBVFVTX0lETEUQARIaChZBR0VOVF9TVEFUVVNfTElTVEVOSU5HEAISFwoTQUdFTlRfU1RBVFVTX0FDVElWRRADEhcKE0FHRU5UX1NUQVRVU19QQVVTRUQQBBIgChxBR0VOVF9TVEFUVVNfRVJST1JfU1VTUEVOREVEEAUSGQoVQUdFTlRfU1RBVFVTX0RJU0FCTEVEEAYyoQUKDEFnZW50U2VydmljZRJNCgpBcHBseUFnZW50Eh4uZGVja2hhbmQudjEuQXBwbHlBZ2VudFJlcXVlc3QaHy5kZWNraGFuZC52MS5BcHBseUFnZW50UmVzcG9uc2USRwoIR2V0QWdlbnQSHC5kZWNraGFuZC52MS5HZXRBZ2VudFJlcXVlc3QaHS5kZWNraGFuZC52MS5HZXRBZ2VudFJlc3BvbnNlEk0KCkxpc3RBZ2VudHMSHi5kZWNraGFuZC52MS5MaXN0QWdlbnRzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RBZ2VudHNSZXNwb25zZRJKCglUZWxsQWdlbnQSHS5kZWNraGFuZC52MS5UZWxsQWdlbnRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuVGVsbEFnZW50UmVzcG9uc2USTQoKUGF1c2VBZ2VudBIeLmRlY2toYW5kLnYxLlBhdXNlQWdlbnRSZXF1ZXN0Gh8uZGVja2hhbmQudjEuUGF1c2VBZ2VudFJlc3BvbnNlElAKC1Jlc3VtZUFnZW50Eh8uZGVja2hhbmQudjEuUmVzdW1lQWdlbnRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVzdW1lQWdlbnRSZXNwb25zZRJWCg1HZXRBZ2VudEdyYXBoEiEuZGVja2hhbmQudjEuR2V0QWdlbnRHcmFwaFJlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRBZ2VudEdyYXBoUmVzcG9uc2USZQoSTGlzdEFnZW50U3VtbWFyaWVzEiYuZGVja2hhbmQudjEuTGlzdEFnZW50U3VtbWFyaWVzUmVxdWVzdBonLmRlY2toYW5kLnYxLkxpc3RBZ2VudFN1bW1hcmllc1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9hZ2VudC5wcm90bxILZGVja2hhbmQudjEiNwoTRGlzYWJsZUFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiOQoURGlzYWJsZUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudCImChJFbmFibGVBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkiOAoTRW5hYmxlQWdlbnRSZXNwb25zZRIhCgVhZ2VudBgBIAEoCzISLmRlY2toYW5kLnYxLkFnZW50IlYKEkRlbGV0ZUFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIPCgdjb25maXJtGAIgASgJEg4KBnJlYXNvbhgDIAEoCRINCgV0YXNrcxgEIAEoCSJUChNEZWxldGVBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQSGgoSY2FuY2VsbGVkX3Rhc2tfaWRzGAIgAygJIigKFFVuZGVsZXRlQWdlbnRSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJIkwKFVVuZGVsZXRlQWdlbnRSZXNwb25zZRIhCgVhZ2VudBgBIAEoCzISLmRlY2toYW5kLnYxLkFnZW50EhAKCHRyaWdnZXJzGAIgAygJIkQKElJlbmFtZUFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmZvcmdldBgDIAEoCCI4ChNSZW5hbWVBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQiSAoVRHVwbGljYXRlQWdlbnRSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHdmVyc2lvbhgDIAEoBSJVChZEdXBsaWNhdGVBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQSGAoQZHJvcHBlZF90cmlnZ2VycxgCIAEoCCJLChRUcmFuc2ZlckFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRINCgVvd25lchgCIAEoCRISCgp2aXNpYmlsaXR5GAMgASgJIjoKFVRyYW5zZmVyQWdlbnRSZXNwb25zZRIhCgVhZ2VudBgBIAEoCzISLmRlY2toYW5kLnYxLkFnZW50IlMKGExpc3RBZ2VudFZlcnNpb25zUmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJoChlMaXN0QWdlbnRWZXJzaW9uc1Jlc3BvbnNlEjIKCHZlcnNpb25zGAEgAygLMiAuZGVja2hhbmQudjEuQWdlbnRWZXJzaW9uU3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkimwEKE0FnZW50VmVyc2lvblN1bW1hcnkSDwoHdmVyc2lvbhgBIAEoBRISCgpjcmVhdGVkX2J5GAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmNoYW5nZRgEIAEoCRIQCghwcm92aWRlchgFIAEoCRINCgVtb2RlbBgGIAEoCSJGChhEaWZmQWdlbnRWZXJzaW9uc1JlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEZnJvbRgCIAEoBRIKCgJ0bxgDIAEoBSJDChlEaWZmQWdlbnRWZXJzaW9uc1Jlc3BvbnNlEgwKBGRpZmYYASABKAkSDAoEZnJvbRgCIAEoBRIKCgJ0bxgDIAEoBSI/ChpSZXN0b3JlQWdlbnRWZXJzaW9uUmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgFIlAKG1Jlc3RvcmVBZ2VudFZlcnNpb25SZXNwb25zZRIhCgVhZ2VudBgBIAEoCzISLmRlY2toYW5kLnYxLkFnZW50Eg4KBmNoYW5nZRgCIAEoCSJCChlMaXN0QWdlbnRTdW1tYXJpZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImAKGkxpc3RBZ2VudFN1bW1hcmllc1Jlc3BvbnNlEikKBmFnZW50cxgBIAMoCzIZLmRlY2toYW5kLnYxLkFnZW50U3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiggIKDEFnZW50U3VtbWFyeRIQCghhZ2VudF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEhQKDGxhc3RfdGFza19pZBgDIAEoCRIqCgpsYXN0X3N0YXRlGAQgASgOMhYuZGVja2hhbmQudjEuVGFza1N0YXRlEjQKEGxhc3RfZmluaXNoZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKEGxhc3RfY29zdF9taWNyb3MYBiABKAMSFwoPbGFzdF9lcnJvcl9jb2RlGAcgASgJEg4KBnF1ZXVlZBgIIAEoBRIXCg9kYXlfY29zdF9taWNyb3MYCSADKAMiFgoUR2V0QWdlbnRHcmFwaFJlcXVlc3QiagoVR2V0QWdlbnRHcmFwaFJlc3BvbnNlEiUKBWVkZ2VzGAEgAygLMhYuZGVja2hhbmQudjEuQWdlbnRFZGdlEioKCHRyaWdnZXJzGAIgAygLMhguZGVja2hhbmQudjEuVHJpZ2dlckVkZ2Ui6QEKC1RyaWdnZXJFZGdlEhIKCnRyaWdnZXJfaWQYASABKAkSFAoMdHJpZ2dlcl9uYW1lGAIgASgJEgwKBGtpbmQYAyABKAkSDQoFYWdlbnQYBCABKAkSDQoFc3RhdGUYBSABKAkSDQoFdGFza3MYBiABKAMSDAoEbGl2ZRgHIAEoAxIOCgZ0b2tlbnMYCCABKAMSFQoNcmVjZW50X3Rva2VucxgJIAEoAxITCgtjb3N0X21pY3JvcxgKIAEoAxIrCgdsYXN0X2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLdAQoJQWdlbnRFZGdlEgwKBGZyb20YASABKAkSCgoCdG8YAiABKAkSDAoEa2luZBgDIAEoCRIRCglwZXJtaXR0ZWQYBCABKAgSDQoFdGFza3MYBSABKAMSDAoEbGl2ZRgGIAEoAxIPCgd3YWl0aW5nGAcgASgDEg4KBnRva2VucxgIIAEoAxITCgtjb3N0X21pY3JvcxgJIAEoAxIrCgdsYXN0X2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1yZWNlbnRfdG9rZW5zGAsgASgDItQECgVBZ2VudBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKBnN0YXR1cxgEIAEoDjIYLmRlY2toYW5kLnYxLkFnZW50U3RhdHVzEhUKDXN0YXR1c19yZWFzb24YBSABKAkSDwoHdmVyc2lvbhgGIAEoBRIUCgxob21lX25vZGVfaWQYByABKAkSEAoIcHJvdmlkZXIYCCABKAkSDQoFbW9kZWwYCSABKAkSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKdXBkYXRlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMc3RhdHVzX3NpbmNlGAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVvd25lchgWIAEoCRISCgp2aXNpYmlsaXR5GBcgASgJEi4KCmRlbGV0ZWRfYXQYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmRlbGV0ZWRfYnkYGSABKAkSMgoOdW5kZWxldGVfdW50aWwYGiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCm1heV9tYW5hZ2UYGyABKAgSDgoGYXZhdGFyGBwgASgJEg0KBXRpdGxlGB0gASgJEgwKBGdvYWwYHiABKAkSJQoFbm9kZXMYHyADKAsyFi5kZWNraGFuZC52MS5BZ2VudE5vZGUiRgoJQWdlbnROb2RlEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEQoJY29ubmVjdGVkGAMgASgIEgwKBGhvbWUYBCABKAgilQEKDEFnZW50VmVyc2lvbhIPCgd2ZXJzaW9uGAEgASgFEhAKCG1hcmtkb3duGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIOCgZzY3JpcHQYBCABKAkSEgoKY3JlYXRlZF9ieRgFIAEoCRIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKKAQoRQXBwbHlBZ2VudFJlcXVlc3QSEAoIbWFya2Rvd24YASABKAkSEAoIZmlsZW5hbWUYAiABKAkSDgoGc2NyaXB0GAMgASgJEg8KB2RyeV9ydW4YBCABKAgSDQoFYWxvbmcYBSADKAkSDQoFb3duZXIYDyABKAkSEgoKdmlzaWJpbGl0eRgQIAEoCSJ2ChJBcHBseUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudBIOCgZjaGFuZ2UYAiABKAkSLQoIdHJpZ2dlcnMYAyADKAsyGy5kZWNraGFuZC52MS5BcHBsaWVkVHJpZ2dlciJqCg5BcHBsaWVkVHJpZ2dlchIMCgRuYW1lGAEgASgJEg4KBmNoYW5nZRgCIAEoCRIMCgRraW5kGAMgASgJEgwKBHBhdGgYBCABKAkSDgoGdmVyaWZ5GAUgASgJEg4KBnNlY3JldBgGIAEoCSI0Cg9HZXRBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoBSJhChBHZXRBZ2VudFJlc3BvbnNlEiEKBWFnZW50GAEgASgLMhIuZGVja2hhbmQudjEuQWdlbnQSKgoHdmVyc2lvbhgCIAEoCzIZLmRlY2toYW5kLnYxLkFnZW50VmVyc2lvbiJLChFMaXN0QWdlbnRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIPCgdkZWxldGVkGAwgASgIIlEKEkxpc3RBZ2VudHNSZXNwb25zZRIiCgZhZ2VudHMYASADKAsyEi5kZWNraGFuZC52MS5BZ2VudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiSwoQVGVsbEFnZW50UmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIMCgR0ZXh0GAIgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCSJFChFUZWxsQWdlbnRSZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzaxIPCgdjcmVhdGVkGAIgASgIIjUKEVBhdXNlQWdlbnRSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSI3ChJQYXVzZUFnZW50UmVzcG9uc2USIQoFYWdlbnQYASABKAsyEi5kZWNraGFuZC52MS5BZ2VudCImChJSZXN1bWVBZ2VudFJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkiOAoTUmVzdW1lQWdlbnRSZXNwb25zZRIhCgVhZ2VudBgBIAEoCzISLmRlY2toYW5kLnYxLkFnZW50Ks0BCgtBZ2VudFN0YXR1cxIcChhBR0VOVF9TVEFUVVNfVU5TUEVDSUZJRUQQABIVChFBR0VOVF9TVEFUVVNfSURMRRABEhoKFkFHRU5UX1NUQVRVU19MSVNURU5JTkcQAhIXChNBR0VOVF9TVEFUVVNfQUNUSVZFEAMSFwoTQUdFTlRfU1RBVFVTX1BBVVNFRBAEEiAKHEFHRU5UX1NUQVRVU19FUlJPUl9TVVNQRU5ERUQQBRIZChVBR0VOVF9TVEFUVVNfRElTQUJMRUQQBjKpDAoMQWdlbnRTZXJ2aWNlEk0KCkFwcGx5QWdlbnQSHi5kZWNraGFuZC52MS5BcHBseUFnZW50UmVxdWVzdBofLmRlY2toYW5kLnYxLkFwcGx5QWdlbnRSZXNwb25zZRJHCghHZXRBZ2VudBIcLmRlY2toYW5kLnYxLkdldEFnZW50UmVxdWVzdBodLmRlY2toYW5kLnYxLkdldEFnZW50UmVzcG9uc2USTQoKTGlzdEFnZW50cxIeLmRlY2toYW5kLnYxLkxpc3RBZ2VudHNSZXF1ZXN0Gh8uZGVja2hhbmQudjEuTGlzdEFnZW50c1Jlc3BvbnNlEkoKCVRlbGxBZ2VudBIdLmRlY2toYW5kLnYxLlRlbGxBZ2VudFJlcXVlc3QaHi5kZWNraGFuZC52MS5UZWxsQWdlbnRSZXNwb25zZRJNCgpQYXVzZUFnZW50Eh4uZGVja2hhbmQudjEuUGF1c2VBZ2VudFJlcXVlc3QaHy5kZWNraGFuZC52MS5QYXVzZUFnZW50UmVzcG9uc2USUAoLUmVzdW1lQWdlbnQSHy5kZWNraGFuZC52MS5SZXN1bWVBZ2VudFJlcXVlc3QaIC5kZWNraGFuZC52MS5SZXN1bWVBZ2VudFJlc3BvbnNlElYKDUdldEFnZW50R3JhcGgSIS5kZWNraGFuZC52MS5HZXRBZ2VudEdyYXBoUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldEFnZW50R3JhcGhSZXNwb25zZRJlChJMaXN0QWdlbnRTdW1tYXJpZXMSJi5kZWNraGFuZC52MS5MaXN0QWdlbnRTdW1tYXJpZXNSZXF1ZXN0GicuZGVja2hhbmQudjEuTGlzdEFnZW50U3VtbWFyaWVzUmVzcG9uc2USUwoMRGlzYWJsZUFnZW50EiAuZGVja2hhbmQudjEuRGlzYWJsZUFnZW50UmVxdWVzdBohLmRlY2toYW5kLnYxLkRpc2FibGVBZ2VudFJlc3BvbnNlElAKC0VuYWJsZUFnZW50Eh8uZGVja2hhbmQudjEuRW5hYmxlQWdlbnRSZXF1ZXN0GiAuZGVja2hhbmQudjEuRW5hYmxlQWdlbnRSZXNwb25zZRJQCgtEZWxldGVBZ2VudBIfLmRlY2toYW5kLnYxLkRlbGV0ZUFnZW50UmVxdWVzdBogLmRlY2toYW5kLnYxLkRlbGV0ZUFnZW50UmVzcG9uc2USVgoNVW5kZWxldGVBZ2VudBIhLmRlY2toYW5kLnYxLlVuZGVsZXRlQWdlbnRSZXF1ZXN0GiIuZGVja2hhbmQudjEuVW5kZWxldGVBZ2VudFJlc3BvbnNlElAKC1JlbmFtZUFnZW50Eh8uZGVja2hhbmQudjEuUmVuYW1lQWdlbnRSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVuYW1lQWdlbnRSZXNwb25zZRJZCg5EdXBsaWNhdGVBZ2VudBIiLmRlY2toYW5kLnYxLkR1cGxpY2F0ZUFnZW50UmVxdWVzdBojLmRlY2toYW5kLnYxLkR1cGxpY2F0ZUFnZW50UmVzcG9uc2USVgoNVHJhbnNmZXJBZ2VudBIhLmRlY2toYW5kLnYxLlRyYW5zZmVyQWdlbnRSZXF1ZXN0GiIuZGVja2hhbmQudjEuVHJhbnNmZXJBZ2VudFJlc3BvbnNlEmIKEUxpc3RBZ2VudFZlcnNpb25zEiUuZGVja2hhbmQudjEuTGlzdEFnZW50VmVyc2lvbnNSZXF1ZXN0GiYuZGVja2hhbmQudjEuTGlzdEFnZW50VmVyc2lvbnNSZXNwb25zZRJiChFEaWZmQWdlbnRWZXJzaW9ucxIlLmRlY2toYW5kLnYxLkRpZmZBZ2VudFZlcnNpb25zUmVxdWVzdBomLmRlY2toYW5kLnYxLkRpZmZBZ2VudFZlcnNpb25zUmVzcG9uc2USaAoTUmVzdG9yZUFnZW50VmVyc2lvbhInLmRlY2toYW5kLnYxLlJlc3RvcmVBZ2VudFZlcnNpb25SZXF1ZXN0GiguZGVja2hhbmQudjEuUmVzdG9yZUFnZW50VmVyc2lvblJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message deckhand.v1.DisableAgentRequest
+ */
+export type DisableAgentRequest = Message<"deckhand.v1.DisableAgentRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * Shown to whoever submits a task, and in the audit log.
+   *
+   * @generated from field: string reason = 2;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message deckhand.v1.DisableAgentRequest.
+ * Use `create(DisableAgentRequestSchema)` to create a new message.
+ */
+export const DisableAgentRequestSchema: GenMessage<DisableAgentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 0);
+
+/**
+ * @generated from message deckhand.v1.DisableAgentResponse
+ */
+export type DisableAgentResponse = Message<"deckhand.v1.DisableAgentResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.DisableAgentResponse.
+ * Use `create(DisableAgentResponseSchema)` to create a new message.
+ */
+export const DisableAgentResponseSchema: GenMessage<DisableAgentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 1);
+
+/**
+ * @generated from message deckhand.v1.EnableAgentRequest
+ */
+export type EnableAgentRequest = Message<"deckhand.v1.EnableAgentRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+};
+
+/**
+ * Describes the message deckhand.v1.EnableAgentRequest.
+ * Use `create(EnableAgentRequestSchema)` to create a new message.
+ */
+export const EnableAgentRequestSchema: GenMessage<EnableAgentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 2);
+
+/**
+ * @generated from message deckhand.v1.EnableAgentResponse
+ */
+export type EnableAgentResponse = Message<"deckhand.v1.EnableAgentResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.EnableAgentResponse.
+ * Use `create(EnableAgentResponseSchema)` to create a new message.
+ */
+export const EnableAgentResponseSchema: GenMessage<EnableAgentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 3);
+
+/**
+ * @generated from message deckhand.v1.DeleteAgentRequest
+ */
+export type DeleteAgentRequest = Message<"deckhand.v1.DeleteAgentRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * The agent's name, typed by a person.
+   *
+   * @generated from field: string confirm = 2;
+   */
+  confirm: string;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * What becomes of its tasks that have not ended: "cancel" ends all of them, "finish"
+   * lets those end that have started, and cancels the others. Without it, an agent with
+   * such tasks is not deleted.
+   *
+   * @generated from field: string tasks = 4;
+   */
+  tasks: string;
+};
+
+/**
+ * Describes the message deckhand.v1.DeleteAgentRequest.
+ * Use `create(DeleteAgentRequestSchema)` to create a new message.
+ */
+export const DeleteAgentRequestSchema: GenMessage<DeleteAgentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 4);
+
+/**
+ * @generated from message deckhand.v1.DeleteAgentResponse
+ */
+export type DeleteAgentResponse = Message<"deckhand.v1.DeleteAgentResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+
+  /**
+   * The tasks that were cancelled.
+   *
+   * @generated from field: repeated string cancelled_task_ids = 2;
+   */
+  cancelledTaskIds: string[];
+};
+
+/**
+ * Describes the message deckhand.v1.DeleteAgentResponse.
+ * Use `create(DeleteAgentResponseSchema)` to create a new message.
+ */
+export const DeleteAgentResponseSchema: GenMessage<DeleteAgentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 5);
+
+/**
+ * @generated from message deckhand.v1.UndeleteAgentRequest
+ */
+export type UndeleteAgentRequest = Message<"deckhand.v1.UndeleteAgentRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+};
+
+/**
+ * Describes the message deckhand.v1.UndeleteAgentRequest.
+ * Use `create(UndeleteAgentRequestSchema)` to create a new message.
+ */
+export const UndeleteAgentRequestSchema: GenMessage<UndeleteAgentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 6);
+
+/**
+ * @generated from message deckhand.v1.UndeleteAgentResponse
+ */
+export type UndeleteAgentResponse = Message<"deckhand.v1.UndeleteAgentResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+
+  /**
+   * The names of the triggers that are enabled again.
+   *
+   * @generated from field: repeated string triggers = 2;
+   */
+  triggers: string[];
+};
+
+/**
+ * Describes the message deckhand.v1.UndeleteAgentResponse.
+ * Use `create(UndeleteAgentResponseSchema)` to create a new message.
+ */
+export const UndeleteAgentResponseSchema: GenMessage<UndeleteAgentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 7);
+
+/**
+ * @generated from message deckhand.v1.RenameAgentRequest
+ */
+export type RenameAgentRequest = Message<"deckhand.v1.RenameAgentRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * The new name.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Names that it had before lead to it no more, and are free.
+   *
+   * @generated from field: bool forget = 3;
+   */
+  forget: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.RenameAgentRequest.
+ * Use `create(RenameAgentRequestSchema)` to create a new message.
+ */
+export const RenameAgentRequestSchema: GenMessage<RenameAgentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 8);
+
+/**
+ * @generated from message deckhand.v1.RenameAgentResponse
+ */
+export type RenameAgentResponse = Message<"deckhand.v1.RenameAgentResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.RenameAgentResponse.
+ * Use `create(RenameAgentResponseSchema)` to create a new message.
+ */
+export const RenameAgentResponseSchema: GenMessage<RenameAgentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 9);
+
+/**
+ * @generated from message deckhand.v1.DuplicateAgentRequest
+ */
+export type DuplicateAgentRequest = Message<"deckhand.v1.DuplicateAgentRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * The name of the copy.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * The version to copy; 0 for the newest.
+   *
+   * @generated from field: int32 version = 3;
+   */
+  version: number;
+};
+
+/**
+ * Describes the message deckhand.v1.DuplicateAgentRequest.
+ * Use `create(DuplicateAgentRequestSchema)` to create a new message.
+ */
+export const DuplicateAgentRequestSchema: GenMessage<DuplicateAgentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 10);
+
+/**
+ * @generated from message deckhand.v1.DuplicateAgentResponse
+ */
+export type DuplicateAgentResponse = Message<"deckhand.v1.DuplicateAgentResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+
+  /**
+   * The original's persona names triggers, which the copy does not have.
+   *
+   * @generated from field: bool dropped_triggers = 2;
+   */
+  droppedTriggers: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.DuplicateAgentResponse.
+ * Use `create(DuplicateAgentResponseSchema)` to create a new message.
+ */
+export const DuplicateAgentResponseSchema: GenMessage<DuplicateAgentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 11);
+
+/**
+ * @generated from message deckhand.v1.TransferAgentRequest
+ */
+export type TransferAgentRequest = Message<"deckhand.v1.TransferAgentRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * "user:NAME", "team:NAME", or a user's name; empty to leave it.
+   *
+   * @generated from field: string owner = 2;
+   */
+  owner: string;
+
+  /**
+   * Who sees it besides its owners and administrators: "private" for nobody, "team"
+   * for whoever is in a team with its owner, "organisation" for everybody; empty to
+   * leave it.
+   *
+   * @generated from field: string visibility = 3;
+   */
+  visibility: string;
+};
+
+/**
+ * Describes the message deckhand.v1.TransferAgentRequest.
+ * Use `create(TransferAgentRequestSchema)` to create a new message.
+ */
+export const TransferAgentRequestSchema: GenMessage<TransferAgentRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 12);
+
+/**
+ * @generated from message deckhand.v1.TransferAgentResponse
+ */
+export type TransferAgentResponse = Message<"deckhand.v1.TransferAgentResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.TransferAgentResponse.
+ * Use `create(TransferAgentResponseSchema)` to create a new message.
+ */
+export const TransferAgentResponseSchema: GenMessage<TransferAgentResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 13);
+
+/**
+ * @generated from message deckhand.v1.ListAgentVersionsRequest
+ */
+export type ListAgentVersionsRequest = Message<"deckhand.v1.ListAgentVersionsRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * At most this many; 0 for 20.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListAgentVersionsRequest.
+ * Use `create(ListAgentVersionsRequestSchema)` to create a new message.
+ */
+export const ListAgentVersionsRequestSchema: GenMessage<ListAgentVersionsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 14);
+
+/**
+ * @generated from message deckhand.v1.ListAgentVersionsResponse
+ */
+export type ListAgentVersionsResponse = Message<"deckhand.v1.ListAgentVersionsResponse"> & {
+  /**
+   * @generated from field: repeated deckhand.v1.AgentVersionSummary versions = 1;
+   */
+  versions: AgentVersionSummary[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListAgentVersionsResponse.
+ * Use `create(ListAgentVersionsResponseSchema)` to create a new message.
+ */
+export const ListAgentVersionsResponseSchema: GenMessage<ListAgentVersionsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 15);
+
+/**
+ * AgentVersionSummary is a version without its text.
+ *
+ * @generated from message deckhand.v1.AgentVersionSummary
+ */
+export type AgentVersionSummary = Message<"deckhand.v1.AgentVersionSummary"> & {
+  /**
+   * @generated from field: int32 version = 1;
+   */
+  version: number;
+
+  /**
+   * @generated from field: string created_by = 2;
+   */
+  createdBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 3;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * What differs from the version before, in one line: keys, with + for added and - for
+   * removed ones, and lines of the prompt.
+   *
+   * @generated from field: string change = 4;
+   */
+  change: string;
+
+  /**
+   * @generated from field: string provider = 5;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: string model = 6;
+   */
+  model: string;
+};
+
+/**
+ * Describes the message deckhand.v1.AgentVersionSummary.
+ * Use `create(AgentVersionSummarySchema)` to create a new message.
+ */
+export const AgentVersionSummarySchema: GenMessage<AgentVersionSummary> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 16);
+
+/**
+ * @generated from message deckhand.v1.DiffAgentVersionsRequest
+ */
+export type DiffAgentVersionsRequest = Message<"deckhand.v1.DiffAgentVersionsRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * The older version; 0 for the one before to.
+   *
+   * @generated from field: int32 from = 2;
+   */
+  from: number;
+
+  /**
+   * The newer version; 0 for the newest.
+   *
+   * @generated from field: int32 to = 3;
+   */
+  to: number;
+};
+
+/**
+ * Describes the message deckhand.v1.DiffAgentVersionsRequest.
+ * Use `create(DiffAgentVersionsRequestSchema)` to create a new message.
+ */
+export const DiffAgentVersionsRequestSchema: GenMessage<DiffAgentVersionsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 17);
+
+/**
+ * @generated from message deckhand.v1.DiffAgentVersionsResponse
+ */
+export type DiffAgentVersionsResponse = Message<"deckhand.v1.DiffAgentVersionsResponse"> & {
+  /**
+   * A unified diff of the persona files, and of their scripts; empty if they are the
+   * same.
+   *
+   * @generated from field: string diff = 1;
+   */
+  diff: string;
+
+  /**
+   * @generated from field: int32 from = 2;
+   */
+  from: number;
+
+  /**
+   * @generated from field: int32 to = 3;
+   */
+  to: number;
+};
+
+/**
+ * Describes the message deckhand.v1.DiffAgentVersionsResponse.
+ * Use `create(DiffAgentVersionsResponseSchema)` to create a new message.
+ */
+export const DiffAgentVersionsResponseSchema: GenMessage<DiffAgentVersionsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 18);
+
+/**
+ * @generated from message deckhand.v1.RestoreAgentVersionRequest
+ */
+export type RestoreAgentVersionRequest = Message<"deckhand.v1.RestoreAgentVersionRequest"> & {
+  /**
+   * An id, a unique prefix of one, or a name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * @generated from field: int32 version = 2;
+   */
+  version: number;
+};
+
+/**
+ * Describes the message deckhand.v1.RestoreAgentVersionRequest.
+ * Use `create(RestoreAgentVersionRequestSchema)` to create a new message.
+ */
+export const RestoreAgentVersionRequestSchema: GenMessage<RestoreAgentVersionRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 19);
+
+/**
+ * @generated from message deckhand.v1.RestoreAgentVersionResponse
+ */
+export type RestoreAgentVersionResponse = Message<"deckhand.v1.RestoreAgentVersionResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Agent agent = 1;
+   */
+  agent?: Agent | undefined;
+
+  /**
+   * "updated", or "unchanged" if the newest version is the same.
+   *
+   * @generated from field: string change = 2;
+   */
+  change: string;
+};
+
+/**
+ * Describes the message deckhand.v1.RestoreAgentVersionResponse.
+ * Use `create(RestoreAgentVersionResponseSchema)` to create a new message.
+ */
+export const RestoreAgentVersionResponseSchema: GenMessage<RestoreAgentVersionResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 20);
 
 /**
  * @generated from message deckhand.v1.ListAgentSummariesRequest
@@ -40,7 +600,7 @@ export type ListAgentSummariesRequest = Message<"deckhand.v1.ListAgentSummariesR
  * Use `create(ListAgentSummariesRequestSchema)` to create a new message.
  */
 export const ListAgentSummariesRequestSchema: GenMessage<ListAgentSummariesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 0);
+  messageDesc(file_deckhand_v1_agent, 21);
 
 /**
  * @generated from message deckhand.v1.ListAgentSummariesResponse
@@ -64,7 +624,7 @@ export type ListAgentSummariesResponse = Message<"deckhand.v1.ListAgentSummaries
  * Use `create(ListAgentSummariesResponseSchema)` to create a new message.
  */
 export const ListAgentSummariesResponseSchema: GenMessage<ListAgentSummariesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 1);
+  messageDesc(file_deckhand_v1_agent, 22);
 
 /**
  * AgentSummary is an agent's recent past.
@@ -130,7 +690,7 @@ export type AgentSummary = Message<"deckhand.v1.AgentSummary"> & {
  * Use `create(AgentSummarySchema)` to create a new message.
  */
 export const AgentSummarySchema: GenMessage<AgentSummary> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 2);
+  messageDesc(file_deckhand_v1_agent, 23);
 
 /**
  * @generated from message deckhand.v1.GetAgentGraphRequest
@@ -143,7 +703,7 @@ export type GetAgentGraphRequest = Message<"deckhand.v1.GetAgentGraphRequest"> &
  * Use `create(GetAgentGraphRequestSchema)` to create a new message.
  */
 export const GetAgentGraphRequestSchema: GenMessage<GetAgentGraphRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 3);
+  messageDesc(file_deckhand_v1_agent, 24);
 
 /**
  * @generated from message deckhand.v1.GetAgentGraphResponse
@@ -169,7 +729,7 @@ export type GetAgentGraphResponse = Message<"deckhand.v1.GetAgentGraphResponse">
  * Use `create(GetAgentGraphResponseSchema)` to create a new message.
  */
 export const GetAgentGraphResponseSchema: GenMessage<GetAgentGraphResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 4);
+  messageDesc(file_deckhand_v1_agent, 25);
 
 /**
  * TriggerEdge is between a trigger and its agent.
@@ -250,7 +810,7 @@ export type TriggerEdge = Message<"deckhand.v1.TriggerEdge"> & {
  * Use `create(TriggerEdgeSchema)` to create a new message.
  */
 export const TriggerEdgeSchema: GenMessage<TriggerEdge> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 5);
+  messageDesc(file_deckhand_v1_agent, 26);
 
 /**
  * AgentEdge is between two agents: one may give work to the other, or did.
@@ -336,7 +896,7 @@ export type AgentEdge = Message<"deckhand.v1.AgentEdge"> & {
  * Use `create(AgentEdgeSchema)` to create a new message.
  */
 export const AgentEdgeSchema: GenMessage<AgentEdge> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 6);
+  messageDesc(file_deckhand_v1_agent, 27);
 
 /**
  * Agent is a persona bound to nodes, with a workspace.
@@ -415,6 +975,70 @@ export type Agent = Message<"deckhand.v1.Agent"> & {
    * @generated from field: google.protobuf.Timestamp status_since = 12;
    */
   statusSince?: Timestamp | undefined;
+
+  /**
+   * Whose it is: "user:NAME" or "team:NAME".
+   *
+   * @generated from field: string owner = 22;
+   */
+  owner: string;
+
+  /**
+   * Who sees it besides its owners and administrators: "private", "team" or
+   * "organisation".
+   *
+   * @generated from field: string visibility = 23;
+   */
+  visibility: string;
+
+  /**
+   * Set if it was deleted, with who did it, and until when that can be undone.
+   *
+   * @generated from field: google.protobuf.Timestamp deleted_at = 24;
+   */
+  deletedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: string deleted_by = 25;
+   */
+  deletedBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp undelete_until = 26;
+   */
+  undeleteUntil?: Timestamp | undefined;
+
+  /**
+   * The caller may change, transfer and delete it.
+   *
+   * @generated from field: bool may_manage = 27;
+   */
+  mayManage: boolean;
+
+  /**
+   * Of its persona: an emoji or the name of a built-in picture, its role in a few words,
+   * and the goal of a run without one; empty for none.
+   *
+   * @generated from field: string avatar = 28;
+   */
+  avatar: string;
+
+  /**
+   * @generated from field: string title = 29;
+   */
+  title: string;
+
+  /**
+   * @generated from field: string goal = 30;
+   */
+  goal: string;
+
+  /**
+   * The nodes that its persona lets it run on, by name.
+   *
+   * @generated from field: repeated deckhand.v1.AgentNode nodes = 31;
+   */
+  nodes: AgentNode[];
 };
 
 /**
@@ -422,7 +1046,43 @@ export type Agent = Message<"deckhand.v1.Agent"> & {
  * Use `create(AgentSchema)` to create a new message.
  */
 export const AgentSchema: GenMessage<Agent> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 7);
+  messageDesc(file_deckhand_v1_agent, 28);
+
+/**
+ * AgentNode is a node that an agent may run on.
+ *
+ * @generated from message deckhand.v1.AgentNode
+ */
+export type AgentNode = Message<"deckhand.v1.AgentNode"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: bool connected = 3;
+   */
+  connected: boolean;
+
+  /**
+   * It has the agent's workspace.
+   *
+   * @generated from field: bool home = 4;
+   */
+  home: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.AgentNode.
+ * Use `create(AgentNodeSchema)` to create a new message.
+ */
+export const AgentNodeSchema: GenMessage<AgentNode> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_agent, 29);
 
 /**
  * AgentVersion is one stored state of a persona file.
@@ -472,7 +1132,7 @@ export type AgentVersion = Message<"deckhand.v1.AgentVersion"> & {
  * Use `create(AgentVersionSchema)` to create a new message.
  */
 export const AgentVersionSchema: GenMessage<AgentVersion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 8);
+  messageDesc(file_deckhand_v1_agent, 30);
 
 /**
  * @generated from message deckhand.v1.ApplyAgentRequest
@@ -513,6 +1173,22 @@ export type ApplyAgentRequest = Message<"deckhand.v1.ApplyAgentRequest"> & {
    * @generated from field: repeated string along = 5;
    */
   along: string[];
+
+  /**
+   * Whose the agent becomes: "user:NAME", "team:NAME", or a user's name. Empty leaves
+   * it; a new agent is the caller's.
+   *
+   * @generated from field: string owner = 15;
+   */
+  owner: string;
+
+  /**
+   * Who sees it besides: "private", "team" or "organisation". Empty leaves it; a new
+   * agent is seen by the organisation.
+   *
+   * @generated from field: string visibility = 16;
+   */
+  visibility: string;
 };
 
 /**
@@ -520,7 +1196,7 @@ export type ApplyAgentRequest = Message<"deckhand.v1.ApplyAgentRequest"> & {
  * Use `create(ApplyAgentRequestSchema)` to create a new message.
  */
 export const ApplyAgentRequestSchema: GenMessage<ApplyAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 9);
+  messageDesc(file_deckhand_v1_agent, 31);
 
 /**
  * @generated from message deckhand.v1.ApplyAgentResponse
@@ -551,7 +1227,7 @@ export type ApplyAgentResponse = Message<"deckhand.v1.ApplyAgentResponse"> & {
  * Use `create(ApplyAgentResponseSchema)` to create a new message.
  */
 export const ApplyAgentResponseSchema: GenMessage<ApplyAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 10);
+  messageDesc(file_deckhand_v1_agent, 32);
 
 /**
  * AppliedTrigger is what became of a trigger that a persona names.
@@ -604,7 +1280,7 @@ export type AppliedTrigger = Message<"deckhand.v1.AppliedTrigger"> & {
  * Use `create(AppliedTriggerSchema)` to create a new message.
  */
 export const AppliedTriggerSchema: GenMessage<AppliedTrigger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 11);
+  messageDesc(file_deckhand_v1_agent, 33);
 
 /**
  * @generated from message deckhand.v1.GetAgentRequest
@@ -628,7 +1304,7 @@ export type GetAgentRequest = Message<"deckhand.v1.GetAgentRequest"> & {
  * Use `create(GetAgentRequestSchema)` to create a new message.
  */
 export const GetAgentRequestSchema: GenMessage<GetAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 12);
+  messageDesc(file_deckhand_v1_agent, 34);
 
 /**
  * @generated from message deckhand.v1.GetAgentResponse
@@ -650,7 +1326,7 @@ export type GetAgentResponse = Message<"deckhand.v1.GetAgentResponse"> & {
  * Use `create(GetAgentResponseSchema)` to create a new message.
  */
 export const GetAgentResponseSchema: GenMessage<GetAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 13);
+  messageDesc(file_deckhand_v1_agent, 35);
 
 /**
  * @generated from message deckhand.v1.ListAgentsRequest
@@ -669,6 +1345,13 @@ export type ListAgentsRequest = Message<"deckhand.v1.ListAgentsRequest"> & {
    * @generated from field: string page_token = 2;
    */
   pageToken: string;
+
+  /**
+   * Those whose deletion can be undone, instead of the others.
+   *
+   * @generated from field: bool deleted = 12;
+   */
+  deleted: boolean;
 };
 
 /**
@@ -676,7 +1359,7 @@ export type ListAgentsRequest = Message<"deckhand.v1.ListAgentsRequest"> & {
  * Use `create(ListAgentsRequestSchema)` to create a new message.
  */
 export const ListAgentsRequestSchema: GenMessage<ListAgentsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 14);
+  messageDesc(file_deckhand_v1_agent, 36);
 
 /**
  * @generated from message deckhand.v1.ListAgentsResponse
@@ -700,7 +1383,7 @@ export type ListAgentsResponse = Message<"deckhand.v1.ListAgentsResponse"> & {
  * Use `create(ListAgentsResponseSchema)` to create a new message.
  */
 export const ListAgentsResponseSchema: GenMessage<ListAgentsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 15);
+  messageDesc(file_deckhand_v1_agent, 37);
 
 /**
  * @generated from message deckhand.v1.TellAgentRequest
@@ -729,7 +1412,7 @@ export type TellAgentRequest = Message<"deckhand.v1.TellAgentRequest"> & {
  * Use `create(TellAgentRequestSchema)` to create a new message.
  */
 export const TellAgentRequestSchema: GenMessage<TellAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 16);
+  messageDesc(file_deckhand_v1_agent, 38);
 
 /**
  * @generated from message deckhand.v1.TellAgentResponse
@@ -753,7 +1436,7 @@ export type TellAgentResponse = Message<"deckhand.v1.TellAgentResponse"> & {
  * Use `create(TellAgentResponseSchema)` to create a new message.
  */
 export const TellAgentResponseSchema: GenMessage<TellAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 17);
+  messageDesc(file_deckhand_v1_agent, 39);
 
 /**
  * @generated from message deckhand.v1.PauseAgentRequest
@@ -779,7 +1462,7 @@ export type PauseAgentRequest = Message<"deckhand.v1.PauseAgentRequest"> & {
  * Use `create(PauseAgentRequestSchema)` to create a new message.
  */
 export const PauseAgentRequestSchema: GenMessage<PauseAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 18);
+  messageDesc(file_deckhand_v1_agent, 40);
 
 /**
  * @generated from message deckhand.v1.PauseAgentResponse
@@ -796,7 +1479,7 @@ export type PauseAgentResponse = Message<"deckhand.v1.PauseAgentResponse"> & {
  * Use `create(PauseAgentResponseSchema)` to create a new message.
  */
 export const PauseAgentResponseSchema: GenMessage<PauseAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 19);
+  messageDesc(file_deckhand_v1_agent, 41);
 
 /**
  * @generated from message deckhand.v1.ResumeAgentRequest
@@ -815,7 +1498,7 @@ export type ResumeAgentRequest = Message<"deckhand.v1.ResumeAgentRequest"> & {
  * Use `create(ResumeAgentRequestSchema)` to create a new message.
  */
 export const ResumeAgentRequestSchema: GenMessage<ResumeAgentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 20);
+  messageDesc(file_deckhand_v1_agent, 42);
 
 /**
  * @generated from message deckhand.v1.ResumeAgentResponse
@@ -832,7 +1515,7 @@ export type ResumeAgentResponse = Message<"deckhand.v1.ResumeAgentResponse"> & {
  * Use `create(ResumeAgentResponseSchema)` to create a new message.
  */
 export const ResumeAgentResponseSchema: GenMessage<ResumeAgentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_agent, 21);
+  messageDesc(file_deckhand_v1_agent, 43);
 
 /**
  * AgentStatus is what an agent's card shows.
@@ -985,6 +1668,111 @@ export const AgentService: GenService<{
     methodKind: "unary";
     input: typeof ListAgentSummariesRequestSchema;
     output: typeof ListAgentSummariesResponseSchema;
+  },
+  /**
+   * DisableAgent has an agent take no new tasks until it is enabled: submissions are
+   * refused. What has started continues. It is for the agent's owners and
+   * administrators, as all that follow that change an agent.
+   *
+   * @generated from rpc deckhand.v1.AgentService.DisableAgent
+   */
+  disableAgent: {
+    methodKind: "unary";
+    input: typeof DisableAgentRequestSchema;
+    output: typeof DisableAgentResponseSchema;
+  },
+  /**
+   * EnableAgent lets a disabled agent take tasks again.
+   *
+   * @generated from rpc deckhand.v1.AgentService.EnableAgent
+   */
+  enableAgent: {
+    methodKind: "unary";
+    input: typeof EnableAgentRequestSchema;
+    output: typeof EnableAgentResponseSchema;
+  },
+  /**
+   * DeleteAgent deletes an agent: it keeps its history, its triggers stop and its
+   * webhooks return 410. For 7 days this can be undone, and the name stays its own.
+   *
+   * @generated from rpc deckhand.v1.AgentService.DeleteAgent
+   */
+  deleteAgent: {
+    methodKind: "unary";
+    input: typeof DeleteAgentRequestSchema;
+    output: typeof DeleteAgentResponseSchema;
+  },
+  /**
+   * UndeleteAgent undoes a deletion: the triggers that it stopped start again.
+   *
+   * @generated from rpc deckhand.v1.AgentService.UndeleteAgent
+   */
+  undeleteAgent: {
+    methodKind: "unary";
+    input: typeof UndeleteAgentRequestSchema;
+    output: typeof UndeleteAgentResponseSchema;
+  },
+  /**
+   * RenameAgent gives an agent another name, in a new version of its persona. The
+   * old name leads to the agent.
+   *
+   * @generated from rpc deckhand.v1.AgentService.RenameAgent
+   */
+  renameAgent: {
+    methodKind: "unary";
+    input: typeof RenameAgentRequestSchema;
+    output: typeof RenameAgentResponseSchema;
+  },
+  /**
+   * DuplicateAgent makes an agent of another name from a version of an agent that the
+   * caller sees. It is the caller's, has the same policy, and none of the triggers.
+   *
+   * @generated from rpc deckhand.v1.AgentService.DuplicateAgent
+   */
+  duplicateAgent: {
+    methodKind: "unary";
+    input: typeof DuplicateAgentRequestSchema;
+    output: typeof DuplicateAgentResponseSchema;
+  },
+  /**
+   * TransferAgent changes whose an agent is, and who sees it.
+   *
+   * @generated from rpc deckhand.v1.AgentService.TransferAgent
+   */
+  transferAgent: {
+    methodKind: "unary";
+    input: typeof TransferAgentRequestSchema;
+    output: typeof TransferAgentResponseSchema;
+  },
+  /**
+   * ListAgentVersions returns the versions of an agent's persona, the newest first.
+   *
+   * @generated from rpc deckhand.v1.AgentService.ListAgentVersions
+   */
+  listAgentVersions: {
+    methodKind: "unary";
+    input: typeof ListAgentVersionsRequestSchema;
+    output: typeof ListAgentVersionsResponseSchema;
+  },
+  /**
+   * DiffAgentVersions compares two versions.
+   *
+   * @generated from rpc deckhand.v1.AgentService.DiffAgentVersions
+   */
+  diffAgentVersions: {
+    methodKind: "unary";
+    input: typeof DiffAgentVersionsRequestSchema;
+    output: typeof DiffAgentVersionsResponseSchema;
+  },
+  /**
+   * RestoreAgentVersion applies an older version again, as a new one.
+   *
+   * @generated from rpc deckhand.v1.AgentService.RestoreAgentVersion
+   */
+  restoreAgentVersion: {
+    methodKind: "unary";
+    input: typeof RestoreAgentVersionRequestSchema;
+    output: typeof RestoreAgentVersionResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_agent, 0);

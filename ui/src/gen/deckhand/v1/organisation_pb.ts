@@ -12,7 +12,74 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/organisation.proto.
  */
 export const file_deckhand_v1_organisation: GenFile = /*@__PURE__*/
-  fileDesc("Ch5kZWNraGFuZC92MS9vcmdhbmlzYXRpb24ucHJvdG8SC2RlY2toYW5kLnYxIrYBCgxPcmdhbmlzYXRpb24SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRINCgV1c2VycxgDIAEoAxINCgV0YXNrcxgEIAEoAxINCgVub2RlcxgFIAEoAxIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgZsaW1pdHMYByABKAsyHy5kZWNraGFuZC52MS5PcmdhbmlzYXRpb25MaW1pdHMijgIKEk9yZ2FuaXNhdGlvbkxpbWl0cxIcCg9qYWlsX2NwdV9taWxsaXMYASABKANIAIgBARIeChFqYWlsX21lbW9yeV9ieXRlcxgCIAEoA0gBiAEBEhYKCWphaWxfcGlkcxgDIAEoA0gCiAEBEiEKFGphaWxfd29ya3NwYWNlX2J5dGVzGAQgASgDSAOIAQESLgoLdW5kb193aW5kb3cYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CEgoQX2phaWxfY3B1X21pbGxpc0IUChJfamFpbF9tZW1vcnlfYnl0ZXNCDAoKX2phaWxfcGlkc0IXChVfamFpbF93b3Jrc3BhY2VfYnl0ZXMiXQocU2V0T3JnYW5pc2F0aW9uTGltaXRzUmVxdWVzdBIMCgRuYW1lGAEgASgJEi8KBmxpbWl0cxgCIAEoCzIfLmRlY2toYW5kLnYxLk9yZ2FuaXNhdGlvbkxpbWl0cyJQCh1TZXRPcmdhbmlzYXRpb25MaW1pdHNSZXNwb25zZRIvCgxvcmdhbmlzYXRpb24YASABKAsyGS5kZWNraGFuZC52MS5PcmdhbmlzYXRpb24iOAoZQ3JlYXRlT3JnYW5pc2F0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEg0KBWFkbWluGAIgASgJIlwKGkNyZWF0ZU9yZ2FuaXNhdGlvblJlc3BvbnNlEi8KDG9yZ2FuaXNhdGlvbhgBIAEoCzIZLmRlY2toYW5kLnYxLk9yZ2FuaXNhdGlvbhINCgV0b2tlbhgCIAEoCSJBChhMaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiZgoZTGlzdE9yZ2FuaXNhdGlvbnNSZXNwb25zZRIwCg1vcmdhbmlzYXRpb25zGAEgAygLMhkuZGVja2hhbmQudjEuT3JnYW5pc2F0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTLQAgoTT3JnYW5pc2F0aW9uU2VydmljZRJlChJDcmVhdGVPcmdhbmlzYXRpb24SJi5kZWNraGFuZC52MS5DcmVhdGVPcmdhbmlzYXRpb25SZXF1ZXN0GicuZGVja2hhbmQudjEuQ3JlYXRlT3JnYW5pc2F0aW9uUmVzcG9uc2USYgoRTGlzdE9yZ2FuaXNhdGlvbnMSJS5kZWNraGFuZC52MS5MaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QaJi5kZWNraGFuZC52MS5MaXN0T3JnYW5pc2F0aW9uc1Jlc3BvbnNlEm4KFVNldE9yZ2FuaXNhdGlvbkxpbWl0cxIpLmRlY2toYW5kLnYxLlNldE9yZ2FuaXNhdGlvbkxpbWl0c1JlcXVlc3QaKi5kZWNraGFuZC52MS5TZXRPcmdhbmlzYXRpb25MaW1pdHNSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch5kZWNraGFuZC92MS9vcmdhbmlzYXRpb24ucHJvdG8SC2RlY2toYW5kLnYxIhcKFUdldFRhc2tTaGFyaW5nUmVxdWVzdCIoChZHZXRUYXNrU2hhcmluZ1Jlc3BvbnNlEg4KBnNoYXJlZBgBIAEoCCInChVTZXRUYXNrU2hhcmluZ1JlcXVlc3QSDgoGc2hhcmVkGAEgASgIIigKFlNldFRhc2tTaGFyaW5nUmVzcG9uc2USDgoGc2hhcmVkGAEgASgIIrYBCgxPcmdhbmlzYXRpb24SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRINCgV1c2VycxgDIAEoAxINCgV0YXNrcxgEIAEoAxINCgVub2RlcxgFIAEoAxIuCgpjcmVhdGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgZsaW1pdHMYByABKAsyHy5kZWNraGFuZC52MS5PcmdhbmlzYXRpb25MaW1pdHMijgIKEk9yZ2FuaXNhdGlvbkxpbWl0cxIcCg9qYWlsX2NwdV9taWxsaXMYASABKANIAIgBARIeChFqYWlsX21lbW9yeV9ieXRlcxgCIAEoA0gBiAEBEhYKCWphaWxfcGlkcxgDIAEoA0gCiAEBEiEKFGphaWxfd29ya3NwYWNlX2J5dGVzGAQgASgDSAOIAQESLgoLdW5kb193aW5kb3cYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CEgoQX2phaWxfY3B1X21pbGxpc0IUChJfamFpbF9tZW1vcnlfYnl0ZXNCDAoKX2phaWxfcGlkc0IXChVfamFpbF93b3Jrc3BhY2VfYnl0ZXMiXQocU2V0T3JnYW5pc2F0aW9uTGltaXRzUmVxdWVzdBIMCgRuYW1lGAEgASgJEi8KBmxpbWl0cxgCIAEoCzIfLmRlY2toYW5kLnYxLk9yZ2FuaXNhdGlvbkxpbWl0cyJQCh1TZXRPcmdhbmlzYXRpb25MaW1pdHNSZXNwb25zZRIvCgxvcmdhbmlzYXRpb24YASABKAsyGS5kZWNraGFuZC52MS5PcmdhbmlzYXRpb24iOAoZQ3JlYXRlT3JnYW5pc2F0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJEg0KBWFkbWluGAIgASgJIlwKGkNyZWF0ZU9yZ2FuaXNhdGlvblJlc3BvbnNlEi8KDG9yZ2FuaXNhdGlvbhgBIAEoCzIZLmRlY2toYW5kLnYxLk9yZ2FuaXNhdGlvbhINCgV0b2tlbhgCIAEoCSJBChhMaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiZgoZTGlzdE9yZ2FuaXNhdGlvbnNSZXNwb25zZRIwCg1vcmdhbmlzYXRpb25zGAEgAygLMhkuZGVja2hhbmQudjEuT3JnYW5pc2F0aW9uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTKGBAoTT3JnYW5pc2F0aW9uU2VydmljZRJlChJDcmVhdGVPcmdhbmlzYXRpb24SJi5kZWNraGFuZC52MS5DcmVhdGVPcmdhbmlzYXRpb25SZXF1ZXN0GicuZGVja2hhbmQudjEuQ3JlYXRlT3JnYW5pc2F0aW9uUmVzcG9uc2USYgoRTGlzdE9yZ2FuaXNhdGlvbnMSJS5kZWNraGFuZC52MS5MaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QaJi5kZWNraGFuZC52MS5MaXN0T3JnYW5pc2F0aW9uc1Jlc3BvbnNlEm4KFVNldE9yZ2FuaXNhdGlvbkxpbWl0cxIpLmRlY2toYW5kLnYxLlNldE9yZ2FuaXNhdGlvbkxpbWl0c1JlcXVlc3QaKi5kZWNraGFuZC52MS5TZXRPcmdhbmlzYXRpb25MaW1pdHNSZXNwb25zZRJZCg5HZXRUYXNrU2hhcmluZxIiLmRlY2toYW5kLnYxLkdldFRhc2tTaGFyaW5nUmVxdWVzdBojLmRlY2toYW5kLnYxLkdldFRhc2tTaGFyaW5nUmVzcG9uc2USWQoOU2V0VGFza1NoYXJpbmcSIi5kZWNraGFuZC52MS5TZXRUYXNrU2hhcmluZ1JlcXVlc3QaIy5kZWNraGFuZC52MS5TZXRUYXNrU2hhcmluZ1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+
+/**
+ * @generated from message deckhand.v1.GetTaskSharingRequest
+ */
+export type GetTaskSharingRequest = Message<"deckhand.v1.GetTaskSharingRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.GetTaskSharingRequest.
+ * Use `create(GetTaskSharingRequestSchema)` to create a new message.
+ */
+export const GetTaskSharingRequestSchema: GenMessage<GetTaskSharingRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_organisation, 0);
+
+/**
+ * @generated from message deckhand.v1.GetTaskSharingResponse
+ */
+export type GetTaskSharingResponse = Message<"deckhand.v1.GetTaskSharingResponse"> & {
+  /**
+   * Whoever sees an agent sees its tasks. Otherwise a task is seen by its submitter,
+   * its assignee, the owners of its agent and administrators.
+   *
+   * @generated from field: bool shared = 1;
+   */
+  shared: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.GetTaskSharingResponse.
+ * Use `create(GetTaskSharingResponseSchema)` to create a new message.
+ */
+export const GetTaskSharingResponseSchema: GenMessage<GetTaskSharingResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_organisation, 1);
+
+/**
+ * @generated from message deckhand.v1.SetTaskSharingRequest
+ */
+export type SetTaskSharingRequest = Message<"deckhand.v1.SetTaskSharingRequest"> & {
+  /**
+   * @generated from field: bool shared = 1;
+   */
+  shared: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.SetTaskSharingRequest.
+ * Use `create(SetTaskSharingRequestSchema)` to create a new message.
+ */
+export const SetTaskSharingRequestSchema: GenMessage<SetTaskSharingRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_organisation, 2);
+
+/**
+ * @generated from message deckhand.v1.SetTaskSharingResponse
+ */
+export type SetTaskSharingResponse = Message<"deckhand.v1.SetTaskSharingResponse"> & {
+  /**
+   * @generated from field: bool shared = 1;
+   */
+  shared: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.SetTaskSharingResponse.
+ * Use `create(SetTaskSharingResponseSchema)` to create a new message.
+ */
+export const SetTaskSharingResponseSchema: GenMessage<SetTaskSharingResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_organisation, 3);
 
 /**
  * @generated from message deckhand.v1.Organisation
@@ -63,7 +130,7 @@ export type Organisation = Message<"deckhand.v1.Organisation"> & {
  * Use `create(OrganisationSchema)` to create a new message.
  */
 export const OrganisationSchema: GenMessage<Organisation> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 0);
+  messageDesc(file_deckhand_v1_organisation, 4);
 
 /**
  * OrganisationLimits is what one jail of an organisation may have at most, and
@@ -114,7 +181,7 @@ export type OrganisationLimits = Message<"deckhand.v1.OrganisationLimits"> & {
  * Use `create(OrganisationLimitsSchema)` to create a new message.
  */
 export const OrganisationLimitsSchema: GenMessage<OrganisationLimits> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 1);
+  messageDesc(file_deckhand_v1_organisation, 5);
 
 /**
  * @generated from message deckhand.v1.SetOrganisationLimitsRequest
@@ -140,7 +207,7 @@ export type SetOrganisationLimitsRequest = Message<"deckhand.v1.SetOrganisationL
  * Use `create(SetOrganisationLimitsRequestSchema)` to create a new message.
  */
 export const SetOrganisationLimitsRequestSchema: GenMessage<SetOrganisationLimitsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 2);
+  messageDesc(file_deckhand_v1_organisation, 6);
 
 /**
  * @generated from message deckhand.v1.SetOrganisationLimitsResponse
@@ -157,7 +224,7 @@ export type SetOrganisationLimitsResponse = Message<"deckhand.v1.SetOrganisation
  * Use `create(SetOrganisationLimitsResponseSchema)` to create a new message.
  */
 export const SetOrganisationLimitsResponseSchema: GenMessage<SetOrganisationLimitsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 3);
+  messageDesc(file_deckhand_v1_organisation, 7);
 
 /**
  * @generated from message deckhand.v1.CreateOrganisationRequest
@@ -181,7 +248,7 @@ export type CreateOrganisationRequest = Message<"deckhand.v1.CreateOrganisationR
  * Use `create(CreateOrganisationRequestSchema)` to create a new message.
  */
 export const CreateOrganisationRequestSchema: GenMessage<CreateOrganisationRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 4);
+  messageDesc(file_deckhand_v1_organisation, 8);
 
 /**
  * @generated from message deckhand.v1.CreateOrganisationResponse
@@ -205,7 +272,7 @@ export type CreateOrganisationResponse = Message<"deckhand.v1.CreateOrganisation
  * Use `create(CreateOrganisationResponseSchema)` to create a new message.
  */
 export const CreateOrganisationResponseSchema: GenMessage<CreateOrganisationResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 5);
+  messageDesc(file_deckhand_v1_organisation, 9);
 
 /**
  * @generated from message deckhand.v1.ListOrganisationsRequest
@@ -231,7 +298,7 @@ export type ListOrganisationsRequest = Message<"deckhand.v1.ListOrganisationsReq
  * Use `create(ListOrganisationsRequestSchema)` to create a new message.
  */
 export const ListOrganisationsRequestSchema: GenMessage<ListOrganisationsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 6);
+  messageDesc(file_deckhand_v1_organisation, 10);
 
 /**
  * @generated from message deckhand.v1.ListOrganisationsResponse
@@ -255,11 +322,12 @@ export type ListOrganisationsResponse = Message<"deckhand.v1.ListOrganisationsRe
  * Use `create(ListOrganisationsResponseSchema)` to create a new message.
  */
 export const ListOrganisationsResponseSchema: GenMessage<ListOrganisationsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_organisation, 7);
+  messageDesc(file_deckhand_v1_organisation, 11);
 
 /**
- * OrganisationService is for operators: administrators of the hub's first
- * organisation. An organisation sees nothing of another one.
+ * OrganisationService is for operators, administrators of the hub's first
+ * organisation, except for what says otherwise. An organisation sees nothing of another
+ * one.
  *
  * @generated from service deckhand.v1.OrganisationService
  */
@@ -295,6 +363,27 @@ export const OrganisationService: GenService<{
     methodKind: "unary";
     input: typeof SetOrganisationLimitsRequestSchema;
     output: typeof SetOrganisationLimitsResponseSchema;
+  },
+  /**
+   * GetTaskSharing returns who sees the tasks of the caller's organisation.
+   *
+   * @generated from rpc deckhand.v1.OrganisationService.GetTaskSharing
+   */
+  getTaskSharing: {
+    methodKind: "unary";
+    input: typeof GetTaskSharingRequestSchema;
+    output: typeof GetTaskSharingResponseSchema;
+  },
+  /**
+   * SetTaskSharing says who sees the tasks of the caller's organisation. It is for its
+   * administrators.
+   *
+   * @generated from rpc deckhand.v1.OrganisationService.SetTaskSharing
+   */
+  setTaskSharing: {
+    methodKind: "unary";
+    input: typeof SetTaskSharingRequestSchema;
+    output: typeof SetTaskSharingResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_organisation, 0);

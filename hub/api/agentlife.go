@@ -1,0 +1,292 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+func (h *Agents) life() agent.Life { return agent.Life{Agents: h.Agents} }
+
+func applier(id auth.Identity) agent.Applier { return agent.Applier{Actor: actor(id), Role: id.Role} }
+
+// ownership reads whose an agent becomes, and who sees it.
+func (h *Agents) ownership(ctx context.Context, orgID, owner, level string) (agent.Ownership, error) {
+	out, err := h.life().OwnerOf(ctx, orgID, owner)
+	if err == nil {
+		out.Level, err = visibility.Parse("visibility", level)
+	}
+	return out, err
+}
+
+// message returns an agent with what its persona says of it, the nodes that it may run on,
+// and whether the caller may change it.
+func (h *Agents) message(ctx context.Context, row db.GetAgentRow) (*deckhandv1.Agent, error) {
+	out, err := h.messages(ctx, []db.GetAgentRow{row})
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+func (h *Agents) messages(ctx context.Context, rows []db.GetAgentRow) ([]*deckhandv1.Agent, error) {
+	v := viewer(ctx)
+	nodes, err := h.nodes(ctx, v.OrgID)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*deckhandv1.Agent, len(rows))
+	for i, row := range rows {
+		m := agentMessage(row)
+		if m.MayManage, err = visibility.Owns(ctx, h.Queries, v, row.Agent.ID); err != nil {
+			return nil, err
+		}
+		p, err := h.Agents.PersonaOf(ctx, h.Queries, v.OrgID, row.Agent.ID, row.Agent.CurrentVersion)
+		if err != nil {
+			return nil, err
+		}
+		m.Avatar, m.Title, m.Goal = p.Avatar, p.Title, p.Goal
+		m.Nodes = fitting(p.Nodes, nodes, m.GetHomeNodeId())
+		out[i] = m
+	}
+	return out, nil
+}
+
+// nodes returns all nodes of an organisation that are not revoked.
+func (h *Agents) nodes(ctx context.Context, orgID string) (out []node.Record, err error) {
+	for token, more := "", true; more; more = token != "" {
+		var page []node.Record
+		if page, token, err = h.Nodes.List(ctx, orgID, token, nodesAtOnce); err != nil {
+			return nil, fmt.Errorf("list the nodes: %w", err)
+		}
+		out = append(out, page...)
+	}
+	return slices.DeleteFunc(out, func(r node.Record) bool { return r.Node.RevokedAt != nil }), nil
+}
+
+// fitting returns the nodes that an agent may run on.
+func fitting(want persona.Nodes, all []node.Record, home string) (out []*deckhandv1.AgentNode) {
+	for _, r := range all {
+		if node.Fits(want, r.Node) {
+			out = append(out, &deckhandv1.AgentNode{Id: r.Node.ID, Name: r.Node.Name, Connected: r.Connected, Home: r.Node.ID == home})
+		}
+	}
+	return out
+}
+
+// DisableAgent has an agent take no new tasks.
+func (h *Agents) DisableAgent(ctx context.Context, req *connect.Request[deckhandv1.DisableAgentRequest]) (*connect.Response[deckhandv1.DisableAgentResponse], error) {
+	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+		return h.life().Disable(ctx, id.OrgID, agentID, req.Msg.GetReason(), applier(id))
+	})
+	return connect.NewResponse(&deckhandv1.DisableAgentResponse{Agent: a}), err
+}
+
+// EnableAgent lets a disabled agent take tasks again.
+func (h *Agents) EnableAgent(ctx context.Context, req *connect.Request[deckhandv1.EnableAgentRequest]) (*connect.Response[deckhandv1.EnableAgentResponse], error) {
+	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+		return h.life().Enable(ctx, id.OrgID, agentID, applier(id))
+	})
+	return connect.NewResponse(&deckhandv1.EnableAgentResponse{Agent: a}), err
+}
+
+// DeleteAgent deletes an agent, and cancels those of its tasks that the caller wants ended.
+func (h *Agents) DeleteAgent(ctx context.Context, req *connect.Request[deckhandv1.DeleteAgentRequest]) (*connect.Response[deckhandv1.DeleteAgentResponse], error) {
+	id := auth.From(ctx)
+	// One that is deleted is found: a call that was interrupted goes on when it is repeated.
+	agentID, err := h.Agents.FindPast(ctx, viewer(ctx), req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	ends, err := h.life().Delete(ctx, id.OrgID, agentID, agent.Deletion{
+		Confirm: req.Msg.GetConfirm(), Reason: req.Msg.GetReason(), Tasks: agent.OpenTasks(req.Msg.GetTasks()),
+	}, applier(id))
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.DeleteAgentResponse{}
+	for _, taskID := range ends {
+		switch _, err := h.Tasks.Cancel(ctx, id.OrgID, taskID, "agent "+row.Agent.Name+" was deleted", actor(id)); {
+		case err == nil:
+			res.CancelledTaskIds = append(res.CancelledTaskIds, taskID)
+		case !fault.Is(err, fault.Precondition): // it has ended by now
+			return nil, err
+		}
+	}
+	res.Agent, err = h.message(ctx, row)
+	return connect.NewResponse(res), err
+}
+
+// UndeleteAgent undoes a deletion.
+func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhandv1.UndeleteAgentRequest]) (*connect.Response[deckhandv1.UndeleteAgentResponse], error) {
+	id := auth.From(ctx)
+	agentID, err := h.Agents.FindPast(ctx, viewer(ctx), req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	stopped, err := h.life().Undelete(ctx, id.OrgID, agentID, applier(id))
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.UndeleteAgentResponse{}
+	for _, triggerID := range stopped {
+		if err := h.Triggers.Enable(ctx, id.OrgID, triggerID, actor(id)); err != nil {
+			return nil, err
+		}
+		row, err := h.Triggers.Get(ctx, id.OrgID, triggerID)
+		if err != nil {
+			return nil, err
+		}
+		res.Triggers = append(res.Triggers, row.Trigger.Name)
+	}
+	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
+	if err != nil {
+		return nil, err
+	}
+	res.Agent, err = h.message(ctx, row)
+	return connect.NewResponse(res), err
+}
+
+// RenameAgent gives an agent another name.
+func (h *Agents) RenameAgent(ctx context.Context, req *connect.Request[deckhandv1.RenameAgentRequest]) (*connect.Response[deckhandv1.RenameAgentResponse], error) {
+	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+		return h.life().Rename(ctx, id.OrgID, agentID, req.Msg.GetName(), req.Msg.GetForget(), applier(id))
+	})
+	return connect.NewResponse(&deckhandv1.RenameAgentResponse{Agent: a}), err
+}
+
+// DuplicateAgent makes an agent from another one.
+func (h *Agents) DuplicateAgent(ctx context.Context, req *connect.Request[deckhandv1.DuplicateAgentRequest]) (*connect.Response[deckhandv1.DuplicateAgentResponse], error) {
+	id, m := auth.From(ctx), req.Msg
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), m.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	f, dropped, err := h.life().Copy(ctx, id.OrgID, agentID, m.GetVersion(), m.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if err := h.maySpecial(id, f); err != nil {
+		return nil, err
+	}
+	row, err := h.life().Duplicate(ctx, id.OrgID, agentID, f, applier(id))
+	if err != nil {
+		return nil, err
+	}
+	// What the original may not do, its copy may not either.
+	limits, err := h.Policies.Get(ctx, id.OrgID, agentID, 0)
+	if err == nil && limits.Version > 0 {
+		_, _, err = h.Policies.Apply(ctx, id.OrgID, row.Agent.ID, row.Agent.Name+".yaml", limits.Yaml, actor(id), false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.message(ctx, row)
+	return connect.NewResponse(&deckhandv1.DuplicateAgentResponse{Agent: a, DroppedTriggers: dropped}), err
+}
+
+// TransferAgent changes whose an agent is, and who sees it.
+func (h *Agents) TransferAgent(ctx context.Context, req *connect.Request[deckhandv1.TransferAgentRequest]) (*connect.Response[deckhandv1.TransferAgentResponse], error) {
+	if req.Msg.GetOwner() == "" && req.Msg.GetVisibility() == "" {
+		return nil, fault.New(fault.Invalid, "owner and visibility are both empty").WithFix("give one of them, or both")
+	}
+	id := auth.From(ctx)
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	by := applier(id)
+	if by.Ownership, err = h.ownership(ctx, id.OrgID, req.Msg.GetOwner(), req.Msg.GetVisibility()); err != nil {
+		return nil, err
+	}
+	if err := h.life().Transfer(ctx, id.OrgID, agentID, by); err != nil {
+		return nil, err
+	}
+	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
+	if err != nil {
+		return nil, err
+	}
+	a, err := h.message(ctx, row)
+	return connect.NewResponse(&deckhandv1.TransferAgentResponse{Agent: a}), err
+}
+
+// versionsPage is how many versions a page has if the request sets no size.
+const versionsPage = 20
+
+// ListAgentVersions returns the versions of an agent's persona.
+func (h *Agents) ListAgentVersions(ctx context.Context, req *connect.Request[deckhandv1.ListAgentVersionsRequest]) (*connect.Response[deckhandv1.ListAgentVersionsResponse], error) {
+	v := viewer(ctx)
+	agentID, err := h.Agents.FindPast(ctx, v, req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	rows, next, err := h.life().Versions(ctx, v.OrgID, agentID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), versionsPage))
+	if err != nil {
+		return nil, err
+	}
+	res := &deckhandv1.ListAgentVersionsResponse{NextPageToken: next}
+	for _, row := range rows {
+		res.Versions = append(res.Versions, &deckhandv1.AgentVersionSummary{
+			Version: row.Version, CreatedBy: row.CreatedBy, CreatedAt: timestamppb.New(row.CreatedAt), Change: row.Change, Provider: row.Provider, Model: row.Model,
+		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// DiffAgentVersions compares two versions.
+func (h *Agents) DiffAgentVersions(ctx context.Context, req *connect.Request[deckhandv1.DiffAgentVersionsRequest]) (*connect.Response[deckhandv1.DiffAgentVersionsResponse], error) {
+	v := viewer(ctx)
+	agentID, err := h.Agents.FindPast(ctx, v, req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Agents.Get(ctx, v.OrgID, agentID)
+	if err != nil {
+		return nil, err
+	}
+	to := cmp.Or(req.Msg.GetTo(), row.Agent.CurrentVersion)
+	from := cmp.Or(req.Msg.GetFrom(), to-1)
+	if from < 1 {
+		return nil, fault.New(fault.Precondition, "agent %s has no version before version %d", row.Agent.Name, to).WithObject(agentID).WithFix("give from")
+	}
+	diff, err := h.life().Diff(ctx, v.OrgID, agentID, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DiffAgentVersionsResponse{Diff: diff, From: from, To: to}), nil
+}
+
+// RestoreAgentVersion applies an older version again.
+func (h *Agents) RestoreAgentVersion(ctx context.Context, req *connect.Request[deckhandv1.RestoreAgentVersionRequest]) (*connect.Response[deckhandv1.RestoreAgentVersionResponse], error) {
+	id := auth.From(ctx)
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	f, err := h.life().Restored(ctx, id.OrgID, agentID, req.Msg.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	res, err := h.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: f.Name, Markdown: f.Markdown, Script: f.Script}))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RestoreAgentVersionResponse{Agent: res.Msg.GetAgent(), Change: res.Msg.GetChange()}), nil
+}
