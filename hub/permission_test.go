@@ -71,7 +71,7 @@ var whose = map[reach]string{
 		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument
-		AnswerInboxItem JudgeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
+		AnswerInboxItem JudgeInboxItem SnoozeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
 		ListPasskeys DeletePasskey UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory`,

@@ -93,6 +93,7 @@ var rules = map[string]Rule{
 	c.InboxServiceReadInboxArgumentProcedure: {Kind: User, Role: "viewer"},
 	c.InboxServiceJudgeInboxItemProcedure:    {Kind: User, Role: "basic"},
 	c.InboxServiceAnswerInboxItemProcedure:   {Kind: User, Role: "basic"},
+	c.InboxServiceSnoozeInboxItemProcedure:   {Kind: User, Role: "viewer"},
 
 	c.PolicyServiceGetPolicyProcedure:      {Kind: User, Role: "viewer"},
 	c.PolicyServiceApplyPolicyProcedure:    {Kind: User, Role: "admin"},

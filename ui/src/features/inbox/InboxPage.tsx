@@ -20,6 +20,8 @@ import { Filters } from "./Filters";
 import type { Guard } from "./guard";
 import { Row } from "./Row";
 import { isFiltered, requestOf, type InboxSearch } from "./search";
+import { Snooze } from "./Snooze";
+import { untilBack } from "./snoozes";
 import { Together } from "./Together";
 
 const route = getRouteApi("/shell/inbox");
@@ -38,7 +40,7 @@ export function InboxPage() {
   const { item: chosen } = search;
   const navigate = route.useNavigate();
   const request = useMemo(() => requestOf({ ...search, item: undefined }), [search]);
-  const pages = useInfiniteQuery(InboxService.method.listInbox, request, { ...byToken, refetchInterval: lookAgain });
+  const pages = useInfiniteQuery(InboxService.method.listInbox, request, { ...byToken, refetchInterval: (q) => untilBack(millis(q.state.data?.pages[0]?.nextSnoozeEndsAt), Date.now(), lookAgain) });
   const items = useMemo(() => pages.data?.pages.flatMap((p) => p.items) ?? none, [pages.data]);
   const counts = pages.data?.pages[0]?.counts ?? noCounts;
   const groups = useMemo(() => grouped(items), [items]);
@@ -184,7 +186,7 @@ export function InboxPage() {
                     keys
                     above={(item) => (
                       <>
-                        <Heading item={item} />
+                        <Heading item={item} onSnoozed={() => open(after?.id ?? before?.id)} />
                         {group && group.items.length > 1 && (
                           <p className="flex flex-wrap items-center gap-3">
                             <span className="text-dim">{Math.max(group.items.length, item.alikeCount)} open calls look like this.</span>
@@ -207,10 +209,10 @@ export function InboxPage() {
   );
 }
 
-function Heading({ item }: { item: InboxItem }) {
+function Heading({ item, onSnoozed }: { item: InboxItem; onSnoozed: () => void }) {
   return (
-    <header className="space-y-1">
-      <p className="flex flex-wrap items-center gap-x-3 text-xs text-dim">
+    <header className="flex flex-wrap items-start gap-x-3">
+      <p className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 text-xs text-dim">
         {item.taskId && (
           <Link to="/tasks/$task" params={{ task: item.taskId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
             <Literal text={item.taskTitle || item.taskId} />
@@ -224,6 +226,7 @@ function Heading({ item }: { item: InboxItem }) {
         {item.submittedBy && <span>submitted by {item.submittedBy}</span>}
         <Id value={item.id} />
       </p>
+      <Snooze item={item} onSnoozed={onSnoozed} />
     </header>
   );
 }
