@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -30,8 +31,9 @@ func snooze(t *testing.T, client *sdk.Client, id string, until *time.Time) (*dec
 // has come; nobody else's, and it is answered and expires as before.
 func TestASnoozedItemIsOutOfOnesOwnListsUntilItsTime(t *testing.T) {
 	t.Parallel()
-	r := startWork(t)
-	r.apply(asking("asker", "tools: [shell_exec], timeout: 1h"))
+	var node ran
+	r := newRig(t, hubtest.Shared(t), node.run)
+	r.apply("asker", asking("asker", "tools: [shell_exec], timeout: 1h"))
 	task, _, item := r.park("asker", "shell_exec", `{"command":"make"}`)
 	other := r.as("other", "admin")
 	listed := func(c *sdk.Client, snoozed deckhandv1.InboxSnoozed) *deckhandv1.ListInboxResponse {
