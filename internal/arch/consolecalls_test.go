@@ -27,7 +27,6 @@ var notInConsole = map[string]string{
 	"Credentials.GetCredential":    "ListCredentials has all that the console shows",
 	"Destinations.GetDestination":  "ListDestinations has all that the console shows",
 	"Destinations.GetNotification": "ListNotifications has all that the console shows",
-	"Budgets.GetBudget":            "ListBudgets has all that the console shows",
 	"Files.CompareFiles":           "Workspaces.DiffChanges has the console's diffs",
 	"Files.DescribeFiles":          "ListFiles has all that the console shows",
 	"Files.UploadFiles":            "still missing: upload",

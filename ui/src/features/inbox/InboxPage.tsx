@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { ChevronLeft } from "lucide-react";
+import { ArrowDown, ArrowUp, ChevronLeft } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { byToken } from "@/api/pages";
 import { Button } from "@/components/Button";
@@ -23,6 +23,7 @@ import { isFiltered, requestOf, type InboxSearch } from "./search";
 import { Snooze } from "./Snooze";
 import { untilBack } from "./snoozes";
 import { Together } from "./Together";
+import { useSwipe } from "./useSwipe";
 
 const route = getRouteApi("/shell/inbox");
 const none: InboxItem[] = [];
@@ -65,6 +66,10 @@ export function InboxPage() {
   if (at >= 0) place.current = at;
   const after = at >= 0 ? order[at + 1] : order[Math.min(place.current, order.length - 1)];
   const before = order[(at >= 0 ? at : Math.min(place.current, order.length)) - 1];
+  const swipe = useSwipe(
+    () => phone.matches && after && open(after.id),
+    () => phone.matches && before && open(before.id),
+  );
   const fresh = useFresh(items, chosen);
   const toggle = (ids: readonly string[]) =>
     setSelected((now) => {
@@ -161,11 +166,20 @@ export function InboxPage() {
                 </div>
               )}
             </nav>
-            <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 pb-0 max-sm:px-4 max-sm:pt-0", !chosen && !together && "max-sm:hidden")} tabIndex={0}>
+            <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 pb-0 max-sm:px-4 max-sm:pt-0", !chosen && !together && "max-sm:hidden")} tabIndex={0} {...swipe}>
               {(chosen || together) && (
-                <Button look="quiet" className="-ml-2 sm:hidden" onClick={() => open(undefined)}>
-                  <ChevronLeft aria-hidden className="size-4" /> All items
-                </Button>
+                <div className="flex items-center gap-1 sm:hidden">
+                  <Button look="quiet" className="-ml-2 min-h-11" onClick={() => open(undefined)}>
+                    <ChevronLeft aria-hidden className="size-4" /> All items
+                  </Button>
+                  <span className="flex-1" />
+                  <Button look="quiet" className="min-h-11 min-w-11" aria-label="Previous item" disabled={!before} onClick={() => before && open(before.id)}>
+                    <ArrowUp aria-hidden className="size-4" />
+                  </Button>
+                  <Button look="quiet" className="min-h-11 min-w-11" aria-label="Next item" disabled={!after} onClick={() => after && open(after.id)}>
+                    <ArrowDown aria-hidden className="size-4" />
+                  </Button>
+                </div>
               )}
               {together ? (
                 <Together
