@@ -74,7 +74,7 @@ var whose = map[reach]string{
 		AnswerInboxItem JudgeInboxItem SnoozeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
-		ListPasskeys DeletePasskey UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory`,
+		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory`,
 	personal: "GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
 	// What people of one organisation change together, by their roles: agents,
 	// workspaces of agents, what runs there by hand, what is tried only, and what one

@@ -122,7 +122,7 @@ func (h *Inbox) SnoozeInboxItem(ctx context.Context, req *connect.Request[deckha
 		t := at.AsTime()
 		until = &t
 	}
-	if err := h.Inbox.Snooze(ctx, who.OrgID, who.UserID, id, until); err != nil {
+	if err := h.Inbox.Snoozes.Set(ctx, who.OrgID, who.UserID, id, until); err != nil {
 		return nil, err
 	}
 	item, err := h.card(ctx, id)
@@ -163,7 +163,7 @@ func (h *Inbox) card(ctx context.Context, id string) (*deckhandv1.InboxItem, err
 	if item.NeedsPasskey, err = inbox.NeedsPasskey(row.InboxItem, rule); err != nil {
 		return nil, err
 	}
-	snoozes, err := h.Inbox.Snoozes(ctx, org, who.UserID, row)
+	snoozes, err := h.Inbox.Snoozes.Until(ctx, org, who.UserID, row)
 	if err != nil {
 		return nil, err
 	}

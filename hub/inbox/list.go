@@ -77,13 +77,13 @@ func (s *Service) List(ctx context.Context, v task.Viewer, f Filter) (Page, erro
 	if page.Rows, page.Next, err = list(ctx, params, f); err != nil {
 		return page, err
 	}
-	if page.Snoozes, err = s.Snoozes(ctx, v.OrgID, f.UserID, page.Rows...); err != nil {
+	if page.Snoozes, err = s.Snoozes.Until(ctx, v.OrgID, f.UserID, page.Rows...); err != nil {
 		return page, err
 	}
 	if page.Alike, err = s.alike(ctx, v, page.Rows); err != nil || f.PageToken != "" {
 		return page, err
 	}
-	if page.NextSnooze, err = s.nextSnooze(ctx, v.OrgID, f.UserID); err != nil {
+	if page.NextSnooze, err = s.Snoozes.next(ctx, v.OrgID, f.UserID); err != nil {
 		return page, err
 	}
 	counts, err := s.cfg.Store.CountInboxItems(ctx, db.CountInboxItemsParams{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -22,14 +23,17 @@ const (
 	AnySnoozed  Snoozed = "any"
 )
 
+// Snoozes are the open items that users do not want to see before a time.
+type Snoozes struct{ store *store.Store }
+
 // maxSnooze is how far ahead an item can be snoozed.
 const maxSnooze = 30 * 24 * time.Hour
 
-// Snooze leaves an open item out of a user's lists until a time; nil puts it back at once.
+// Set leaves an open item out of a user's lists until a time; nil puts it back at once.
 // An item that expires before that time is refused: it would never be seen again.
-func (s *Service) Snooze(ctx context.Context, orgID, userID, itemID string, until *time.Time) error {
+func (s Snoozes) Set(ctx context.Context, orgID, userID, itemID string, until *time.Time) error {
 	if until == nil {
-		if err := s.cfg.Store.EndInboxSnooze(ctx, db.EndInboxSnoozeParams{OrgID: orgID, ItemID: itemID, UserID: userID}); err != nil {
+		if err := s.store.EndInboxSnooze(ctx, db.EndInboxSnoozeParams{OrgID: orgID, ItemID: itemID, UserID: userID}); err != nil {
 			return fmt.Errorf("end the snooze of %s: %w", itemID, err)
 		}
 		return nil
@@ -37,16 +41,16 @@ func (s *Service) Snooze(ctx context.Context, orgID, userID, itemID string, unti
 	if now := time.Now(); !until.After(now) || until.After(now.Add(maxSnooze)) {
 		return fault.New(fault.Invalid, "until is %s", until.UTC().Format(time.RFC3339)).WithFix("give a time from now on, at most 30 days ahead")
 	}
-	n, err := s.cfg.Store.SnoozeInboxItem(ctx, db.SnoozeInboxItemParams{OrgID: orgID, ItemID: itemID, UserID: userID, Until: *until})
+	n, err := s.store.SnoozeInboxItem(ctx, db.SnoozeInboxItemParams{OrgID: orgID, ItemID: itemID, UserID: userID, Until: *until})
 	if err != nil {
 		return fmt.Errorf("snooze %s: %w", itemID, err)
 	}
 	if n > 0 {
 		return nil
 	}
-	row, err := s.Get(ctx, orgID, itemID)
+	row, err := s.store.GetInboxItem(ctx, db.GetInboxItemParams{OrgID: orgID, ID: itemID})
 	if err != nil {
-		return err
+		return fmt.Errorf("read %s: %w", itemID, err)
 	}
 	i := row.InboxItem
 	if State(i.State) != Open {
@@ -56,13 +60,13 @@ func (s *Service) Snooze(ctx context.Context, orgID, userID, itemID string, unti
 		WithFix("give an earlier time, or answer it now")
 }
 
-// Snoozes returns until when a user has snoozed items, by id.
-func (s *Service) Snoozes(ctx context.Context, orgID, userID string, rows ...db.GetInboxItemRow) (map[string]time.Time, error) {
+// Until returns until when a user has snoozed items, by id.
+func (s Snoozes) Until(ctx context.Context, orgID, userID string, rows ...db.GetInboxItemRow) (map[string]time.Time, error) {
 	ids := make([]string, len(rows))
 	for i, row := range rows {
 		ids[i] = row.InboxItem.ID
 	}
-	found, err := s.cfg.Store.InboxSnoozes(ctx, db.InboxSnoozesParams{OrgID: orgID, UserID: userID, ItemIds: ids})
+	found, err := s.store.InboxSnoozes(ctx, db.InboxSnoozesParams{OrgID: orgID, UserID: userID, ItemIds: ids})
 	if err != nil {
 		return nil, fmt.Errorf("read snoozes of inbox items: %w", err)
 	}
@@ -73,10 +77,10 @@ func (s *Service) Snoozes(ctx context.Context, orgID, userID string, rows ...db.
 	return out, nil
 }
 
-// nextSnooze returns when the next of the items that a user has snoozed comes back; nil if
+// next returns when the next of the items that a user has snoozed comes back; nil if
 // there is none.
-func (s *Service) nextSnooze(ctx context.Context, orgID, userID string) (*time.Time, error) {
-	until, err := s.cfg.Store.NextInboxSnooze(ctx, db.NextInboxSnoozeParams{OrgID: orgID, UserID: userID})
+func (s Snoozes) next(ctx context.Context, orgID, userID string) (*time.Time, error) {
+	until, err := s.store.NextInboxSnooze(ctx, db.NextInboxSnoozeParams{OrgID: orgID, UserID: userID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // there is none
 	}

@@ -29,7 +29,7 @@ var notInConsole = map[string]string{
 	"Destinations.GetNotification": "ListNotifications has all that the console shows",
 	"Files.CompareFiles":           "Workspaces.DiffChanges has the console's diffs",
 	"Files.DescribeFiles":          "ListFiles has all that the console shows",
-	"Files.UploadFiles":            "still missing: upload",
+	"Files.UploadFiles":            "browsers cannot stream a request: WriteFile uploads a file",
 	"Files.SendFiles":              "between workspaces, for scripts: the command line",
 	"Files.WatchFiles":             "the console reads a folder again when an event says that it changed",
 	"Images.PrepareImage":          "a task prepares its image by itself",

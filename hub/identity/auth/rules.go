@@ -106,6 +106,7 @@ var rules = map[string]Rule{
 
 	c.FileServiceCompareFilesProcedure:         {Kind: User, Role: "advanced"},
 	c.FileServiceUploadFilesProcedure:          {Kind: User, Role: "advanced"},
+	c.FileServiceWriteFileProcedure:            {Kind: User, Role: "advanced"},
 	c.FileServiceDescribeFilesProcedure:        {Kind: User, Role: "advanced"},
 	c.FileServiceDownloadFilesProcedure:        {Kind: User, Role: "advanced"},
 	c.FileServiceSendFilesProcedure:            {Kind: User, Role: "advanced"},

@@ -1,4 +1,5 @@
 import { useMemo, useState } from "react";
+import { cx } from "@/components/cx";
 import { DiffRows } from "@/components/Diff";
 import { Literal } from "@/components/Literal";
 import { line } from "@/components/marks";
@@ -25,10 +26,10 @@ export function SomeChanges(props: { item: InboxItem; choices: Choices; busy: bo
       <p>Clear what should not be written. The agent is told which call ran.</p>
       <ol className="space-y-2">
         {choices.hunks.map((h, i) => (
-          <li key={i} className={kept.has(i) ? "space-y-1" : "space-y-1 opacity-60"}>
+          <li key={i} className="space-y-1">
             <label className="flex min-h-6 items-center gap-2 max-sm:min-h-11">
               <input type="checkbox" className="size-4 accent-accent" checked={kept.has(i)} onChange={() => toggle(i)} />
-              <Literal className="min-w-0 break-all" text={h.label} />
+              <Literal className={cx("min-w-0 break-all", !kept.has(i) && "text-dim line-through")} text={h.label} />
               {!kept.has(i) && <span className="text-xs text-dim">left out</span>}
             </label>
             <DiffRows rows={h.rows} label={line(`${h.label}, ${i + 1} of ${all}`)} />

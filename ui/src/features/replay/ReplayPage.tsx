@@ -40,15 +40,26 @@ export function ReplayPage() {
   const opened = useRef(search.at);
   const task = useQuery(TaskService.method.getTask, { taskId: id });
   const ended = task.data?.task && final(task.data.task.state);
+  // The end of the run is drawn before the whole of it is read, which takes a browser longer.
+  const newest = useQuery(EventService.method.listMoments, newestOf(id), { enabled: opened.current === undefined, retry: false, staleTime: Infinity });
+  const [begun, setBegun] = useState(opened.current !== undefined);
+  const drawn = !begun && !newest.isPending && task.data !== undefined;
+  useEffect(() => {
+    if (!drawn) return undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const frame = requestAnimationFrame(() => (timer = setTimeout(() => setBegun(true))));
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+    };
+  }, [drawn]);
   const pages = useInfiniteQuery(
     EventService.method.listMoments,
     momentsOf(id),
-    { ...byToken, refetchInterval: task.data?.task && !ended ? 5_000 : false },
+    { ...byToken, enabled: begun, refetchInterval: task.data?.task && !ended ? 5_000 : false },
   );
   useRest(pages);
-  // The end of the run is there before the whole of it.
   const whole = pages.data !== undefined && !pages.hasNextPage;
-  const newest = useQuery(EventService.method.listMoments, newestOf(id), { enabled: !whole && opened.current === undefined, retry: false });
   const end = whole ? undefined : newest.data;
   const history = useMemo(() => new History(end?.moments ?? pages.data?.pages.flatMap((p) => p.moments) ?? [], end !== undefined), [end, pages.data]);
   const error = task.error ?? (history.length === 0 ? pages.error : undefined);

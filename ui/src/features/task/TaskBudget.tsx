@@ -2,7 +2,7 @@ import { useQuery } from "@connectrpc/connect-query";
 import { dollars } from "@/components/money";
 import { BudgetService } from "@/gen/deckhand/v1/provider_pb";
 
-// TaskBudget shows what of a task's budget is spent, and what is set aside for calls of
+// TaskBudget shows what of a task's budget is spent, and what is reserved for calls of
 // models that are under way; nothing of a task that has neither spent nor a limit.
 export function TaskBudget(props: { taskId: string; live: boolean }) {
   const { data } = useQuery(
