@@ -101,7 +101,7 @@ describe("time travel in the console", () => {
     await persona(
       "giver",
       'turns:\n  - text: I give it.\n    calls: [{tool: delegate, arguments: {agent: taker, goal: Take it}}]\n  - {text: Done.}\n',
-      ["workspace: {scope: task}", "tools: [delegate]", "agents: {delegate: [taker]}"],
+      ["workspace: {scope: task}", "agents: {delegate: [taker]}"],
     );
     await page.goto(`${url}/graph`);
     const graph = page.getByRole("group", { name: "Graph of agents and triggers" });

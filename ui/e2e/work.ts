@@ -177,7 +177,7 @@ turns:
   - text: Done.
     calls: [{tool: complete_task, arguments: {summary: "the list has words"}}]
 `,
-      ["workspace: {scope: task}", "approvals: {tools: [file_write]}"],
+      ["workspace: {scope: task}", "approvals: {tools: [file_write], timeout: 3h}"],
     );
     await tell(page, "editor", "Put words into the list");
     const id = await newest();
