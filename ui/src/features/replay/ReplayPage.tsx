@@ -153,7 +153,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
     >
       <div className="flex h-full min-h-0 flex-col">
         <Controls history={history} place={{ ...place, at }} onSeek={seek} onPlay={play} loading={loading} />
-        <Counters totals={totals} known={!history.partial} />
+        <Counters totals={totals} known={!history.partial} loading={loading} />
         {search.at !== undefined && asked === undefined && !loading && !moved.current && (
           <p role="alert" className="px-5 pb-1 text-xs text-warn">
             This run has no moment <Literal text={search.at} />. The end is shown.
@@ -208,8 +208,8 @@ function Part(props: { value: ReplayTab; children: React.ReactNode }) {
 }
 
 // Counters are the figures of the run at the position.
-function Counters({ totals, known }: { totals: Totals; known: boolean }) {
-  if (!known) return <p className="px-5 pb-2 text-xs text-dim">The end of the run. Loading the rest…</p>;
+function Counters({ totals, known, loading }: { totals: Totals; known: boolean; loading: boolean }) {
+  if (!known) return <p className="px-5 pb-2 text-xs text-dim">{loading ? "The end of the run. Loading the rest…" : "Only the end of the run could be read. Reload the page to try again."}</p>;
   return (
     <p data-testid="counters" className="flex flex-wrap gap-x-4 gap-y-1 px-5 pb-2 text-xs text-dim">
       <span>{totals.state.replaceAll("_", " ") || "not started"}</span>
