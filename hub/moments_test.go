@@ -87,6 +87,15 @@ func TestTheIndexOfAHistory(t *testing.T) {
 		require.Len(t, page.GetMoments(), 4)
 	}
 	require.Len(t, paged, len(all.GetMoments()))
+	newest := list(&deckhandv1.ListMomentsRequest{PageSize: 4, Newest: true})
+	require.Empty(t, newest.GetNextPageToken())
+	var end []int64
+	for _, m := range newest.GetMoments() {
+		end = append(end, m.GetSeq())
+	}
+	require.Equal(t, paged[len(paged)-4:], end, "the end of the run, in order")
+	require.Len(t, list(&deckhandv1.ListMomentsRequest{Newest: true}).GetMoments(), len(paged), "there are no more")
+
 	_, err := r.as("stranger", "basic").Events.ListMoments(t.Context(), connect.NewRequest(&deckhandv1.ListMomentsRequest{TaskId: task.GetId()}))
 	require.True(t, fault.Is(fault.FromConnect(err), fault.NotFound), "%v", err)
 }

@@ -71,11 +71,11 @@ var whose = map[reach]string{
 		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob GetTaskPlan EditTaskPlan TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument
-		AnswerInboxItem JudgeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
+		AnswerInboxItem JudgeInboxItem SnoozeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
-		ListPasskeys DeletePasskey UploadFiles SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory`,
+		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory`,
 	personal: "GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
 	// What people of one organisation use together, by their roles: agents that they
 	// see, what is tried only, and what one makes of one's own. Stopping something is in it, too. A persona of somebody

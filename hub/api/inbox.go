@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -32,8 +33,10 @@ const inboxPage = 20
 
 // ListInbox returns what waits.
 func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
-	m := req.Msg
+	who, m := auth.From(ctx), req.Msg
+	org := who.OrgID
 	filter := inbox.Filter{
+		UserID: who.UserID, Snoozed: snoozedOf[m.GetSnoozed()],
 		PageSize: m.GetPageSize(), PageToken: m.GetPageToken(), Dangerous: m.GetDangerous(), Mine: m.GetMine(), Text: m.GetText(),
 		TimeLeft: m.GetOrder() == deckhandv1.InboxOrder_INBOX_ORDER_TIME_LEFT,
 	}
@@ -64,14 +67,15 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 	if err != nil {
 		return nil, err
 	}
-	rule, err := h.Inbox.PasskeyRule(ctx, auth.From(ctx).OrgID)
+	rule, err := h.Inbox.PasskeyRule(ctx, org)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next}
+	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next, NextSnoozeEndsAt: timestamp(page.NextSnooze)}
 	for _, row := range page.Rows {
 		item := h.listed(ctx, row)
 		item.AlikeCount = page.Alike[row.InboxItem.Alike]
+		setSnoozed(item, page.Snoozes)
 		if item.NeedsPasskey, err = inbox.NeedsPasskey(row.InboxItem, rule); err != nil {
 			return nil, err
 		}
@@ -87,11 +91,58 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 
 // GetInboxItem returns one item.
 func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv1.GetInboxItemRequest]) (*connect.Response[deckhandv1.GetInboxItemResponse], error) {
-	org := auth.From(ctx).OrgID
 	id, err := h.Inbox.Find(ctx, viewer(ctx), req.Msg.GetItemId())
 	if err != nil {
 		return nil, err
 	}
+	item, err := h.card(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), nil
+}
+
+var snoozedOf = map[deckhandv1.InboxSnoozed]inbox.Snoozed{
+	deckhandv1.InboxSnoozed_INBOX_SNOOZED_ONLY: inbox.OnlySnoozed,
+	deckhandv1.InboxSnoozed_INBOX_SNOOZED_ANY:  inbox.AnySnoozed,
+}
+
+// SnoozeInboxItem leaves an item out of the caller's lists for a while.
+func (h *Inbox) SnoozeInboxItem(ctx context.Context, req *connect.Request[deckhandv1.SnoozeInboxItemRequest]) (*connect.Response[deckhandv1.SnoozeInboxItemResponse], error) {
+	who := auth.From(ctx)
+	id, err := h.Inbox.Find(ctx, viewer(ctx), req.Msg.GetItemId())
+	if err != nil {
+		return nil, err
+	}
+	var until *time.Time
+	if at := req.Msg.GetUntil(); at != nil {
+		if err := at.CheckValid(); err != nil {
+			return nil, fault.New(fault.Invalid, "until is no time: %v", err).WithFix("give a time after now")
+		}
+		t := at.AsTime()
+		until = &t
+	}
+	if err := h.Inbox.Snoozes.Set(ctx, who.OrgID, who.UserID, id, until); err != nil {
+		return nil, err
+	}
+	item, err := h.card(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.SnoozeInboxItemResponse{Item: item}), nil
+}
+
+// setSnoozed says until when the caller has snoozed an open item.
+func setSnoozed(item *deckhandv1.InboxItem, snoozes map[string]time.Time) {
+	if until, ok := snoozes[item.GetId()]; ok && item.GetState() == deckhandv1.InboxState_INBOX_STATE_OPEN {
+		item.SnoozedUntil = timestamppb.New(until)
+	}
+}
+
+// card returns an item with all that its card shows.
+func (h *Inbox) card(ctx context.Context, id string) (*deckhandv1.InboxItem, error) {
+	who := auth.From(ctx)
+	org := who.OrgID
 	row, err := h.Inbox.Get(ctx, org, id)
 	if err != nil {
 		return nil, err
@@ -112,7 +163,12 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 	if item.NeedsPasskey, err = inbox.NeedsPasskey(row.InboxItem, rule); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), nil
+	snoozes, err := h.Inbox.Snoozes.Until(ctx, org, who.UserID, row)
+	if err != nil {
+		return nil, err
+	}
+	setSnoozed(item, snoozes)
+	return item, nil
 }
 
 // AnswerInboxItem answers an open item.

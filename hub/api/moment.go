@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -30,11 +31,19 @@ func (h *Events) ListMoments(ctx context.Context, req *connect.Request[deckhandv
 		return nil, err
 	}
 	size := cmp.Or(req.Msg.GetPageSize(), momentsPage)
-	rows, err := h.Watcher.Moments(ctx, orgID, id, int64(after), size+1)
+	res := &deckhandv1.ListMomentsResponse{}
+	var rows []db.TaskMomentsRow
+	if req.Msg.GetNewest() {
+		if after > 0 {
+			return nil, fault.New(fault.Invalid, "newest and page_token are both set").WithFix("leave page_token out: the newest moments are one page")
+		}
+		rows, err = h.Watcher.NewestMoments(ctx, orgID, id, size)
+	} else {
+		rows, err = h.Watcher.Moments(ctx, orgID, id, int64(after), size+1)
+	}
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListMomentsResponse{}
 	rows, res.NextPageToken = store.Page(rows, size, func(last db.TaskMomentsRow) string { return store.NumberToken(int32(last.Seq)) })
 	for _, row := range rows {
 		res.Moments = append(res.Moments, momentMessage(row))

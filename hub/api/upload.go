@@ -2,12 +2,18 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"connectrpc.com/connect"
+	"github.com/zeebo/blake3"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -59,14 +65,11 @@ func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckha
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	out, err := node.Files().UploadFiles(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(err))
-	}
 	operation := ident.New("upload")
-	err = out.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{
-		JailId: jailID, Path: begin.GetPath(), OperationId: operation,
-	}}})
+	out, err := beginUpload(ctx, node, jailID, begin.GetPath(), operation)
+	if err != nil {
+		return nil, err
+	}
 	for err == nil && in.Receive() {
 		m := &nodev1.UploadFilesRequest{}
 		switch {
@@ -82,26 +85,86 @@ func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckha
 	if in.Err() != nil {
 		return nil, in.Err() // what was sent of a file is kept
 	}
-	// The response has the cause of an error of Send.
-	res, rerr := out.CloseAndRecv()
-	if rerr != nil {
-		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(rerr))
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(err))
-	}
-	id := auth.From(ctx)
-	if err := h.Recorder.Tx(context.WithoutCancel(ctx), func(tx *event.Tx) error {
-		return audit.Append(tx, audit.Entry{
-			OrgID: id.OrgID, By: actor(id), Action: "workspace.uploaded", ObjectKind: "jail", ObjectID: jailID,
-			After: map[string]any{"path": begin.GetPath(), "files": res.GetFiles(), "bytes": res.GetBytes(), "operation_id": operation},
-		})
-	}); err != nil {
+	res, err := h.endUpload(ctx, out, err, jailID, begin.GetPath(), operation)
+	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.UploadFilesResponse{
 		Files: res.GetFiles(), Bytes: res.GetBytes(), Changed: res.GetWorkspace().GetFiles(),
 	}), nil
+}
+
+// uploadMode are the permission bits of a file that a browser sends.
+const uploadMode = 0o644
+
+// uploadPiece is how much of a file one message to a node has, in bytes.
+const uploadPiece = 1 << 20
+
+// WriteFile uploads one file.
+func (h *Files) WriteFile(ctx context.Context, req *connect.Request[deckhandv1.WriteFileRequest]) (*connect.Response[deckhandv1.WriteFileResponse], error) {
+	m := req.Msg
+	node, jailID, err := h.workspace(ctx, m.GetAgentId(), m.GetTaskId(), m.GetJail())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	operation := ident.New("upload")
+	out, err := beginUpload(ctx, node, jailID, "", operation)
+	if err != nil {
+		return nil, err
+	}
+	digest := blake3.Sum256(m.GetContent())
+	err = out.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{
+		Path: m.GetPath(), Type: "file", Mode: uploadMode, Size: int64(len(m.GetContent())), Digest: hex.EncodeToString(digest[:]), ModifiedAt: timestamppb.Now(),
+	}}})
+	for piece := range slices.Chunk(m.GetContent(), uploadPiece) {
+		if err != nil {
+			break
+		}
+		err = out.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: piece}})
+	}
+	res, err := h.endUpload(ctx, out, err, jailID, m.GetPath(), operation)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.WriteFileResponse{Changed: res.GetWorkspace().GetFiles()}), nil
+}
+
+type uploadStream = grpc.ClientStreamingClient[nodev1.UploadFilesRequest, nodev1.UploadFilesResponse]
+
+// beginUpload opens the stream of an upload into a folder of a jail's workspace.
+func beginUpload(ctx context.Context, node machine.Link, jailID, path, operation string) (uploadStream, error) {
+	out, err := node.Files().UploadFiles(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(err))
+	}
+	if err := out.Send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{
+		JailId: jailID, Path: path, OperationId: operation,
+	}}}); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(err))
+	}
+	return out, nil
+}
+
+// endUpload waits until the node has all of an upload, and audits it. sent is the error of
+// the last message.
+func (h *Files) endUpload(ctx context.Context, out uploadStream, sent error, jailID, path, operation string) (*nodev1.UploadFilesResponse, error) {
+	// The response has the cause of an error of Send.
+	res, err := out.CloseAndRecv()
+	if err != nil {
+		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(err))
+	}
+	if sent != nil && !errors.Is(sent, io.EOF) {
+		return nil, fmt.Errorf("upload: %w", fault.FromGRPC(sent))
+	}
+	id := auth.From(ctx)
+	return res, h.Recorder.Tx(context.WithoutCancel(ctx), func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{
+			OrgID: id.OrgID, By: actor(id), Action: "workspace.uploaded", ObjectKind: "jail", ObjectID: jailID,
+			After: map[string]any{"path": path, "files": res.GetFiles(), "bytes": res.GetBytes(), "operation_id": operation},
+		})
+	})
 }
 
 // WatchFiles reports changes below a folder as they happen.

@@ -192,11 +192,12 @@ type Config struct {
 type Service struct {
 	lifecycle.Runner
 
-	cfg Config
+	Snoozes Snoozes
+	cfg     Config
 }
 
 // New creates a Service.
-func New(cfg Config) *Service { return &Service{cfg: cfg} }
+func New(cfg Config) *Service { return &Service{cfg: cfg, Snoozes: Snoozes{cfg.Store}} }
 
 // Answer closes an open item; see Applied for what it stores. Repeating the same decision
 // as the same person has no effect.

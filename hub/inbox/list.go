@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -24,7 +25,10 @@ type Filter struct {
 	// TimeLeft orders by the time left instead of newest first: open items first, by what
 	// expires first, then what waits without end, the longest wait first; then closed
 	// items, the newest first.
-	TimeLeft  bool
+	TimeLeft bool
+	// Snoozed selects by what the user UserID has snoozed.
+	Snoozed   Snoozed
+	UserID    string
 	PageSize  int32
 	PageToken string
 }
@@ -40,11 +44,15 @@ type Page struct {
 	// Counts is how many items of each kind match all filters but that of kinds. It is set
 	// on the first page.
 	Counts map[Kind]int32
+	// Snoozes is until when the user has snoozed items of the page, by their ids.
+	Snoozes map[string]time.Time
+	// NextSnooze is when the next snoozed item comes back. It is set on the first page.
+	NextSnooze *time.Time
 }
 
 // List returns a page of the items that a viewer sees.
 func (s *Service) List(ctx context.Context, v task.Viewer, f Filter) (Page, error) {
-	params := db.ListInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Dangerous: f.Dangerous, Words: f.Text, MaxRows: f.PageSize + 1}
+	params := db.ListInboxItemsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Dangerous: f.Dangerous, Words: f.Text, MaxRows: f.PageSize + 1, Snoozed: string(f.Snoozed), UserID: f.UserID}
 	if f.Mine {
 		params.Mine = v.Name
 	}
@@ -69,12 +77,18 @@ func (s *Service) List(ctx context.Context, v task.Viewer, f Filter) (Page, erro
 	if page.Rows, page.Next, err = list(ctx, params, f); err != nil {
 		return page, err
 	}
+	if page.Snoozes, err = s.Snoozes.Until(ctx, v.OrgID, f.UserID, page.Rows...); err != nil {
+		return page, err
+	}
 	if page.Alike, err = s.alike(ctx, v, page.Rows); err != nil || f.PageToken != "" {
+		return page, err
+	}
+	if page.NextSnooze, err = s.Snoozes.next(ctx, v.OrgID, f.UserID); err != nil {
 		return page, err
 	}
 	counts, err := s.cfg.Store.CountInboxItems(ctx, db.CountInboxItemsParams{
 		OrgID: params.OrgID, TaskID: params.TaskID, AgentID: params.AgentID, States: params.States, Dangerous: params.Dangerous, Words: params.Words,
-		Mine: params.Mine, SeesAll: params.SeesAll, Viewer: params.Viewer,
+		Mine: params.Mine, SeesAll: params.SeesAll, Viewer: params.Viewer, Snoozed: params.Snoozed, UserID: params.UserID,
 	})
 	if err != nil {
 		return page, fmt.Errorf("count inbox items: %w", err)
@@ -110,7 +124,7 @@ func (s *Service) newestFirst(ctx context.Context, params db.ListInboxItemsParam
 func (s *Service) byTimeLeft(ctx context.Context, p db.ListInboxItemsParams, f Filter) (out []db.GetInboxItemRow, next string, err error) {
 	params := db.ListInboxItemsByPlaceParams{
 		OrgID: p.OrgID, TaskID: p.TaskID, AgentID: p.AgentID, Kinds: p.Kinds, States: p.States, Dangerous: p.Dangerous, Words: p.Words, Mine: p.Mine,
-		SeesAll: p.SeesAll, Viewer: p.Viewer, MaxRows: p.MaxRows,
+		SeesAll: p.SeesAll, Viewer: p.Viewer, MaxRows: p.MaxRows, Snoozed: p.Snoozed, UserID: p.UserID,
 	}
 	if params.AfterPlace, params.AfterID, err = store.ParsePlaceToken(f.PageToken); err != nil {
 		return nil, "", err

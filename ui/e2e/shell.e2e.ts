@@ -108,6 +108,16 @@ describe("the shell", () => {
     await page.getByText("No entries match").waitFor();
   });
 
+  it("verifies the audit log", async () => {
+    await page.goto(`${url}/audit`);
+    await page.getByRole("button", { name: "Verify" }).click();
+    const dialog = page.getByRole("dialog", { name: "Verify audit log" });
+    await dialog.getByText("Intact: every entry is as it was sealed.").waitFor();
+    await dialog.getByText(/^Entries 1 to /).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "audit.verified" }).first().waitFor();
+  });
+
   it("stops everything in 2 clicks, says so on every page, and releases it", async () => {
     await page.goto(`${url}/fleet`);
     let clicks = 0;

@@ -163,6 +163,93 @@ turns:
     expect(await cli("task", "files", "cat", id, "hidden")).toBe("one\n");
   });
 
+  it("snoozes an approval, shows its change side by side, and writes the part that was approved", async () => {
+    const page = now();
+    const before = Array.from({ length: 20 }, (_, i) => `line ${i + 1}`);
+    const after = before.with(1, "line two").with(17, "line eighteen");
+    await persona(
+      "editor",
+      `
+turns:
+  - calls: [{tool: shell_exec, arguments: {command: "seq -f 'line %g' 20 > list.txt"}}]
+  - text: Two of the lines need words.
+    calls: [{tool: file_write, arguments: {path: list.txt, content: ${JSON.stringify(`${after.join("\n")}\n`)}}}]
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "the list has words"}}]
+`,
+      ["workspace: {scope: task}", "approvals: {tools: [file_write], timeout: 3h}"],
+    );
+    await tell(page, "editor", "Put words into the list");
+    const id = await newest();
+    await page.goto(`${url}/inbox`);
+    await page.getByText("Overwrites list.txt").waitFor();
+
+    await page.keyboard.press("z");
+    await page.getByRole("menuitem", { name: /^In 1 hour/ }).click();
+    await page.getByText("Inbox zero").first().waitFor();
+    expect((await json<unknown[]>("inbox", "list", "--snoozed")).length).toBe(1);
+    await page.getByLabel("State").selectOption("snoozed");
+    await page.getByRole("button", { name: "Put back now" }).click();
+    await poll(async () => (await json<unknown[]>("inbox", "list")).length).toBe(1);
+
+    await page.goto(`${url}/inbox`);
+    await page.getByText("Overwrites list.txt").waitFor();
+    await page.getByRole("button", { name: "Side by side" }).click();
+    const diff = page.locator("[data-testid=diff][data-split]");
+    expect(await diff.locator("[data-side=before]").getByText("line 2", { exact: true }).count()).toBe(1);
+    expect(await diff.locator("[data-side=after]").getByText("line two", { exact: true }).count()).toBe(1);
+    await inBothThemes(page, "inbox-side-by-side");
+    await page.getByRole("button", { name: "Side by side" }).click();
+
+    await page.getByRole("button", { name: "More answers" }).click();
+    await page.getByRole("button", { name: "Approve some changes" }).click();
+    await page.getByRole("checkbox", { name: "Change at line 18" }).uncheck();
+    const approve = page.getByRole("button", { name: "Approve 1 of 2 changes" });
+    await page.getByText("Your call:").waitFor();
+    await inBothThemes(page, "inbox-some-changes");
+    await approve.click();
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
+    expect(await cli("task", "files", "cat", id, "list.txt")).toBe(`${before.with(1, "line two").join("\n")}\n`);
+  });
+
+  it("attaches a file, withdraws a message, and stops a running command to have another one read now", async () => {
+    const page = now();
+    await persona(
+      "reader",
+      `
+turns:
+  - text: I wait.
+    calls: [{tool: shell_exec, arguments: {command: "sleep 3600"}}]
+  - text: I read what was attached.
+    calls: [{tool: shell_exec, arguments: {command: "cat attachments/*/note.txt"}}]
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "it was read"}}]
+`,
+      ["workspace: {scope: task}"],
+    );
+    await tell(page, "reader", "Wait for a note");
+    const id = await newest();
+    await page.locator("[data-step='1'][data-state=started]").waitFor();
+    const box = page.getByLabel("Message the agent");
+    await box.fill("Never mind");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Withdraw" }).click();
+    await page.getByText("withdrawn before the agent got it").waitFor();
+
+    await page.getByLabel("Files to attach").setInputFiles({ name: "note.txt", mimeType: "text/plain", buffer: Buffer.from("the note\n") });
+    await page.getByRole("list", { name: "Attached files" }).getByText("note.txt").waitFor();
+    await box.fill("Read the note");
+    await accessible(page, "composer");
+    await page.getByRole("button", { name: "Stop and do this now" }).click();
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
+    const [waiting, reading] = await steps(id);
+    expect(waiting!.state).not.toBe("STEP_STATE_SUCCEEDED");
+    expect(JSON.stringify(reading)).toContain("the note");
+    const thread = page.getByRole("log", { name: "Agent activity" });
+    await thread.getByText(/^Read the note/).waitFor();
+    await thread.getByText("attachments/").first().waitFor();
+  });
+
   it("opens a terminal in a jail and on the machine, unmistakably, and is not fooled by what they print (H4, H10, L2)", async () => {
     const page = now();
     await persona(

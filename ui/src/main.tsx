@@ -7,6 +7,7 @@ import { newQueryClient } from "./api/query";
 import { onSessionLost, transport } from "./api/transport";
 import { keepShell } from "./app/chunks";
 import { newRouter } from "./app/router";
+import { startEarly } from "./app/early";
 import { startComfort } from "./app/comfort";
 import { startTheme } from "./app/theme";
 import { startWorker } from "./features/push/subscription";
@@ -22,6 +23,7 @@ addEventListener("pageshow", (e) => e.persisted && location.reload());
 
 const queries = newQueryClient();
 const router = newRouter(queries);
+startEarly(router, queries);
 onSessionLost(() => {
   forgetSession(queries);
   if (!router.state.location.pathname.endsWith("/login")) {

@@ -108,6 +108,7 @@ var rules = map[string]Rule{
 	c.InboxServiceReadInboxArgumentProcedure: {Kind: User, Role: "viewer"},
 	c.InboxServiceJudgeInboxItemProcedure:    {Kind: User, Role: "basic"},
 	c.InboxServiceAnswerInboxItemProcedure:   {Kind: User, Role: "basic"},
+	c.InboxServiceSnoozeInboxItemProcedure:   {Kind: User, Role: "viewer"},
 
 	c.PolicyServiceGetPolicyProcedure:      {Kind: User, Role: "viewer"},
 	c.PolicyServiceApplyPolicyProcedure:    {Kind: User, Role: "admin"},
@@ -123,6 +124,7 @@ var rules = map[string]Rule{
 
 	c.FileServiceCompareFilesProcedure:         {Kind: User, Role: "advanced"},
 	c.FileServiceUploadFilesProcedure:          {Kind: User, Role: "advanced"},
+	c.FileServiceWriteFileProcedure:            {Kind: User, Role: "advanced"},
 	c.FileServiceDescribeFilesProcedure:        {Kind: User, Role: "advanced"},
 	c.FileServiceDownloadFilesProcedure:        {Kind: User, Role: "advanced"},
 	c.FileServiceSendFilesProcedure:            {Kind: User, Role: "advanced"},

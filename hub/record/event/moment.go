@@ -2,7 +2,10 @@ package event
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -43,4 +46,13 @@ func (w *Watcher) Moments(ctx context.Context, orgID, taskID string, after int64
 		return nil, fmt.Errorf("read the index of %s after %d: %w", taskID, after, err)
 	}
 	return rows, nil
+}
+
+// NewestMoments returns the last n entries of the index of a task's history, in order.
+func (w *Watcher) NewestMoments(ctx context.Context, orgID, taskID string, n int32) ([]db.TaskMomentsRow, error) {
+	before, err := w.cfg.Store.TaskMomentBefore(ctx, db.TaskMomentBeforeParams{TaskID: taskID, OrgID: orgID, Types: momentKinds, Newest: n})
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("find the newest entries of the index of %s: %w", taskID, err)
+	}
+	return w.Moments(ctx, orgID, taskID, before, n)
 }

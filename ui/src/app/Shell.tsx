@@ -8,7 +8,9 @@ import { cx } from "@/components/cx";
 import { Kbd } from "@/components/Kbd";
 import { ShortcutsProvider, useShortcut } from "@/components/shortcuts";
 import { may } from "@/features/session/queries";
+import { millis } from "@/components/Time";
 import { useFavicon } from "@/features/inbox/favicon";
+import { untilBack } from "@/features/inbox/snoozes";
 import { InboxService } from "@/gen/deckhand/v1/inbox_pb";
 import { LiveProvider, useLiveStatus } from "@/live/context";
 import { Holds, Lost, useLost } from "./Banners";
@@ -155,7 +157,7 @@ const most = 99;
 // InboxCount is how many things wait for a person.
 function InboxCount() {
   // Items of no task come without an event of one.
-  const { data } = useQuery(InboxService.method.listInbox, { pageSize: 1 }, { refetchInterval: 60_000 });
+  const { data } = useQuery(InboxService.method.listInbox, { pageSize: 1 }, { refetchInterval: (q) => untilBack(millis(q.state.data?.nextSnoozeEndsAt), Date.now(), 60_000) });
   const n = data?.counts.reduce((sum, c) => sum + c.items, 0) ?? 0;
   useFavicon(n);
   if (n === 0) return null;

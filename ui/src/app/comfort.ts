@@ -11,10 +11,12 @@ export type Comfort = {
   exactTimes: boolean;
   // An answer in the inbox can be taken back for a moment, before it is sent.
   undo: boolean;
+  // Both texts of a diff in one column, or side by side where there is room.
+  diff: "unified" | "split";
 };
 
 const key = "deckhand.comfort";
-const usual: Comfort = { density: "comfortable", text: 100, shortcuts: true, exactTimes: false, undo: true };
+const usual: Comfort = { density: "comfortable", text: 100, shortcuts: true, exactTimes: false, undo: true, diff: "unified" };
 const listeners = new Set<() => void>();
 
 function read(): Comfort {
@@ -26,6 +28,7 @@ function read(): Comfort {
       shortcuts: stored.shortcuts !== false,
       exactTimes: stored.exactTimes === true,
       undo: stored.undo !== false,
+      diff: stored.diff === "split" ? "split" : "unified",
     };
   } catch {
     return usual;

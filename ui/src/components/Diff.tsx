@@ -1,4 +1,7 @@
-import { useMemo, useState } from "react";
+import { Columns2, Rows2 } from "lucide-react";
+import { useMemo, useState, useSyncExternalStore, type ClipboardEvent, type PointerEvent } from "react";
+import { setComfort, useComfort } from "@/app/comfort";
+import { Button } from "./Button";
 import { cx } from "./cx";
 import { copyExactly, InParts, Pieces } from "./Literal";
 import { note, pieces, type Piece } from "./marks";
@@ -16,7 +19,8 @@ const least = 6;
 
 // DiffRows shows a comparison, exactly as the texts are. It is coloured, and says
 // by its signs what the colours mean. Lines that are the same are folded, and
-// open where somebody wants them.
+// open where somebody wants them. Where there is room, the two texts can stand
+// side by side.
 export function DiffRows(props: {
   rows: readonly DiffRow[];
   label: string;
@@ -27,6 +31,11 @@ export function DiffRows(props: {
   const all = useMemo(() => props.rows.map((r): Row => ({ ...r, pieces: pieces(r.text) })), [props.rows]);
   const warning = useMemo(() => note(all.flatMap((r) => r.pieces.filter((p) => typeof p === "object"))), [all]);
   const parts = useMemo(() => inParts(folded(all)), [all]);
+  const wide = useWide();
+  const { diff } = useComfort();
+  // A text that is only new or only gone has nothing beside it.
+  const both = useMemo(() => all.some((r) => r.sign === "-") && all.some((r) => r.sign === "+"), [all]);
+  const split = wide && both && diff === "split";
   return (
     <div className="space-y-1">
       {warning && (
@@ -36,23 +45,41 @@ export function DiffRows(props: {
       )}
       <InParts label={props.label} parts={parts} what={(part) => `${part.length} rows`}>
         {(part) => (
-          <div
-            tabIndex={0}
-            role="group"
-            dir="ltr"
-            aria-label={props.label}
-            data-testid="diff"
-            onCopy={copyExactly}
-            onClick={
-              onLine &&
-              ((e) => {
-                const row = e.target instanceof Element ? e.target.closest<HTMLElement>(".diff-row") : null;
-                if (row?.dataset.number && getSelection()?.isCollapsed !== false) onLine(Number(row.dataset.number));
-              })
-            }
-            className="literal max-h-[60vh] overflow-auto rounded border bg-raised py-1 font-mono text-xs break-words whitespace-pre-wrap"
-          >
-            {part.map((r, i) => ("fold" in r ? <Folded key={i} of={r} /> : <Line key={i} of={r} />))}
+          <div className="relative">
+            <div
+              tabIndex={0}
+              role="group"
+              dir="ltr"
+              aria-label={props.label}
+              data-testid="diff"
+              data-split={split || undefined}
+              onPointerDown={split ? selectSide : undefined}
+              onCopy={split ? copySide : copyExactly}
+              onClick={
+                onLine &&
+                ((e) => {
+                  const row = e.target instanceof Element ? e.target.closest<HTMLElement>(".diff-row") : null;
+                  if (row?.dataset.line && getSelection()?.isCollapsed !== false) onLine(Number(row.dataset.line));
+                })
+              }
+              className="literal max-h-[60vh] overflow-auto rounded border bg-raised py-1 font-mono text-xs break-words whitespace-pre-wrap"
+            >
+              {split ? <Sides of={part} /> : part.map((r, i) => ("fold" in r ? <Folded key={i} of={r} /> : <Line key={i} of={r} />))}
+            </div>
+            {wide && both && (
+              <span className="absolute top-1 right-1">
+                <Button
+                  small
+                  look="quiet"
+                  aria-label="Side by side"
+                  aria-pressed={split}
+                  title={split ? "Show one column" : "Show side by side"}
+                  onClick={() => setComfort({ diff: split ? "unified" : "split" })}
+                >
+                  {split ? <Rows2 aria-hidden className="size-3.5" /> : <Columns2 aria-hidden className="size-3.5" />}
+                </Button>
+              </span>
+            )}
           </div>
         )}
       </InParts>
@@ -60,7 +87,84 @@ export function DiffRows(props: {
   );
 }
 
-function Line({ of }: { of: Row }) {
+// The width of a window, in pixels, in which two columns of code can be read.
+const wideAt = "(min-width: 1024px)";
+
+function useWide(): boolean {
+  return useSyncExternalStore(subscribeWide, () => typeof matchMedia === "function" && matchMedia(wideAt).matches);
+}
+
+function subscribeWide(fn: () => void) {
+  if (typeof matchMedia !== "function") return () => undefined;
+  const query = matchMedia(wideAt);
+  query.addEventListener("change", fn);
+  return () => query.removeEventListener("change", fn);
+}
+
+// What is selected is of the side in which the selection begins.
+function selectSide(e: PointerEvent<HTMLElement>) {
+  const side = e.target instanceof Element ? e.target.closest<HTMLElement>("[data-side]")?.dataset.side : undefined;
+  if (side) e.currentTarget.dataset.selecting = side;
+  else delete e.currentTarget.dataset.selecting;
+}
+
+function copySide(e: ClipboardEvent<HTMLElement>) {
+  const { selecting } = e.currentTarget.dataset;
+  copyExactly(e, selecting && `[data-side]:not([data-side=${selecting}])`);
+}
+
+type Pair<R> = { before?: R; after?: R };
+
+// pairsOf puts lines that are gone beside those that took their place.
+export function pairsOf<R extends DiffRow>(rows: readonly R[]): Pair<R>[] {
+  const out: Pair<R>[] = [];
+  for (let i = 0; i < rows.length; ) {
+    if (rows[i]!.sign !== "-" && rows[i]!.sign !== "+") {
+      out.push({ before: rows[i], after: rows[i++] });
+      continue;
+    }
+    const gone = i;
+    while (rows[i]?.sign === "-") i++;
+    const added = i;
+    while (rows[i]?.sign === "+") i++;
+    for (let n = 0; n < Math.max(added - gone, i - added); n++) {
+      out.push({ before: gone + n < added ? rows[gone + n] : undefined, after: added + n < i ? rows[added + n] : undefined });
+    }
+  }
+  return out;
+}
+
+// Sides shows the text before on the left, and the text after on the right.
+function Sides({ of }: { of: readonly (Row | Fold)[] }) {
+  const runs: (Row[] | Fold)[] = [];
+  for (const r of of) {
+    const last = runs.at(-1);
+    if ("fold" in r) runs.push(r);
+    else if (Array.isArray(last)) last.push(r);
+    else runs.push([r]);
+  }
+  return runs.map((run, i) =>
+    Array.isArray(run) ? pairsOf(run).map((p, j) => <Beside key={`${i}.${j}`} of={p} />) : <Folded key={i} of={run} split />,
+  );
+}
+
+function Beside({ of }: { of: Pair<Row> }) {
+  const { before, after } = of;
+  if (before && before.sign === "@") return <Line of={before} />;
+  return (
+    <div className="grid grid-cols-2">
+      <div data-side="before" className="min-w-0 border-r">
+        {before ? <Line of={before} number={before.before} /> : <div className="h-full bg-panel" />}
+      </div>
+      <div data-side="after" className="min-w-0">
+        {after ? <Line of={after} number={after.after} /> : <div className="h-full bg-panel" />}
+      </div>
+    </div>
+  );
+}
+
+// Line is a line of the one column, or of a side.
+function Line({ of, number }: { of: Row; number?: number }) {
   return (
     <div
       className={cx(
@@ -69,7 +173,8 @@ function Line({ of }: { of: Row }) {
         of.sign === "-" && "bg-bad/10 text-bad",
         of.sign === "@" && "text-info",
       )}
-      data-number={of.after ?? of.before}
+      data-number={number ?? of.after ?? of.before}
+      data-line={of.after ?? of.before}
       data-sign={of.sign === "@" ? "" : of.sign}
     >
       <Pieces of={of.pieces} />
@@ -78,9 +183,9 @@ function Line({ of }: { of: Row }) {
   );
 }
 
-function Folded({ of }: { of: Fold }) {
+function Folded({ of, split }: { of: Fold; split?: boolean }) {
   const [open, setOpen] = useState(false);
-  if (open) return of.rows.map((r, i) => <Line key={i} of={r} />);
+  if (open) return of.rows.map((r, i) => (split ? <Beside key={i} of={{ before: r, after: r }} /> : <Line key={i} of={r} />));
   return (
     <button type="button" className="min-h-6 w-full px-2 text-left text-dim hover:underline" onClick={() => setOpen(true)}>
       Show {of.fold} unchanged {of.fold === 1 ? "line" : "lines"}

@@ -26,13 +26,15 @@ export function Pieces(props: { of: readonly Piece[] }): ReactNode {
 const labelOf = (p: Exclude<Piece, string>) => (p.count > 1 ? `${p.name} × ${p.count}` : p.name);
 
 // copyExactly puts what is selected on the clipboard as it is in the text:
-// browsers replace some characters.
-export function copyExactly(e: ClipboardEvent) {
+// browsers replace some characters. What a selector names is left out.
+export function copyExactly(e: ClipboardEvent, without?: string) {
   const selection = getSelection();
   if (!selection || selection.rangeCount === 0) return;
   const range = selection.getRangeAt(0);
   if (!e.currentTarget.contains(range.commonAncestorContainer)) return;
-  e.clipboardData.setData("text/plain", range.cloneContents().textContent ?? "");
+  const content = range.cloneContents();
+  if (without) for (const el of content.querySelectorAll(without)) el.remove();
+  e.clipboardData.setData("text/plain", content.textContent ?? "");
   e.preventDefault();
 }
 

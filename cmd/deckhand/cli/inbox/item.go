@@ -136,6 +136,7 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "category", Value: func(x item) string { return output.EnumName(x.GetCategory()) }, Wide: true},
 			{Header: "expires", Value: func(x item) string { return output.Moment(x.GetExpiresAt()) }, Wide: true},
 			{Header: "on expiry", Value: (item).GetOnExpiry, Wide: true},
+			{Header: "snoozed until", Value: func(x item) string { return output.Moment(x.GetSnoozedUntil()) }, Wide: true},
 			{Header: "step", Value: stepOf, Alone: true},
 			{Header: "rule", Value: func(x item) string { return x.GetDecision().GetRule() }, Alone: true},
 			{Header: "policy", Value: func(x item) string { return x.GetDecision().GetPolicyVersion() }, Alone: true},

@@ -14,7 +14,7 @@ import (
 
 func listCommand(e *env.Env) *cobra.Command {
 	var kinds []string
-	var all bool
+	var all, snoozed bool
 	var limit int
 	request := &deckhandv1.ListInboxRequest{Order: deckhandv1.InboxOrder_INBOX_ORDER_TIME_LEFT}
 	cmd := &cobra.Command{
@@ -38,7 +38,11 @@ deckhand inbox list --all`,
 			if limit < 0 {
 				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", limit)
 			}
+			if snoozed {
+				request.Snoozed = deckhandv1.InboxSnoozed_INBOX_SNOOZED_ONLY
+			}
 			if all {
+				request.Snoozed = deckhandv1.InboxSnoozed_INBOX_SNOOZED_ANY
 				for state := int32(1); state < int32(len(deckhandv1.InboxState_name)); state++ {
 					request.States = append(request.States, deckhandv1.InboxState(state))
 				}
@@ -52,7 +56,9 @@ deckhand inbox list --all`,
 	cmd.Flags().BoolVar(&request.Dangerous, "dangerous", false, "only calls in which something dangerous was recognised, or whose tool is dangerous")
 	cmd.Flags().BoolVar(&request.Mine, "mine", false, "only items of your own tasks and agents")
 	cmd.Flags().StringVar(&request.Text, "text", "", "only items that contain this text")
-	cmd.Flags().BoolVar(&all, "all", false, "include answered and expired items")
+	cmd.Flags().BoolVar(&all, "all", false, "include answered, expired and snoozed items")
+	cmd.Flags().BoolVar(&snoozed, "snoozed", false, "only what you have snoozed")
+	cmd.MarkFlagsMutuallyExclusive("all", "snoozed")
 	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of items (0 = all)")
 	cmd.Flags().StringVar(&request.PageToken, "page", "", "continue from this page token")
 	return cmd
@@ -83,6 +89,8 @@ func list(ctx context.Context, e *env.Env, request *deckhandv1.ListInboxRequest,
 	switch {
 	case next != "":
 		e.Notef("there are more: add --page %s, or --limit 0 for all", next)
+	case len(items) == 0 && request.GetSnoozed() == deckhandv1.InboxSnoozed_INBOX_SNOOZED_ONLY:
+		e.Notef("You have snoozed nothing.")
 	case len(items) == 0 && len(request.States) == 0:
 		e.Notef("Nothing to answer. Answered items: deckhand inbox list --all")
 	case len(items) == 0:

@@ -539,6 +539,32 @@ func (q *Queries) TaskEventsFrom(ctx context.Context, arg TaskEventsFromParams) 
 	return items, nil
 }
 
+const taskMomentBefore = `-- name: TaskMomentBefore :one
+SELECT seq FROM events
+WHERE task_id = $1 AND (org_id = $2) IS TRUE AND type = ANY ($3::text[])
+ORDER BY seq DESC OFFSET $4::int LIMIT 1
+`
+
+type TaskMomentBeforeParams struct {
+	TaskID string
+	OrgID  string
+	Types  []string
+	Newest int32
+}
+
+// The number of the event before the newest ones that a history's index has of a task.
+func (q *Queries) TaskMomentBefore(ctx context.Context, arg TaskMomentBeforeParams) (int64, error) {
+	row := q.db.QueryRow(ctx, taskMomentBefore,
+		arg.TaskID,
+		arg.OrgID,
+		arg.Types,
+		arg.Newest,
+	)
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
+}
+
 const taskMoments = `-- name: TaskMoments :many
 SELECT seq, time, type, coalesce(payload ->> 'step_id', '')::text AS step_id, coalesce((payload ->> 'number')::int, 0)::int AS number,
        coalesce(payload ->> 'tool', '')::text AS tool, coalesce((payload ->> 'turn')::int, (payload ->> 'iteration')::int, 0)::int AS turn,

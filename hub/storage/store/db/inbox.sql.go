@@ -170,6 +170,8 @@ WHERE i.org_id = $1
   AND ($6::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($6)) > 0)
   AND ($7::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $7))
   AND ($8::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $9::text))
+  AND ($10::text = 'any'
+       OR ($10::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = $11 AND z.until > clock_timestamp())))
 GROUP BY i.kind ORDER BY i.kind
 `
 
@@ -183,6 +185,8 @@ type CountInboxItemsParams struct {
 	Mine      string
 	SeesAll   bool
 	Viewer    string
+	Snoozed   string
+	UserID    string
 }
 
 type CountInboxItemsRow struct {
@@ -202,6 +206,8 @@ func (q *Queries) CountInboxItems(ctx context.Context, arg CountInboxItemsParams
 		arg.Mine,
 		arg.SeesAll,
 		arg.Viewer,
+		arg.Snoozed,
+		arg.UserID,
 	)
 	if err != nil {
 		return nil, err
@@ -421,6 +427,21 @@ func (q *Queries) EarlierRequests(ctx context.Context, arg EarlierRequestsParams
 		return nil, err
 	}
 	return items, nil
+}
+
+const endInboxSnooze = `-- name: EndInboxSnooze :exec
+DELETE FROM inbox_snoozes WHERE org_id = $1 AND item_id = $2 AND user_id = $3
+`
+
+type EndInboxSnoozeParams struct {
+	OrgID  string
+	ItemID string
+	UserID string
+}
+
+func (q *Queries) EndInboxSnooze(ctx context.Context, arg EndInboxSnoozeParams) error {
+	_, err := q.db.Exec(ctx, endInboxSnooze, arg.OrgID, arg.ItemID, arg.UserID)
+	return err
 }
 
 const expireInboxItem = `-- name: ExpireInboxItem :one
@@ -702,6 +723,43 @@ func (q *Queries) InboxItemPosition(ctx context.Context, arg InboxItemPositionPa
 	return column_1, err
 }
 
+const inboxSnoozes = `-- name: InboxSnoozes :many
+SELECT item_id, until FROM inbox_snoozes
+WHERE org_id = $1 AND user_id = $2 AND item_id = ANY ($3::text[]) AND until > clock_timestamp()
+`
+
+type InboxSnoozesParams struct {
+	OrgID   string
+	UserID  string
+	ItemIds []string
+}
+
+type InboxSnoozesRow struct {
+	ItemID string
+	Until  time.Time
+}
+
+// Until when a user has snoozed items; those whose time has come are left out.
+func (q *Queries) InboxSnoozes(ctx context.Context, arg InboxSnoozesParams) ([]InboxSnoozesRow, error) {
+	rows, err := q.db.Query(ctx, inboxSnoozes, arg.OrgID, arg.UserID, arg.ItemIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []InboxSnoozesRow{}
+	for rows.Next() {
+		var i InboxSnoozesRow
+		if err := rows.Scan(&i.ItemID, &i.Until); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lastSimilarRejection = `-- name: LastSimilarRejection :one
 SELECT id, answered_by, reason, answered_at FROM inbox_items
 WHERE org_id = $1 AND agent_id = $2 AND tool = $3 AND state = 'answered' AND kind = 'approval' AND answer = 'reject' AND id <> $4
@@ -760,9 +818,11 @@ WHERE i.org_id = $1
   AND ($7::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($7)) > 0)
   AND ($8::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
   AND ($9::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $10::text))
-  AND ($11::timestamptz IS NULL
-       OR (i.asked_at, i.id) < ($11::timestamptz, $12::text))
-ORDER BY i.asked_at DESC, i.id DESC LIMIT $13
+  AND ($11::text = 'any'
+       OR ($11::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = $12 AND z.until > clock_timestamp())))
+  AND ($13::timestamptz IS NULL
+       OR (i.asked_at, i.id) < ($13::timestamptz, $14::text))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT $15
 `
 
 type ListInboxItemsParams struct {
@@ -776,6 +836,8 @@ type ListInboxItemsParams struct {
 	Mine       string
 	SeesAll    bool
 	Viewer     string
+	Snoozed    string
+	UserID     string
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
@@ -810,6 +872,8 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 		arg.Mine,
 		arg.SeesAll,
 		arg.Viewer,
+		arg.Snoozed,
+		arg.UserID,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
@@ -896,8 +960,10 @@ WHERE i.org_id = $1
   AND ($7::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($7)) > 0)
   AND ($8::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
   AND ($9::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $10::text))
-  AND (i.place, i.id) > ($11::bigint, $12::text)
-ORDER BY i.place, i.id LIMIT $13
+  AND ($11::text = 'any'
+       OR ($11::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = $12 AND z.until > clock_timestamp())))
+  AND (i.place, i.id) > ($13::bigint, $14::text)
+ORDER BY i.place, i.id LIMIT $15
 `
 
 type ListInboxItemsByPlaceParams struct {
@@ -911,6 +977,8 @@ type ListInboxItemsByPlaceParams struct {
 	Mine       string
 	SeesAll    bool
 	Viewer     string
+	Snoozed    string
+	UserID     string
 	AfterPlace int64
 	AfterID    string
 	MaxRows    int32
@@ -945,6 +1013,8 @@ func (q *Queries) ListInboxItemsByPlace(ctx context.Context, arg ListInboxItemsB
 		arg.Mine,
 		arg.SeesAll,
 		arg.Viewer,
+		arg.Snoozed,
+		arg.UserID,
 		arg.AfterPlace,
 		arg.AfterID,
 		arg.MaxRows,
@@ -1146,6 +1216,25 @@ func (q *Queries) NewestPlanStep(ctx context.Context, arg NewestPlanStepParams) 
 	var arguments json.RawMessage
 	err := row.Scan(&arguments)
 	return arguments, err
+}
+
+const nextInboxSnooze = `-- name: NextInboxSnooze :one
+SELECT z.until FROM inbox_snoozes z JOIN inbox_items i ON i.id = z.item_id
+WHERE z.org_id = $1 AND z.user_id = $2 AND z.until > clock_timestamp() AND i.state = 'open'
+ORDER BY z.until LIMIT 1
+`
+
+type NextInboxSnoozeParams struct {
+	OrgID  string
+	UserID string
+}
+
+// When the next open item that a user has snoozed comes back.
+func (q *Queries) NextInboxSnooze(ctx context.Context, arg NextInboxSnoozeParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, nextInboxSnooze, arg.OrgID, arg.UserID)
+	var until time.Time
+	err := row.Scan(&until)
+	return until, err
 }
 
 const offerOnce = `-- name: OfferOnce :execrows
@@ -1455,6 +1544,34 @@ type SetParkedReasonParams struct {
 func (q *Queries) SetParkedReason(ctx context.Context, arg SetParkedReasonParams) error {
 	_, err := q.db.Exec(ctx, setParkedReason, arg.Reason, arg.OrgID, arg.ID)
 	return err
+}
+
+const snoozeInboxItem = `-- name: SnoozeInboxItem :execrows
+INSERT INTO inbox_snoozes (item_id, user_id, org_id, until)
+SELECT i.id, $1, i.org_id, $2::timestamptz FROM inbox_items i
+WHERE i.org_id = $3 AND i.id = $4 AND i.state = 'open' AND (i.expires_at IS NULL OR i.expires_at > $2::timestamptz)
+ON CONFLICT (item_id, user_id) DO UPDATE SET until = excluded.until
+`
+
+type SnoozeInboxItemParams struct {
+	UserID string
+	Until  time.Time
+	OrgID  string
+	ItemID string
+}
+
+// Does nothing to an item that is closed, or expires before the time.
+func (q *Queries) SnoozeInboxItem(ctx context.Context, arg SnoozeInboxItemParams) (int64, error) {
+	result, err := q.db.Exec(ctx, snoozeInboxItem,
+		arg.UserID,
+		arg.Until,
+		arg.OrgID,
+		arg.ItemID,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const taskFailures = `-- name: TaskFailures :many

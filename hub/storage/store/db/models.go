@@ -463,6 +463,13 @@ type InboxItem struct {
 	Alike            string
 }
 
+type InboxSnooze struct {
+	ItemID string
+	UserID string
+	OrgID  string
+	Until  time.Time
+}
+
 type JailAuthority struct {
 	ID          string
 	OrgID       string

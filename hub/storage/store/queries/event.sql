@@ -139,3 +139,9 @@ SELECT seq, time, type, coalesce(payload ->> 'step_id', '')::text AS step_id, co
 FROM events
 WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND seq > @after_seq AND type = ANY (@types::text[])
 ORDER BY seq LIMIT @max_rows;
+
+-- name: TaskMomentBefore :one
+-- The number of the event before the newest ones that a history's index has of a task.
+SELECT seq FROM events
+WHERE task_id = @task_id AND (org_id = @org_id) IS TRUE AND type = ANY (@types::text[])
+ORDER BY seq DESC OFFSET @newest::int LIMIT 1;

@@ -36,6 +36,8 @@ WHERE i.org_id = @org_id
   AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
   AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
   AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
+  AND (@snoozed::text = 'any'
+       OR (@snoozed::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = @user_id AND z.until > clock_timestamp())))
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (i.asked_at, i.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY i.asked_at DESC, i.id DESC LIMIT @max_rows;
@@ -57,6 +59,8 @@ WHERE i.org_id = @org_id
   AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
   AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
   AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
+  AND (@snoozed::text = 'any'
+       OR (@snoozed::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = @user_id AND z.until > clock_timestamp())))
   AND (i.place, i.id) > (@after_place::bigint, @after_id::text)
 ORDER BY i.place, i.id LIMIT @max_rows;
 
@@ -72,6 +76,8 @@ WHERE i.org_id = @org_id
   AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
   AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
   AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
+  AND (@snoozed::text = 'any'
+       OR (@snoozed::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = @user_id AND z.until > clock_timestamp())))
 GROUP BY i.kind ORDER BY i.kind;
 
 -- name: CountAlike :many
@@ -190,3 +196,24 @@ JOIN steps s ON s.task_id = recent.id
 WHERE s.org_id = @org_id AND s.tool = ANY (@tools::text[]) AND s.started_at < @before::timestamptz
   AND lower(substring(s.arguments ->> 'url' FROM '^[A-Za-z]+://(?:[^/?#@]*@)?([^/?#]*)')) = lower(@host)
 ORDER BY s.started_at DESC, s.id DESC LIMIT @max_rows;
+
+-- name: SnoozeInboxItem :execrows
+-- Does nothing to an item that is closed, or expires before the time.
+INSERT INTO inbox_snoozes (item_id, user_id, org_id, until)
+SELECT i.id, @user_id, i.org_id, @until::timestamptz FROM inbox_items i
+WHERE i.org_id = @org_id AND i.id = @item_id AND i.state = 'open' AND (i.expires_at IS NULL OR i.expires_at > @until::timestamptz)
+ON CONFLICT (item_id, user_id) DO UPDATE SET until = excluded.until;
+
+-- name: EndInboxSnooze :exec
+DELETE FROM inbox_snoozes WHERE org_id = @org_id AND item_id = @item_id AND user_id = @user_id;
+
+-- name: InboxSnoozes :many
+-- Until when a user has snoozed items; those whose time has come are left out.
+SELECT item_id, until FROM inbox_snoozes
+WHERE org_id = @org_id AND user_id = @user_id AND item_id = ANY (@item_ids::text[]) AND until > clock_timestamp();
+
+-- name: NextInboxSnooze :one
+-- When the next open item that a user has snoozed comes back.
+SELECT z.until FROM inbox_snoozes z JOIN inbox_items i ON i.id = z.item_id
+WHERE z.org_id = @org_id AND z.user_id = @user_id AND z.until > clock_timestamp() AND i.state = 'open'
+ORDER BY z.until LIMIT 1;

@@ -720,7 +720,10 @@ type ListMomentsRequest struct {
 	// At most this many; 0 for 5000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only the newest moments, as many as page_size, instead of pages from the first one on.
+	// Not together with page_token.
+	Newest        bool `protobuf:"varint,43,opt,name=newest,proto3" json:"newest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -776,11 +779,18 @@ func (x *ListMomentsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListMomentsRequest) GetNewest() bool {
+	if x != nil {
+		return x.Newest
+	}
+	return false
+}
+
 type ListMomentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In order.
 	Moments []*Moment `protobuf:"bytes,1,rep,name=moments,proto3" json:"moments,omitempty"`
-	// Empty on the last page.
+	// Empty on the last page, and with newest.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -932,14 +942,15 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x05title\x18\t \x01(\tR\x05title\x12(\n" +
 	"\x05usage\x18\n" +
 	" \x01(\v2\x12.deckhand.v1.UsageR\x05usage\x12\x14\n" +
-	"\x05files\x18\v \x01(\x05R\x05files\"\x8b\x01\n" +
+	"\x05files\x18\v \x01(\x05R\x05files\"\xa3\x01\n" +
 	"\x12ListMomentsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x16\n" +
+	"\x06newest\x18+ \x01(\bR\x06newest\"l\n" +
 	"\x13ListMomentsResponse\x12-\n" +
 	"\amoments\x18\x01 \x03(\v2\x13.deckhand.v1.MomentR\amoments\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xf1\x01\n" +

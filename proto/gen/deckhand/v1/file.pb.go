@@ -985,6 +985,168 @@ func (x *UploadFilesResponse) GetChanged() int32 {
 	return 0
 }
 
+type WriteFileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As in ReadFileRequest.
+	//
+	// Types that are valid to be assigned to Workspace:
+	//
+	//	*WriteFileRequest_AgentId
+	//	*WriteFileRequest_TaskId
+	//	*WriteFileRequest_Jail
+	Workspace isWriteFileRequest_Workspace `protobuf_oneof:"workspace"`
+	Path      string                       `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	// At most 16 MiB.
+	Content       []byte `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileRequest) Reset() {
+	*x = WriteFileRequest{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileRequest) ProtoMessage() {}
+
+func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
+func (*WriteFileRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WriteFileRequest) GetWorkspace() isWriteFileRequest_Workspace {
+	if x != nil {
+		return x.Workspace
+	}
+	return nil
+}
+
+func (x *WriteFileRequest) GetAgentId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*WriteFileRequest_AgentId); ok {
+			return x.AgentId
+		}
+	}
+	return ""
+}
+
+func (x *WriteFileRequest) GetTaskId() string {
+	if x != nil {
+		if x, ok := x.Workspace.(*WriteFileRequest_TaskId); ok {
+			return x.TaskId
+		}
+	}
+	return ""
+}
+
+func (x *WriteFileRequest) GetJail() *JailRef {
+	if x != nil {
+		if x, ok := x.Workspace.(*WriteFileRequest_Jail); ok {
+			return x.Jail
+		}
+	}
+	return nil
+}
+
+func (x *WriteFileRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WriteFileRequest) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+type isWriteFileRequest_Workspace interface {
+	isWriteFileRequest_Workspace()
+}
+
+type WriteFileRequest_AgentId struct {
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3,oneof"`
+}
+
+type WriteFileRequest_TaskId struct {
+	TaskId string `protobuf:"bytes,2,opt,name=task_id,json=taskId,proto3,oneof"`
+}
+
+type WriteFileRequest_Jail struct {
+	Jail *JailRef `protobuf:"bytes,3,opt,name=jail,proto3,oneof"`
+}
+
+func (*WriteFileRequest_AgentId) isWriteFileRequest_Workspace() {}
+
+func (*WriteFileRequest_TaskId) isWriteFileRequest_Workspace() {}
+
+func (*WriteFileRequest_Jail) isWriteFileRequest_Workspace() {}
+
+type WriteFileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of workspace paths that changed.
+	Changed       int32 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WriteFileResponse) Reset() {
+	*x = WriteFileResponse{}
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WriteFileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WriteFileResponse) ProtoMessage() {}
+
+func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
+func (*WriteFileResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *WriteFileResponse) GetChanged() int32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
 type DescribeFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As in ReadFileRequest.
@@ -1003,7 +1165,7 @@ type DescribeFilesRequest struct {
 
 func (x *DescribeFilesRequest) Reset() {
 	*x = DescribeFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1177,7 @@ func (x *DescribeFilesRequest) String() string {
 func (*DescribeFilesRequest) ProtoMessage() {}
 
 func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[11]
+	mi := &file_deckhand_v1_file_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1190,7 @@ func (x *DescribeFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeFilesRequest.ProtoReflect.Descriptor instead.
 func (*DescribeFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DescribeFilesRequest) GetWorkspace() isDescribeFilesRequest_Workspace {
@@ -1109,7 +1271,7 @@ type DescribeFilesResponse struct {
 
 func (x *DescribeFilesResponse) Reset() {
 	*x = DescribeFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1283,7 @@ func (x *DescribeFilesResponse) String() string {
 func (*DescribeFilesResponse) ProtoMessage() {}
 
 func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[12]
+	mi := &file_deckhand_v1_file_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1296,7 @@ func (x *DescribeFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeFilesResponse.ProtoReflect.Descriptor instead.
 func (*DescribeFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DescribeFilesResponse) GetEntries() []*UploadEntry {
@@ -1177,7 +1339,7 @@ type DownloadFilesRequest struct {
 
 func (x *DownloadFilesRequest) Reset() {
 	*x = DownloadFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_v1_file_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1351,7 @@ func (x *DownloadFilesRequest) String() string {
 func (*DownloadFilesRequest) ProtoMessage() {}
 
 func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[13]
+	mi := &file_deckhand_v1_file_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1364,7 @@ func (x *DownloadFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesRequest.ProtoReflect.Descriptor instead.
 func (*DownloadFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DownloadFilesRequest) GetWorkspace() isDownloadFilesRequest_Workspace {
@@ -1281,7 +1443,7 @@ type DownloadFilesResponse struct {
 
 func (x *DownloadFilesResponse) Reset() {
 	*x = DownloadFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_v1_file_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1455,7 @@ func (x *DownloadFilesResponse) String() string {
 func (*DownloadFilesResponse) ProtoMessage() {}
 
 func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[14]
+	mi := &file_deckhand_v1_file_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1468,7 @@ func (x *DownloadFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadFilesResponse.ProtoReflect.Descriptor instead.
 func (*DownloadFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DownloadFilesResponse) GetMessage() isDownloadFilesResponse_Message {
@@ -1370,7 +1532,7 @@ type WorkspaceRef struct {
 
 func (x *WorkspaceRef) Reset() {
 	*x = WorkspaceRef{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[15]
+	mi := &file_deckhand_v1_file_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1544,7 @@ func (x *WorkspaceRef) String() string {
 func (*WorkspaceRef) ProtoMessage() {}
 
 func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[15]
+	mi := &file_deckhand_v1_file_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1557,7 @@ func (x *WorkspaceRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRef.ProtoReflect.Descriptor instead.
 func (*WorkspaceRef) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkspaceRef) GetWorkspace() isWorkspaceRef_Workspace {
@@ -1465,7 +1627,7 @@ type SendFilesRequest struct {
 
 func (x *SendFilesRequest) Reset() {
 	*x = SendFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[16]
+	mi := &file_deckhand_v1_file_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1639,7 @@ func (x *SendFilesRequest) String() string {
 func (*SendFilesRequest) ProtoMessage() {}
 
 func (x *SendFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[16]
+	mi := &file_deckhand_v1_file_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1652,7 @@ func (x *SendFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendFilesRequest.ProtoReflect.Descriptor instead.
 func (*SendFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SendFilesRequest) GetFrom() *WorkspaceRef {
@@ -1543,7 +1705,7 @@ type SendFilesResponse struct {
 
 func (x *SendFilesResponse) Reset() {
 	*x = SendFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[17]
+	mi := &file_deckhand_v1_file_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1717,7 @@ func (x *SendFilesResponse) String() string {
 func (*SendFilesResponse) ProtoMessage() {}
 
 func (x *SendFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[17]
+	mi := &file_deckhand_v1_file_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1730,7 @@ func (x *SendFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendFilesResponse.ProtoReflect.Descriptor instead.
 func (*SendFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SendFilesResponse) GetFiles() int32 {
@@ -1617,7 +1779,7 @@ type WatchFilesRequest struct {
 
 func (x *WatchFilesRequest) Reset() {
 	*x = WatchFilesRequest{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[18]
+	mi := &file_deckhand_v1_file_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1791,7 @@ func (x *WatchFilesRequest) String() string {
 func (*WatchFilesRequest) ProtoMessage() {}
 
 func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[18]
+	mi := &file_deckhand_v1_file_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1804,7 @@ func (x *WatchFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesRequest.ProtoReflect.Descriptor instead.
 func (*WatchFilesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WatchFilesRequest) GetWorkspace() isWatchFilesRequest_Workspace {
@@ -1722,7 +1884,7 @@ type WatchFilesResponse struct {
 
 func (x *WatchFilesResponse) Reset() {
 	*x = WatchFilesResponse{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[19]
+	mi := &file_deckhand_v1_file_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1896,7 @@ func (x *WatchFilesResponse) String() string {
 func (*WatchFilesResponse) ProtoMessage() {}
 
 func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[19]
+	mi := &file_deckhand_v1_file_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1909,7 @@ func (x *WatchFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchFilesResponse.ProtoReflect.Descriptor instead.
 func (*WatchFilesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WatchFilesResponse) GetEvents() []*FileEvent {
@@ -1776,7 +1938,7 @@ type FileEvent struct {
 
 func (x *FileEvent) Reset() {
 	*x = FileEvent{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[20]
+	mi := &file_deckhand_v1_file_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1950,7 @@ func (x *FileEvent) String() string {
 func (*FileEvent) ProtoMessage() {}
 
 func (x *FileEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[20]
+	mi := &file_deckhand_v1_file_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1963,7 @@ func (x *FileEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEvent.ProtoReflect.Descriptor instead.
 func (*FileEvent) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_file_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FileEvent) GetPath() string {
@@ -1837,7 +1999,7 @@ type UploadFilesRequest_Begin struct {
 
 func (x *UploadFilesRequest_Begin) Reset() {
 	*x = UploadFilesRequest_Begin{}
-	mi := &file_deckhand_v1_file_proto_msgTypes[21]
+	mi := &file_deckhand_v1_file_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2011,7 @@ func (x *UploadFilesRequest_Begin) String() string {
 func (*UploadFilesRequest_Begin) ProtoMessage() {}
 
 func (x *UploadFilesRequest_Begin) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_file_proto_msgTypes[21]
+	mi := &file_deckhand_v1_file_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2175,20 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x13UploadFilesResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x18\n" +
-	"\achanged\x18\x03 \x01(\x05R\achanged\"\xd2\x01\n" +
+	"\achanged\x18\x03 \x01(\x05R\achanged\"\xe8\x01\n" +
+	"\x10WriteFileRequest\x12'\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
+	"\atask_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
+	"\x04jail\x18\x03 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1e\n" +
+	"\x04path\x18\x04 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12$\n" +
+	"\acontent\x18\x05 \x01(\fB\n" +
+	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontentB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"-\n" +
+	"\x11WriteFileResponse\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\x05R\achanged\"\xd2\x01\n" +
 	"\x14DescribeFilesRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
@@ -2069,12 +2244,13 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\x9c\x05\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xe8\x05\n" +
 	"\vFileService\x12G\n" +
 	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\x12J\n" +
 	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\x12S\n" +
 	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\x12R\n" +
-	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12X\n" +
+	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12J\n" +
+	"\tWriteFile\x12\x1d.deckhand.v1.WriteFileRequest\x1a\x1e.deckhand.v1.WriteFileResponse\x12X\n" +
 	"\rDescribeFiles\x12!.deckhand.v1.DescribeFilesRequest\x1a\".deckhand.v1.DescribeFilesResponse0\x01\x12X\n" +
 	"\rDownloadFiles\x12!.deckhand.v1.DownloadFilesRequest\x1a\".deckhand.v1.DownloadFilesResponse0\x01\x12J\n" +
 	"\tSendFiles\x12\x1d.deckhand.v1.SendFilesRequest\x1a\x1e.deckhand.v1.SendFilesResponse\x12O\n" +
@@ -2093,7 +2269,7 @@ func file_deckhand_v1_file_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_file_proto_rawDescData
 }
 
-var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_deckhand_v1_file_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_deckhand_v1_file_proto_goTypes = []any{
 	(*FileInfo)(nil),                 // 0: deckhand.v1.FileInfo
 	(*JailRef)(nil),                  // 1: deckhand.v1.JailRef
@@ -2106,60 +2282,65 @@ var file_deckhand_v1_file_proto_goTypes = []any{
 	(*CompareFilesResponse)(nil),     // 8: deckhand.v1.CompareFilesResponse
 	(*UploadFilesRequest)(nil),       // 9: deckhand.v1.UploadFilesRequest
 	(*UploadFilesResponse)(nil),      // 10: deckhand.v1.UploadFilesResponse
-	(*DescribeFilesRequest)(nil),     // 11: deckhand.v1.DescribeFilesRequest
-	(*DescribeFilesResponse)(nil),    // 12: deckhand.v1.DescribeFilesResponse
-	(*DownloadFilesRequest)(nil),     // 13: deckhand.v1.DownloadFilesRequest
-	(*DownloadFilesResponse)(nil),    // 14: deckhand.v1.DownloadFilesResponse
-	(*WorkspaceRef)(nil),             // 15: deckhand.v1.WorkspaceRef
-	(*SendFilesRequest)(nil),         // 16: deckhand.v1.SendFilesRequest
-	(*SendFilesResponse)(nil),        // 17: deckhand.v1.SendFilesResponse
-	(*WatchFilesRequest)(nil),        // 18: deckhand.v1.WatchFilesRequest
-	(*WatchFilesResponse)(nil),       // 19: deckhand.v1.WatchFilesResponse
-	(*FileEvent)(nil),                // 20: deckhand.v1.FileEvent
-	(*UploadFilesRequest_Begin)(nil), // 21: deckhand.v1.UploadFilesRequest.Begin
-	(*timestamppb.Timestamp)(nil),    // 22: google.protobuf.Timestamp
+	(*WriteFileRequest)(nil),         // 11: deckhand.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),        // 12: deckhand.v1.WriteFileResponse
+	(*DescribeFilesRequest)(nil),     // 13: deckhand.v1.DescribeFilesRequest
+	(*DescribeFilesResponse)(nil),    // 14: deckhand.v1.DescribeFilesResponse
+	(*DownloadFilesRequest)(nil),     // 15: deckhand.v1.DownloadFilesRequest
+	(*DownloadFilesResponse)(nil),    // 16: deckhand.v1.DownloadFilesResponse
+	(*WorkspaceRef)(nil),             // 17: deckhand.v1.WorkspaceRef
+	(*SendFilesRequest)(nil),         // 18: deckhand.v1.SendFilesRequest
+	(*SendFilesResponse)(nil),        // 19: deckhand.v1.SendFilesResponse
+	(*WatchFilesRequest)(nil),        // 20: deckhand.v1.WatchFilesRequest
+	(*WatchFilesResponse)(nil),       // 21: deckhand.v1.WatchFilesResponse
+	(*FileEvent)(nil),                // 22: deckhand.v1.FileEvent
+	(*UploadFilesRequest_Begin)(nil), // 23: deckhand.v1.UploadFilesRequest.Begin
+	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
 }
 var file_deckhand_v1_file_proto_depIdxs = []int32{
-	22, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
+	24, // 0: deckhand.v1.FileInfo.modified_at:type_name -> google.protobuf.Timestamp
 	1,  // 1: deckhand.v1.ReadFileRequest.jail:type_name -> deckhand.v1.JailRef
 	1,  // 2: deckhand.v1.ListFilesRequest.jail:type_name -> deckhand.v1.JailRef
 	0,  // 3: deckhand.v1.ListFilesResponse.files:type_name -> deckhand.v1.FileInfo
-	22, // 4: deckhand.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
+	24, // 4: deckhand.v1.UploadEntry.modified_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.CompareFilesRequest.jail:type_name -> deckhand.v1.JailRef
 	6,  // 6: deckhand.v1.CompareFilesRequest.entries:type_name -> deckhand.v1.UploadEntry
-	21, // 7: deckhand.v1.UploadFilesRequest.begin:type_name -> deckhand.v1.UploadFilesRequest.Begin
+	23, // 7: deckhand.v1.UploadFilesRequest.begin:type_name -> deckhand.v1.UploadFilesRequest.Begin
 	6,  // 8: deckhand.v1.UploadFilesRequest.entry:type_name -> deckhand.v1.UploadEntry
-	1,  // 9: deckhand.v1.DescribeFilesRequest.jail:type_name -> deckhand.v1.JailRef
-	6,  // 10: deckhand.v1.DescribeFilesResponse.entries:type_name -> deckhand.v1.UploadEntry
-	1,  // 11: deckhand.v1.DownloadFilesRequest.jail:type_name -> deckhand.v1.JailRef
-	6,  // 12: deckhand.v1.DownloadFilesRequest.entries:type_name -> deckhand.v1.UploadEntry
-	6,  // 13: deckhand.v1.DownloadFilesResponse.entry:type_name -> deckhand.v1.UploadEntry
-	15, // 14: deckhand.v1.SendFilesRequest.from:type_name -> deckhand.v1.WorkspaceRef
-	15, // 15: deckhand.v1.SendFilesRequest.to:type_name -> deckhand.v1.WorkspaceRef
-	1,  // 16: deckhand.v1.WatchFilesRequest.jail:type_name -> deckhand.v1.JailRef
-	20, // 17: deckhand.v1.WatchFilesResponse.events:type_name -> deckhand.v1.FileEvent
-	1,  // 18: deckhand.v1.UploadFilesRequest.Begin.jail:type_name -> deckhand.v1.JailRef
-	2,  // 19: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
-	4,  // 20: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
-	7,  // 21: deckhand.v1.FileService.CompareFiles:input_type -> deckhand.v1.CompareFilesRequest
-	9,  // 22: deckhand.v1.FileService.UploadFiles:input_type -> deckhand.v1.UploadFilesRequest
-	11, // 23: deckhand.v1.FileService.DescribeFiles:input_type -> deckhand.v1.DescribeFilesRequest
-	13, // 24: deckhand.v1.FileService.DownloadFiles:input_type -> deckhand.v1.DownloadFilesRequest
-	16, // 25: deckhand.v1.FileService.SendFiles:input_type -> deckhand.v1.SendFilesRequest
-	18, // 26: deckhand.v1.FileService.WatchFiles:input_type -> deckhand.v1.WatchFilesRequest
-	3,  // 27: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
-	5,  // 28: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
-	8,  // 29: deckhand.v1.FileService.CompareFiles:output_type -> deckhand.v1.CompareFilesResponse
-	10, // 30: deckhand.v1.FileService.UploadFiles:output_type -> deckhand.v1.UploadFilesResponse
-	12, // 31: deckhand.v1.FileService.DescribeFiles:output_type -> deckhand.v1.DescribeFilesResponse
-	14, // 32: deckhand.v1.FileService.DownloadFiles:output_type -> deckhand.v1.DownloadFilesResponse
-	17, // 33: deckhand.v1.FileService.SendFiles:output_type -> deckhand.v1.SendFilesResponse
-	19, // 34: deckhand.v1.FileService.WatchFiles:output_type -> deckhand.v1.WatchFilesResponse
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	1,  // 9: deckhand.v1.WriteFileRequest.jail:type_name -> deckhand.v1.JailRef
+	1,  // 10: deckhand.v1.DescribeFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	6,  // 11: deckhand.v1.DescribeFilesResponse.entries:type_name -> deckhand.v1.UploadEntry
+	1,  // 12: deckhand.v1.DownloadFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	6,  // 13: deckhand.v1.DownloadFilesRequest.entries:type_name -> deckhand.v1.UploadEntry
+	6,  // 14: deckhand.v1.DownloadFilesResponse.entry:type_name -> deckhand.v1.UploadEntry
+	17, // 15: deckhand.v1.SendFilesRequest.from:type_name -> deckhand.v1.WorkspaceRef
+	17, // 16: deckhand.v1.SendFilesRequest.to:type_name -> deckhand.v1.WorkspaceRef
+	1,  // 17: deckhand.v1.WatchFilesRequest.jail:type_name -> deckhand.v1.JailRef
+	22, // 18: deckhand.v1.WatchFilesResponse.events:type_name -> deckhand.v1.FileEvent
+	1,  // 19: deckhand.v1.UploadFilesRequest.Begin.jail:type_name -> deckhand.v1.JailRef
+	2,  // 20: deckhand.v1.FileService.ReadFile:input_type -> deckhand.v1.ReadFileRequest
+	4,  // 21: deckhand.v1.FileService.ListFiles:input_type -> deckhand.v1.ListFilesRequest
+	7,  // 22: deckhand.v1.FileService.CompareFiles:input_type -> deckhand.v1.CompareFilesRequest
+	9,  // 23: deckhand.v1.FileService.UploadFiles:input_type -> deckhand.v1.UploadFilesRequest
+	11, // 24: deckhand.v1.FileService.WriteFile:input_type -> deckhand.v1.WriteFileRequest
+	13, // 25: deckhand.v1.FileService.DescribeFiles:input_type -> deckhand.v1.DescribeFilesRequest
+	15, // 26: deckhand.v1.FileService.DownloadFiles:input_type -> deckhand.v1.DownloadFilesRequest
+	18, // 27: deckhand.v1.FileService.SendFiles:input_type -> deckhand.v1.SendFilesRequest
+	20, // 28: deckhand.v1.FileService.WatchFiles:input_type -> deckhand.v1.WatchFilesRequest
+	3,  // 29: deckhand.v1.FileService.ReadFile:output_type -> deckhand.v1.ReadFileResponse
+	5,  // 30: deckhand.v1.FileService.ListFiles:output_type -> deckhand.v1.ListFilesResponse
+	8,  // 31: deckhand.v1.FileService.CompareFiles:output_type -> deckhand.v1.CompareFilesResponse
+	10, // 32: deckhand.v1.FileService.UploadFiles:output_type -> deckhand.v1.UploadFilesResponse
+	12, // 33: deckhand.v1.FileService.WriteFile:output_type -> deckhand.v1.WriteFileResponse
+	14, // 34: deckhand.v1.FileService.DescribeFiles:output_type -> deckhand.v1.DescribeFilesResponse
+	16, // 35: deckhand.v1.FileService.DownloadFiles:output_type -> deckhand.v1.DownloadFilesResponse
+	19, // 36: deckhand.v1.FileService.SendFiles:output_type -> deckhand.v1.SendFilesResponse
+	21, // 37: deckhand.v1.FileService.WatchFiles:output_type -> deckhand.v1.WatchFilesResponse
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_file_proto_init() }
@@ -2188,29 +2369,34 @@ func file_deckhand_v1_file_proto_init() {
 		(*UploadFilesRequest_Data)(nil),
 	}
 	file_deckhand_v1_file_proto_msgTypes[11].OneofWrappers = []any{
+		(*WriteFileRequest_AgentId)(nil),
+		(*WriteFileRequest_TaskId)(nil),
+		(*WriteFileRequest_Jail)(nil),
+	}
+	file_deckhand_v1_file_proto_msgTypes[13].OneofWrappers = []any{
 		(*DescribeFilesRequest_AgentId)(nil),
 		(*DescribeFilesRequest_TaskId)(nil),
 		(*DescribeFilesRequest_Jail)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[13].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[15].OneofWrappers = []any{
 		(*DownloadFilesRequest_AgentId)(nil),
 		(*DownloadFilesRequest_TaskId)(nil),
 		(*DownloadFilesRequest_Jail)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[14].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[16].OneofWrappers = []any{
 		(*DownloadFilesResponse_Entry)(nil),
 		(*DownloadFilesResponse_Data)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[15].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[17].OneofWrappers = []any{
 		(*WorkspaceRef_AgentId)(nil),
 		(*WorkspaceRef_TaskId)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[18].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[20].OneofWrappers = []any{
 		(*WatchFilesRequest_AgentId)(nil),
 		(*WatchFilesRequest_TaskId)(nil),
 		(*WatchFilesRequest_Jail)(nil),
 	}
-	file_deckhand_v1_file_proto_msgTypes[21].OneofWrappers = []any{
+	file_deckhand_v1_file_proto_msgTypes[23].OneofWrappers = []any{
 		(*UploadFilesRequest_Begin_AgentId)(nil),
 		(*UploadFilesRequest_Begin_TaskId)(nil),
 		(*UploadFilesRequest_Begin_Jail)(nil),
@@ -2221,7 +2407,7 @@ func file_deckhand_v1_file_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_file_proto_rawDesc), len(file_deckhand_v1_file_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

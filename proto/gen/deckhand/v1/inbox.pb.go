@@ -220,6 +220,57 @@ func (InboxState) EnumDescriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
 }
 
+// InboxSnoozed selects items by whether the caller has snoozed them.
+type InboxSnoozed int32
+
+const (
+	// Those that are not.
+	InboxSnoozed_INBOX_SNOOZED_UNSPECIFIED InboxSnoozed = 0
+	InboxSnoozed_INBOX_SNOOZED_ONLY        InboxSnoozed = 1
+	InboxSnoozed_INBOX_SNOOZED_ANY         InboxSnoozed = 2
+)
+
+// Enum value maps for InboxSnoozed.
+var (
+	InboxSnoozed_name = map[int32]string{
+		0: "INBOX_SNOOZED_UNSPECIFIED",
+		1: "INBOX_SNOOZED_ONLY",
+		2: "INBOX_SNOOZED_ANY",
+	}
+	InboxSnoozed_value = map[string]int32{
+		"INBOX_SNOOZED_UNSPECIFIED": 0,
+		"INBOX_SNOOZED_ONLY":        1,
+		"INBOX_SNOOZED_ANY":         2,
+	}
+)
+
+func (x InboxSnoozed) Enum() *InboxSnoozed {
+	p := new(InboxSnoozed)
+	*p = x
+	return p
+}
+
+func (x InboxSnoozed) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InboxSnoozed) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_v1_inbox_proto_enumTypes[3].Descriptor()
+}
+
+func (InboxSnoozed) Type() protoreflect.EnumType {
+	return &file_deckhand_v1_inbox_proto_enumTypes[3]
+}
+
+func (x InboxSnoozed) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InboxSnoozed.Descriptor instead.
+func (InboxSnoozed) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+}
+
 // InboxItem is one thing that waits, or waited, for a person.
 type InboxItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -325,7 +376,9 @@ type InboxItem struct {
 	// The same for calls that change the same, of what their arguments do not say: the changes
 	// to files, or what a push would push. Empty if the arguments say it all, and for other
 	// kinds than approvals.
-	EffectKey     string `protobuf:"bytes,71,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
+	EffectKey string `protobuf:"bytes,71,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
+	// Until when the caller has snoozed it; unset if it is not snoozed. Only for open items.
+	SnoozedUntil  *timestamppb.Timestamp `protobuf:"bytes,111,opt,name=snoozed_until,json=snoozedUntil,proto3" json:"snoozed_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -701,6 +754,13 @@ func (x *InboxItem) GetEffectKey() string {
 		return x.EffectKey
 	}
 	return ""
+}
+
+func (x *InboxItem) GetSnoozedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SnoozedUntil
+	}
+	return nil
 }
 
 // InboxContext is the work that an item belongs to.
@@ -2988,7 +3048,8 @@ type ListInboxRequest struct {
 	// Only items of the caller's own tasks and agents.
 	Mine bool `protobuf:"varint,9,opt,name=mine,proto3" json:"mine,omitempty"`
 	// Only items that contain this text, without regard to case; empty for all.
-	Text          string `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
+	Text          string       `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
+	Snoozed       InboxSnoozed `protobuf:"varint,50,opt,name=snoozed,proto3,enum=deckhand.v1.InboxSnoozed" json:"snoozed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3093,15 +3154,25 @@ func (x *ListInboxRequest) GetText() string {
 	return ""
 }
 
+func (x *ListInboxRequest) GetSnoozed() InboxSnoozed {
+	if x != nil {
+		return x.Snoozed
+	}
+	return InboxSnoozed_INBOX_SNOOZED_UNSPECIFIED
+}
+
 type ListInboxResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*InboxItem           `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// The number of items of each kind that match all filters but that of kinds. Set on
 	// the first page.
-	Counts        []*InboxCount `protobuf:"bytes,3,rep,name=counts,proto3" json:"counts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Counts []*InboxCount `protobuf:"bytes,3,rep,name=counts,proto3" json:"counts,omitempty"`
+	// When the next of the items that the caller has snoozed comes back; unset if there is
+	// none. Set on the first page.
+	NextSnoozeEndsAt *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=next_snooze_ends_at,json=nextSnoozeEndsAt,proto3" json:"next_snooze_ends_at,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListInboxResponse) Reset() {
@@ -3151,6 +3222,13 @@ func (x *ListInboxResponse) GetNextPageToken() string {
 func (x *ListInboxResponse) GetCounts() []*InboxCount {
 	if x != nil {
 		return x.Counts
+	}
+	return nil
+}
+
+func (x *ListInboxResponse) GetNextSnoozeEndsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NextSnoozeEndsAt
 	}
 	return nil
 }
@@ -3564,6 +3642,105 @@ func (x *JudgeInboxItemResponse) GetJudgedDigest() string {
 	return ""
 }
 
+type SnoozeInboxItemRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Item id or unique id prefix.
+	ItemId string `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
+	// When it comes back: in the future, at most 30 days ahead, and before the item expires.
+	// Unset to put it back now.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnoozeInboxItemRequest) Reset() {
+	*x = SnoozeInboxItemRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnoozeInboxItemRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnoozeInboxItemRequest) ProtoMessage() {}
+
+func (x *SnoozeInboxItemRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnoozeInboxItemRequest.ProtoReflect.Descriptor instead.
+func (*SnoozeInboxItemRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SnoozeInboxItemRequest) GetItemId() string {
+	if x != nil {
+		return x.ItemId
+	}
+	return ""
+}
+
+func (x *SnoozeInboxItemRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type SnoozeInboxItemResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnoozeInboxItemResponse) Reset() {
+	*x = SnoozeInboxItemResponse{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnoozeInboxItemResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnoozeInboxItemResponse) ProtoMessage() {}
+
+func (x *SnoozeInboxItemResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnoozeInboxItemResponse.ProtoReflect.Descriptor instead.
+func (*SnoozeInboxItemResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SnoozeInboxItemResponse) GetItem() *InboxItem {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
 type AnswerInboxItemRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ItemId string                 `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
@@ -3602,7 +3779,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3791,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3804,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -3918,7 +4095,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3930,7 +4107,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3943,7 +4120,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -3966,7 +4143,7 @@ type AnswerInboxItemRequest_Raise struct {
 
 func (x *AnswerInboxItemRequest_Raise) Reset() {
 	*x = AnswerInboxItemRequest_Raise{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4155,7 @@ func (x *AnswerInboxItemRequest_Raise) String() string {
 func (*AnswerInboxItemRequest_Raise) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4168,7 @@ func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Raise.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Raise) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 0}
 }
 
 func (x *AnswerInboxItemRequest_Raise) GetLimit() int64 {
@@ -4012,7 +4189,7 @@ type AnswerInboxItemRequest_Allow struct {
 
 func (x *AnswerInboxItemRequest_Allow) Reset() {
 	*x = AnswerInboxItemRequest_Allow{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4201,7 @@ func (x *AnswerInboxItemRequest_Allow) String() string {
 func (*AnswerInboxItemRequest_Allow) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4214,7 @@ func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Allow.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Allow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 1}
 }
 
 // Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
@@ -4050,7 +4227,7 @@ type AnswerInboxItemRequest_Resume struct {
 
 func (x *AnswerInboxItemRequest_Resume) Reset() {
 	*x = AnswerInboxItemRequest_Resume{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4062,7 +4239,7 @@ func (x *AnswerInboxItemRequest_Resume) String() string {
 func (*AnswerInboxItemRequest_Resume) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4075,7 +4252,7 @@ func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 2}
 }
 
 // Dismiss closes an item about work that stopped; nothing goes on.
@@ -4087,7 +4264,7 @@ type AnswerInboxItemRequest_Dismiss struct {
 
 func (x *AnswerInboxItemRequest_Dismiss) Reset() {
 	*x = AnswerInboxItemRequest_Dismiss{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4276,7 @@ func (x *AnswerInboxItemRequest_Dismiss) String() string {
 func (*AnswerInboxItemRequest_Dismiss) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4289,7 @@ func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Dismiss.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Dismiss) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 3}
 }
 
 // Accept accepts the work of a review: deferred calls are made, and the task
@@ -4125,7 +4302,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +4314,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +4327,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 4}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -4163,7 +4340,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4175,7 +4352,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4365,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 5}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -4207,7 +4384,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +4396,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4232,7 +4409,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 6}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -4246,7 +4423,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +4435,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,7 +4448,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 7}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -4291,7 +4468,7 @@ type AnswerInboxItemRequest_Replan struct {
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4303,7 +4480,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +4493,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 8}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -4337,7 +4514,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4349,7 +4526,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4362,7 +4539,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 9}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -4390,7 +4567,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4579,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4592,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 10}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -4449,7 +4626,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4461,7 +4638,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4474,7 +4651,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 11}
 }
 
 // Reply answers a question.
@@ -4487,7 +4664,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +4676,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +4689,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 12}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -4534,7 +4711,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4546,7 +4723,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4559,7 +4736,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 13}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -4578,7 +4755,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4590,7 +4767,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4603,7 +4780,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 14}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -4616,7 +4793,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4628,7 +4805,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4641,7 +4818,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33, 15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 15}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -4655,7 +4832,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x0e\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x0f\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -4718,7 +4895,8 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"may_answer\x186 \x01(\bR\tmayAnswer\x12#\n" +
 	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\x12\x1d\n" +
 	"\n" +
-	"effect_key\x18G \x01(\tR\teffectKey\"\xc8\x03\n" +
+	"effect_key\x18G \x01(\tR\teffectKey\x12?\n" +
+	"\rsnoozed_until\x18o \x01(\v2\x1a.google.protobuf.TimestampR\fsnoozedUntil\"\xc8\x03\n" +
 	"\fInboxContext\x12\x12\n" +
 	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
 	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
@@ -4934,7 +5112,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\achoices\x18\x03 \x03(\tR\achoices\x12%\n" +
-	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\xa8\x03\n" +
+	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\xe7\x03\n" +
 	"\x10ListInboxRequest\x129\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x17.deckhand.v1.InboxStateB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06states\x126\n" +
 	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\vR\x05kinds\x12!\n" +
@@ -4948,11 +5126,13 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\tdangerous\x18\b \x01(\bR\tdangerous\x12\x12\n" +
 	"\x04mine\x18\t \x01(\bR\x04mine\x12\x1c\n" +
 	"\x04text\x18\n" +
-	" \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04text\"\x9a\x01\n" +
+	" \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04text\x12=\n" +
+	"\asnoozed\x182 \x01(\x0e2\x19.deckhand.v1.InboxSnoozedB\b\xbaH\x05\x82\x01\x02\x10\x01R\asnoozed\"\xe5\x01\n" +
 	"\x11ListInboxResponse\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.deckhand.v1.InboxItemR\x05items\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12/\n" +
-	"\x06counts\x18\x03 \x03(\v2\x17.deckhand.v1.InboxCountR\x06counts\"N\n" +
+	"\x06counts\x18\x03 \x03(\v2\x17.deckhand.v1.InboxCountR\x06counts\x12I\n" +
+	"\x13next_snooze_ends_at\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\x10nextSnoozeEndsAt\"N\n" +
 	"\n" +
 	"InboxCount\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12\x14\n" +
@@ -4985,7 +5165,13 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\achanges\x18\x02 \x03(\v2\x1b.deckhand.v1.ProposedChangeR\achanges\x12'\n" +
 	"\x0fchanges_unknown\x18\x03 \x01(\tR\x0echangesUnknown\x12\x1a\n" +
 	"\bsentence\x18\x04 \x01(\tR\bsentence\x12#\n" +
-	"\rjudged_digest\x18\x05 \x01(\tR\fjudgedDigest\"\xfc\x0e\n" +
+	"\rjudged_digest\x18\x05 \x01(\tR\fjudgedDigest\"o\n" +
+	"\x16SnoozeInboxItemRequest\x12#\n" +
+	"\aitem_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"E\n" +
+	"\x17SnoozeInboxItemResponse\x12*\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xfc\x0e\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -5068,13 +5254,18 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x10INBOX_STATE_OPEN\x10\x01\x12\x18\n" +
 	"\x14INBOX_STATE_ANSWERED\x10\x02\x12\x17\n" +
 	"\x13INBOX_STATE_EXPIRED\x10\x03\x12\x19\n" +
-	"\x15INBOX_STATE_WITHDRAWN\x10\x042\xcc\x03\n" +
+	"\x15INBOX_STATE_WITHDRAWN\x10\x04*\\\n" +
+	"\fInboxSnoozed\x12\x1d\n" +
+	"\x19INBOX_SNOOZED_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12INBOX_SNOOZED_ONLY\x10\x01\x12\x15\n" +
+	"\x11INBOX_SNOOZED_ANY\x10\x022\xaa\x04\n" +
 	"\fInboxService\x12J\n" +
 	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\x12S\n" +
 	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\x12b\n" +
 	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\x12\\\n" +
 	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\x12Y\n" +
-	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponse\x12\\\n" +
+	"\x0fSnoozeInboxItem\x12#.deckhand.v1.SnoozeInboxItemRequest\x1a$.deckhand.v1.SnoozeInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_inbox_proto_rawDescOnce sync.Once
@@ -5088,157 +5279,167 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_inbox_proto_rawDescData
 }
 
-var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxOrder)(0),                        // 1: deckhand.v1.InboxOrder
 	(InboxState)(0),                        // 2: deckhand.v1.InboxState
-	(*InboxItem)(nil),                      // 3: deckhand.v1.InboxItem
-	(*InboxContext)(nil),                   // 4: deckhand.v1.InboxContext
-	(*InboxRejection)(nil),                 // 5: deckhand.v1.InboxRejection
-	(*ProposedChange)(nil),                 // 6: deckhand.v1.ProposedChange
-	(*PathState)(nil),                      // 7: deckhand.v1.PathState
-	(*PathEntry)(nil),                      // 8: deckhand.v1.PathEntry
-	(*GitCoverage)(nil),                    // 9: deckhand.v1.GitCoverage
-	(*CallOutcome)(nil),                    // 10: deckhand.v1.CallOutcome
-	(*InboxEscalation)(nil),                // 11: deckhand.v1.InboxEscalation
-	(*TaskFailure)(nil),                    // 12: deckhand.v1.TaskFailure
-	(*InboxStop)(nil),                      // 13: deckhand.v1.InboxStop
-	(*PersonaChange)(nil),                  // 14: deckhand.v1.PersonaChange
-	(*PasskeyProof)(nil),                   // 15: deckhand.v1.PasskeyProof
-	(*CallDecision)(nil),                   // 16: deckhand.v1.CallDecision
-	(*CallRequest)(nil),                    // 17: deckhand.v1.CallRequest
-	(*EarlierRequest)(nil),                 // 18: deckhand.v1.EarlierRequest
-	(*CallDanger)(nil),                     // 19: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 20: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 21: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 22: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 23: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 24: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 25: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 26: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 27: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 28: deckhand.v1.ListInboxResponse
-	(*InboxCount)(nil),                     // 29: deckhand.v1.InboxCount
-	(*GetInboxItemRequest)(nil),            // 30: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 31: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 32: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 33: deckhand.v1.ReadInboxArgumentResponse
-	(*JudgeInboxItemRequest)(nil),          // 34: deckhand.v1.JudgeInboxItemRequest
-	(*JudgeInboxItemResponse)(nil),         // 35: deckhand.v1.JudgeInboxItemResponse
-	(*AnswerInboxItemRequest)(nil),         // 36: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 37: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Raise)(nil),   // 38: deckhand.v1.AnswerInboxItemRequest.Raise
-	(*AnswerInboxItemRequest_Allow)(nil),   // 39: deckhand.v1.AnswerInboxItemRequest.Allow
-	(*AnswerInboxItemRequest_Resume)(nil),  // 40: deckhand.v1.AnswerInboxItemRequest.Resume
-	(*AnswerInboxItemRequest_Dismiss)(nil), // 41: deckhand.v1.AnswerInboxItemRequest.Dismiss
-	(*AnswerInboxItemRequest_Accept)(nil),  // 42: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 43: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 44: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 45: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 46: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 47: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 48: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 49: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 50: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 51: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 52: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 53: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 54: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 55: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 56: google.protobuf.Timestamp
-	(StepState)(0),                         // 57: deckhand.v1.StepState
-	(*AlwaysAllow)(nil),                    // 58: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 59: deckhand.v1.TaskOverride
+	(InboxSnoozed)(0),                      // 3: deckhand.v1.InboxSnoozed
+	(*InboxItem)(nil),                      // 4: deckhand.v1.InboxItem
+	(*InboxContext)(nil),                   // 5: deckhand.v1.InboxContext
+	(*InboxRejection)(nil),                 // 6: deckhand.v1.InboxRejection
+	(*ProposedChange)(nil),                 // 7: deckhand.v1.ProposedChange
+	(*PathState)(nil),                      // 8: deckhand.v1.PathState
+	(*PathEntry)(nil),                      // 9: deckhand.v1.PathEntry
+	(*GitCoverage)(nil),                    // 10: deckhand.v1.GitCoverage
+	(*CallOutcome)(nil),                    // 11: deckhand.v1.CallOutcome
+	(*InboxEscalation)(nil),                // 12: deckhand.v1.InboxEscalation
+	(*TaskFailure)(nil),                    // 13: deckhand.v1.TaskFailure
+	(*InboxStop)(nil),                      // 14: deckhand.v1.InboxStop
+	(*PersonaChange)(nil),                  // 15: deckhand.v1.PersonaChange
+	(*PasskeyProof)(nil),                   // 16: deckhand.v1.PasskeyProof
+	(*CallDecision)(nil),                   // 17: deckhand.v1.CallDecision
+	(*CallRequest)(nil),                    // 18: deckhand.v1.CallRequest
+	(*EarlierRequest)(nil),                 // 19: deckhand.v1.EarlierRequest
+	(*CallDanger)(nil),                     // 20: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 21: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 22: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 23: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 24: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 25: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 26: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 27: deckhand.v1.InboxQuestion
+	(*ListInboxRequest)(nil),               // 28: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 29: deckhand.v1.ListInboxResponse
+	(*InboxCount)(nil),                     // 30: deckhand.v1.InboxCount
+	(*GetInboxItemRequest)(nil),            // 31: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 32: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 33: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 34: deckhand.v1.ReadInboxArgumentResponse
+	(*JudgeInboxItemRequest)(nil),          // 35: deckhand.v1.JudgeInboxItemRequest
+	(*JudgeInboxItemResponse)(nil),         // 36: deckhand.v1.JudgeInboxItemResponse
+	(*SnoozeInboxItemRequest)(nil),         // 37: deckhand.v1.SnoozeInboxItemRequest
+	(*SnoozeInboxItemResponse)(nil),        // 38: deckhand.v1.SnoozeInboxItemResponse
+	(*AnswerInboxItemRequest)(nil),         // 39: deckhand.v1.AnswerInboxItemRequest
+	(*AnswerInboxItemResponse)(nil),        // 40: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Raise)(nil),   // 41: deckhand.v1.AnswerInboxItemRequest.Raise
+	(*AnswerInboxItemRequest_Allow)(nil),   // 42: deckhand.v1.AnswerInboxItemRequest.Allow
+	(*AnswerInboxItemRequest_Resume)(nil),  // 43: deckhand.v1.AnswerInboxItemRequest.Resume
+	(*AnswerInboxItemRequest_Dismiss)(nil), // 44: deckhand.v1.AnswerInboxItemRequest.Dismiss
+	(*AnswerInboxItemRequest_Accept)(nil),  // 45: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 46: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 47: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 48: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 49: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 50: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 51: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 52: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 53: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 54: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 55: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 56: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 57: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 58: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 59: google.protobuf.Timestamp
+	(StepState)(0),                         // 60: deckhand.v1.StepState
+	(*AlwaysAllow)(nil),                    // 61: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 62: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	2,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	54, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	55, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	26, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	56, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	56, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	55, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	56, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	22, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	25, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
-	16, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	21, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
-	4,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
-	6,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
-	56, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
-	10, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
-	11, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
-	13, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
-	5,  // 19: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
-	18, // 20: deckhand.v1.InboxContext.earlier_requests:type_name -> deckhand.v1.EarlierRequest
-	56, // 21: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
-	7,  // 22: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
-	7,  // 23: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
-	7,  // 24: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
-	8,  // 25: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
-	9,  // 26: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
-	57, // 27: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
-	56, // 28: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
-	56, // 29: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
-	12, // 30: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
-	56, // 31: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
-	14, // 32: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
-	19, // 33: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	20, // 34: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	21, // 35: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	17, // 36: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
-	56, // 37: deckhand.v1.EarlierRequest.at:type_name -> google.protobuf.Timestamp
-	57, // 38: deckhand.v1.EarlierRequest.state:type_name -> deckhand.v1.StepState
-	23, // 39: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	24, // 40: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	54, // 41: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
-	2,  // 42: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 43: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	1,  // 44: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
-	3,  // 45: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	29, // 46: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
-	0,  // 47: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
-	3,  // 48: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	16, // 49: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
-	6,  // 50: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
-	15, // 51: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
-	48, // 52: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	49, // 53: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	50, // 54: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	51, // 55: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	52, // 56: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	53, // 57: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	45, // 58: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	46, // 59: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	47, // 60: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	42, // 61: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	43, // 62: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	44, // 63: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	38, // 64: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
-	39, // 65: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
-	40, // 66: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
-	41, // 67: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
-	3,  // 68: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	58, // 69: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	59, // 70: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	27, // 71: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	30, // 72: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	32, // 73: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	36, // 74: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	34, // 75: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
-	28, // 76: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	31, // 77: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	33, // 78: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	37, // 79: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	35, // 80: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
-	76, // [76:81] is the sub-list for method output_type
-	71, // [71:76] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	57, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	58, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	27, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	59, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	59, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	58, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	59, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	23, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	26, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	17, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
+	22, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	5,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
+	7,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
+	59, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
+	11, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
+	12, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
+	14, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
+	59, // 19: deckhand.v1.InboxItem.snoozed_until:type_name -> google.protobuf.Timestamp
+	6,  // 20: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
+	19, // 21: deckhand.v1.InboxContext.earlier_requests:type_name -> deckhand.v1.EarlierRequest
+	59, // 22: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
+	8,  // 23: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
+	8,  // 24: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
+	8,  // 25: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
+	9,  // 26: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
+	10, // 27: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
+	60, // 28: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
+	59, // 29: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
+	59, // 30: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
+	13, // 31: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
+	59, // 32: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
+	15, // 33: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
+	20, // 34: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	21, // 35: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	22, // 36: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	18, // 37: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
+	59, // 38: deckhand.v1.EarlierRequest.at:type_name -> google.protobuf.Timestamp
+	60, // 39: deckhand.v1.EarlierRequest.state:type_name -> deckhand.v1.StepState
+	24, // 40: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	25, // 41: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	57, // 42: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	2,  // 43: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 44: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	1,  // 45: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
+	3,  // 46: deckhand.v1.ListInboxRequest.snoozed:type_name -> deckhand.v1.InboxSnoozed
+	4,  // 47: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	30, // 48: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
+	59, // 49: deckhand.v1.ListInboxResponse.next_snooze_ends_at:type_name -> google.protobuf.Timestamp
+	0,  // 50: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
+	4,  // 51: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	17, // 52: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
+	7,  // 53: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
+	59, // 54: deckhand.v1.SnoozeInboxItemRequest.until:type_name -> google.protobuf.Timestamp
+	4,  // 55: deckhand.v1.SnoozeInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	16, // 56: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
+	51, // 57: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	52, // 58: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	53, // 59: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	54, // 60: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	55, // 61: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	56, // 62: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	48, // 63: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	49, // 64: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	50, // 65: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	45, // 66: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	46, // 67: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	47, // 68: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	41, // 69: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	42, // 70: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	43, // 71: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	44, // 72: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	4,  // 73: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	61, // 74: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	62, // 75: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	28, // 76: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	31, // 77: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	33, // 78: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	39, // 79: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	35, // 80: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	37, // 81: deckhand.v1.InboxService.SnoozeInboxItem:input_type -> deckhand.v1.SnoozeInboxItemRequest
+	29, // 82: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	32, // 83: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	34, // 84: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	40, // 85: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	36, // 86: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	38, // 87: deckhand.v1.InboxService.SnoozeInboxItem:output_type -> deckhand.v1.SnoozeInboxItemResponse
+	82, // [82:88] is the sub-list for method output_type
+	76, // [76:82] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -5250,7 +5451,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
 	file_deckhand_v1_inbox_proto_msgTypes[7].OneofWrappers = []any{}
-	file_deckhand_v1_inbox_proto_msgTypes[33].OneofWrappers = []any{
+	file_deckhand_v1_inbox_proto_msgTypes[35].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -5273,8 +5474,8 @@ func file_deckhand_v1_inbox_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   51,
+			NumEnums:      4,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -14,7 +14,7 @@ import { FirstSteps } from "@/features/start/FirstSteps";
 import { millis } from "@/components/Time";
 import { SpendPanel } from "@/features/spend/SpendPanel";
 import { AgentService, AgentStatus, type Agent } from "@/gen/deckhand/v1/agent_pb";
-import { InboxService, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { InboxService, InboxSnoozed, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
 import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
@@ -86,7 +86,7 @@ export function FleetPage() {
       ),
     [agents.data, q, search.status, nodeNames],
   );
-  const inbox = useQuery(InboxService.method.listInbox, { pageSize: 500 });
+  const inbox = useQuery(InboxService.method.listInbox, { pageSize: 500, snoozed: InboxSnoozed.ANY });
   const summaries = useInfiniteQuery(AgentService.method.listAgentSummaries, { pageSize: 500, pageToken: "" }, { ...byToken, refetchInterval: 15_000 });
   useRest(summaries);
   const providers = useQuery(ProviderService.method.listProviders, { pageSize: 500 }, { refetchInterval: 30_000 });

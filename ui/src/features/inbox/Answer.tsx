@@ -2,7 +2,7 @@ import { createClient } from "@connectrpc/connect";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { useQueryClient } from "@tanstack/react-query";
 import { KeyRound } from "lucide-react";
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { toast } from "sonner";
 import { transport } from "@/api/transport";
 import { getComfort } from "@/app/comfort";
@@ -26,13 +26,15 @@ import { Held, mayHold } from "./Held";
 import { choicesOf } from "./Question";
 import { RetryTask } from "./RetryTask";
 import type { Seen } from "./seen";
+import { SomeChanges } from "./SomeChanges";
+import { choicesOf as changesOf } from "./someChanges";
 import { acceptWord, approvalOf, follows } from "./words";
 
 const inbox = createClient(InboxService, transport);
 type Given = NonNullable<MessageInitShape<typeof AnswerInboxItemRequestSchema>["answer"]>;
 
 // The form that is open before the answer is sent.
-type Form = "change" | "reject" | "always" | "suggest" | "replan" | "clarify" | "changes" | "retry" | "stop" | "sure" | undefined;
+type Form = "change" | "some" | "reject" | "always" | "suggest" | "replan" | "clarify" | "changes" | "retry" | "stop" | "sure" | undefined;
 
 // Answers with a message that the agent gets instead of the call's result: the
 // button, and the label of the text.
@@ -93,6 +95,7 @@ export function Answer(props: {
   }, []);
 
   const allowed = may(session, "basic");
+  const some = useMemo(() => (asked ? changesOf(item.tool, asked, item.changes) : undefined), [asked, item]);
   const give = async (name: string, answer: Given, said: string, why = reason, dangerous = false, passkey = false) => {
     if (busy || !guard.isReady()) return;
     if (runs.has(answer.case ?? "") && !whole) return;
@@ -231,6 +234,7 @@ export function Answer(props: {
             ];
   const others: One[] = approval
     ? [
+        ...(some ? [{ name: "some", label: "Approve some changes", disabled: !whole, run: show("some") }] : []),
         { name: "edit", label: "Edit and approve", disabled: !whole, run: show("change") },
         ...(["suggest", "replan", "clarify"] as const).map((f): One => ({ name: f, label: inWords[f][0], run: show(f) })),
         { name: "skip", label: "Skip", run: skip },
@@ -301,6 +305,18 @@ export function Answer(props: {
           disabled={!whole || still}
           onApprove={(argumentsJson, judgedDigest, dangerous, passkey) =>
             void give("approve", { case: "approve", value: { argumentsJson, judgedDigest } }, "Approved with changes", reason, dangerous, passkey)
+          }
+          onBack={back}
+        />
+      )}
+      {form === "some" && some && (
+        <SomeChanges
+          item={item}
+          choices={some}
+          busy={busy === "approve"}
+          disabled={!whole || still}
+          onApprove={(argumentsJson, judgedDigest, dangerous, passkey) =>
+            void give("approve", { case: "approve", value: { argumentsJson, judgedDigest } }, "Approved in part", reason, dangerous, passkey)
           }
           onBack={back}
         />

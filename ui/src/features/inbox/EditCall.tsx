@@ -1,23 +1,13 @@
-import { createClient } from "@connectrpc/connect";
-import { lazy, Suspense, useEffect, useMemo, useState } from "react";
-import { transport } from "@/api/transport";
-import { Button } from "@/components/Button";
+import { lazy, Suspense, useMemo, useState } from "react";
 import { Field, Input, TextArea } from "@/components/Field";
-import { Literal } from "@/components/Literal";
-import { argumentsOf, json, line, pieces, type ActObject, type ActValue } from "@/components/marks";
-import { Problem } from "@/components/Problem";
+import { json, line, pieces, type ActObject, type ActValue } from "@/components/marks";
 import { Skeletons } from "@/components/Skeleton";
-import { InboxService, type InboxItem, type JudgeInboxItemResponse } from "@/gen/deckhand/v1/inbox_pb";
-import { FileCall, fileTools } from "./FileCall";
-import { DangerBand, Part, Read } from "./Parts";
+import type { InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { ApproveEdited, type Approve } from "./ApproveEdited";
+import { Part } from "./Parts";
 
 const Comparison = lazy(() => import("@/components/Comparison").then((m) => ({ default: m.Comparison })));
 const TextEditor = lazy(() => import("./TextEditor").then((m) => ({ default: m.TextEditor })));
-const inbox = createClient(InboxService, transport);
-
-// How long the hub is not asked about a call that is being typed, in milliseconds.
-const typing = 400;
-
 // Arguments of these names are edited as texts of several lines, however short.
 const texts = new Set(["command", "content", "old_string", "new_string", "body", "text", "input", "goal"]);
 
@@ -34,7 +24,7 @@ export function EditCall(props: {
   asked: ActObject;
   busy: boolean;
   disabled: boolean;
-  onApprove: (argumentsJson: string, judgedDigest: string, dangerous: boolean, passkey: boolean) => void;
+  onApprove: Approve;
   onBack: () => void;
 }) {
   const { item, asked } = props;
@@ -42,31 +32,9 @@ export function EditCall(props: {
   // Arguments that are edited as JSON and are none at the moment.
   const [broken, setBroken] = useState<Record<string, string>>({});
   const text = useMemo(() => JSON.stringify(args), [args]);
-  const [judged, setJudged] = useState<{ of: string; res: JudgeInboxItemResponse }>();
-  const [error, setError] = useState<{ of: string; error: unknown }>();
-  // The text of the dangerous call that the person is asked about a second time.
-  const [sure, setSure] = useState<string>();
   const invalid = Object.keys(broken).length > 0;
-  useEffect(() => {
-    if (invalid) return undefined;
-    const abort = new AbortController();
-    const timer = setTimeout(() => {
-      inbox
-        .judgeInboxItem({ itemId: item.id, argumentsJson: text }, { signal: abort.signal })
-        .then((res) => (setJudged({ of: text, res }), setError(undefined)))
-        .catch((e: unknown) => abort.signal.aborted || setError({ of: text, error: e }));
-    }, typing);
-    return () => {
-      clearTimeout(timer);
-      abort.abort();
-    };
-  }, [item.id, text, invalid]);
-  const now = judged?.of === text ? judged.res : undefined;
   const names = Object.keys(args).sort((a, b) => Number(asText(a, String(args[a]))) - Number(asText(b, String(args[b]))) || (a < b ? -1 : 1));
   const changed = names.filter((n) => JSON.stringify(args[n]) !== JSON.stringify(asked[n]));
-  const denied = now?.decision?.effect === "deny";
-  const dangerous = (now?.decision?.dangers.length ?? 0) > 0;
-  const asking = dangerous && sure === text;
   const set = (name: string) => (value: unknown) => setArgs((before) => ({ ...before, [name]: value }));
   return (
     <section aria-label="Edit the call" className="space-y-3 rounded-md border p-3">
@@ -100,48 +68,16 @@ export function EditCall(props: {
           </Suspense>
         </Part>
       )}
-      <div role="status" className="space-y-2">
-        {invalid ? null : error?.of === text ? (
-          <Problem error={error.error} />
-        ) : !now ? (
-          <p className="text-dim">Checking the edited call…</p>
-        ) : (
-          <>
-            <p className={denied ? "text-bad" : undefined}>
-              Your call: <Literal text={now.sentence} />. The policies{" "}
-              {denied ? "deny it: it cannot be approved." : now.decision?.effect === "allow" ? "allow it." : now.decision?.effect === "ask" ? "ask for approval." : "have no rule for it."}
-              {now.decision?.why && denied && (
-                <>
-                  {" "}
-                  <Literal text={now.decision.why} />
-                </>
-              )}
-            </p>
-            <DangerBand item={item} of={now.decision} />
-            {now.decision && <Read of={now.decision} />}
-            {fileTools.has(item.tool) && (
-              <FileCall item={{ changes: now.changes, changesUnknown: now.changesUnknown, changesAt: undefined }} args={argumentsOf({})} />
-            )}
-          </>
-        )}
-      </div>
-      {now?.decision?.passkey && <p>Approving the edited call takes your passkey.</p>}
-      {asking && <p className="font-medium text-bad">This approves a dangerous call.</p>}
-      <div className="flex flex-wrap gap-2">
-        <Button
-          look={dangerous ? "danger" : "primary"}
-          disabled={!now || invalid || denied || props.disabled}
-          busy={props.busy}
-          onClick={() => {
-            if (!now) return;
-            if (dangerous && !asking) setSure(text);
-            else props.onApprove(text, now.judgedDigest, dangerous, now.decision?.passkey ?? false);
-          }}
-        >
-          {asking ? "Yes, approve the dangerous call" : dangerous ? "Approve the edited, dangerous call" : "Approve edited call"}
-        </Button>
-        <Button onClick={props.onBack}>Back</Button>
-      </div>
+      <ApproveEdited
+        item={item}
+        text={text}
+        invalid={invalid}
+        label="Approve edited call"
+        busy={props.busy}
+        disabled={props.disabled}
+        onApprove={props.onApprove}
+        onBack={props.onBack}
+      />
     </section>
   );
 }

@@ -54,8 +54,9 @@ export function Filters(props: { search: InboxSearch; counts: InboxCount[]; set:
         <option value="">Everybody&apos;s</option>
         <option value="mine">Mine</option>
       </Select>
-      <Select aria-label="State" value={search.all ? "all" : ""} onChange={(e) => set({ all: e.target.value ? true : undefined })}>
+      <Select aria-label="State" value={search.snoozed ? "snoozed" : search.all ? "all" : ""} onChange={(e) => set({ all: e.target.value === "all" || undefined, snoozed: e.target.value === "snoozed" || undefined })}>
         <option value="">Open</option>
+        <option value="snoozed">Snoozed by you</option>
         <option value="all">Open and answered</option>
       </Select>
       <Words ref={find} value={search.q ?? ""} onChange={(q) => set({ q: q || undefined })} />

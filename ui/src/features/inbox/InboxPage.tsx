@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import { ChevronLeft } from "lucide-react";
+import { ArrowDown, ArrowUp, ChevronLeft } from "lucide-react";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { byToken } from "@/api/pages";
 import { Button } from "@/components/Button";
@@ -20,7 +20,10 @@ import { Filters } from "./Filters";
 import type { Guard } from "./guard";
 import { Row } from "./Row";
 import { isFiltered, requestOf, type InboxSearch } from "./search";
+import { Snooze } from "./Snooze";
+import { untilBack } from "./snoozes";
 import { Together } from "./Together";
+import { useSwipe } from "./useSwipe";
 
 const route = getRouteApi("/shell/inbox");
 const none: InboxItem[] = [];
@@ -38,7 +41,7 @@ export function InboxPage() {
   const { item: chosen } = search;
   const navigate = route.useNavigate();
   const request = useMemo(() => requestOf({ ...search, item: undefined }), [search]);
-  const pages = useInfiniteQuery(InboxService.method.listInbox, request, { ...byToken, refetchInterval: lookAgain });
+  const pages = useInfiniteQuery(InboxService.method.listInbox, request, { ...byToken, refetchInterval: (q) => untilBack(millis(q.state.data?.pages[0]?.nextSnoozeEndsAt), Date.now(), lookAgain) });
   const items = useMemo(() => pages.data?.pages.flatMap((p) => p.items) ?? none, [pages.data]);
   const counts = pages.data?.pages[0]?.counts ?? noCounts;
   const groups = useMemo(() => grouped(items), [items]);
@@ -63,6 +66,10 @@ export function InboxPage() {
   if (at >= 0) place.current = at;
   const after = at >= 0 ? order[at + 1] : order[Math.min(place.current, order.length - 1)];
   const before = order[(at >= 0 ? at : Math.min(place.current, order.length)) - 1];
+  const swipe = useSwipe(
+    () => phone.matches && after && open(after.id),
+    () => phone.matches && before && open(before.id),
+  );
   const fresh = useFresh(items, chosen);
   const toggle = (ids: readonly string[]) =>
     setSelected((now) => {
@@ -159,11 +166,20 @@ export function InboxPage() {
                 </div>
               )}
             </nav>
-            <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 pb-0 max-sm:px-4 max-sm:pt-0", !chosen && !together && "max-sm:hidden")} tabIndex={0}>
+            <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 pb-0 max-sm:px-4 max-sm:pt-0", !chosen && !together && "max-sm:hidden")} tabIndex={0} {...swipe}>
               {(chosen || together) && (
-                <Button look="quiet" className="-ml-2 sm:hidden" onClick={() => open(undefined)}>
-                  <ChevronLeft aria-hidden className="size-4" /> All items
-                </Button>
+                <div className="flex items-center gap-1 sm:hidden">
+                  <Button look="quiet" className="-ml-2 min-h-11" onClick={() => open(undefined)}>
+                    <ChevronLeft aria-hidden className="size-4" /> All items
+                  </Button>
+                  <span className="flex-1" />
+                  <Button look="quiet" className="min-h-11 min-w-11" aria-label="Previous item" disabled={!before} onClick={() => before && open(before.id)}>
+                    <ArrowUp aria-hidden className="size-4" />
+                  </Button>
+                  <Button look="quiet" className="min-h-11 min-w-11" aria-label="Next item" disabled={!after} onClick={() => after && open(after.id)}>
+                    <ArrowDown aria-hidden className="size-4" />
+                  </Button>
+                </div>
               )}
               {together ? (
                 <Together
@@ -184,7 +200,7 @@ export function InboxPage() {
                     keys
                     above={(item) => (
                       <>
-                        <Heading item={item} />
+                        <Heading item={item} onSnoozed={() => open(after?.id ?? before?.id)} />
                         {group && group.items.length > 1 && (
                           <p className="flex flex-wrap items-center gap-3">
                             <span className="text-dim">{Math.max(group.items.length, item.alikeCount)} open calls look like this.</span>
@@ -207,10 +223,10 @@ export function InboxPage() {
   );
 }
 
-function Heading({ item }: { item: InboxItem }) {
+function Heading({ item, onSnoozed }: { item: InboxItem; onSnoozed: () => void }) {
   return (
-    <header className="space-y-1">
-      <p className="flex flex-wrap items-center gap-x-3 text-xs text-dim">
+    <header className="flex flex-wrap items-start gap-x-3">
+      <p className="flex min-w-0 flex-1 flex-wrap items-center gap-x-3 text-xs text-dim">
         {item.taskId && (
           <Link to="/tasks/$task" params={{ task: item.taskId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
             <Literal text={item.taskTitle || item.taskId} />
@@ -224,6 +240,7 @@ function Heading({ item }: { item: InboxItem }) {
         {item.submittedBy && <span>submitted by {item.submittedBy}</span>}
         <Id value={item.id} />
       </p>
+      <Snooze item={item} onSnoozed={onSnoozed} />
     </header>
   );
 }

@@ -1,7 +1,8 @@
 import { Link } from "@tanstack/react-router";
 import { LiteralBlock } from "@/components/Literal";
 import { Time } from "@/components/Time";
-import type { InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { Tail } from "@/features/log/Tail";
+import { InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 
 // UnknownBody shows what is known of a call of which nobody knows whether it took
 // effect: the newest of its output first.
@@ -15,6 +16,12 @@ export function UnknownBody({ item }: { item: InboxItem }) {
           See its log and the files that changed since
         </Link>
       </p>
+      {item.stepId && (
+        // What it prints says nothing new about what is asked: answers stay possible.
+        <div data-clock>
+          <Tail execId={item.stepId} lines={20} label="Last output of the command" className="max-h-56" live={item.state === InboxState.OPEN} />
+        </div>
+      )}
       {item.evidence ? (
         <>
           <h3 className="text-xs text-dim">What is known, the newest first</h3>

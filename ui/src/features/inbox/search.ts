@@ -1,4 +1,4 @@
-import { InboxKind, InboxOrder, InboxState } from "@/gen/deckhand/v1/inbox_pb";
+import { InboxKind, InboxOrder, InboxSnoozed, InboxState } from "@/gen/deckhand/v1/inbox_pb";
 
 // InboxSearch is what of the inbox shows, as it stands in the address.
 export type InboxSearch = {
@@ -6,6 +6,8 @@ export type InboxSearch = {
   item?: string;
   // Also items that were answered, have expired or were withdrawn.
   all?: boolean;
+  // Only items that one has snoozed.
+  snoozed?: boolean;
   kind?: string[];
   agent?: string;
   task?: string;
@@ -42,6 +44,7 @@ export function readSearch(search: Record<string, unknown>): InboxSearch {
   return {
     item: text(search.item, 128),
     all: flag(search.all),
+    snoozed: flag(search.snoozed),
     kind: kinds.length > 0 ? kinds : undefined,
     agent: text(search.agent, 128),
     task: text(search.task, 128),
@@ -52,11 +55,12 @@ export function readSearch(search: Record<string, unknown>): InboxSearch {
 }
 
 // isFiltered says that a part of the inbox shows.
-export const isFiltered = (s: InboxSearch) => Boolean(s.kind || s.agent || s.task || s.danger || s.mine || s.q);
+export const isFiltered = (s: InboxSearch) => Boolean(s.snoozed || s.kind || s.agent || s.task || s.danger || s.mine || s.q);
 
 // requestOf is what the hub is asked for.
 export const requestOf = (s: InboxSearch) => ({
   states: s.all ? every : [],
+  snoozed: s.snoozed ? InboxSnoozed.ONLY : s.all ? InboxSnoozed.ANY : InboxSnoozed.UNSPECIFIED,
   kinds: s.kind?.map((k) => kindNames[k] ?? InboxKind.UNSPECIFIED) ?? [],
   agentId: s.agent ?? "",
   taskId: s.task ?? "",

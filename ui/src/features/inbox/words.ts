@@ -47,6 +47,7 @@ export function follows(item: InboxItem): Record<string, string> {
       item.kind === InboxKind.UNKNOWN
         ? "Not run again. The agent is told that nobody knows whether it happened."
         : "Does not run. The agent is told that it was left out.",
+    some: "Writes the changes that you keep, and no other. The agent sees which.",
     edit: "Runs with what you change. The agent sees the change.",
     suggest: "Does not run. The agent is told another way.",
     replan: "Does not run. The agent replaces its plan first.",

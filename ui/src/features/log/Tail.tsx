@@ -9,8 +9,9 @@ import { runsOf } from "./ansi";
 const execs = createClient(NodeExecService, transport);
 
 // Tail shows the last lines that a command wrote, in its colours. Nothing is shown of
-// one that wrote nothing, or whose log is gone.
-export function Tail(props: { execId: string; lines: number; label: string; className?: string }) {
+// one that wrote nothing, or whose log is gone. With live it is read again and again: the
+// command may still run.
+export function Tail(props: { execId: string; lines: number; label: string; className?: string; live?: boolean }) {
   const box = useRef<HTMLPreElement>(null);
   const { data } = useQuery({
     queryKey: ["tail", props.execId, props.lines],
@@ -24,6 +25,7 @@ export function Tail(props: { execId: string; lines: number; label: string; clas
     },
     retry: false,
     staleTime: Infinity,
+    refetchInterval: props.live ? 2_000 : false,
   });
   // The end says most.
   useEffect(() => {

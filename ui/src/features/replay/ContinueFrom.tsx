@@ -106,6 +106,8 @@ export function ContinueFrom(props: { task: Task; iteration: number; onClose: ()
             <Problem error={preview.error} />
           ) : preview.isPending ? (
             <Skeletons rows={2} />
+          ) : preview.data.workspace?.changes.length === 0 ? (
+            <p className="text-dim">No file changes.</p>
           ) : preview.data.workspace ? (
             <>
               <p>{preview.data.workspace.files} {preview.data.workspace.files === 1 ? "file changes" : "files change"} in the workspace.</p>

@@ -73,6 +73,7 @@ export function Controls(props: {
           min={0}
           max={Math.max(0, history.length - 1)}
           value={place.at}
+          disabled={history.partial}
           onChange={(e) => seek(Number(e.target.value))}
           onKeyDown={(e) => {
             // By steps here as everywhere on the page, not by single events.
@@ -89,7 +90,7 @@ export function Controls(props: {
         <Button small aria-label="Previous step" title="Left arrow; with Shift the previous turn" onClick={() => seek(history.step(place.at, -1))}>
           <ChevronLeft aria-hidden className="size-4" />
         </Button>
-        <Button small look="primary" onClick={start}>
+        <Button small look="primary" disabled={history.partial} onClick={start}>
           {playing ? <Pause aria-hidden className="size-4" /> : <Play aria-hidden className="size-4" />}
           {playing ? "Pause" : "Play"}
         </Button>

@@ -23,7 +23,7 @@ import { Details } from "./Details";
 import { FilesThen } from "./FilesThen";
 import { History, type Totals } from "./history";
 import { PlanThen } from "./PlanThen";
-import { momentsOf, replayTabs, type ReplayTab } from "./search";
+import { momentsOf, newestOf, replayTabs, type ReplayTab } from "./search";
 import { Thread } from "./Thread";
 import { UndoTo } from "./UndoTo";
 import { useSettled } from "./useSettled";
@@ -40,13 +40,28 @@ export function ReplayPage() {
   const opened = useRef(search.at);
   const task = useQuery(TaskService.method.getTask, { taskId: id });
   const ended = task.data?.task && final(task.data.task.state);
+  // The end of the run is drawn before the whole of it is read, which takes a browser longer.
+  const newest = useQuery(EventService.method.listMoments, newestOf(id), { enabled: opened.current === undefined, retry: false, staleTime: Infinity });
+  const [begun, setBegun] = useState(opened.current !== undefined);
+  const drawn = !begun && !newest.isPending && task.data !== undefined;
+  useEffect(() => {
+    if (!drawn) return undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const frame = requestAnimationFrame(() => (timer = setTimeout(() => setBegun(true))));
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+    };
+  }, [drawn]);
   const pages = useInfiniteQuery(
     EventService.method.listMoments,
     momentsOf(id),
-    { ...byToken, refetchInterval: task.data?.task && !ended ? 5_000 : false },
+    { ...byToken, enabled: begun, refetchInterval: task.data?.task && !ended ? 5_000 : false },
   );
   useRest(pages);
-  const history = useMemo(() => new History(pages.data?.pages.flatMap((p) => p.moments) ?? []), [pages.data]);
+  const whole = pages.data !== undefined && !pages.hasNextPage;
+  const end = whole ? undefined : newest.data;
+  const history = useMemo(() => new History(end?.moments ?? pages.data?.pages.flatMap((p) => p.moments) ?? [], end !== undefined), [end, pages.data]);
   const error = task.error ?? (history.length === 0 ? pages.error : undefined);
   if (error) {
     return (
@@ -57,7 +72,7 @@ export function ReplayPage() {
   }
   // What a link names may be on a later page of the index.
   const waits = pages.hasNextPage && opened.current !== undefined;
-  if (!task.data?.task || pages.isPending || (waits && !pages.error)) return <Page title="Replay"><Skeletons rows={6} /></Page>;
+  if (!task.data?.task || (pages.isPending && !end) || (waits && !pages.error)) return <Page title="Replay"><Skeletons rows={6} /></Page>;
   if (history.length === 0) {
     return (
       <Page title="Replay">
@@ -65,7 +80,7 @@ export function ReplayPage() {
       </Page>
     );
   }
-  return <Replay task={task.data.task} history={history} loading={pages.hasNextPage} />;
+  return <Replay task={task.data.task} history={history} loading={!whole && !pages.error} />;
 }
 
 function Replay({ task, history, loading }: { task: Task; history: History; loading: boolean }) {
@@ -76,9 +91,14 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
   // The position and the clock of the run. A link may name what a later page has.
   const [place, setPlace] = useState(() => placeAt(history, asked ?? history.length - 1));
   const moved = useRef(false);
-  useEffect(() => {
-    if (!moved.current) setPlace(placeAt(history, asked ?? history.length - 1));
-  }, [history]); // eslint-disable-line -- the address follows the position afterwards
+  // More of the run is there: the position stays at the moment that it was at, or at the end.
+  const [shown, setShown] = useState(history);
+  if (shown !== history) {
+    setShown(history);
+    const seq = shown.moments[place.at]?.seq;
+    const same = seq === undefined ? undefined : history.find(String(seq));
+    setPlace(placeAt(history, (moved.current ? same : asked) ?? history.length - 1));
+  }
   const at = Math.min(place.at, history.length - 1);
   const seek = useCallback(
     (to: number) => {
@@ -133,7 +153,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
     >
       <div className="flex h-full min-h-0 flex-col">
         <Controls history={history} place={{ ...place, at }} onSeek={seek} onPlay={play} loading={loading} />
-        <Counters totals={totals} />
+        <Counters totals={totals} known={!history.partial} loading={loading} />
         {search.at !== undefined && asked === undefined && !loading && !moved.current && (
           <p role="alert" className="px-5 pb-1 text-xs text-warn">
             This run has no moment <Literal text={search.at} />. The end is shown.
@@ -188,7 +208,8 @@ function Part(props: { value: ReplayTab; children: React.ReactNode }) {
 }
 
 // Counters are the figures of the run at the position.
-function Counters({ totals }: { totals: Totals }) {
+function Counters({ totals, known, loading }: { totals: Totals; known: boolean; loading: boolean }) {
+  if (!known) return <p className="px-5 pb-2 text-xs text-dim">{loading ? "The end of the run. Loading the rest…" : "Only the end of the run could be read. Reload the page to try again."}</p>;
   return (
     <p data-testid="counters" className="flex flex-wrap gap-x-4 gap-y-1 px-5 pb-2 text-xs text-dim">
       <span>{totals.state.replaceAll("_", " ") || "not started"}</span>

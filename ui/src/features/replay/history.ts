@@ -97,7 +97,11 @@ export class History {
   private readonly keyframes: Totals[] = [];
   private last: { at: number; totals: Totals } = { at: -1, totals: nothing };
 
-  constructor(readonly moments: readonly Moment[]) {
+  // With partial, the moments are the end of a run: sums over all of it are not known.
+  constructor(
+    readonly moments: readonly Moment[],
+    readonly partial = false,
+  ) {
     this.times = new Float64Array(moments.length);
     this.begun = new Int32Array(moments.length);
     this.rowAt = new Int32Array(moments.length);

@@ -13,5 +13,8 @@ export function parseReplaySearch(search: Record<string, unknown>): ReplaySearch
   };
 }
 
+// newestOf is the request for the end of a run, which is shown until all of it is there.
+export const newestOf = (taskId: string) => ({ taskId, pageSize: 200, newest: true });
+
 // momentsOf is the request for a run's moments: a page is that of most runs.
 export const momentsOf = (taskId: string) => ({ taskId, pageSize: 5000, pageToken: "" });

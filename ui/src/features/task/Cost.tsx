@@ -4,10 +4,12 @@ import { useMemo } from "react";
 import { Literal } from "@/components/Literal";
 import { dollars } from "@/components/money";
 import { Skeletons } from "@/components/Skeleton";
+import { final } from "@/components/state";
 import { Cell, Row, Table } from "@/components/Table";
 import { Likely } from "@/features/history/Likely";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import type { TaskView } from "@/live/store";
+import { TaskBudget } from "./TaskBudget";
 import { costsOf, type Cost as Costs } from "./turncost";
 import { useWhole } from "./Timeline";
 
@@ -31,6 +33,7 @@ export function Cost(props: { task: Task; view: TaskView }) {
         <span className="font-semibold" data-testid="cost-total">{dollars(total + below)}</span>
         {below > 0 && <span className="text-dim"> · {dollars(total)} by itself, {dollars(below)} by its subtasks</span>}
       </p>
+      <TaskBudget taskId={task.id} live={!final(task.state)} />
       <Likely taskId={task.id} />
       <Group title="By model" first="Model" of={costs.models} />
       <Group title="By turn" first="Turn" of={costs.turns} />

@@ -20,6 +20,7 @@ import { RunLinks } from "@/features/replay/RunLinks";
 import { Changes } from "@/features/workspace/Changes";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
+import { attachmentPath, upload } from "@/features/workspace/upload";
 import { TaskControls, tasks } from "./actions";
 import { Composer } from "./Composer";
 import { Cost } from "./Cost";
@@ -101,6 +102,11 @@ function Loaded({ task }: { task: Task }) {
                 interrupt={{
                   send: (text, key) => tasks.tellTask({ taskId: task.id, text, idempotencyKey: key, interrupt: true }),
                   refused: notInterrupted(task.state),
+                }}
+                attach={async (file) => {
+                  const path = attachmentPath(file, new Date());
+                  await upload(task.id, path, file);
+                  return path;
                 }}
               />
             )}

@@ -1,8 +1,9 @@
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { ZoomIn, ZoomOut } from "lucide-react";
 import { useEffect, useMemo, useState } from "react";
 import { Button } from "@/components/Button";
 import { cx } from "@/components/cx";
+import { Literal } from "@/components/Literal";
 import { line } from "@/components/marks";
 import { Skeletons } from "@/components/Skeleton";
 import { final } from "@/components/state";
@@ -15,6 +16,8 @@ import { rowsOf, thinned, waterfallOf, type LaneName } from "./waterfall";
 const colours: Record<LaneName, string> = {
   Queue: "bg-dim", "Waiting for a person": "bg-warn", Waiting: "bg-warn/60", Paused: "bg-dim/60", Model: "bg-info", Tools: "bg-accent", Retries: "bg-bad", "Agent loop": "bg-dim/40",
 };
+
+const mostSubtasks = 50;
 
 // How many bars beside each other can be told apart.
 const distinct = 400;
@@ -108,8 +111,35 @@ export function Timeline(props: { task: Task; view: TaskView }) {
               </div>
             </div>
           ))}
+          {all.subtasks.slice(0, mostSubtasks).map((s) => (
+            <div key={s.taskId} role="group" aria-label={line(`Subtask ${s.label}: ${duration(s.to - s.from)}`)} className="grid grid-cols-[12rem_minmax(0,1fr)] border-b last:border-0">
+              <div className="min-w-0 px-3 py-1.5">
+                <Link to="/tasks/$task" params={{ task: s.taskId }} className="block min-h-6 truncate text-accent hover:underline" title={line(s.label)}>
+                  <Literal text={s.label} />
+                </Link>
+                <span className="block text-xs text-dim">
+                  {duration(s.to - s.from)}
+                  {!s.ended && (ended ? " · end not known" : " so far")}
+                </span>
+              </div>
+              <div className="relative self-center" style={{ height: "1rem" }}>
+                {s.to > from && s.from < to && (
+                  <span
+                    aria-hidden
+                    title={line(`${s.label} · ${duration(s.to - s.from)}`)}
+                    className={cx("absolute top-0.5 h-3 rounded-sm", s.bad ? "bg-bad" : "bg-good/70", !s.ended && "opacity-60")}
+                    style={{
+                      left: `${Math.max(0, (s.from - from) / width) * 100}%`,
+                      width: `max(2px, ${(Math.min(1, (s.to - from) / width) - Math.max(0, (s.from - from) / width)) * 100}%)`,
+                    }}
+                  />
+                )}
+              </div>
+            </div>
+          ))}
         </div>
       </div>
+      {all.subtasks.length > mostSubtasks && <p className="text-xs text-dim">The first {mostSubtasks} of {all.subtasks.length} subtasks are shown. Details lists all of them.</p>}
     </section>
   );
 }

@@ -117,6 +117,25 @@ describe("the timeline", () => {
     expect(tools.bars.map((b) => [b.step, b.bad])).toEqual([[1, false], [2, true]]);
   });
 
+  it("has a lane for each subtask, from its creation to its end, beside those that share the time", () => {
+    const w = waterfallOf(
+      [
+        ...events.slice(0, 5),
+        at(8_100, "agent.subtask.created", { task_id: "t1", agent: "taker", goal: "Take it" }),
+        at(8_200, "agent.subtask.created", { task_id: "t2", agent: "other", goal: "Try it" }),
+        at(40_000, "agent.subtask.ended", { task_id: "t1", agent: "taker", state: "TASK_STATE_FAILED" }),
+        ...events.slice(5),
+      ],
+      0,
+      60_000,
+    );
+    expect(w.subtasks).toEqual([
+      { taskId: "t1", label: "taker: Take it", from: 8_100, to: 40_000, ended: true, bad: true },
+      { taskId: "t2", label: "other: Try it", from: 8_200, to: 50_000, ended: false },
+    ]);
+    expect(w.lanes).toEqual(waterfallOf(events, 0, 60_000).lanes);
+  });
+
   it("draws no more bars than can be told apart", () => {
     const bars = Array.from({ length: 10_000 }, (_, i) => ({ from: i, to: i + 1, label: "x" }));
     const few = thinned(bars, 25);

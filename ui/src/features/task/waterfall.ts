@@ -14,7 +14,12 @@ export type Lane = {
   bars: Bar[];
 };
 
-export type Waterfall = { from: number; to: number; lanes: Lane[] };
+// SubtaskBar is a task that this one gave to an agent, from its creation to its end.
+export type SubtaskBar = Bar & { taskId: string; ended: boolean };
+
+// Subtasks have lanes of their own beside those that share the time: they go on while the
+// task waits, or works.
+export type Waterfall = { from: number; to: number; lanes: Lane[]; subtasks: SubtaskBar[] };
 
 const byState: Record<string, LaneName> = {
   pending: "Queue", queued: "Queue", starting: "Queue", awaiting_approval: "Waiting for a person", needs_input: "Waiting for a person",
@@ -34,6 +39,7 @@ export function waterfallOf(events: readonly LiveEvent[], created: number, end: 
   let thinking: { from: number; label: string } | undefined;
   let retry: { from: number; to: number; label: string } | undefined;
   const calls = new Map<string, Interval>();
+  const subtasks = new Map<string, SubtaskBar>();
   const put = (lane: LaneName, from: number, to: number, more: Partial<Bar> & { label: string }) => {
     if (to > from) all.push({ lane, from, to, ...more });
   };
@@ -61,6 +67,15 @@ export function waterfallOf(events: readonly LiveEvent[], created: number, end: 
         if (call) call.bad = !String(p.state).toLowerCase().endsWith("succeeded") || number((p.outcome as Record<string, unknown> | undefined)?.exit_code) !== 0;
         break;
       }
+      case "agent.subtask.created":
+      case "agent.handed_over":
+        subtasks.set(String(p.task_id), { taskId: String(p.task_id), from: e.time, to: end, ended: false, label: `${String(p.agent ?? "")}: ${String(p.goal ?? "")}` });
+        break;
+      case "agent.subtask.ended": {
+        const task = subtasks.get(String(p.task_id));
+        if (task) subtasks.set(task.taskId, { ...task, to: e.time, ended: true, bad: word(p.state) !== "succeeded" });
+        break;
+      }
       case "agent.retry":
         retry = { from: e.time, to: e.time + number(p.wait_ms), label: `Retry ${number(p.retry)}: ${String(p.message ?? "")}` };
         put("Retries", retry.from, Math.min(retry.to, end), retry);
@@ -73,7 +88,7 @@ export function waterfallOf(events: readonly LiveEvent[], created: number, end: 
   if (state.lane && !over) put(state.lane, state.from, to, { label: state.label });
   if (thinking) put("Model", thinking.from, to, thinking);
   for (const call of calls.values()) put("Tools", call.from, Math.min(call.to, to), call);
-  return { from: created, to, lanes: shares(all, created, to) };
+  return { from: created, to, lanes: shares(all, created, to), subtasks: [...subtasks.values()].map((s) => ({ ...s, to: Math.min(s.to, to) })) };
 }
 
 // What a moment counts as, where several things go on.

@@ -16,6 +16,7 @@ import { may } from "@/features/session/queries";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { TriggerService, type CreateTriggerResponse } from "@/gen/deckhand/v1/trigger_pb";
 import { senders } from "@/gen/facts";
+import { setup } from "./setup";
 import { emptyDraft, problemsOf, requestOf, type Draft } from "./draft";
 import { NextRuns, urlOf } from "./parts";
 
@@ -193,6 +194,16 @@ function Made({ of, sender }: { of: CreateTriggerResponse; sender: string }) {
             <Id value={of.secret} whole className="break-all" />
             <p className="text-xs text-warn">You will not see this again.</p>
           </div>
+        )}
+        {t.path && setup[sender] && (
+          <section aria-label="At the sender" className="space-y-1">
+            <h2 className="text-sm font-medium">At the sender</h2>
+            <ol className="list-decimal space-y-1 pl-5">
+              {setup[sender].map((step) => (
+                <li key={step}>{step}</li>
+              ))}
+            </ol>
+          </section>
         )}
         {of.secret && sender === "json" && (
           <div className="space-y-1">

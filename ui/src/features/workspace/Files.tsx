@@ -15,6 +15,7 @@ import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { madeBy } from "./madeby";
 import { DownloadFile, FileText, isImage, mostImage, Picture } from "./Preview";
 import { Since } from "./Since";
+import { Upload } from "./Upload";
 
 const shown = 256 * 1024;
 
@@ -74,7 +75,14 @@ export function Files(props: { taskId: string; live: boolean }) {
   }, [data, filter]);
   if (isPending) return <Skeletons rows={5} className="h-6 w-full" />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
-  if (data.files.length === 0) return <Empty title="The workspace is empty">Files appear here as the agent writes them.</Empty>;
+  const upload = <Upload taskId={props.taskId} existing={new Set(data.files.map((f) => f.path))} />;
+  if (data.files.length === 0)
+    return (
+      <div className="space-y-3">
+        {upload}
+        <Empty title="The workspace is empty">Files appear here as the agent writes them.</Empty>
+      </div>
+    );
   const rows = (level: Node[], depth: number) =>
     level.map((n) => {
       const folder = isFolder(n);
@@ -112,6 +120,7 @@ export function Files(props: { taskId: string; live: boolean }) {
     });
   return (
     <div className="space-y-3">
+      {upload}
       {data.files.length > 10 && <Input aria-label="Filter files" placeholder="Filter by name" className="min-h-7 text-xs" value={filter} onChange={(e) => setFilter(e.target.value)} />}
       <ul aria-label="Files of the workspace">{rows(nodes, 0)}</ul>
       {nodes.length === 0 && <p className="text-xs text-dim">No file has that in its name.</p>}

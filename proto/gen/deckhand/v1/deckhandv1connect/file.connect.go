@@ -42,6 +42,8 @@ const (
 	FileServiceCompareFilesProcedure = "/deckhand.v1.FileService/CompareFiles"
 	// FileServiceUploadFilesProcedure is the fully-qualified name of the FileService's UploadFiles RPC.
 	FileServiceUploadFilesProcedure = "/deckhand.v1.FileService/UploadFiles"
+	// FileServiceWriteFileProcedure is the fully-qualified name of the FileService's WriteFile RPC.
+	FileServiceWriteFileProcedure = "/deckhand.v1.FileService/WriteFile"
 	// FileServiceDescribeFilesProcedure is the fully-qualified name of the FileService's DescribeFiles
 	// RPC.
 	FileServiceDescribeFilesProcedure = "/deckhand.v1.FileService/DescribeFiles"
@@ -67,6 +69,9 @@ type FileServiceClient interface {
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	// WriteFile writes one file, whole or not at all, over what is there: an upload
+	// for callers that cannot stream, such as browsers. Its folders are made.
+	WriteFile(context.Context, *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
 	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
 	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest]) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error)
@@ -117,6 +122,12 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
 			connect.WithClientOptions(opts...),
 		),
+		writeFile: connect.NewClient[v1.WriteFileRequest, v1.WriteFileResponse](
+			httpClient,
+			baseURL+FileServiceWriteFileProcedure,
+			connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
+			connect.WithClientOptions(opts...),
+		),
 		describeFiles: connect.NewClient[v1.DescribeFilesRequest, v1.DescribeFilesResponse](
 			httpClient,
 			baseURL+FileServiceDescribeFilesProcedure,
@@ -150,6 +161,7 @@ type fileServiceClient struct {
 	listFiles     *connect.Client[v1.ListFilesRequest, v1.ListFilesResponse]
 	compareFiles  *connect.Client[v1.CompareFilesRequest, v1.CompareFilesResponse]
 	uploadFiles   *connect.Client[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	writeFile     *connect.Client[v1.WriteFileRequest, v1.WriteFileResponse]
 	describeFiles *connect.Client[v1.DescribeFilesRequest, v1.DescribeFilesResponse]
 	downloadFiles *connect.Client[v1.DownloadFilesRequest, v1.DownloadFilesResponse]
 	sendFiles     *connect.Client[v1.SendFilesRequest, v1.SendFilesResponse]
@@ -174,6 +186,11 @@ func (c *fileServiceClient) CompareFiles(ctx context.Context, req *connect.Reque
 // UploadFiles calls deckhand.v1.FileService.UploadFiles.
 func (c *fileServiceClient) UploadFiles(ctx context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse] {
 	return c.uploadFiles.CallClientStream(ctx)
+}
+
+// WriteFile calls deckhand.v1.FileService.WriteFile.
+func (c *fileServiceClient) WriteFile(ctx context.Context, req *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {
+	return c.writeFile.CallUnary(ctx, req)
 }
 
 // DescribeFiles calls deckhand.v1.FileService.DescribeFiles.
@@ -209,6 +226,9 @@ type FileServiceHandler interface {
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
 	UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error)
+	// WriteFile writes one file, whole or not at all, over what is there: an upload
+	// for callers that cannot stream, such as browsers. Its folders are made.
+	WriteFile(context.Context, *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
 	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
 	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest], *connect.ServerStream[v1.DescribeFilesResponse]) error
@@ -255,6 +275,12 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
+	fileServiceWriteFileHandler := connect.NewUnaryHandler(
+		FileServiceWriteFileProcedure,
+		svc.WriteFile,
+		connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
+		connect.WithHandlerOptions(opts...),
+	)
 	fileServiceDescribeFilesHandler := connect.NewServerStreamHandler(
 		FileServiceDescribeFilesProcedure,
 		svc.DescribeFiles,
@@ -289,6 +315,8 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 			fileServiceCompareFilesHandler.ServeHTTP(w, r)
 		case FileServiceUploadFilesProcedure:
 			fileServiceUploadFilesHandler.ServeHTTP(w, r)
+		case FileServiceWriteFileProcedure:
+			fileServiceWriteFileHandler.ServeHTTP(w, r)
 		case FileServiceDescribeFilesProcedure:
 			fileServiceDescribeFilesHandler.ServeHTTP(w, r)
 		case FileServiceDownloadFilesProcedure:
@@ -320,6 +348,10 @@ func (UnimplementedFileServiceHandler) CompareFiles(context.Context, *connect.Re
 
 func (UnimplementedFileServiceHandler) UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.UploadFiles is not implemented"))
+}
+
+func (UnimplementedFileServiceHandler) WriteFile(context.Context, *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.WriteFile is not implemented"))
 }
 
 func (UnimplementedFileServiceHandler) DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest], *connect.ServerStream[v1.DescribeFilesResponse]) error {

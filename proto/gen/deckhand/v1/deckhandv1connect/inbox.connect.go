@@ -47,6 +47,9 @@ const (
 	// InboxServiceJudgeInboxItemProcedure is the fully-qualified name of the InboxService's
 	// JudgeInboxItem RPC.
 	InboxServiceJudgeInboxItemProcedure = "/deckhand.v1.InboxService/JudgeInboxItem"
+	// InboxServiceSnoozeInboxItemProcedure is the fully-qualified name of the InboxService's
+	// SnoozeInboxItem RPC.
+	InboxServiceSnoozeInboxItemProcedure = "/deckhand.v1.InboxService/SnoozeInboxItem"
 )
 
 // InboxServiceClient is a client for the deckhand.v1.InboxService service.
@@ -68,6 +71,10 @@ type InboxServiceClient interface {
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
 	JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error)
+	// SnoozeInboxItem leaves an open item out of the caller's lists until a time, or puts it
+	// back at once. Other users' lists, the item's expiry, and what may be answered stay the
+	// same.
+	SnoozeInboxItem(context.Context, *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error)
 }
 
 // NewInboxServiceClient constructs a client for the deckhand.v1.InboxService service. By default,
@@ -111,6 +118,12 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(inboxServiceMethods.ByName("JudgeInboxItem")),
 			connect.WithClientOptions(opts...),
 		),
+		snoozeInboxItem: connect.NewClient[v1.SnoozeInboxItemRequest, v1.SnoozeInboxItemResponse](
+			httpClient,
+			baseURL+InboxServiceSnoozeInboxItemProcedure,
+			connect.WithSchema(inboxServiceMethods.ByName("SnoozeInboxItem")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -121,6 +134,7 @@ type inboxServiceClient struct {
 	readInboxArgument *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
 	answerInboxItem   *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
 	judgeInboxItem    *connect.Client[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse]
+	snoozeInboxItem   *connect.Client[v1.SnoozeInboxItemRequest, v1.SnoozeInboxItemResponse]
 }
 
 // ListInbox calls deckhand.v1.InboxService.ListInbox.
@@ -148,6 +162,11 @@ func (c *inboxServiceClient) JudgeInboxItem(ctx context.Context, req *connect.Re
 	return c.judgeInboxItem.CallUnary(ctx, req)
 }
 
+// SnoozeInboxItem calls deckhand.v1.InboxService.SnoozeInboxItem.
+func (c *inboxServiceClient) SnoozeInboxItem(ctx context.Context, req *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error) {
+	return c.snoozeInboxItem.CallUnary(ctx, req)
+}
+
 // InboxServiceHandler is an implementation of the deckhand.v1.InboxService service.
 type InboxServiceHandler interface {
 	// ListInbox returns items in keyset pages, in the order of the request.
@@ -167,6 +186,10 @@ type InboxServiceHandler interface {
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
 	JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error)
+	// SnoozeInboxItem leaves an open item out of the caller's lists until a time, or puts it
+	// back at once. Other users' lists, the item's expiry, and what may be answered stay the
+	// same.
+	SnoozeInboxItem(context.Context, *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error)
 }
 
 // NewInboxServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -206,6 +229,12 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(inboxServiceMethods.ByName("JudgeInboxItem")),
 		connect.WithHandlerOptions(opts...),
 	)
+	inboxServiceSnoozeInboxItemHandler := connect.NewUnaryHandler(
+		InboxServiceSnoozeInboxItemProcedure,
+		svc.SnoozeInboxItem,
+		connect.WithSchema(inboxServiceMethods.ByName("SnoozeInboxItem")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.InboxService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case InboxServiceListInboxProcedure:
@@ -218,6 +247,8 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 			inboxServiceAnswerInboxItemHandler.ServeHTTP(w, r)
 		case InboxServiceJudgeInboxItemProcedure:
 			inboxServiceJudgeInboxItemHandler.ServeHTTP(w, r)
+		case InboxServiceSnoozeInboxItemProcedure:
+			inboxServiceSnoozeInboxItemHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -245,4 +276,8 @@ func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *connec
 
 func (UnimplementedInboxServiceHandler) JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.JudgeInboxItem is not implemented"))
+}
+
+func (UnimplementedInboxServiceHandler) SnoozeInboxItem(context.Context, *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.SnoozeInboxItem is not implemented"))
 }

@@ -14,7 +14,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/event.proto.
  */
 export const file_deckhand_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9ldmVudC5wcm90bxILZGVja2hhbmQudjEi/gEKBUV2ZW50EgsKA3NlcRgBIAEoAxIPCgd0YXNrX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgFIAEoCRIQCghhY3Rvcl9pZBgGIAEoCRIPCgdhdHRlbXB0GAcgASgFEhYKDmNvcnJlbGF0aW9uX2lkGAggASgJEigKB3BheWxvYWQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2FjdG9yX2NsYXNzGAogASgJEhEKCWxpZmVjeWNsZRgLIAMoCSJYCghUaGlua2luZxIPCgd0YXNrX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKAUSDAoEdHVybhgDIAEoBRIOCgZvZmZzZXQYBCABKAMSDAoEdGV4dBgFIAEoCSKOAQoMV2F0Y2hSZXF1ZXN0EhAKCHRhc2tfaWRzGAEgAygJEg4KBmN1cnNvchgCIAEoCRIOCgZmb2xsb3cYAyABKAgSEAoIdGhpbmtpbmcYBCABKAgSDQoFdHlwZXMYBSADKAkSEAoIZnJvbV9ub3cYBiABKAgSGQoRZGV0YWlsZWRfdGFza19pZHMYByADKAkiXgoRTGlzdEV2ZW50c1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRISCgpiZWZvcmVfc2VxGAIgASgDEhEKCWFmdGVyX3NlcRgDIAEoAxIRCglwYWdlX3NpemUYBCABKAUiTAoSTGlzdEV2ZW50c1Jlc3BvbnNlEiIKBmV2ZW50cxgBIAMoCzISLmRlY2toYW5kLnYxLkV2ZW50EhIKCm5ld2VzdF9zZXEYAiABKAMivwEKDVdhdGNoUmVzcG9uc2USDgoGY3Vyc29yGAEgASgJEiMKBWV2ZW50GAIgASgLMhIuZGVja2hhbmQudjEuRXZlbnRIABIpCgh0aGlua2luZxgDIAEoCzIVLmRlY2toYW5kLnYxLlRoaW5raW5nSAASOQoJaGVhcnRiZWF0GAQgASgLMiQuZGVja2hhbmQudjEuV2F0Y2hSZXNwb25zZS5IZWFydGJlYXRIABoLCglIZWFydGJlYXRCBgoEaXRlbSLYAQoGTW9tZW50EgsKA3NlcRgBIAEoAxIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR0eXBlGAMgASgJEgwKBHN0ZXAYBCABKAUSDwoHc3RlcF9pZBgFIAEoCRIMCgR0b29sGAYgASgJEgwKBHR1cm4YByABKAUSDQoFc3RhdGUYCCABKAkSDQoFdGl0bGUYCSABKAkSIQoFdXNhZ2UYCiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRINCgVmaWxlcxgLIAEoBSJMChJMaXN0TW9tZW50c1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJUChNMaXN0TW9tZW50c1Jlc3BvbnNlEiQKB21vbWVudHMYASADKAsyEy5kZWNraGFuZC52MS5Nb21lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMvEBCgxFdmVudFNlcnZpY2USQAoFV2F0Y2gSGS5kZWNraGFuZC52MS5XYXRjaFJlcXVlc3QaGi5kZWNraGFuZC52MS5XYXRjaFJlc3BvbnNlMAESTQoKTGlzdEV2ZW50cxIeLmRlY2toYW5kLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh8uZGVja2hhbmQudjEuTGlzdEV2ZW50c1Jlc3BvbnNlElAKC0xpc3RNb21lbnRzEh8uZGVja2hhbmQudjEuTGlzdE1vbWVudHNSZXF1ZXN0GiAuZGVja2hhbmQudjEuTGlzdE1vbWVudHNSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9ldmVudC5wcm90bxILZGVja2hhbmQudjEi1gEKBUV2ZW50EgsKA3NlcRgBIAEoAxIPCgd0YXNrX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgFIAEoCRIQCghhY3Rvcl9pZBgGIAEoCRIPCgdhdHRlbXB0GAcgASgFEhYKDmNvcnJlbGF0aW9uX2lkGAggASgJEigKB3BheWxvYWQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IlgKCFRoaW5raW5nEg8KB3Rhc2tfaWQYASABKAkSDwoHYXR0ZW1wdBgCIAEoBRIMCgR0dXJuGAMgASgFEg4KBm9mZnNldBgEIAEoAxIMCgR0ZXh0GAUgASgJIo4BCgxXYXRjaFJlcXVlc3QSEAoIdGFza19pZHMYASADKAkSDgoGY3Vyc29yGAIgASgJEg4KBmZvbGxvdxgDIAEoCBIQCgh0aGlua2luZxgEIAEoCBINCgV0eXBlcxgFIAMoCRIQCghmcm9tX25vdxgGIAEoCBIZChFkZXRhaWxlZF90YXNrX2lkcxgHIAMoCSJeChFMaXN0RXZlbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhIKCmJlZm9yZV9zZXEYAiABKAMSEQoJYWZ0ZXJfc2VxGAMgASgDEhEKCXBhZ2Vfc2l6ZRgEIAEoBSJMChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuZGVja2hhbmQudjEuRXZlbnQSEgoKbmV3ZXN0X3NlcRgCIAEoAyK/AQoNV2F0Y2hSZXNwb25zZRIOCgZjdXJzb3IYASABKAkSIwoFZXZlbnQYAiABKAsyEi5kZWNraGFuZC52MS5FdmVudEgAEikKCHRoaW5raW5nGAMgASgLMhUuZGVja2hhbmQudjEuVGhpbmtpbmdIABI5CgloZWFydGJlYXQYBCABKAsyJC5kZWNraGFuZC52MS5XYXRjaFJlc3BvbnNlLkhlYXJ0YmVhdEgAGgsKCUhlYXJ0YmVhdEIGCgRpdGVtItgBCgZNb21lbnQSCwoDc2VxGAEgASgDEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAyABKAkSDAoEc3RlcBgEIAEoBRIPCgdzdGVwX2lkGAUgASgJEgwKBHRvb2wYBiABKAkSDAoEdHVybhgHIAEoBRINCgVzdGF0ZRgIIAEoCRINCgV0aXRsZRgJIAEoCRIhCgV1c2FnZRgKIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlEg0KBWZpbGVzGAsgASgFIlwKEkxpc3RNb21lbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEg4KBm5ld2VzdBgrIAEoCCJUChNMaXN0TW9tZW50c1Jlc3BvbnNlEiQKB21vbWVudHMYASADKAsyEy5kZWNraGFuZC52MS5Nb21lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJMvEBCgxFdmVudFNlcnZpY2USQAoFV2F0Y2gSGS5kZWNraGFuZC52MS5XYXRjaFJlcXVlc3QaGi5kZWNraGFuZC52MS5XYXRjaFJlc3BvbnNlMAESTQoKTGlzdEV2ZW50cxIeLmRlY2toYW5kLnYxLkxpc3RFdmVudHNSZXF1ZXN0Gh8uZGVja2hhbmQudjEuTGlzdEV2ZW50c1Jlc3BvbnNlElAKC0xpc3RNb21lbnRzEh8uZGVja2hhbmQudjEuTGlzdE1vbWVudHNSZXF1ZXN0GiAuZGVja2hhbmQudjEuTGlzdE1vbWVudHNSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Event is one entry of a task's append-only history.
@@ -76,20 +76,6 @@ export type Event = Message<"deckhand.v1.Event"> & {
    * @generated from field: google.protobuf.Struct payload = 9;
    */
   payload?: JsonObject | undefined;
-
-  /**
-   * What kind of actor that is: "human", "agent" or "system".
-   *
-   * @generated from field: string actor_class = 10;
-   */
-  actorClass: string;
-
-  /**
-   * The names that other systems know for it, such as "agent.failed".
-   *
-   * @generated from field: repeated string lifecycle = 11;
-   */
-  lifecycle: string[];
 };
 
 /**
@@ -176,10 +162,8 @@ export type WatchRequest = Message<"deckhand.v1.WatchRequest"> & {
   thinking: boolean;
 
   /**
-   * Send only these events; empty for all. Each is a type, a lifecycle name, the
-   * beginning of names with a * at its end, or a group: see docs/events.md and
-   * docs/notifications.md. A heartbeat's cursor is after the events that were left
-   * out.
+   * Send only events of these types, see docs/events.md; empty for all. A
+   * heartbeat's cursor is after the events that were left out.
    *
    * @generated from field: repeated string types = 5;
    */
@@ -446,6 +430,14 @@ export type ListMomentsRequest = Message<"deckhand.v1.ListMomentsRequest"> & {
    * @generated from field: string page_token = 3;
    */
   pageToken: string;
+
+  /**
+   * Only the newest moments, as many as page_size, instead of pages from the first one on.
+   * Not together with page_token.
+   *
+   * @generated from field: bool newest = 43;
+   */
+  newest: boolean;
 };
 
 /**
@@ -467,7 +459,7 @@ export type ListMomentsResponse = Message<"deckhand.v1.ListMomentsResponse"> & {
   moments: Moment[];
 
   /**
-   * Empty on the last page.
+   * Empty on the last page, and with newest.
    *
    * @generated from field: string next_page_token = 2;
    */

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/file.proto.
  */
 export const file_deckhand_v1_file: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS9maWxlLnByb3RvEgtkZWNraGFuZC52MSJzCghGaWxlSW5mbxIMCgRwYXRoGAEgASgJEgwKBHR5cGUYAiABKAkSDAoEc2l6ZRgDIAEoAxIMCgRtb2RlGAQgASgNEi8KC21vZGlmaWVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIrCgdKYWlsUmVmEg8KB25vZGVfaWQYASABKAkSDwoHamFpbF9pZBgCIAEoCSKpAQoPUmVhZEZpbGVSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgFIAEoCUgAEiQKBGphaWwYBiABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgCIAEoCRIOCgZvZmZzZXQYAyABKAMSDQoFbGltaXQYBCABKAMSDwoHc3RlcF9pZBgHIAEoCUILCgl3b3Jrc3BhY2UiUAoQUmVhZEZpbGVSZXNwb25zZRIPCgdjb250ZW50GAEgASgMEgwKBHNpemUYAiABKAMSDgoGZGlnZXN0GAMgASgJEg0KBXN0YXRlGAQgASgDIp4BChBMaXN0RmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgEIAEoCUgAEiQKBGphaWwYBSABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgCIAEoCRIRCglyZWN1cnNpdmUYAyABKAgSDwoHc3RlcF9pZBgGIAEoCUILCgl3b3Jrc3BhY2UiWwoRTGlzdEZpbGVzUmVzcG9uc2USJAoFZmlsZXMYASADKAsyFS5kZWNraGFuZC52MS5GaWxlSW5mbxIRCgl0cnVuY2F0ZWQYAiABKAgSDQoFc3RhdGUYAyABKAMipgEKC1VwbG9hZEVudHJ5EgwKBHBhdGgYASABKAkSDAoEdHlwZRgCIAEoCRIMCgRtb2RlGAMgASgNEgwKBHNpemUYBCABKAMSDgoGZGlnZXN0GAUgASgJEi8KC21vZGlmaWVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZ0YXJnZXQYByABKAkSDgoGb2Zmc2V0GAggASgDIqgBChNDb21wYXJlRmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgCIAEoCUgAEiQKBGphaWwYAyABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgEIAEoCRIpCgdlbnRyaWVzGAUgAygLMhguZGVja2hhbmQudjEuVXBsb2FkRW50cnlCCwoJd29ya3NwYWNlIikKFENvbXBhcmVGaWxlc1Jlc3BvbnNlEhEKCXNlbmRfZnJvbRgBIAMoAyKDAgoSVXBsb2FkRmlsZXNSZXF1ZXN0EjYKBWJlZ2luGAEgASgLMiUuZGVja2hhbmQudjEuVXBsb2FkRmlsZXNSZXF1ZXN0LkJlZ2luSAASKQoFZW50cnkYAiABKAsyGC5kZWNraGFuZC52MS5VcGxvYWRFbnRyeUgAEg4KBGRhdGEYAyABKAxIABpvCgVCZWdpbhISCghhZ2VudF9pZBgBIAEoCUgAEhEKB3Rhc2tfaWQYAiABKAlIABIkCgRqYWlsGAMgASgLMhQuZGVja2hhbmQudjEuSmFpbFJlZkgAEgwKBHBhdGgYBCABKAlCCwoJd29ya3NwYWNlQgkKB21lc3NhZ2UiRAoTVXBsb2FkRmlsZXNSZXNwb25zZRINCgVmaWxlcxgBIAEoBRINCgVieXRlcxgCIAEoAxIPCgdjaGFuZ2VkGAMgASgFIn8KFERlc2NyaWJlRmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgCIAEoCUgAEiQKBGphaWwYAyABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDQoFcGF0aHMYBCADKAlCCwoJd29ya3NwYWNlImQKFURlc2NyaWJlRmlsZXNSZXNwb25zZRIpCgdlbnRyaWVzGAEgAygLMhguZGVja2hhbmQudjEuVXBsb2FkRW50cnkSDwoHbWlzc2luZxgCIAMoCRIPCgdza2lwcGVkGAMgAygJIpsBChREb3dubG9hZEZpbGVzUmVxdWVzdBISCghhZ2VudF9pZBgBIAEoCUgAEhEKB3Rhc2tfaWQYAiABKAlIABIkCgRqYWlsGAMgASgLMhQuZGVja2hhbmQudjEuSmFpbFJlZkgAEikKB2VudHJpZXMYBCADKAsyGC5kZWNraGFuZC52MS5VcGxvYWRFbnRyeUILCgl3b3Jrc3BhY2UiXQoVRG93bmxvYWRGaWxlc1Jlc3BvbnNlEikKBWVudHJ5GAEgASgLMhguZGVja2hhbmQudjEuVXBsb2FkRW50cnlIABIOCgRkYXRhGAIgASgMSABCCQoHbWVzc2FnZSJTCgxXb3Jrc3BhY2VSZWYSEgoIYWdlbnRfaWQYASABKAlIABIRCgd0YXNrX2lkGAIgASgJSAASDwoHbm9kZV9pZBgDIAEoCUILCgl3b3Jrc3BhY2UilAEKEFNlbmRGaWxlc1JlcXVlc3QSJwoEZnJvbRgBIAEoCzIZLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlZhIlCgJ0bxgCIAEoCzIZLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlZhINCgVwYXRocxgDIAMoCRIOCgZmb2xkZXIYBCABKAkSEQoJb3ZlcndyaXRlGAUgASgIIlUKEVNlbmRGaWxlc1Jlc3BvbnNlEg0KBWZpbGVzGAEgASgFEhEKCXVuY2hhbmdlZBgCIAEoBRINCgVieXRlcxgDIAEoAxIPCgdza2lwcGVkGAQgAygJInsKEVdhdGNoRmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgCIAEoCUgAEiQKBGphaWwYAyABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgEIAEoCUILCgl3b3Jrc3BhY2UiTgoSV2F0Y2hGaWxlc1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmRlY2toYW5kLnYxLkZpbGVFdmVudBIQCghvdmVyZmxvdxgCIAEoCCInCglGaWxlRXZlbnQSDAoEcGF0aBgBIAEoCRIMCgR3aGF0GAIgASgJMpwFCgtGaWxlU2VydmljZRJHCghSZWFkRmlsZRIcLmRlY2toYW5kLnYxLlJlYWRGaWxlUmVxdWVzdBodLmRlY2toYW5kLnYxLlJlYWRGaWxlUmVzcG9uc2USSgoJTGlzdEZpbGVzEh0uZGVja2hhbmQudjEuTGlzdEZpbGVzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RGaWxlc1Jlc3BvbnNlElMKDENvbXBhcmVGaWxlcxIgLmRlY2toYW5kLnYxLkNvbXBhcmVGaWxlc1JlcXVlc3QaIS5kZWNraGFuZC52MS5Db21wYXJlRmlsZXNSZXNwb25zZRJSCgtVcGxvYWRGaWxlcxIfLmRlY2toYW5kLnYxLlVwbG9hZEZpbGVzUmVxdWVzdBogLmRlY2toYW5kLnYxLlVwbG9hZEZpbGVzUmVzcG9uc2UoARJYCg1EZXNjcmliZUZpbGVzEiEuZGVja2hhbmQudjEuRGVzY3JpYmVGaWxlc1JlcXVlc3QaIi5kZWNraGFuZC52MS5EZXNjcmliZUZpbGVzUmVzcG9uc2UwARJYCg1Eb3dubG9hZEZpbGVzEiEuZGVja2hhbmQudjEuRG93bmxvYWRGaWxlc1JlcXVlc3QaIi5kZWNraGFuZC52MS5Eb3dubG9hZEZpbGVzUmVzcG9uc2UwARJKCglTZW5kRmlsZXMSHS5kZWNraGFuZC52MS5TZW5kRmlsZXNSZXF1ZXN0Gh4uZGVja2hhbmQudjEuU2VuZEZpbGVzUmVzcG9uc2USTwoKV2F0Y2hGaWxlcxIeLmRlY2toYW5kLnYxLldhdGNoRmlsZXNSZXF1ZXN0Gh8uZGVja2hhbmQudjEuV2F0Y2hGaWxlc1Jlc3BvbnNlMAFCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS9maWxlLnByb3RvEgtkZWNraGFuZC52MSJzCghGaWxlSW5mbxIMCgRwYXRoGAEgASgJEgwKBHR5cGUYAiABKAkSDAoEc2l6ZRgDIAEoAxIMCgRtb2RlGAQgASgNEi8KC21vZGlmaWVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIrCgdKYWlsUmVmEg8KB25vZGVfaWQYASABKAkSDwoHamFpbF9pZBgCIAEoCSKpAQoPUmVhZEZpbGVSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgFIAEoCUgAEiQKBGphaWwYBiABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgCIAEoCRIOCgZvZmZzZXQYAyABKAMSDQoFbGltaXQYBCABKAMSDwoHc3RlcF9pZBgHIAEoCUILCgl3b3Jrc3BhY2UiUAoQUmVhZEZpbGVSZXNwb25zZRIPCgdjb250ZW50GAEgASgMEgwKBHNpemUYAiABKAMSDgoGZGlnZXN0GAMgASgJEg0KBXN0YXRlGAQgASgDIp4BChBMaXN0RmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgEIAEoCUgAEiQKBGphaWwYBSABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgCIAEoCRIRCglyZWN1cnNpdmUYAyABKAgSDwoHc3RlcF9pZBgGIAEoCUILCgl3b3Jrc3BhY2UiWwoRTGlzdEZpbGVzUmVzcG9uc2USJAoFZmlsZXMYASADKAsyFS5kZWNraGFuZC52MS5GaWxlSW5mbxIRCgl0cnVuY2F0ZWQYAiABKAgSDQoFc3RhdGUYAyABKAMipgEKC1VwbG9hZEVudHJ5EgwKBHBhdGgYASABKAkSDAoEdHlwZRgCIAEoCRIMCgRtb2RlGAMgASgNEgwKBHNpemUYBCABKAMSDgoGZGlnZXN0GAUgASgJEi8KC21vZGlmaWVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZ0YXJnZXQYByABKAkSDgoGb2Zmc2V0GAggASgDIqgBChNDb21wYXJlRmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgCIAEoCUgAEiQKBGphaWwYAyABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgEIAEoCRIpCgdlbnRyaWVzGAUgAygLMhguZGVja2hhbmQudjEuVXBsb2FkRW50cnlCCwoJd29ya3NwYWNlIikKFENvbXBhcmVGaWxlc1Jlc3BvbnNlEhEKCXNlbmRfZnJvbRgBIAMoAyKDAgoSVXBsb2FkRmlsZXNSZXF1ZXN0EjYKBWJlZ2luGAEgASgLMiUuZGVja2hhbmQudjEuVXBsb2FkRmlsZXNSZXF1ZXN0LkJlZ2luSAASKQoFZW50cnkYAiABKAsyGC5kZWNraGFuZC52MS5VcGxvYWRFbnRyeUgAEg4KBGRhdGEYAyABKAxIABpvCgVCZWdpbhISCghhZ2VudF9pZBgBIAEoCUgAEhEKB3Rhc2tfaWQYAiABKAlIABIkCgRqYWlsGAMgASgLMhQuZGVja2hhbmQudjEuSmFpbFJlZkgAEgwKBHBhdGgYBCABKAlCCwoJd29ya3NwYWNlQgkKB21lc3NhZ2UiRAoTVXBsb2FkRmlsZXNSZXNwb25zZRINCgVmaWxlcxgBIAEoBRINCgVieXRlcxgCIAEoAxIPCgdjaGFuZ2VkGAMgASgFIosBChBXcml0ZUZpbGVSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgCIAEoCUgAEiQKBGphaWwYAyABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgEIAEoCRIPCgdjb250ZW50GAUgASgMQgsKCXdvcmtzcGFjZSIkChFXcml0ZUZpbGVSZXNwb25zZRIPCgdjaGFuZ2VkGAEgASgFIn8KFERlc2NyaWJlRmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgCIAEoCUgAEiQKBGphaWwYAyABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDQoFcGF0aHMYBCADKAlCCwoJd29ya3NwYWNlImQKFURlc2NyaWJlRmlsZXNSZXNwb25zZRIpCgdlbnRyaWVzGAEgAygLMhguZGVja2hhbmQudjEuVXBsb2FkRW50cnkSDwoHbWlzc2luZxgCIAMoCRIPCgdza2lwcGVkGAMgAygJIpsBChREb3dubG9hZEZpbGVzUmVxdWVzdBISCghhZ2VudF9pZBgBIAEoCUgAEhEKB3Rhc2tfaWQYAiABKAlIABIkCgRqYWlsGAMgASgLMhQuZGVja2hhbmQudjEuSmFpbFJlZkgAEikKB2VudHJpZXMYBCADKAsyGC5kZWNraGFuZC52MS5VcGxvYWRFbnRyeUILCgl3b3Jrc3BhY2UiXQoVRG93bmxvYWRGaWxlc1Jlc3BvbnNlEikKBWVudHJ5GAEgASgLMhguZGVja2hhbmQudjEuVXBsb2FkRW50cnlIABIOCgRkYXRhGAIgASgMSABCCQoHbWVzc2FnZSJTCgxXb3Jrc3BhY2VSZWYSEgoIYWdlbnRfaWQYASABKAlIABIRCgd0YXNrX2lkGAIgASgJSAASDwoHbm9kZV9pZBgDIAEoCUILCgl3b3Jrc3BhY2UilAEKEFNlbmRGaWxlc1JlcXVlc3QSJwoEZnJvbRgBIAEoCzIZLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlZhIlCgJ0bxgCIAEoCzIZLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlZhINCgVwYXRocxgDIAMoCRIOCgZmb2xkZXIYBCABKAkSEQoJb3ZlcndyaXRlGAUgASgIIlUKEVNlbmRGaWxlc1Jlc3BvbnNlEg0KBWZpbGVzGAEgASgFEhEKCXVuY2hhbmdlZBgCIAEoBRINCgVieXRlcxgDIAEoAxIPCgdza2lwcGVkGAQgAygJInsKEVdhdGNoRmlsZXNSZXF1ZXN0EhIKCGFnZW50X2lkGAEgASgJSAASEQoHdGFza19pZBgCIAEoCUgAEiQKBGphaWwYAyABKAsyFC5kZWNraGFuZC52MS5KYWlsUmVmSAASDAoEcGF0aBgEIAEoCUILCgl3b3Jrc3BhY2UiTgoSV2F0Y2hGaWxlc1Jlc3BvbnNlEiYKBmV2ZW50cxgBIAMoCzIWLmRlY2toYW5kLnYxLkZpbGVFdmVudBIQCghvdmVyZmxvdxgCIAEoCCInCglGaWxlRXZlbnQSDAoEcGF0aBgBIAEoCRIMCgR3aGF0GAIgASgJMugFCgtGaWxlU2VydmljZRJHCghSZWFkRmlsZRIcLmRlY2toYW5kLnYxLlJlYWRGaWxlUmVxdWVzdBodLmRlY2toYW5kLnYxLlJlYWRGaWxlUmVzcG9uc2USSgoJTGlzdEZpbGVzEh0uZGVja2hhbmQudjEuTGlzdEZpbGVzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RGaWxlc1Jlc3BvbnNlElMKDENvbXBhcmVGaWxlcxIgLmRlY2toYW5kLnYxLkNvbXBhcmVGaWxlc1JlcXVlc3QaIS5kZWNraGFuZC52MS5Db21wYXJlRmlsZXNSZXNwb25zZRJSCgtVcGxvYWRGaWxlcxIfLmRlY2toYW5kLnYxLlVwbG9hZEZpbGVzUmVxdWVzdBogLmRlY2toYW5kLnYxLlVwbG9hZEZpbGVzUmVzcG9uc2UoARJKCglXcml0ZUZpbGUSHS5kZWNraGFuZC52MS5Xcml0ZUZpbGVSZXF1ZXN0Gh4uZGVja2hhbmQudjEuV3JpdGVGaWxlUmVzcG9uc2USWAoNRGVzY3JpYmVGaWxlcxIhLmRlY2toYW5kLnYxLkRlc2NyaWJlRmlsZXNSZXF1ZXN0GiIuZGVja2hhbmQudjEuRGVzY3JpYmVGaWxlc1Jlc3BvbnNlMAESWAoNRG93bmxvYWRGaWxlcxIhLmRlY2toYW5kLnYxLkRvd25sb2FkRmlsZXNSZXF1ZXN0GiIuZGVja2hhbmQudjEuRG93bmxvYWRGaWxlc1Jlc3BvbnNlMAESSgoJU2VuZEZpbGVzEh0uZGVja2hhbmQudjEuU2VuZEZpbGVzUmVxdWVzdBoeLmRlY2toYW5kLnYxLlNlbmRGaWxlc1Jlc3BvbnNlEk8KCldhdGNoRmlsZXMSHi5kZWNraGFuZC52MS5XYXRjaEZpbGVzUmVxdWVzdBofLmRlY2toYW5kLnYxLldhdGNoRmlsZXNSZXNwb25zZTABQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * FileInfo describes one entry of a folder.
@@ -525,6 +525,74 @@ export const UploadFilesResponseSchema: GenMessage<UploadFilesResponse> = /*@__P
   messageDesc(file_deckhand_v1_file, 10);
 
 /**
+ * @generated from message deckhand.v1.WriteFileRequest
+ */
+export type WriteFileRequest = Message<"deckhand.v1.WriteFileRequest"> & {
+  /**
+   * As in ReadFileRequest.
+   *
+   * @generated from oneof deckhand.v1.WriteFileRequest.workspace
+   */
+  workspace: {
+    /**
+     * @generated from field: string agent_id = 1;
+     */
+    value: string;
+    case: "agentId";
+  } | {
+    /**
+     * @generated from field: string task_id = 2;
+     */
+    value: string;
+    case: "taskId";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.JailRef jail = 3;
+     */
+    value: JailRef;
+    case: "jail";
+  } | { case: undefined; value?: undefined };
+
+  /**
+   * @generated from field: string path = 4;
+   */
+  path: string;
+
+  /**
+   * At most 16 MiB.
+   *
+   * @generated from field: bytes content = 5;
+   */
+  content: Uint8Array;
+};
+
+/**
+ * Describes the message deckhand.v1.WriteFileRequest.
+ * Use `create(WriteFileRequestSchema)` to create a new message.
+ */
+export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_file, 11);
+
+/**
+ * @generated from message deckhand.v1.WriteFileResponse
+ */
+export type WriteFileResponse = Message<"deckhand.v1.WriteFileResponse"> & {
+  /**
+   * Number of workspace paths that changed.
+   *
+   * @generated from field: int32 changed = 1;
+   */
+  changed: number;
+};
+
+/**
+ * Describes the message deckhand.v1.WriteFileResponse.
+ * Use `create(WriteFileResponseSchema)` to create a new message.
+ */
+export const WriteFileResponseSchema: GenMessage<WriteFileResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_file, 12);
+
+/**
  * @generated from message deckhand.v1.DescribeFilesRequest
  */
 export type DescribeFilesRequest = Message<"deckhand.v1.DescribeFilesRequest"> & {
@@ -566,7 +634,7 @@ export type DescribeFilesRequest = Message<"deckhand.v1.DescribeFilesRequest"> &
  * Use `create(DescribeFilesRequestSchema)` to create a new message.
  */
 export const DescribeFilesRequestSchema: GenMessage<DescribeFilesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 11);
+  messageDesc(file_deckhand_v1_file, 13);
 
 /**
  * @generated from message deckhand.v1.DescribeFilesResponse
@@ -600,7 +668,7 @@ export type DescribeFilesResponse = Message<"deckhand.v1.DescribeFilesResponse">
  * Use `create(DescribeFilesResponseSchema)` to create a new message.
  */
 export const DescribeFilesResponseSchema: GenMessage<DescribeFilesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 12);
+  messageDesc(file_deckhand_v1_file, 14);
 
 /**
  * @generated from message deckhand.v1.DownloadFilesRequest
@@ -645,7 +713,7 @@ export type DownloadFilesRequest = Message<"deckhand.v1.DownloadFilesRequest"> &
  * Use `create(DownloadFilesRequestSchema)` to create a new message.
  */
 export const DownloadFilesRequestSchema: GenMessage<DownloadFilesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 13);
+  messageDesc(file_deckhand_v1_file, 15);
 
 /**
  * @generated from message deckhand.v1.DownloadFilesResponse
@@ -676,7 +744,7 @@ export type DownloadFilesResponse = Message<"deckhand.v1.DownloadFilesResponse">
  * Use `create(DownloadFilesResponseSchema)` to create a new message.
  */
 export const DownloadFilesResponseSchema: GenMessage<DownloadFilesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 14);
+  messageDesc(file_deckhand_v1_file, 16);
 
 /**
  * WorkspaceRef names a workspace.
@@ -717,7 +785,7 @@ export type WorkspaceRef = Message<"deckhand.v1.WorkspaceRef"> & {
  * Use `create(WorkspaceRefSchema)` to create a new message.
  */
 export const WorkspaceRefSchema: GenMessage<WorkspaceRef> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 15);
+  messageDesc(file_deckhand_v1_file, 17);
 
 /**
  * @generated from message deckhand.v1.SendFilesRequest
@@ -763,7 +831,7 @@ export type SendFilesRequest = Message<"deckhand.v1.SendFilesRequest"> & {
  * Use `create(SendFilesRequestSchema)` to create a new message.
  */
 export const SendFilesRequestSchema: GenMessage<SendFilesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 16);
+  messageDesc(file_deckhand_v1_file, 18);
 
 /**
  * @generated from message deckhand.v1.SendFilesResponse
@@ -800,7 +868,7 @@ export type SendFilesResponse = Message<"deckhand.v1.SendFilesResponse"> & {
  * Use `create(SendFilesResponseSchema)` to create a new message.
  */
 export const SendFilesResponseSchema: GenMessage<SendFilesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 17);
+  messageDesc(file_deckhand_v1_file, 19);
 
 /**
  * @generated from message deckhand.v1.WatchFilesRequest
@@ -844,7 +912,7 @@ export type WatchFilesRequest = Message<"deckhand.v1.WatchFilesRequest"> & {
  * Use `create(WatchFilesRequestSchema)` to create a new message.
  */
 export const WatchFilesRequestSchema: GenMessage<WatchFilesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 18);
+  messageDesc(file_deckhand_v1_file, 20);
 
 /**
  * @generated from message deckhand.v1.WatchFilesResponse
@@ -872,7 +940,7 @@ export type WatchFilesResponse = Message<"deckhand.v1.WatchFilesResponse"> & {
  * Use `create(WatchFilesResponseSchema)` to create a new message.
  */
 export const WatchFilesResponseSchema: GenMessage<WatchFilesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 19);
+  messageDesc(file_deckhand_v1_file, 21);
 
 /**
  * FileEvent is a path at which something happened.
@@ -898,7 +966,7 @@ export type FileEvent = Message<"deckhand.v1.FileEvent"> & {
  * Use `create(FileEventSchema)` to create a new message.
  */
 export const FileEventSchema: GenMessage<FileEvent> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_file, 20);
+  messageDesc(file_deckhand_v1_file, 22);
 
 /**
  * FileService shows the files of a workspace, on the node that holds it.
@@ -948,6 +1016,17 @@ export const FileService: GenService<{
     methodKind: "client_streaming";
     input: typeof UploadFilesRequestSchema;
     output: typeof UploadFilesResponseSchema;
+  },
+  /**
+   * WriteFile writes one file, whole or not at all, over what is there: an upload
+   * for callers that cannot stream, such as browsers. Its folders are made.
+   *
+   * @generated from rpc deckhand.v1.FileService.WriteFile
+   */
+  writeFile: {
+    methodKind: "unary";
+    input: typeof WriteFileRequestSchema;
+    output: typeof WriteFileResponseSchema;
   },
   /**
    * DescribeFiles returns files, folders and links by paths or patterns, with the
