@@ -121,8 +121,8 @@ func (h *Tools) ListTools(ctx context.Context, req *connect.Request[deckhandv1.L
 		return nil, fault.New(fault.Invalid, "listed is set and agent_id is empty").WithFix("name the agent whose tools to list")
 	}
 	tools, query := h.all(u), strings.ToLower(m.GetQuery())
-	if m.GetPageToken() != "" {
-		at := slices.IndexFunc(tools, func(k known) bool { return k.shown.GetName() == m.GetPageToken() })
+	if last := m.GetPageToken(); last != "" {
+		at := slices.IndexFunc(tools, func(k known) bool { return k.shown.GetName() == last })
 		if at < 0 {
 			return nil, fault.New(fault.Invalid, "page_token %.100q is of no page", m.GetPageToken()).WithFix("give next_page_token of the page before, or leave it out")
 		}

@@ -90,7 +90,7 @@ func (s *Steps) askForInspection(ctx context.Context, t db.Task, record *tool.To
 	}
 	var err error
 	if record.Sends() {
-		if call.Messages, err = s.messenger(ctx, t, call.ExecID, call.ExecID, nil); err != nil {
+		if call.Messages, err = messengerOf(ctx, s, t, call.ExecID, call.ExecID, nil); err != nil {
 			return tool.Inspection{}, err
 		}
 		if t.NodeID == nil {

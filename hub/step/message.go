@@ -13,7 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// Outbound sends to people and destinations; *notification.Service does.
+// Outbound sends to people and destinations; notification.Outbound does.
 type Outbound interface {
 	Send(ctx context.Context, tx *event.Tx, from notification.Sender, m notification.Message) (reached, missed []string, err error)
 	Trigger(ctx context.Context, from notification.Sender, name, kind string, data map[string]any) (notification.Sent, error)
@@ -29,8 +29,8 @@ type messenger struct {
 	tx *event.Tx
 }
 
-// messenger returns the messenger of a task's calls. stepID and execID are of the call.
-func (s *Steps) messenger(ctx context.Context, t db.Task, stepID, execID string, tx *event.Tx) (*messenger, error) {
+// messengerOf returns the messenger of a task's calls. stepID and execID are of the call.
+func messengerOf(ctx context.Context, s *Steps, t db.Task, stepID, execID string, tx *event.Tx) (*messenger, error) {
 	p, err := s.persona(ctx, t)
 	if err != nil {
 		return nil, err
@@ -104,13 +104,13 @@ func (m *messenger) Mail(ctx context.Context, l tool.Letter) (tool.Delivery, err
 }
 
 // sendingCall completes the data of a call that sends something.
-func (s *Steps) sendingCall(ctx context.Context, t db.Task, step db.Step, record *tool.Tool, call tool.Call) (_ tool.Call, err error) {
+func sendingCall(ctx context.Context, s *Steps, t db.Task, step db.Step, record *tool.Tool, call tool.Call) (_ tool.Call, err error) {
 	if record.Inspects() {
 		if call.Approved, err = approvedState(step); err != nil {
 			return call, err
 		}
 	}
-	if call.Messages, err = s.messenger(ctx, t, step.ID, step.ExecID, nil); err != nil {
+	if call.Messages, err = messengerOf(ctx, s, t, step.ID, step.ExecID, nil); err != nil {
 		return call, err
 	}
 	if t.NodeID == nil || !record.Inspects() {

@@ -131,7 +131,7 @@ func (s *Steps) conclude(ctx context.Context, tx *event.Tx, t db.Task, step db.S
 		return step, err
 	}
 	if record.Stores() {
-		if call.Messages, err = s.messenger(ctx, t, step.ID, step.ExecID, tx); err != nil {
+		if call.Messages, err = messengerOf(ctx, s, t, step.ID, step.ExecID, tx); err != nil {
 			return step, err
 		}
 	}
@@ -193,7 +193,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
 	}
 	if record.Sends() && !record.Stores() {
-		return s.sendingCall(ctx, t, step, record, call)
+		return sendingCall(ctx, s, t, step, record, call)
 	}
 	if record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
 		return call, nil

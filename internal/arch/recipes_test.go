@@ -59,6 +59,7 @@ func addTool(tr workCopy) {
 		{
 			Name:        toolname.CoinFlip,
 			Description: "Flip a coin. Example: {}.",
+			Kind:        KindWork,
 			Category:    safe, Place: worker, Idempotent: true, Reversible: true, Timeout: workTimeout,
 			schema: `+"`{\"type\":\"object\",\"additionalProperties\":false}`"+`,
 			run:    func(context.Context, Call) (Result, error) { return Result{Observation: "heads"}, nil },

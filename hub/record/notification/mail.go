@@ -28,11 +28,11 @@ func (s *Service) mail(ctx context.Context, m *deckhandv1.EmailDestination, pass
 	if err != nil {
 		return outcome{err: err}
 	}
-	return s.sendMail(ctx, m, password, msg)
+	return Outbound{s}.sendMail(ctx, m, password, msg)
 }
 
 // sendMail sends a message by the server of a destination.
-func (s *Service) sendMail(ctx context.Context, m *deckhandv1.EmailDestination, password string, msg *mail.Msg) outcome {
+func (s Outbound) sendMail(ctx context.Context, m *deckhandv1.EmailDestination, password string, msg *mail.Msg) outcome {
 	plain := m.GetSecurity() == securityNone
 	dialer := s.guard.Dialer(plain)
 	port := int(m.GetPort())

@@ -27,6 +27,9 @@ const maxNames = 10
 // defaultPerHour is how many calls of agents a destination takes in an hour.
 const defaultPerHour = 20
 
+// Outbound sends what agents write, to people and to destinations that are open to them.
+type Outbound struct{ *Service }
+
 // Sender is the agent that sends something, and the run of the step by which it does.
 type Sender struct {
 	OrgID, AgentID, AgentName string
@@ -76,7 +79,7 @@ type outlet struct {
 }
 
 // outlet returns the destination with a name that an agent may use. kind is empty for any.
-func (s *Service) outlet(ctx context.Context, q *db.Queries, from Sender, name, kind string) (outlet, error) {
+func (s Outbound) outlet(ctx context.Context, q *db.Queries, from Sender, name, kind string) (outlet, error) {
 	rows, err := q.DestinationsOf(ctx, from.OrgID)
 	if err != nil {
 		return outlet{}, fmt.Errorf("list the destinations of %s: %w", from.OrgID, err)
@@ -111,7 +114,7 @@ func (s *Service) outlet(ctx context.Context, q *db.Queries, from Sender, name, 
 
 // room locks a destination, and returns an error if agents have made as many calls to it in
 // the last hour as they may.
-func (s *Service) room(ctx context.Context, q *db.Queries, from Sender, row db.Destination, most int32) error {
+func (s Outbound) room(ctx context.Context, q *db.Queries, from Sender, row db.Destination, most int32) error {
 	if _, err := q.LockDestination(ctx, db.LockDestinationParams{OrgID: from.OrgID, ID: row.ID}); err != nil {
 		return fmt.Errorf("lock destination %s: %w", row.ID, err)
 	}
@@ -147,7 +150,7 @@ func claim(ctx context.Context, q *db.Queries, from Sender, destinationID, state
 // Send stores a message to people and destinations, which are sent it if the transaction
 // commits. It returns who gets it, and which people have no device that takes
 // notifications. Nobody is sent it if one name is wrong or a limit is reached.
-func (s *Service) Send(ctx context.Context, tx *event.Tx, from Sender, m Message) (reached, missed []string, err error) {
+func (s Outbound) Send(ctx context.Context, tx *event.Tx, from Sender, m Message) (reached, missed []string, err error) {
 	details := map[string]any{"title": m.Title, "message": m.Text, "step_id": from.StepID}
 	e := s.event(from, AgentMessage, details)
 	e.Data.Summary = oneLine("Agent "+from.AgentName+": "+m.Title, maxSummary)
@@ -210,7 +213,7 @@ func (s *Service) Send(ctx context.Context, tx *event.Tx, from Sender, m Message
 }
 
 // event returns what an agent sends as an event.
-func (s *Service) event(from Sender, kind string, details map[string]any) CloudEvent {
+func (s Outbound) event(from Sender, kind string, details map[string]any) CloudEvent {
 	return CloudEvent{
 		SpecVersion: "1.0", ID: from.StepID, Source: source(from.OrgID), Type: kind, Subject: from.Task.ID, Time: time.Now().UTC(),
 		DataContentType: "application/json", CorrelationID: from.Task.CorrelationID,

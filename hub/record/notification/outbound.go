@@ -52,7 +52,7 @@ type Sent struct {
 
 // once sends something at most once for each run of a step. If a hub dies in between, or
 // another one sends now, it waits for the result and returns Unknown if there will be none.
-func (s *Service) once(ctx context.Context, from Sender, to outlet, send func(context.Context) outcome) (Sent, error) {
+func (s Outbound) once(ctx context.Context, from Sender, to outlet, send func(context.Context) outcome) (Sent, error) {
 	first := false
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
 		_, err = tx.GetOutboundCall(ctx, db.GetOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID, DestinationID: to.row.ID})
@@ -99,7 +99,7 @@ func sent(to outlet, state string, status int, said string) Sent {
 }
 
 // await returns how a call ended that another one sends or has sent.
-func (s *Service) await(ctx context.Context, from Sender, to outlet) (Sent, error) {
+func (s Outbound) await(ctx context.Context, from Sender, to outlet) (Sent, error) {
 	tick := time.NewTicker(outboundLook)
 	defer tick.Stop()
 	for {
@@ -121,7 +121,7 @@ func (s *Service) await(ctx context.Context, from Sender, to outlet) (Sent, erro
 // Trigger calls the webhook of a destination with an event of an agent, signed as Standard
 // Webhooks. Its id, also as Idempotency-Key, is the step's: the receiver recognises a call
 // that a person has repeated.
-func (s *Service) Trigger(ctx context.Context, from Sender, name, kind string, data map[string]any) (Sent, error) {
+func (s Outbound) Trigger(ctx context.Context, from Sender, name, kind string, data map[string]any) (Sent, error) {
 	to, err := s.outlet(ctx, s.cfg.Store.Queries, from, name, kindWebhook)
 	if err != nil {
 		return Sent{}, err
@@ -159,7 +159,7 @@ type Attachment struct {
 }
 
 // account returns the destination that a mail is sent from.
-func (s *Service) account(ctx context.Context, from Sender, m Mail) (outlet, error) {
+func (s Outbound) account(ctx context.Context, from Sender, m Mail) (outlet, error) {
 	name := m.Account
 	if name == "" {
 		rows, err := s.cfg.Store.DestinationsOf(ctx, from.OrgID)
@@ -186,7 +186,7 @@ func (s *Service) account(ctx context.Context, from Sender, m Mail) (outlet, err
 
 // CheckMail returns the account that a mail would be sent from and its address, or why it may
 // not be sent.
-func (s *Service) CheckMail(ctx context.Context, from Sender, m Mail) (account, address string, err error) {
+func (s Outbound) CheckMail(ctx context.Context, from Sender, m Mail) (account, address string, err error) {
 	to, err := s.account(ctx, from, m)
 	if err != nil {
 		return "", "", err
@@ -215,7 +215,7 @@ func permitted(from outlet, m Mail) error {
 }
 
 // SendMail sends a mail from an account.
-func (s *Service) SendMail(ctx context.Context, from Sender, m Mail) (Sent, error) {
+func (s Outbound) SendMail(ctx context.Context, from Sender, m Mail) (Sent, error) {
 	to, err := s.account(ctx, from, m)
 	if err != nil {
 		return Sent{}, err

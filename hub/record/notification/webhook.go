@@ -98,11 +98,11 @@ func (s *Service) webhook(ctx context.Context, w *deckhandv1.WebhookDestination,
 	if err != nil {
 		return outcome{err: err}
 	}
-	return s.signed(ctx, w, secret, id, body, nil)
+	return Outbound{s}.signed(ctx, w, secret, id, body, nil)
 }
 
 // signed sends a body with its signature.
-func (s *Service) signed(ctx context.Context, w *deckhandv1.WebhookDestination, secret sealed, id string, body []byte, more map[string]string) outcome {
+func (s Outbound) signed(ctx context.Context, w *deckhandv1.WebhookDestination, secret sealed, id string, body []byte, more map[string]string) outcome {
 	now := time.Now()
 	keys := []string{secret.Now}
 	if secret.Before != "" && now.Before(secret.Until) {
