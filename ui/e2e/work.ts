@@ -212,44 +212,6 @@ turns:
     expect(await cli("task", "files", "cat", id, "list.txt")).toBe(`${before.with(1, "line two").join("\n")}\n`);
   });
 
-  it("attaches a file, withdraws a message, and stops a running command to have another one read now", async () => {
-    const page = now();
-    await persona(
-      "reader",
-      `
-turns:
-  - text: I wait.
-    calls: [{tool: shell_exec, arguments: {command: "sleep 3600"}}]
-  - text: I read what was attached.
-    calls: [{tool: shell_exec, arguments: {command: "cat attachments/*/note.txt"}}]
-  - text: Done.
-    calls: [{tool: complete_task, arguments: {summary: "it was read"}}]
-`,
-      ["workspace: {scope: task}"],
-    );
-    await tell(page, "reader", "Wait for a note");
-    const id = await newest();
-    await page.locator("[data-step='1'][data-state=started]").waitFor();
-    const box = page.getByLabel("Message the agent");
-    await box.fill("Never mind");
-    await page.keyboard.press("Enter");
-    await page.getByRole("button", { name: "Withdraw" }).click();
-    await page.getByText("withdrawn before the agent got it").waitFor();
-
-    await page.getByLabel("Files to attach").setInputFiles({ name: "note.txt", mimeType: "text/plain", buffer: Buffer.from("the note\n") });
-    await page.getByRole("list", { name: "Attached files" }).getByText("note.txt").waitFor();
-    await box.fill("Read the note");
-    await accessible(page, "composer");
-    await page.getByRole("button", { name: "Stop and do this now" }).click();
-    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
-    const [waiting, reading] = await steps(id);
-    expect(waiting!.state).not.toBe("STEP_STATE_SUCCEEDED");
-    expect(JSON.stringify(reading)).toContain("the note");
-    const thread = page.getByRole("log", { name: "Agent activity" });
-    await thread.getByText(/^Read the note/).waitFor();
-    await thread.getByText("attachments/").first().waitFor();
-  });
-
   it("opens a terminal in a jail and on the machine, unmistakably, and is not fooled by what they print (H4, H10, L2)", async () => {
     const page = now();
     await persona(
