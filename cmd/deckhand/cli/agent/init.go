@@ -25,11 +25,11 @@ var template string
 // scriptTemplate is the script of a persona that needs no model.
 const scriptTemplate = `# What the scripted model does, turn by turn: see docs/scripted-model.md.
 turns:
-  - say: I write a file, so that there is something to see.
+  - text: I write a file, so that there is something to see.
     calls:
       - tool: file_write
         arguments: {path: hello.txt, content: "Hello from a new agent.\n"}
-  - say: That is all.
+  - text: That is all.
     calls:
       - tool: complete_task
         arguments: {summary: "Wrote hello.txt."}
