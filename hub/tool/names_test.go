@@ -21,6 +21,7 @@ import (
 var otherWords = map[string][]string{
 	"update_plan": {"worker/loop/loop.go", "worker/loop/phases.go"}, // a phase of a turn
 	"delegate":    {"hub/work/subtask/graph.go"},                    // a kind of edge
+	"checkpoint":  {"cmd/deckhand/cli/event/event.go"},              // the label of a line
 }
 
 // A tool's name is written once, in internal/toolname, and each name there is a

@@ -109,7 +109,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 					"password.txt", filepath.Join(stage.dir, "password.txt"), "app.pem", filepath.Join(stage.dir, "app.pem"), "keys.json", filepath.Join(stage.dir, "keys.json"),
 					"corp-ca.pem", filepath.Join(stage.dir, "corp-ca.pem"), "api.corp.example", stage.apiHost, "8443", stage.apiPort,
 					"registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar", filepath.Join(stage.dir, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
-					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json")).Replace(command)
+					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json"), "tidy.md", filepath.Join(stage.dir, "tidy.md")).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = harness.Root
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t, "deckhand"))+":"+os.Getenv("PATH"),

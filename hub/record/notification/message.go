@@ -105,7 +105,7 @@ func (s Outbound) outlet(ctx context.Context, q *db.Queries, from Sender, name, 
 	if kind != "" {
 		what = kind + " destination"
 	}
-	e := fault.New(fault.NotFound, "there is no %s %.100q that you may use", what, name).WithCode(fault.InvalidParameters)
+	e := fault.New(fault.Invalid, "there is no %s %.100q that you may use", what, name).WithCode(fault.InvalidParameters)
 	if len(usable) == 0 {
 		return outlet{}, e.WithFix("an administrator allows it: deckhand destination update NAME --for-agent %s", from.AgentName)
 	}
@@ -177,7 +177,7 @@ func (s Outbound) Send(ctx context.Context, tx *event.Tx, from Sender, m Message
 			return nil, nil, fmt.Errorf("list the devices of %s: %w", name, err)
 		}
 		if len(devices) == 0 {
-			return nil, nil, fault.New(fault.NotFound, "there is no user %.100q", name).WithCode(fault.InvalidParameters).
+			return nil, nil, fault.New(fault.Invalid, "there is no user %.100q", name).WithCode(fault.InvalidParameters).
 				WithFix("give the name of a user of the organisation, such as that of the one who submitted the task: %s", from.Task.CreatedBy)
 		}
 		if devices[0].DestinationID == "" {
