@@ -147,6 +147,9 @@ export function looksTheSame(of: () => Page) {
       for (const { theme, ...screen } of screens) {
         await page.setViewportSize(screen);
         await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
+        // Another width may show it anew.
+        await box.locator("[data-answers] button:enabled").first().waitFor();
+        await page.locator("[aria-label=Loading]").first().waitFor({ state: "detached" });
         const [yes, no] = answers[item.kind] ?? [/./, /^(Dismiss|Keep it refused|End the task)$/];
         for (const answer of [yes, no]) await onScreen(box.locator("[data-answers] button").filter({ hasText: answer }).first(), `${name} at ${screen.width} px: ${answer}`);
         const { x, y, width, height } = (await box.boundingBox())!;
