@@ -66,6 +66,15 @@ func TestVisibilityFollowsTheOwner(t *testing.T) {
 		require.True(t, sees(t, r.user, "mine"), "an administrator")
 	}
 
+	// A dry run of a persona that is stored already stores no other owner either.
+	try := &deckhandv1.ApplyAgentRequest{Markdown: scripted("mine"), Script: "turns: []\n", Owner: "user:tim", Visibility: "organisation", DryRun: true}
+	require.Equal(t, "unchanged", do(t, people["eve"].Agents.ApplyAgent, try).GetChange())
+	refuses(t, connect.CodePermissionDenied, people["eve"].Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{
+		Markdown: scripted("mine"), Script: "turns: []\n", Owner: "team:crew", DryRun: true,
+	})
+	require.Equal(t, "user:eve", r.agent("mine").GetOwner())
+	require.Equal(t, "team", r.agent("mine").GetVisibility())
+
 	// A name that is taken is all that others learn of a hidden agent.
 	_, err := people["tim"].Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Markdown: scripted("mine"), Script: "turns: []\n"}))
 	require.True(t, fault.Is(err, fault.Exists), "%v", err)

@@ -147,6 +147,9 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 				return fmt.Errorf("load version %d of %s: %w", a.CurrentVersion, a.ID, err)
 			}
 			if newest.Digest == digest {
+				if dryRun {
+					return errDryRun // the agent may have got another owner
+				}
 				return nil
 			}
 			change = Updated
