@@ -157,6 +157,10 @@ func TestADeletionCanBeUndoneForSevenDays(t *testing.T) {
 	do(t, r.user.Credentials.CreateCredential, &deckhandv1.CreateCredentialRequest{
 		Name: "of-watch", Kind: "bearer", Hosts: []string{"api.example.com"}, Agents: []string{"watch"}, Value: &deckhandv1.CredentialValue{Token: "dGhlIHdhbGs9k2Lq"},
 	})
+	place := do(t, r.user.Destinations.CreateDestination, &deckhandv1.CreateDestinationRequest{Name: "ops", Spec: &deckhandv1.DestinationSpec{
+		Events: []string{"failures"}, Agents: []string{"watch"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "https://example.com/hook"}},
+		ForAgents: &deckhandv1.AgentAccess{Agents: []string{"watch", "other"}},
+	}}).GetDestination().GetId()
 	del := func(confirm, tasks string) (*deckhandv1.DeleteAgentResponse, error) {
 		res, err := r.user.Agents.DeleteAgent(t.Context(), connect.NewRequest(&deckhandv1.DeleteAgentRequest{AgentId: "watch", Confirm: confirm, Tasks: tasks, Reason: "old"}))
 		if err != nil {
@@ -198,6 +202,9 @@ func TestADeletionCanBeUndoneForSevenDays(t *testing.T) {
 	require.Empty(t, do(t, r.user.Tasks.ListTasks, &deckhandv1.ListTasksRequest{AgentId: "watch"}).GetTasks())
 	require.NotEmpty(t, do(t, r.user.Tasks.ListTasks, &deckhandv1.ListTasksRequest{AgentId: past[0].GetId()}).GetTasks())
 	require.Empty(t, do(t, r.user.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: "of-watch"}).GetCredential().GetAgents())
+	left := do(t, r.user.Destinations.GetDestination, &deckhandv1.GetDestinationRequest{DestinationId: place}).GetDestination().GetSpec()
+	require.Equal(t, []string{"other"}, left.GetForAgents().GetAgents())
+	require.Equal(t, []string{"nobody@"}, left.GetAgents(), "events of none, and not of all")
 	require.Equal(t, http.StatusNotFound, r.post(hook, secret, "3", `{}`).status)
 	require.Len(t, r.audited("agent.deleted"), 2)
 	require.Len(t, r.audited("agent.undeleted"), 1)
@@ -214,6 +221,14 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 		Name: "of-old", Kind: "bearer", Hosts: []string{"api.example.com"}, Agents: []string{"old"}, Value: &deckhandv1.CredentialValue{Token: "dGhlIHdhbGs9k2Lq"},
 	})
 	task := do(t, ann.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{AgentId: "old", Goal: "x"}).GetTask().GetId()
+	spec := &deckhandv1.DestinationSpec{
+		Events: []string{"failures"}, Agents: []string{"old", "other"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "https://example.com/hook"}},
+		ForAgents: &deckhandv1.AgentAccess{Agents: []string{"old", "other"}, CallsPerHour: 7},
+	}
+	place := do(t, r.user.Destinations.CreateDestination, &deckhandv1.CreateDestinationRequest{Name: "ops", Spec: spec}).GetDestination().GetId()
+	open := func() *deckhandv1.DestinationSpec {
+		return do(t, r.user.Destinations.GetDestination, &deckhandv1.GetDestinationRequest{DestinationId: place}).GetDestination().GetSpec()
+	}
 	refuses(t, connect.CodeInvalidArgument, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "old", Name: "No name"})
 	renamed := do(t, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "old", Name: "new"}).GetAgent()
 	require.Equal(t, id, renamed.GetId())
@@ -223,6 +238,15 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 	require.Contains(t, do(t, ann.Agents.GetAgent, &deckhandv1.GetAgentRequest{AgentId: "new"}).GetVersion().GetMarkdown(), "name: new\n")
 	require.Equal(t, []string{"new"}, do(t, r.user.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: "of-old"}).GetCredential().GetAgents())
 
+	require.Equal(t, []string{"new", "other"}, open().GetAgents())
+	require.Equal(t, []string{"new", "other"}, open().GetForAgents().GetAgents())
+	require.EqualValues(t, 7, open().GetForAgents().GetCallsPerHour())
+	// What names it as it was called goes to nobody else when the name is free.
+	do(t, r.user.Destinations.UpdateDestination, &deckhandv1.UpdateDestinationRequest{DestinationId: place, Spec: &deckhandv1.DestinationSpec{
+		Events: []string{"failures"}, Agents: []string{"old"}, To: spec.GetTo(), ForAgents: &deckhandv1.AgentAccess{Agents: []string{"old"}},
+	}})
+	r.exec("UPDATE egress_credentials SET agents = '{new,old}' WHERE name = 'of-old'")
+
 	apply := func(c *sdk.Client) error {
 		_, err := c.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Markdown: scripted("old"), Script: "turns: []\n"}))
 		return err
@@ -230,6 +254,9 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 	require.ErrorContains(t, apply(ann), "which agent new had before")
 	require.ErrorContains(t, apply(r.as("eve", "advanced")), "which agent new had before")
 	do(t, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "new", Name: "new", Forget: true})
+	require.Equal(t, []string{"new"}, open().GetAgents())
+	require.Nil(t, open().GetForAgents())
+	require.Equal(t, []string{"new"}, do(t, r.user.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: "of-old"}).GetCredential().GetAgents())
 	require.NoError(t, apply(r.as("tim", "advanced")))
 	require.NotEqual(t, id, r.agent("old").GetId())
 	refuses(t, connect.CodeAlreadyExists, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "new", Name: "old"})

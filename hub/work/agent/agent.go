@@ -245,6 +245,17 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, er
 	return row, err
 }
 
+// NameOf returns the name that an agent has now, read with q. What is given to agents by name
+// is given to that one: the persona that a task runs with has the name that the agent had when
+// the task was made, and which may be another agent's by now.
+func (s *Service) NameOf(ctx context.Context, q *db.Queries, orgID, id string) (string, error) {
+	name, err := q.AgentName(ctx, db.AgentNameParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return "", fmt.Errorf("load the name of agent %s: %w", id, err)
+	}
+	return name, nil
+}
+
 // Version returns one stored version of an agent.
 func (s *Service) Version(ctx context.Context, orgID, id string, version int32) (db.AgentVersion, error) {
 	return s.VersionIn(ctx, s.store.Queries, orgID, id, version)
