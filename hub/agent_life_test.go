@@ -222,7 +222,7 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 	})
 	task := do(t, ann.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{AgentId: "old", Goal: "x"}).GetTask().GetId()
 	spec := &deckhandv1.DestinationSpec{
-		Events: []string{"failures"}, Agents: []string{"old", "other"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "https://example.com/hook"}},
+		Events: []string{"failures"}, Agents: []string{"old"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "https://example.com/hook"}},
 		ForAgents: &deckhandv1.AgentAccess{Agents: []string{"old", "other"}, CallsPerHour: 7},
 	}
 	place := do(t, r.user.Destinations.CreateDestination, &deckhandv1.CreateDestinationRequest{Name: "ops", Spec: spec}).GetDestination().GetId()
@@ -238,13 +238,11 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 	require.Contains(t, do(t, ann.Agents.GetAgent, &deckhandv1.GetAgentRequest{AgentId: "new"}).GetVersion().GetMarkdown(), "name: new\n")
 	require.Equal(t, []string{"new"}, do(t, r.user.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: "of-old"}).GetCredential().GetAgents())
 
-	require.Equal(t, []string{"new", "other"}, open().GetAgents())
+	require.Equal(t, []string{"new"}, open().GetAgents())
 	require.Equal(t, []string{"new", "other"}, open().GetForAgents().GetAgents())
 	require.EqualValues(t, 7, open().GetForAgents().GetCallsPerHour())
 	// What names it as it was called goes to nobody else when the name is free.
-	do(t, r.user.Destinations.UpdateDestination, &deckhandv1.UpdateDestinationRequest{DestinationId: place, Spec: &deckhandv1.DestinationSpec{
-		Events: []string{"failures"}, Agents: []string{"old"}, To: spec.GetTo(), ForAgents: &deckhandv1.AgentAccess{Agents: []string{"old"}},
-	}})
+	r.exec(`UPDATE destinations SET spec = jsonb_set(jsonb_set(spec, '{agents}', '["old"]'), '{forAgents,agents}', '["old"]') WHERE name = 'ops'`)
 	r.exec("UPDATE egress_credentials SET agents = '{new,old}' WHERE name = 'of-old'")
 
 	apply := func(c *sdk.Client) error {
