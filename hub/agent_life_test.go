@@ -66,6 +66,15 @@ func TestVisibilityFollowsTheOwner(t *testing.T) {
 		require.True(t, sees(t, r.user, "mine"), "an administrator")
 	}
 
+	// A dry run of a persona that is stored already stores no other owner either.
+	try := &deckhandv1.ApplyAgentRequest{Markdown: scripted("mine"), Script: "turns: []\n", Owner: "user:tim", Visibility: "organisation", DryRun: true}
+	require.Equal(t, "unchanged", do(t, people["eve"].Agents.ApplyAgent, try).GetChange())
+	refuses(t, connect.CodePermissionDenied, people["eve"].Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{
+		Markdown: scripted("mine"), Script: "turns: []\n", Owner: "team:crew", DryRun: true,
+	})
+	require.Equal(t, "user:eve", r.agent("mine").GetOwner())
+	require.Equal(t, "team", r.agent("mine").GetVisibility())
+
 	// A name that is taken is all that others learn of a hidden agent.
 	_, err := people["tim"].Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Markdown: scripted("mine"), Script: "turns: []\n"}))
 	require.True(t, fault.Is(err, fault.Exists), "%v", err)
@@ -148,6 +157,10 @@ func TestADeletionCanBeUndoneForSevenDays(t *testing.T) {
 	do(t, r.user.Credentials.CreateCredential, &deckhandv1.CreateCredentialRequest{
 		Name: "of-watch", Kind: "bearer", Hosts: []string{"api.example.com"}, Agents: []string{"watch"}, Value: &deckhandv1.CredentialValue{Token: "dGhlIHdhbGs9k2Lq"},
 	})
+	place := do(t, r.user.Destinations.CreateDestination, &deckhandv1.CreateDestinationRequest{Name: "ops", Spec: &deckhandv1.DestinationSpec{
+		Events: []string{"failures"}, Agents: []string{"watch"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "https://example.com/hook"}},
+		ForAgents: &deckhandv1.AgentAccess{Agents: []string{"watch", "other"}},
+	}}).GetDestination().GetId()
 	del := func(confirm, tasks string) (*deckhandv1.DeleteAgentResponse, error) {
 		res, err := r.user.Agents.DeleteAgent(t.Context(), connect.NewRequest(&deckhandv1.DeleteAgentRequest{AgentId: "watch", Confirm: confirm, Tasks: tasks, Reason: "old"}))
 		if err != nil {
@@ -189,6 +202,9 @@ func TestADeletionCanBeUndoneForSevenDays(t *testing.T) {
 	require.Empty(t, do(t, r.user.Tasks.ListTasks, &deckhandv1.ListTasksRequest{AgentId: "watch"}).GetTasks())
 	require.NotEmpty(t, do(t, r.user.Tasks.ListTasks, &deckhandv1.ListTasksRequest{AgentId: past[0].GetId()}).GetTasks())
 	require.Empty(t, do(t, r.user.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: "of-watch"}).GetCredential().GetAgents())
+	left := do(t, r.user.Destinations.GetDestination, &deckhandv1.GetDestinationRequest{DestinationId: place}).GetDestination().GetSpec()
+	require.Equal(t, []string{"other"}, left.GetForAgents().GetAgents())
+	require.Equal(t, []string{"nobody@"}, left.GetAgents(), "events of none, and not of all")
 	require.Equal(t, http.StatusNotFound, r.post(hook, secret, "3", `{}`).status)
 	require.Len(t, r.audited("agent.deleted"), 2)
 	require.Len(t, r.audited("agent.undeleted"), 1)
@@ -205,6 +221,14 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 		Name: "of-old", Kind: "bearer", Hosts: []string{"api.example.com"}, Agents: []string{"old"}, Value: &deckhandv1.CredentialValue{Token: "dGhlIHdhbGs9k2Lq"},
 	})
 	task := do(t, ann.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{AgentId: "old", Goal: "x"}).GetTask().GetId()
+	spec := &deckhandv1.DestinationSpec{
+		Events: []string{"failures"}, Agents: []string{"old"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "https://example.com/hook"}},
+		ForAgents: &deckhandv1.AgentAccess{Agents: []string{"old", "other"}, CallsPerHour: 7},
+	}
+	place := do(t, r.user.Destinations.CreateDestination, &deckhandv1.CreateDestinationRequest{Name: "ops", Spec: spec}).GetDestination().GetId()
+	open := func() *deckhandv1.DestinationSpec {
+		return do(t, r.user.Destinations.GetDestination, &deckhandv1.GetDestinationRequest{DestinationId: place}).GetDestination().GetSpec()
+	}
 	refuses(t, connect.CodeInvalidArgument, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "old", Name: "No name"})
 	renamed := do(t, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "old", Name: "new"}).GetAgent()
 	require.Equal(t, id, renamed.GetId())
@@ -214,6 +238,13 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 	require.Contains(t, do(t, ann.Agents.GetAgent, &deckhandv1.GetAgentRequest{AgentId: "new"}).GetVersion().GetMarkdown(), "name: new\n")
 	require.Equal(t, []string{"new"}, do(t, r.user.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: "of-old"}).GetCredential().GetAgents())
 
+	require.Equal(t, []string{"new"}, open().GetAgents())
+	require.Equal(t, []string{"new", "other"}, open().GetForAgents().GetAgents())
+	require.EqualValues(t, 7, open().GetForAgents().GetCallsPerHour())
+	// What names it as it was called goes to nobody else when the name is free.
+	r.exec(`UPDATE destinations SET spec = jsonb_set(jsonb_set(spec, '{agents}', '["old"]'), '{forAgents,agents}', '["old"]') WHERE name = 'ops'`)
+	r.exec("UPDATE egress_credentials SET agents = '{new,old}' WHERE name = 'of-old'")
+
 	apply := func(c *sdk.Client) error {
 		_, err := c.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Markdown: scripted("old"), Script: "turns: []\n"}))
 		return err
@@ -221,6 +252,9 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 	require.ErrorContains(t, apply(ann), "which agent new had before")
 	require.ErrorContains(t, apply(r.as("eve", "advanced")), "which agent new had before")
 	do(t, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "new", Name: "new", Forget: true})
+	require.Equal(t, []string{"new"}, open().GetAgents())
+	require.Nil(t, open().GetForAgents())
+	require.Equal(t, []string{"new"}, do(t, r.user.Credentials.GetCredential, &deckhandv1.GetCredentialRequest{Name: "of-old"}).GetCredential().GetAgents())
 	require.NoError(t, apply(r.as("tim", "advanced")))
 	require.NotEqual(t, id, r.agent("old").GetId())
 	refuses(t, connect.CodeAlreadyExists, ann.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "new", Name: "old"})

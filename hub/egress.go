@@ -24,13 +24,21 @@ func (h *Hub) providerGuard() dialguard.Guard {
 	return dialguard.Guard{Allow: h.cfg.providerAllow, Flag: "--provider-allow"}
 }
 
-// personaOf returns the persona of a task with the task's overrides.
+// personaOf returns the persona of a task with the task's overrides, and with the name that
+// its agent has now: that is whom a credential is given to.
 func (h *Hub) personaOf(ctx context.Context, t db.Task) (*persona.Persona, error) {
 	p, err := h.agents.PersonaOf(ctx, h.store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return nil, err
 	}
-	return task.EffectivePersona(t, p)
+	if p, err = task.EffectivePersona(t, p); err != nil {
+		return nil, err
+	}
+	now := *p
+	if now.Name, err = h.agents.NameOf(ctx, h.store.Queries, t.OrgID, t.AgentID); err != nil {
+		return nil, err
+	}
+	return &now, nil
 }
 
 // endCredential has the connected nodes of an organisation forget what they have of a

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -134,7 +135,8 @@ func (h *Agents) DeleteAgent(ctx context.Context, req *connect.Request[deckhandv
 	return connect.NewResponse(res), err
 }
 
-// UndeleteAgent undoes a deletion.
+// UndeleteAgent undoes a deletion, and enables the triggers that it had disabled. If some of
+// them cannot be enabled, a repeated call goes on with those.
 func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhandv1.UndeleteAgentRequest]) (*connect.Response[deckhandv1.UndeleteAgentResponse], error) {
 	id := auth.From(ctx)
 	agentID, err := h.Agents.FindPast(ctx, viewer(ctx), req.Msg.GetAgentId())
@@ -146,15 +148,24 @@ func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhan
 		return nil, err
 	}
 	res := &deckhandv1.UndeleteAgentResponse{}
+	var failed []error
 	for _, triggerID := range stopped {
-		if err := h.Triggers.Enable(ctx, id.OrgID, triggerID, actor(id)); err != nil {
-			return nil, err
-		}
 		row, err := h.Triggers.Get(ctx, id.OrgID, triggerID)
 		if err != nil {
 			return nil, err
 		}
+		if err := h.Triggers.Enable(ctx, id.OrgID, triggerID, actor(id)); err != nil {
+			failed = append(failed, fmt.Errorf("enable trigger %s: %w", row.Trigger.Name, err))
+			continue
+		}
 		res.Triggers = append(res.Triggers, row.Trigger.Name)
+	}
+	if err := errors.Join(failed...); err != nil {
+		if first := fault.As(err); first != nil {
+			return nil, fault.New(first.Kind, "the agent is there again, and %d of its triggers are still disabled: %v", len(failed), err).WithObject(agentID).
+				WithFix("mend them, and repeat: deckhand agent undelete %s", agentID)
+		}
+		return nil, err
 	}
 	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
 	if err != nil {

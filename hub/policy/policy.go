@@ -368,6 +368,13 @@ func (s Set) NeedsLabels() bool {
 	return false
 }
 
+// NeedsAgent reports whether a rule depends on the name of the agent.
+func (s Set) NeedsAgent() bool {
+	return slices.ContainsFunc(s, func(src Source) bool {
+		return slices.ContainsFunc(src.Rules, func(r *Rule) bool { return len(r.Agents) > 0 })
+	})
+}
+
 // NeedsUndoable reports whether a rule about a tool depends on whether its calls can be
 // undone.
 func (s Set) NeedsUndoable(tool string) bool {

@@ -45,7 +45,11 @@ func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, rea
 	if len(credentials) == 0 {
 		return egress, s.authorize(ctx, t, egress)
 	}
-	bindings, err := s.cfg.Bindings(ctx, t.OrgID, p.Name, credentials)
+	name, err := s.cfg.Agents.NameOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	bindings, err := s.cfg.Bindings(ctx, t.OrgID, name, credentials)
 	if err != nil && fault.As(err) == nil {
 		return nil, fmt.Errorf("bind the credentials of task %s: %w", t.ID, err)
 	}

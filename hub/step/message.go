@@ -31,11 +31,15 @@ type messenger struct {
 
 // messengerOf returns the messenger of a task's calls. stepID and execID are of the call.
 func messengerOf(ctx context.Context, s *Steps, t db.Task, stepID, execID string, tx *event.Tx) (*messenger, error) {
-	p, err := s.persona(ctx, t)
+	q := s.cfg.Store.Queries
+	if tx != nil {
+		q = tx.Queries
+	}
+	name, err := s.cfg.Agents.NameOf(ctx, q, t.OrgID, t.AgentID)
 	if err != nil {
 		return nil, err
 	}
-	return &messenger{s, notification.Sender{OrgID: t.OrgID, AgentID: t.AgentID, AgentName: p.Name, Task: t, StepID: stepID, ExecID: execID}, tx}, nil
+	return &messenger{s, notification.Sender{OrgID: t.OrgID, AgentID: t.AgentID, AgentName: name, Task: t, StepID: stepID, ExecID: execID}, tx}, nil
 }
 
 // clean refuses text with a secret that the hub knows.

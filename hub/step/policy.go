@@ -47,6 +47,12 @@ func (s *Steps) decide(ctx context.Context, q *db.Queries, l *looks, t db.Task, 
 // time, the node, and the content of the files that it runs.
 func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Task, p *persona.Persona, set policy.Set, c policy.Call, before int32) (policy.Call, error) {
 	c.Agent, c.Mode, c.At = p.Name, string(p.Mode), time.Now()
+	var err error
+	if set.NeedsAgent() {
+		if c.Agent, err = s.cfg.Agents.NameOf(ctx, q, t.OrgID, t.AgentID); err != nil {
+			return c, err
+		}
+	}
 	if set.NeedsLabels() && t.NodeID != nil {
 		raw, err := q.LabelsOfNode(ctx, db.LabelsOfNodeParams{OrgID: t.OrgID, ID: *t.NodeID})
 		if err != nil && !store.IsNotFound(err) {
@@ -58,7 +64,6 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Tas
 			}
 		}
 	}
-	var err error
 	if set.NeedsUndoable(c.Tool) {
 		if c, err = s.undoable(ctx, t, l, c); err != nil {
 			return c, err

@@ -72,8 +72,14 @@ func (s *Steps) Prepare(ctx context.Context, orgID string, le lease.Lease, check
 	if err := s.knowsEgress(ctx, t, call.Jail.GetEgress()); err != nil {
 		return AttemptStart{}, err
 	}
-	if _, err := s.cfg.Bindings(ctx, orgID, p.Name, p.Credentials); err != nil {
-		return AttemptStart{}, fmt.Errorf("bind the credentials of agent %s: %w", p.Name, err)
+	if len(p.Credentials) > 0 {
+		name, err := s.cfg.Agents.NameOf(ctx, s.cfg.Store.Queries, orgID, t.AgentID)
+		if err != nil {
+			return AttemptStart{}, err
+		}
+		if _, err := s.cfg.Bindings(ctx, orgID, name, p.Credentials); err != nil {
+			return AttemptStart{}, fmt.Errorf("bind the credentials of agent %s: %w", name, err)
+		}
 	}
 	if t.Attempt > 1 {
 		if err := s.reaskIfChanged(ctx, orgID, le, t, call.Node); err != nil {

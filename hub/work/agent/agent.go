@@ -147,6 +147,9 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 				return fmt.Errorf("load version %d of %s: %w", a.CurrentVersion, a.ID, err)
 			}
 			if newest.Digest == digest {
+				if dryRun {
+					return errDryRun // the agent may have got another owner
+				}
 				return nil
 			}
 			change = Updated
@@ -240,6 +243,17 @@ func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetAgentRow, er
 		return row, fault.New(fault.NotFound, "there is no agent %q", id).WithObject(id)
 	}
 	return row, err
+}
+
+// NameOf returns the name that an agent has now, read with q. What is given to agents by name
+// is given to that one: the persona that a task runs with has the name that the agent had when
+// the task was made, and which may be another agent's by now.
+func (s *Service) NameOf(ctx context.Context, q *db.Queries, orgID, id string) (string, error) {
+	name, err := q.AgentName(ctx, db.AgentNameParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return "", fmt.Errorf("load the name of agent %s: %w", id, err)
+	}
+	return name, nil
 }
 
 // Version returns one stored version of an agent.

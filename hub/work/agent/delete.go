@@ -115,7 +115,8 @@ func del(ctx context.Context, tx *event.Tx, a db.Agent, d Deletion, by event.Act
 	})
 }
 
-// Undelete undoes a deletion, and returns the ids of the triggers that it had disabled.
+// Undelete undoes a deletion, and returns the ids of the triggers that it had disabled and
+// that still are. Repeating it changes nothing, and returns those that are left.
 func (l Life) Undelete(ctx context.Context, orgID, id string, by Applier) (triggers []string, err error) {
 	if err := l.Agents.released(ctx, orgID); err != nil {
 		return nil, err
@@ -130,14 +131,17 @@ func (l Life) Undelete(ctx context.Context, orgID, id string, by Applier) (trigg
 		}
 		switch {
 		case a.DeletedAt == nil:
-			return fault.New(fault.Precondition, "agent %s is not deleted", a.Name).WithObject(id)
+			if triggers, err = stoppedTriggers(ctx, tx, a); err == nil && len(triggers) == 0 {
+				err = fault.New(fault.Precondition, "agent %s is not deleted", a.Name).WithObject(id)
+			}
+			return err
 		case a.Released:
 			return fault.New(fault.Precondition, "agent %s was deleted on %s, and a deletion can be undone for %d days", a.Name,
 				a.DeletedAt.UTC().Format(time.DateOnly), int(UndeleteWithin.Hours()/24)).WithObject(id). //nolint:mnd // hours of a day
 				WithFix("apply its persona again, which this shows: deckhand agent show %s --version %d", id, a.CurrentVersion)
 		}
-		if triggers, err = tx.TriggersStoppedWithAgent(ctx, db.TriggersStoppedWithAgentParams{OrgID: orgID, AgentID: id, Reason: stoppedWithAgent}); err != nil {
-			return fmt.Errorf("list the triggers of agent %s: %w", id, err)
+		if triggers, err = stoppedTriggers(ctx, tx, a); err != nil {
+			return err
 		}
 		if err := tx.UndeleteAgent(ctx, db.UndeleteAgentParams{OrgID: orgID, ID: id}); err != nil {
 			return fmt.Errorf("undelete agent %s: %w", id, err)
@@ -149,6 +153,16 @@ func (l Life) Undelete(ctx context.Context, orgID, id string, by Applier) (trigg
 		})
 	})
 	return triggers, err
+}
+
+// stoppedTriggers returns the ids of the triggers that were disabled because their agent was
+// deleted.
+func stoppedTriggers(ctx context.Context, tx *event.Tx, a db.Agent) ([]string, error) {
+	ids, err := tx.TriggersStoppedWithAgent(ctx, db.TriggersStoppedWithAgentParams{OrgID: a.OrgID, AgentID: a.ID, Reason: stoppedWithAgent})
+	if err != nil {
+		return nil, fmt.Errorf("list the triggers of agent %s: %w", a.ID, err)
+	}
+	return ids, nil
 }
 
 // Release frees the names of agents of all organisations whose deletion can no longer be

@@ -157,12 +157,8 @@ func ownerName(ctx context.Context, q *db.Queries, a db.Agent) (string, error) {
 // named locks the agent of a name for whoever applies its persona, and creates it if there
 // is none.
 func (s *Service) named(ctx context.Context, tx *event.Tx, orgID, name string, by Applier) (db.Agent, error) {
-	was, err := tx.FormerName(ctx, db.FormerNameParams{OrgID: orgID, Name: name})
-	switch {
-	case err == nil:
-		return db.Agent{}, renamed(ctx, tx.Queries, was.Agent, name, by)
-	case !store.IsNotFound(err):
-		return db.Agent{}, fmt.Errorf("look for former name %s: %w", name, err)
+	if err := neverHad(ctx, tx, orgID, name, by); err != nil {
+		return db.Agent{}, err
 	}
 	fresh := db.Agent{OrgID: orgID, Owner: by.ID}
 	first, err := by.Ownership.on(ctx, tx.Queries, fresh, by)
@@ -178,9 +174,10 @@ func (s *Service) named(ctx context.Context, tx *event.Tx, orgID, name string, b
 	a, err := tx.LockAgentByName(ctx, db.LockAgentByNameParams{OrgID: orgID, Name: name})
 	if err != nil || a.CurrentVersion == 0 {
 		if err != nil {
-			err = fmt.Errorf("lock agent %s: %w", name, err)
+			return a, fmt.Errorf("lock agent %s: %w", name, err)
 		}
-		return a, err
+		// The insert may have waited for a rename, and the name lead to that agent now.
+		return a, neverHad(ctx, tx, orgID, name, by)
 	}
 	seen, err := visibility.Sees(ctx, tx.Queries, by.viewer(orgID), a.ID)
 	switch {
@@ -192,6 +189,18 @@ func (s *Service) named(ctx context.Context, tx *event.Tx, orgID, name string, b
 		return a, deleted(a)
 	}
 	return a, mayManage(ctx, tx.Queries, a, by)
+}
+
+// neverHad refuses a name that an agent had before.
+func neverHad(ctx context.Context, tx *event.Tx, orgID, name string, by Applier) error {
+	was, err := tx.FormerName(ctx, db.FormerNameParams{OrgID: orgID, Name: name})
+	switch {
+	case store.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look for former name %s: %w", name, err)
+	}
+	return renamed(ctx, tx.Queries, was.Agent, name, by)
 }
 
 // taken is why somebody may not use a name; of an agent that they do not see, it says no

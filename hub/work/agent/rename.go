@@ -25,7 +25,8 @@ func checkName(name string) error {
 }
 
 // Rename gives an agent another name. It stores a version of its persona that has the new
-// name, keeps the agent's history, and lets credentials that name it name it so. The old
+// name, keeps the agent's history, and lets credentials and destinations
+// that name it name it so. The old
 // name leads to the agent from then on, unless forget is set: then no former name does.
 // Renaming it to the name that it has changes nothing else.
 func (l Life) Rename(ctx context.Context, orgID, id, name string, forget bool, by Applier) error {
@@ -51,11 +52,27 @@ func (l Life) Rename(ctx context.Context, orgID, id, name string, forget bool, b
 		if !forget {
 			return nil
 		}
-		if err := tx.DeleteFormerNames(ctx, db.DeleteFormerNamesParams{OrgID: orgID, AgentID: id}); err != nil {
-			return fmt.Errorf("forget the former names of %s: %w", id, err)
-		}
-		return nil
+		return forgetNames(ctx, tx, a, name)
 	})
+}
+
+// forgetNames frees the former names of an agent that is called name now. What still names
+// it so is not given to whoever gets them.
+func forgetNames(ctx context.Context, tx *event.Tx, a db.Agent, name string) error {
+	names, err := tx.FormerNames(ctx, db.FormerNamesParams{OrgID: a.OrgID, AgentID: a.ID})
+	if err != nil {
+		return fmt.Errorf("list the former names of %s: %w", a.ID, err)
+	}
+	if err := tx.ForgetInCredentials(ctx, db.ForgetInCredentialsParams{OrgID: a.OrgID, Names: names}); err != nil {
+		return fmt.Errorf("forget the former names of %s in credentials: %w", a.ID, err)
+	}
+	if err := tx.ForgetInDestinations(ctx, db.ForgetInDestinationsParams{OrgID: a.OrgID, Names: names, Name: name}); err != nil {
+		return fmt.Errorf("forget the former names of %s in destinations: %w", a.ID, err)
+	}
+	if err := tx.DeleteFormerNames(ctx, db.DeleteFormerNamesParams{OrgID: a.OrgID, AgentID: a.ID}); err != nil {
+		return fmt.Errorf("forget the former names of %s: %w", a.ID, err)
+	}
+	return nil
 }
 
 func (l Life) rename(ctx context.Context, tx *event.Tx, a db.Agent, name string, by Applier) error {
@@ -94,6 +111,9 @@ func (l Life) rename(ctx context.Context, tx *event.Tx, a db.Agent, name string,
 	}
 	if err := tx.RenameInCredentials(ctx, db.RenameInCredentialsParams{OrgID: a.OrgID, OldName: a.Name, NewName: name}); err != nil {
 		return fmt.Errorf("rename agent %s in credentials: %w", a.ID, err)
+	}
+	if err := tx.RenameInDestinations(ctx, db.RenameInDestinationsParams{OrgID: a.OrgID, OldName: a.Name, NewName: name}); err != nil {
+		return fmt.Errorf("rename agent %s in destinations: %w", a.ID, err)
 	}
 	return audit.Append(tx, audit.Entry{
 		OrgID: a.OrgID, By: by.Actor, Action: "agent.renamed", ObjectKind: "agent", ObjectID: a.ID,

@@ -132,6 +132,24 @@ func (q *Queries) AgentDescriptions(ctx context.Context, arg AgentDescriptionsPa
 	return items, nil
 }
 
+const agentName = `-- name: AgentName :one
+SELECT (CASE WHEN released THEN id ELSE name END)::text FROM agents WHERE org_id = $1 AND id = $2
+`
+
+type AgentNameParams struct {
+	OrgID string
+	ID    string
+}
+
+// The name that an agent has now. That of one whose name was freed may be another's: it has
+// its id, which is no name.
+func (q *Queries) AgentName(ctx context.Context, arg AgentNameParams) (string, error) {
+	row := q.db.QueryRow(ctx, agentName, arg.OrgID, arg.ID)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const agentNames = `-- name: AgentNames :many
 SELECT a.name FROM agents a WHERE a.org_id = $1 AND a.deleted_at IS NULL AND ($2::boolean OR agent_seen(a.id, $3::text)) ORDER BY a.name
 `
@@ -591,11 +609,11 @@ func (q *Queries) DeleteFormerNames(ctx context.Context, arg DeleteFormerNamesPa
 }
 
 const findAgents = `-- name: FindAgents :many
-SELECT a.id, (a.name = $1 OR a.id = $1 OR f.agent_id IS NOT NULL)::boolean AS exact FROM agents a
+SELECT a.id, (a.name = $1 AND NOT a.released OR a.id = $1 OR f.agent_id IS NOT NULL)::boolean AS exact FROM agents a
 LEFT JOIN agent_former_names f ON f.org_id = $2 AND f.name = $1 AND f.agent_id = a.id
 WHERE a.org_id = $2 AND (a.name = $1 AND NOT a.released OR a.id = $1 OR a.id LIKE $3 OR f.agent_id IS NOT NULL)
   AND ($4::boolean OR a.deleted_at IS NULL) AND ($5::boolean OR agent_seen(a.id, $6::text))
-ORDER BY exact DESC, a.id LIMIT 2
+ORDER BY exact DESC, (a.name = $1 AND NOT a.released) DESC, a.id LIMIT 2
 `
 
 type FindAgentsParams struct {
@@ -652,6 +670,37 @@ type ForgetAgentFailuresParams struct {
 
 func (q *Queries) ForgetAgentFailures(ctx context.Context, arg ForgetAgentFailuresParams) error {
 	_, err := q.db.Exec(ctx, forgetAgentFailures, arg.OrgID, arg.ID)
+	return err
+}
+
+const forgetInCredentials = `-- name: ForgetInCredentials :exec
+UPDATE egress_credentials SET agents = ARRAY(SELECT x FROM unnest(agents) AS x WHERE x <> ALL ($1::text[])) WHERE org_id = $2 AND agents && $1::text[]
+`
+
+type ForgetInCredentialsParams struct {
+	Names []string
+	OrgID string
+}
+
+// What is given to former names of an agent goes to no other one that gets them.
+func (q *Queries) ForgetInCredentials(ctx context.Context, arg ForgetInCredentialsParams) error {
+	_, err := q.db.Exec(ctx, forgetInCredentials, arg.Names, arg.OrgID)
+	return err
+}
+
+const forgetInDestinations = `-- name: ForgetInDestinations :exec
+UPDATE destinations SET spec = destination_without(spec, $1::text[], $2::text), updated_at = clock_timestamp()
+WHERE org_id = $3 AND deleted_at IS NULL AND (spec->'agents' ?| $1::text[] OR spec->'forAgents'->'agents' ?| $1::text[])
+`
+
+type ForgetInDestinationsParams struct {
+	Names []string
+	Name  string
+	OrgID string
+}
+
+func (q *Queries) ForgetInDestinations(ctx context.Context, arg ForgetInDestinationsParams) error {
+	_, err := q.db.Exec(ctx, forgetInDestinations, arg.Names, arg.Name, arg.OrgID)
 	return err
 }
 
@@ -1066,11 +1115,18 @@ WITH due AS (
     UPDATE triggers t SET deleted_at = clock_timestamp(), state = 'disabled', reason = 'deleted', revision = t.revision + 1,
         sealed = NULL, sealed_before = NULL, before_until = NULL, slot_at = NULL, next_at = NULL
     FROM due WHERE t.agent_id = due.id AND t.deleted_at IS NULL
+), gone AS (
+    SELECT org_id, array_agg(name) AS names FROM (SELECT org_id, name FROM due
+        UNION ALL SELECT f.org_id, f.name FROM agent_former_names f JOIN due d ON d.id = f.agent_id) AS n GROUP BY org_id
 ), forgotten AS (
     DELETE FROM agent_former_names f USING due WHERE f.agent_id = due.id
 ), revoked AS (
-    UPDATE egress_credentials c SET agents = ARRAY(SELECT x FROM unnest(c.agents) AS x WHERE x NOT IN (SELECT d.name FROM due d WHERE d.org_id = c.org_id))
-    WHERE EXISTS (SELECT 1 FROM due d WHERE d.org_id = c.org_id AND d.name = ANY (c.agents))
+    UPDATE egress_credentials c SET agents = ARRAY(SELECT x FROM unnest(c.agents) AS x WHERE x <> ALL (g.names))
+    FROM gone g WHERE g.org_id = c.org_id AND c.agents && g.names
+), closed AS (
+    -- No agent is called nobody@: events of none are left of a choice that names only these.
+    UPDATE destinations t SET spec = destination_without(t.spec, g.names, 'nobody@'), updated_at = clock_timestamp()
+    FROM gone g WHERE g.org_id = t.org_id AND t.deleted_at IS NULL AND (t.spec->'agents' ?| g.names OR t.spec->'forAgents'->'agents' ?| g.names)
 )
 SELECT id, org_id, name FROM due
 `
@@ -1087,7 +1143,8 @@ type ReleaseAgentsRow struct {
 }
 
 // Frees the names of agents whose deletion can no longer be undone. Nothing that goes by
-// the name may come to another agent that gets it: neither triggers nor credentials.
+// the name may come to another agent that gets it: neither triggers nor credentials nor
+// destinations.
 func (q *Queries) ReleaseAgents(ctx context.Context, arg ReleaseAgentsParams) ([]ReleaseAgentsRow, error) {
 	rows, err := q.db.Query(ctx, releaseAgents, arg.Kept, arg.OrgID)
 	if err != nil {
@@ -1121,6 +1178,23 @@ type RenameInCredentialsParams struct {
 // Credentials name the agents that may use them.
 func (q *Queries) RenameInCredentials(ctx context.Context, arg RenameInCredentialsParams) error {
 	_, err := q.db.Exec(ctx, renameInCredentials, arg.OldName, arg.NewName, arg.OrgID)
+	return err
+}
+
+const renameInDestinations = `-- name: RenameInDestinations :exec
+UPDATE destinations SET spec = destination_renamed(spec, $1::text, $2::text), updated_at = clock_timestamp()
+WHERE org_id = $3 AND deleted_at IS NULL AND (spec->'agents' ? $1::text OR spec->'forAgents'->'agents' ? $1::text)
+`
+
+type RenameInDestinationsParams struct {
+	OldName string
+	NewName string
+	OrgID   string
+}
+
+// Destinations name the agents whose events they get, and those that may use them.
+func (q *Queries) RenameInDestinations(ctx context.Context, arg RenameInDestinationsParams) error {
+	_, err := q.db.Exec(ctx, renameInDestinations, arg.OldName, arg.NewName, arg.OrgID)
 	return err
 }
 
@@ -1215,6 +1289,43 @@ type SetAgentVersionParams struct {
 func (q *Queries) SetAgentVersion(ctx context.Context, arg SetAgentVersionParams) error {
 	_, err := q.db.Exec(ctx, setAgentVersion, arg.Version, arg.OrgID, arg.ID)
 	return err
+}
+
+const startableAgent = `-- name: StartableAgent :one
+SELECT id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by, owner_team, visibility, deleted_at, deleted_by, released FROM agents WHERE org_id = $1 AND id = $2 FOR KEY SHARE
+`
+
+type StartableAgentParams struct {
+	OrgID string
+	ID    string
+}
+
+// Keeps an agent from being deleted or disabled until the end of the transaction.
+func (q *Queries) StartableAgent(ctx context.Context, arg StartableAgentParams) (Agent, error) {
+	row := q.db.QueryRow(ctx, startableAgent, arg.OrgID, arg.ID)
+	var i Agent
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.Status,
+		&i.StatusReason,
+		&i.CurrentVersion,
+		&i.HomeNodeID,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.StatusAt,
+		&i.Failures,
+		&i.Owner,
+		&i.LastFailedTask,
+		&i.SuspendedBy,
+		&i.OwnerTeam,
+		&i.Visibility,
+		&i.DeletedAt,
+		&i.DeletedBy,
+		&i.Released,
+	)
+	return i, err
 }
 
 const stopTriggersOfAgent = `-- name: StopTriggersOfAgent :many

@@ -18,6 +18,15 @@ UPDATE agents SET current_version = @version, updated_at = now() WHERE org_id = 
 -- name: SetAgentHome :exec
 UPDATE agents SET home_node_id = @node_id WHERE org_id = @org_id AND id = @id AND home_node_id IS NULL;
 
+-- name: AgentName :one
+-- The name that an agent has now. That of one whose name was freed may be another's: it has
+-- its id, which is no name.
+SELECT (CASE WHEN released THEN id ELSE name END)::text FROM agents WHERE org_id = @org_id AND id = @id;
+
+-- name: StartableAgent :one
+-- Keeps an agent from being deleted or disabled until the end of the transaction.
+SELECT * FROM agents WHERE org_id = @org_id AND id = @id FOR KEY SHARE;
+
 -- name: LockAgent :one
 SELECT * FROM agents WHERE org_id = @org_id AND id = @id FOR UPDATE;
 
@@ -37,11 +46,11 @@ UPDATE agents SET failures = 0, last_failed_task = '' WHERE org_id = @org_id AND
 -- name: FindAgents :many
 -- Those that somebody sees, by name, former name, id or id prefix; see store.One. With
 -- gone also those that were deleted: by name as long as that is theirs, and by id.
-SELECT a.id, (a.name = @ref OR a.id = @ref OR f.agent_id IS NOT NULL)::boolean AS exact FROM agents a
+SELECT a.id, (a.name = @ref AND NOT a.released OR a.id = @ref OR f.agent_id IS NOT NULL)::boolean AS exact FROM agents a
 LEFT JOIN agent_former_names f ON f.org_id = @org_id AND f.name = @ref AND f.agent_id = a.id
 WHERE a.org_id = @org_id AND (a.name = @ref AND NOT a.released OR a.id = @ref OR a.id LIKE @prefix OR f.agent_id IS NOT NULL)
   AND (@gone::boolean OR a.deleted_at IS NULL) AND (@sees_all::boolean OR agent_seen(a.id, @viewer::text))
-ORDER BY exact DESC, a.id LIMIT 2;
+ORDER BY exact DESC, (a.name = @ref AND NOT a.released) DESC, a.id LIMIT 2;
 
 -- name: GetAgent :one
 SELECT sqlc.embed(a), v.description, v.provider, v.model,
@@ -155,6 +164,19 @@ UPDATE agents SET name = @name, updated_at = now() WHERE org_id = @org_id AND id
 -- Credentials name the agents that may use them.
 UPDATE egress_credentials SET agents = array_replace(agents, @old_name::text, @new_name::text) WHERE org_id = @org_id AND @old_name::text = ANY (agents);
 
+-- name: ForgetInCredentials :exec
+-- What is given to former names of an agent goes to no other one that gets them.
+UPDATE egress_credentials SET agents = ARRAY(SELECT x FROM unnest(agents) AS x WHERE x <> ALL (@names::text[])) WHERE org_id = @org_id AND agents && @names::text[];
+
+-- name: RenameInDestinations :exec
+-- Destinations name the agents whose events they get, and those that may use them.
+UPDATE destinations SET spec = destination_renamed(spec, @old_name::text, @new_name::text), updated_at = clock_timestamp()
+WHERE org_id = @org_id AND deleted_at IS NULL AND (spec->'agents' ? @old_name::text OR spec->'forAgents'->'agents' ? @old_name::text);
+
+-- name: ForgetInDestinations :exec
+UPDATE destinations SET spec = destination_without(spec, @names::text[], @name::text), updated_at = clock_timestamp()
+WHERE org_id = @org_id AND deleted_at IS NULL AND (spec->'agents' ?| @names::text[] OR spec->'forAgents'->'agents' ?| @names::text[]);
+
 -- name: DeleteAgent :exec
 UPDATE agents SET deleted_at = clock_timestamp(), deleted_by = @deleted_by, status = 'disabled', status_reason = @status_reason, status_at = now(),
     suspended_by = '', updated_at = now()
@@ -166,7 +188,8 @@ WHERE org_id = @org_id AND id = @id;
 
 -- name: ReleaseAgents :many
 -- Frees the names of agents whose deletion can no longer be undone. Nothing that goes by
--- the name may come to another agent that gets it: neither triggers nor credentials.
+-- the name may come to another agent that gets it: neither triggers nor credentials nor
+-- destinations.
 WITH due AS (
     UPDATE agents SET released = true, owner_team = NULL WHERE deleted_at <= clock_timestamp() - @kept::interval AND NOT released
       AND (@org_id::text = '' OR org_id = @org_id::text)
@@ -175,11 +198,18 @@ WITH due AS (
     UPDATE triggers t SET deleted_at = clock_timestamp(), state = 'disabled', reason = 'deleted', revision = t.revision + 1,
         sealed = NULL, sealed_before = NULL, before_until = NULL, slot_at = NULL, next_at = NULL
     FROM due WHERE t.agent_id = due.id AND t.deleted_at IS NULL
+), gone AS (
+    SELECT org_id, array_agg(name) AS names FROM (SELECT org_id, name FROM due
+        UNION ALL SELECT f.org_id, f.name FROM agent_former_names f JOIN due d ON d.id = f.agent_id) AS n GROUP BY org_id
 ), forgotten AS (
     DELETE FROM agent_former_names f USING due WHERE f.agent_id = due.id
 ), revoked AS (
-    UPDATE egress_credentials c SET agents = ARRAY(SELECT x FROM unnest(c.agents) AS x WHERE x NOT IN (SELECT d.name FROM due d WHERE d.org_id = c.org_id))
-    WHERE EXISTS (SELECT 1 FROM due d WHERE d.org_id = c.org_id AND d.name = ANY (c.agents))
+    UPDATE egress_credentials c SET agents = ARRAY(SELECT x FROM unnest(c.agents) AS x WHERE x <> ALL (g.names))
+    FROM gone g WHERE g.org_id = c.org_id AND c.agents && g.names
+), closed AS (
+    -- No agent is called nobody@: events of none are left of a choice that names only these.
+    UPDATE destinations t SET spec = destination_without(t.spec, g.names, 'nobody@'), updated_at = clock_timestamp()
+    FROM gone g WHERE g.org_id = t.org_id AND t.deleted_at IS NULL AND (t.spec->'agents' ?| g.names OR t.spec->'forAgents'->'agents' ?| g.names)
 )
 SELECT id, org_id, name FROM due;
 
