@@ -343,14 +343,14 @@ func previewMail(arguments map[string]any) string {
 func inspectMail(ctx context.Context, c Call) (Inspection, error) {
 	l, err := letterOf(ctx, c)
 	if err != nil {
-		if e := fault.As(err); e.Kind != fault.Unavailable && e.Kind != fault.Deadline && e.Kind != fault.Canceled {
+		if e := fault.As(err); e != nil && e.Kind != fault.Internal && e.Kind != fault.Unavailable && e.Kind != fault.Deadline && e.Kind != fault.Canceled {
 			return Inspection{Refused: e}, nil
 		}
 		return Inspection{}, err
 	}
 	account, address, err := c.Messages.Check(ctx, l)
 	if err != nil {
-		if e := fault.As(err); e.Kind != fault.Internal {
+		if e := fault.As(err); e != nil && e.Kind != fault.Internal {
 			return Inspection{Refused: e}, nil
 		}
 		return Inspection{}, err
