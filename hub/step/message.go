@@ -64,8 +64,10 @@ func (m *messenger) Trigger(ctx context.Context, destination, kind string, data 
 	if err != nil {
 		return tool.Delivery{}, fmt.Errorf("encode the data of step %s: %w", m.from.StepID, err)
 	}
-	if err := m.clean("data", string(encoded)); err != nil {
-		return tool.Delivery{}, err
+	for _, part := range []struct{ field, text string }{{"event", kind}, {"data", string(encoded)}} {
+		if err := m.clean(part.field, part.text); err != nil {
+			return tool.Delivery{}, err
+		}
 	}
 	sent, err := m.steps.cfg.Outbound.Trigger(ctx, m.from, destination, kind, data)
 	return tool.Delivery(sent), err
@@ -76,7 +78,15 @@ func (m *messenger) mail(l tool.Letter) (notification.Mail, error) {
 	if err := m.clean("the mail", l.Subject+"\n"+l.Text); err != nil {
 		return out, err
 	}
+	for _, address := range l.To {
+		if err := m.clean("to", address); err != nil {
+			return out, err
+		}
+	}
 	for _, f := range l.Files {
+		if err := m.clean("the name of an attachment", path.Base(f.Path)); err != nil {
+			return out, err
+		}
 		if err := m.clean("attachment "+f.Path, string(f.Data)); err != nil {
 			return out, err
 		}
