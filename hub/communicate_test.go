@@ -12,6 +12,7 @@ import (
 	"net/mail"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -146,7 +147,63 @@ func TestMailThatMayNotBeSent(t *testing.T) {
 		require.Equal(t, stepDenied, step.GetState(), "%s: %s", c.name, step.GetObservation())
 		require.Contains(t, step.GetObservation(), c.says, c.name)
 	}
+	r.turn(lease, 11)
+	step, err := r.propose(lease, 11, 0, "send_email", `{"to":["`+secret+`@example.com"],"subject":"x","body":"y"}`)
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, step.GetState())
+	require.Contains(t, step.GetObservation(), "to contains a secret")
+	require.NotContains(t, step.GetObservation(), secret)
 	require.Empty(t, mails.Messages())
+}
+
+// A mail that is being sent is what the step did, although what it was checked against has
+// changed when the step is attached to again.
+func TestAMailIsSentAlthoughItMayNotBeAnyMore(t *testing.T) {
+	t.Parallel()
+	mails, release := mailtest.NewHolding(t)
+	r, _ := sends(t, mails, "http://127.0.0.1:1/")
+	lease := r.begin(r.submit("writer").GetId(), 1)
+	task := lease.GetTaskId()
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "send_email", `{"to":["ada@example.org"],"subject":"Report","body":"It is done."}`)
+	require.NoError(t, err)
+	require.Equal(t, stepWaiting, step.GetState(), step.GetObservation())
+	item := r.item(task)
+	require.NoError(t, r.yield(lease))
+	_, err = r.answer(approve(item.GetId(), ""))
+	require.NoError(t, err)
+	lease = r.begin(task, 2)
+	type result struct {
+		step *deckhandv1.Step
+		err  error
+	}
+	results := make(chan result, 2)
+	execute := func() {
+		done, err := r.execute(lease, step.GetId())
+		results <- result{done, err}
+	}
+	go execute()
+	<-mails.Took()
+	for _, d := range do(t, r.user.Destinations.ListDestinations, &deckhandv1.ListDestinationsRequest{}).GetDestinations() {
+		if d.GetName() == "post" {
+			d.Spec.ForAgents = nil
+			do(t, r.user.Destinations.UpdateDestination, &deckhandv1.UpdateDestinationRequest{DestinationId: d.GetId(), Spec: d.GetSpec()})
+		}
+	}
+	go execute()
+	select {
+	case early := <-results:
+		require.Fail(t, "the call did not wait for the one that sends", "%v", early)
+	case <-time.After(500 * time.Millisecond):
+	}
+	release()
+	for range 2 {
+		got := <-results
+		require.NoError(t, got.err)
+		require.Equal(t, stepSucceeded, got.step.GetState(), got.step.GetObservation())
+		require.Contains(t, got.step.GetObservation(), "the server of account post took the mail to ada@example.org")
+	}
+	require.Len(t, mails.Messages(), 1)
 }
 
 // A webhook is called once, signed, with the step's id as its key, as often as its

@@ -41,7 +41,7 @@ func (h *TaskPlans) EditTaskPlan(ctx context.Context, req *connect.Request[deckh
 	var change plan.Change
 	switch c := req.Msg.GetChange().(type) {
 	case *deckhandv1.EditTaskPlanRequest_Add:
-		change = plan.Add(nodeOf(c.Add.GetItem()), c.Add.GetParent(), c.Add.GetBefore())
+		change, err = plan.Add(nodeOf(c.Add.GetItem()), c.Add.GetParent(), c.Add.GetBefore())
 	case *deckhandv1.EditTaskPlanRequest_Remove:
 		change = plan.Remove(c.Remove.GetId())
 	case *deckhandv1.EditTaskPlanRequest_Move:
@@ -49,9 +49,12 @@ func (h *TaskPlans) EditTaskPlan(ctx context.Context, req *connect.Request[deckh
 	case *deckhandv1.EditTaskPlanRequest_Mark:
 		change = plan.Mark(c.Mark.GetId(), c.Mark.GetStatus())
 	case *deckhandv1.EditTaskPlanRequest_Replace:
-		change = plan.Replace(nodesOf(c.Replace.GetItems()))
+		change, err = plan.Replace(nodesOf(c.Replace.GetItems()))
 	default:
 		return nil, fault.New(fault.Invalid, "change is missing").WithFix("set one of add, remove, move, mark and replace")
+	}
+	if err != nil {
+		return nil, err
 	}
 	p, err := h.Plans.Edit(ctx, id.OrgID, taskID, req.Msg.GetRevision(), change, actor(id))
 	if err != nil {

@@ -19,6 +19,7 @@ type Outbound interface {
 	Trigger(ctx context.Context, from notification.Sender, name, kind string, data map[string]any) (notification.Sent, error)
 	CheckMail(ctx context.Context, from notification.Sender, m notification.Mail) (account, address string, err error)
 	SendMail(ctx context.Context, from notification.Sender, m notification.Mail) (notification.Sent, error)
+	Earlier(ctx context.Context, from notification.Sender) (_ notification.Sent, found bool, err error)
 }
 
 // messenger sends what one call sends. It implements tool.Messenger.
@@ -67,8 +68,10 @@ func (m *messenger) Trigger(ctx context.Context, destination, kind string, data 
 	if err != nil {
 		return tool.Delivery{}, fmt.Errorf("encode the data of step %s: %w", m.from.StepID, err)
 	}
-	if err := m.clean("data", string(encoded)); err != nil {
-		return tool.Delivery{}, err
+	for _, part := range []struct{ field, text string }{{"event", kind}, {"data", string(encoded)}} {
+		if err := m.clean(part.field, part.text); err != nil {
+			return tool.Delivery{}, err
+		}
 	}
 	sent, err := m.steps.cfg.Outbound.Trigger(ctx, m.from, destination, kind, data)
 	return tool.Delivery(sent), err
@@ -79,7 +82,15 @@ func (m *messenger) mail(l tool.Letter) (notification.Mail, error) {
 	if err := m.clean("the mail", l.Subject+"\n"+l.Text); err != nil {
 		return out, err
 	}
+	for _, address := range l.To {
+		if err := m.clean("to", address); err != nil {
+			return out, err
+		}
+	}
 	for _, f := range l.Files {
+		if err := m.clean("the name of an attachment", path.Base(f.Path)); err != nil {
+			return out, err
+		}
 		if err := m.clean("attachment "+f.Path, string(f.Data)); err != nil {
 			return out, err
 		}
@@ -107,15 +118,25 @@ func (m *messenger) Mail(ctx context.Context, l tool.Letter) (tool.Delivery, err
 	return tool.Delivery(sent), err
 }
 
+// Earlier returns what this run of the step sent before.
+func (m *messenger) Earlier(ctx context.Context) (_ tool.Delivery, found bool, err error) {
+	sent, found, err := m.steps.cfg.Outbound.Earlier(ctx, m.from)
+	return tool.Delivery(sent), found, err
+}
+
 // sendingCall completes the data of a call that sends something.
 func sendingCall(ctx context.Context, s *Steps, t db.Task, step db.Step, record *tool.Tool, call tool.Call) (_ tool.Call, err error) {
+	if call.Messages, err = messengerOf(ctx, s, t, step.ID, step.ExecID, nil); err != nil {
+		return call, err
+	}
+	// What was sent needs neither the node nor the approval any more.
+	if _, found, err := call.Messages.Earlier(ctx); err != nil || found {
+		return call, err
+	}
 	if record.Inspects() {
 		if call.Approved, err = approvedState(step); err != nil {
 			return call, err
 		}
-	}
-	if call.Messages, err = messengerOf(ctx, s, t, step.ID, step.ExecID, nil); err != nil {
-		return call, err
 	}
 	if t.NodeID == nil || !record.Inspects() {
 		return call, nil

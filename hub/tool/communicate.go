@@ -74,6 +74,9 @@ type Messenger interface {
 	// may not be sent.
 	Check(ctx context.Context, l Letter) (account, address string, err error)
 	Mail(ctx context.Context, l Letter) (Delivery, error)
+	// Earlier returns how it went if Trigger or Mail sent something in this run of the step
+	// before; it waits if another call sends it now.
+	Earlier(ctx context.Context) (d Delivery, found bool, err error)
 }
 
 func communicationTools() []*Tool {
@@ -111,7 +114,7 @@ func communicationTools() []*Tool {
 				"destination":{"type":"string","minLength":1,"maxLength":64,"description":"The name of a webhook destination"},
 				"event":{"type":"string","minLength":1,"maxLength":100,"pattern":"^[a-z][a-z0-9_]*(\\.[a-z][a-z0-9_]*)*$","description":"The type of the event, such as deploy.requested"},
 				"data":{"type":"object","maxProperties":100,"description":"What the receiver needs to know; at most 64 KiB of JSON"}}}`,
-			run: runTrigger, preview: previewTrigger,
+			run: once(sendTrigger, triggered), preview: previewTrigger,
 		},
 		{
 			Name: toolname.SendEmail,
@@ -126,7 +129,7 @@ func communicationTools() []*Tool {
 				"body":{"type":"string","minLength":1,"maxLength":50000,"pattern":"\\S","description":"Plain text"},
 				"attachments":{"type":"array","maxItems":10,"uniqueItems":true,"items":{"type":"string","minLength":1,"maxLength":4096},"description":"Paths of files, of at most 4 MiB each and 10 MiB together"},
 				"account":{"type":"string","minLength":1,"maxLength":64,"description":"The account to send from; needed only if there are several"}}}`,
-			run: runMail, preview: previewMail, inspect: inspectMail,
+			run: once(sendMail, mailed), preview: previewMail, inspect: inspectMail,
 		},
 	}
 }
@@ -190,7 +193,33 @@ func previewTrigger(arguments map[string]any) string {
 	return fmt.Sprintf("%s to webhook %s\n\n%s", text(arguments, "event"), text(arguments, "destination"), shown)
 }
 
-func runTrigger(ctx context.Context, c Call) (Result, error) {
+// once sends what a call sends, unless this run of the step did so before: then that is how it
+// went, and nothing that has changed since makes it one that failed.
+func once(send func(ctx context.Context, c Call) (Result, error), went func(c Call, d Delivery) Result) func(context.Context, Call) (Result, error) {
+	return func(ctx context.Context, c Call) (Result, error) {
+		d, found, err := c.Messages.Earlier(ctx)
+		if err != nil {
+			return Result{}, err
+		}
+		if found {
+			return went(c, d), nil
+		}
+		r, err := send(ctx, c)
+		if err != nil || !r.Failed {
+			return r, err
+		}
+		// Another call of the same run may have sent it while this one was refused.
+		if d, found, err = c.Messages.Earlier(ctx); err != nil {
+			return Result{}, err
+		}
+		if found {
+			return went(c, d), nil
+		}
+		return r, nil
+	}
+}
+
+func sendTrigger(ctx context.Context, c Call) (Result, error) {
 	data, _, err := dataOf(c.Arguments)
 	if err != nil {
 		return failed(err)
@@ -199,6 +228,10 @@ func runTrigger(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return failed(err)
 	}
+	return triggered(c, d), nil
+}
+
+func triggered(c Call, d Delivery) Result {
 	r := delivered(d, c.StepID)
 	if !r.Failed && !r.Unknown {
 		r.Observation = fmt.Sprintf("%s took it and answered %d", d.To, d.Status)
@@ -206,7 +239,7 @@ func runTrigger(ctx context.Context, c Call) (Result, error) {
 			r.Observation += ": " + d.Said
 		}
 	}
-	return r, nil
+	return r
 }
 
 // delivered returns how a call ended that sent something.
@@ -310,14 +343,14 @@ func previewMail(arguments map[string]any) string {
 func inspectMail(ctx context.Context, c Call) (Inspection, error) {
 	l, err := letterOf(ctx, c)
 	if err != nil {
-		if e := fault.As(err); e.Kind != fault.Unavailable && e.Kind != fault.Deadline && e.Kind != fault.Canceled {
+		if e := fault.As(err); e != nil && e.Kind != fault.Internal && e.Kind != fault.Unavailable && e.Kind != fault.Deadline && e.Kind != fault.Canceled {
 			return Inspection{Refused: e}, nil
 		}
 		return Inspection{}, err
 	}
 	account, address, err := c.Messages.Check(ctx, l)
 	if err != nil {
-		if e := fault.As(err); e.Kind != fault.Internal {
+		if e := fault.As(err); e != nil && e.Kind != fault.Internal {
 			return Inspection{Refused: e}, nil
 		}
 		return Inspection{}, err
@@ -330,7 +363,7 @@ func inspectMail(ctx context.Context, c Call) (Inspection, error) {
 	return Inspection{State: l.state(account, address), Preview: out.String()}, nil
 }
 
-func runMail(ctx context.Context, c Call) (Result, error) {
+func sendMail(ctx context.Context, c Call) (Result, error) {
 	l, err := letterOf(ctx, c)
 	if err != nil {
 		return failed(err)
@@ -347,10 +380,14 @@ func runMail(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return failed(err)
 	}
-	r := delivered(d, c.StepID)
-	r.Outcome["recipients"], r.Outcome["attachments"] = len(l.To), len(l.Files)
+	return mailed(c, d), nil
+}
+
+func mailed(c Call, d Delivery) Result {
+	r, to := delivered(d, c.StepID), texts(c.Arguments, "to")
+	r.Outcome["recipients"], r.Outcome["attachments"] = len(to), len(texts(c.Arguments, "attachments"))
 	if !r.Failed && !r.Unknown {
-		r.Observation = fmt.Sprintf("the server of account %s took the mail to %s", account, strings.Join(l.To, ", "))
+		r.Observation = fmt.Sprintf("the server of account %s took the mail to %s", d.To, strings.Join(to, ", "))
 	}
-	return r, nil
+	return r
 }

@@ -404,14 +404,14 @@ func refusal(e *fault.Error) Result {
 func inJail(ctx context.Context, c Call, fn func() error) error {
 	err := fn()
 	e := fault.As(fault.FromGRPC(err))
-	if err == nil || (e.Kind != fault.NotFound && e.Kind != fault.Precondition) || e.ObjectID != c.Jail.GetJailId() {
+	if e == nil || (e.Kind != fault.NotFound && e.Kind != fault.Precondition) || e.ObjectID != c.Jail.GetJailId() {
 		return err
 	}
 	if _, err := c.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: c.Jail}); err != nil {
 		return fmt.Errorf("make jail: %w", err)
 	}
 	err = fn()
-	if e := fault.As(fault.FromGRPC(err)); err != nil && e.Kind == fault.Precondition && e.ObjectID == c.Jail.GetJailId() {
+	if e := fault.As(fault.FromGRPC(err)); e != nil && e.Kind == fault.Precondition && e.ObjectID == c.Jail.GetJailId() {
 		// The jail is frozen and takes no commands, because its task waits for a person.
 		// That is not about the call.
 		return fault.New(fault.Unavailable, "%s", e.Message).WithObject(e.ObjectID).WithCause(err)

@@ -126,7 +126,7 @@ func ActorClass(component string) string {
 	switch component {
 	case "user":
 		return "human"
-	case "worker":
+	case "worker", "agent":
 		return "agent"
 	default:
 		return "system"

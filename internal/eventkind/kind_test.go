@@ -71,8 +71,8 @@ func TestLifecycleNamesAreSortedAndOfKinds(t *testing.T) {
 		names = append(names, l.Name)
 	}
 	require.True(t, slices.IsSorted(names))
-	require.Equal(t, "human agent system system", strings.Join([]string{
-		eventkind.ActorClass("user"), eventkind.ActorClass("worker"), eventkind.ActorClass("hub"), eventkind.ActorClass("node"),
+	require.Equal(t, "human agent agent system system", strings.Join([]string{
+		eventkind.ActorClass("user"), eventkind.ActorClass("worker"), eventkind.ActorClass("agent"), eventkind.ActorClass("hub"), eventkind.ActorClass("node"),
 	}, " "))
 }
 

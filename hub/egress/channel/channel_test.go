@@ -302,6 +302,9 @@ func TestAResponseThatRepeatsTheCredentialIsWithheld(t *testing.T) {
 			w.Header().Set("Content-Type", "application/octet-stream")
 			echo := r.Header.Get("Authorization")
 			switch r.URL.Path {
+			case "/stream":
+				w.Header().Set("Content-Type", "application/grpc")
+				echo = secret
 			case "/flushed":
 				_ = http.NewResponseController(w).Flush()
 				echo = secret
@@ -332,6 +335,14 @@ func TestAResponseThatRepeatsTheCredentialIsWithheld(t *testing.T) {
 		assert.Error(t, err, "what came before is on its way already")
 		assert.NotContains(t, string(begun), secret[:8])
 		assert.EqualValues(t, 1, made.Load())
+		made.Store(0)
+		if res, err := client.Get(r.server.URL + "/stream"); err == nil {
+			begun, err := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			assert.Error(t, err, "its header does not wait")
+			assert.NotContains(t, string(begun), secret[:8])
+		}
+		assert.EqualValues(t, 1, made.Load(), "a stream that breaks off is not asked for again")
 		status, text := r.get(client, "/fine")
 		assert.Equal(t, http.StatusOK, status)
 		assert.Equal(t, "\x00\x01", text)
@@ -376,6 +387,65 @@ func TestBodiesStreamThroughTheHub(t *testing.T) {
 		_, err = lines.ReadString('\n')
 		require.ErrorIs(t, err, io.EOF)
 		assert.Equal(t, "10", res.Trailer.Get("X-Sum"))
+	})
+}
+
+// A client may send nothing before it has the header of the response: the header does not wait
+// for the body, in streams at once and in other responses after a while.
+func TestTheHeaderOfAStreamComesBeforeItsBody(t *testing.T) {
+	t.Parallel()
+	versions(t, func(t *testing.T, http2 bool) {
+		asked := make(chan struct{})
+		r := newRig(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", strings.TrimPrefix(r.URL.Path, "/"))
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			_ = http.NewResponseController(w).Flush()
+			if r.Method == http.MethodGet {
+				select {
+				case <-asked:
+				case <-r.Context().Done():
+				}
+				_, _ = io.WriteString(w, "slow\n")
+				return
+			}
+			lines := bufio.NewReader(r.Body)
+			for {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(w, line)
+				_ = http.NewResponseController(w).Flush()
+			}
+		})
+		client := r.client(http2)
+		for _, media := range []string{"application/grpc+proto", "application/octet-stream"} {
+			body, to := io.Pipe()
+			req, err := http.NewRequest(http.MethodPost, r.server.URL+"/"+media, body)
+			require.NoError(t, err)
+			res, err := client.Do(req)
+			require.NoError(t, err, media)
+			assert.Equal(t, media, res.Header.Get("Content-Type"))
+			lines := bufio.NewReader(res.Body)
+			for i := range 3 {
+				_, err = fmt.Fprintf(to, "%d\n", i)
+				require.NoError(t, err)
+				line, err := lines.ReadString('\n')
+				require.NoError(t, err, media)
+				assert.Equal(t, fmt.Sprintf("%d\n", i), line)
+			}
+			require.NoError(t, to.Close())
+			_, err = lines.ReadString('\n')
+			require.ErrorIs(t, err, io.EOF)
+			_ = res.Body.Close()
+		}
+		res, err := client.Get(r.server.URL + "/application/octet-stream")
+		require.NoError(t, err)
+		close(asked)
+		text, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		require.NoError(t, err)
+		assert.Equal(t, "slow\n", string(text))
 	})
 }
 

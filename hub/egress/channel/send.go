@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -41,6 +41,8 @@ const (
 	ofOneJail      = 64
 	bytesPerSecond = 256 << 20
 	burst          = 4 << 20
+	// holdTime is how long the header of a response waits for the beginning of its body.
+	holdTime = time.Second
 )
 
 // limits bound what each organisation sends through this hub.
@@ -73,11 +75,15 @@ type limited struct {
 
 	ctx   context.Context //nolint:containedctx // a body has no other way to know its request's end
 	bytes *rate.Limiter
+	ended atomic.Bool // it was read to its end
 }
 
 // Read implements io.Reader.
 func (l *limited) Read(b []byte) (int, error) {
 	n, err := l.ReadCloser.Read(b[:min(len(b), burst)])
+	if errors.Is(err, io.EOF) {
+		l.ended.Store(true)
+	}
 	if n > 0 {
 		if werr := l.bytes.WaitN(l.ctx, n); werr != nil && err == nil {
 			err = werr
@@ -200,8 +206,11 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 		out.Header.Del(header)
 	}
 	out.URL.Scheme, out.URL.Host, out.Host = "https", target, r.Host
+	sending := func() bool { return false }
 	if out.Body != nil && out.Body != http.NoBody {
-		out.Body = &limited{ReadCloser: out.Body, ctx: r.Context(), bytes: limit.bytes}
+		body := &limited{ReadCloser: out.Body, ctx: r.Context(), bytes: limit.bytes}
+		// HTTP/2 gives requests a body that have none.
+		out.Body, sending = body, func() bool { return r.ContentLength != 0 && !body.ended.Load() }
 	}
 	// The proxy below may change headers that a signature covers: insert last.
 	var masker *echomask.Masker
@@ -239,6 +248,7 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 			refuse(w, wayTo(target, err))
 		},
 	}
+	header := &prompt{ResponseWriter: w}
 	proxy.ModifyResponse = func(res *http.Response) error {
 		if res.ContentLength > maxGathered { // one without a length is passed on as it comes anyway
 			proxy.FlushInterval = -1
@@ -248,51 +258,128 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 			masker.Header(res.Header) // what follows is not searched
 			return nil
 		}
+		from := res.Body
 		if _, err := masker.Response(res); err != nil {
 			return fault.New(fault.Unavailable, "the response cannot be searched for the credential: %s", err).WithFix("request another content encoding")
 		}
 		if res.Body != nil {
 			res.Body = &limited{ReadCloser: res.Body, ctx: r.Context(), bytes: limit.bytes}
 		}
-		return begin(res)
+		if !mayBreak(res) {
+			return nil
+		}
+		if streams(res, sending()) {
+			header.now = true
+			return nil
+		}
+		late, err := begin(res, from)
+		header.now = late
+		return err
 	}
-	proxy.ServeHTTP(echomask.WithoutInterim(w), out)
+	proxy.ServeHTTP(echomask.WithoutInterim(header), out)
+}
+
+// prompt sends the header of a response before its body has begun, if now is set.
+type prompt struct {
+	http.ResponseWriter
+	now bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *prompt) WriteHeader(status int) {
+	p.ResponseWriter.WriteHeader(status)
+	if p.now {
+		_ = http.NewResponseController(p.ResponseWriter).Flush()
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (p *prompt) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// mayBreak reports whether a response has a body that may end with echomask.ErrEcho.
+func mayBreak(res *http.Response) bool {
+	return res.Body != nil && res.ContentLength != 0 && res.Request.Method != http.MethodHead && echomask.MayBreak(res.Header)
+}
+
+// streams reports whether a client may wait for the header of a response before it sends what
+// the body is the answer to.
+func streams(res *http.Response, sending bool) bool {
+	return res.ContentLength < 0 && sending || strings.HasPrefix(strings.ToLower(res.Header.Get("Content-Type")), "application/grpc")
 }
 
 // begin reads the beginning of a body that may end with echomask.ErrEcho, and returns that as a
 // fault. Without it, the response would break off before its header is on its way, which looks
 // like a request without a response: the node would send it again. Bodies that are sent back in
-// one piece are read whole, others up to their first byte, with which the header goes out.
-func begin(res *http.Response) error {
-	if res.Body == nil || res.ContentLength == 0 || res.Request.Method == http.MethodHead || !echomask.MayBreak(res.Header) {
-		return nil
-	}
+// one piece are read whole, others up to their first byte, with which the header goes out. It is
+// late for a body that does not begin in holdTime: the header must go out before it. from is the
+// body as the server sends it.
+func begin(res *http.Response, from io.Closer) (late bool, _ error) {
 	size := int64(1)
 	if res.ContentLength > 0 && res.ContentLength <= maxGathered {
 		size = res.ContentLength
 	}
-	first := make([]byte, size)
-	n, err := io.ReadFull(res.Body, first)
-	if errors.Is(err, echomask.ErrEcho) {
-		return fault.New(fault.Unavailable, "the request was made, and its response is withheld: %s", err).
+	h := &held{body: res.Body, from: from, done: make(chan struct{})}
+	go h.begin(size)
+	timer := time.NewTimer(holdTime)
+	defer timer.Stop()
+	select {
+	case <-h.done:
+	case <-timer.C:
+		res.Body = h
+		return true, nil
+	}
+	if errors.Is(h.err, echomask.ErrEcho) {
+		return false, fault.New(fault.Unavailable, "the request was made, and its response is withheld: %s", h.err).
 			WithFix("do not send it again; request a response that is text, in which the credential is masked")
 	}
-	rest := io.Reader(res.Body)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		rest = failing{err}
-	}
-	res.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(first[:n]), rest), res.Body}
-	return nil
+	res.Body = h
+	return false, nil
 }
 
-// failing is a reader that fails.
-type failing struct{ err error }
+// held is a body whose beginning is read while nobody waits for it.
+type held struct {
+	body io.ReadCloser
+	from io.Closer
+	done chan struct{}
+	// first is the beginning and err why there is no more, when done is closed.
+	first []byte
+	err   error
+}
+
+func (h *held) begin(size int64) {
+	defer close(h.done)
+	h.first = make([]byte, size)
+	n, err := io.ReadFull(h.body, h.first)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	h.first, h.err = h.first[:n], err
+}
 
 // Read implements io.Reader.
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (h *held) Read(b []byte) (int, error) {
+	<-h.done
+	if len(h.first) > 0 {
+		n := copy(b, h.first)
+		h.first = h.first[n:]
+		return n, nil
+	}
+	if h.err != nil {
+		return 0, h.err
+	}
+	return h.body.Read(b)
+}
+
+// Close implements io.Closer. What decodes a body is not closed while it is read.
+func (h *held) Close() error {
+	select {
+	case <-h.done:
+	default:
+		_ = h.from.Close() // the reader gets an error
+		<-h.done
+	}
+	return h.body.Close()
+}
 
 type roundTrip func(*http.Request) (*http.Response, error)
 

@@ -218,7 +218,7 @@ func (s Outbound) event(from Sender, kind string, details map[string]any) CloudE
 		SpecVersion: "1.0", ID: from.StepID, Source: source(from.OrgID), Type: kind, Subject: from.Task.ID, Time: time.Now().UTC(),
 		DataContentType: "application/json", CorrelationID: from.Task.CorrelationID,
 		Data: Data{
-			Actor: Actor{Kind: "agent", ID: from.AgentID}, Agent: &Named{ID: from.AgentID, Name: from.AgentName},
+			Actor: actor("agent", from.AgentID), Agent: &Named{ID: from.AgentID, Name: from.AgentName},
 			Task: &Named{ID: from.Task.ID, Name: from.Task.Title}, CorrelationID: from.Task.CorrelationID, Details: details,
 		},
 	}

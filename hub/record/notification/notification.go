@@ -101,10 +101,12 @@ type Config struct {
 type Service struct {
 	lifecycle.Runner
 
-	cfg   Config
-	kick  chan struct{}
-	http  *http.Client
-	guard dialguard.Guard
+	cfg  Config
+	kick chan struct{}
+	http *http.Client
+	// single is for what is sent once.
+	single *http.Client
+	guard  dialguard.Guard
 
 	mu sync.Mutex // guards what follows
 	// flying counts the notifications of each destination that are being sent here.
@@ -131,7 +133,7 @@ func New(cfg Config) *Service {
 		cfg: cfg, kick: make(chan struct{}, 1), flying: map[string]int{},
 		guard: dialguard.Guard{Allow: cfg.Allow, Flag: "--notify-allow", Resolver: cfg.Resolver},
 	}
-	s.http = s.client()
+	s.http, s.single = s.client(false), s.client(true)
 	return s
 }
 

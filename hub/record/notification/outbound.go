@@ -55,9 +55,9 @@ type Sent struct {
 func (s Outbound) once(ctx context.Context, from Sender, to outlet, send func(context.Context) outcome) (Sent, error) {
 	first := false
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
-		_, err = tx.GetOutboundCall(ctx, db.GetOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID, DestinationID: to.row.ID})
+		_, err = tx.GetOutboundCall(ctx, db.GetOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID})
 		if !store.IsNotFound(err) {
-			return err // it was claimed before, and needs no room
+			return err // it was claimed before, maybe for another account, and needs no room
 		}
 		if err := s.room(ctx, tx.Queries, from, to.row, to.spec.GetForAgents().GetCallsPerHour()); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (s Outbound) once(ctx context.Context, from Sender, to outlet, send func(co
 		return Sent{}, err
 	}
 	if !first {
-		return s.await(ctx, from, to)
+		return s.await(ctx, from)
 	}
 	// It is sent to its end, whoever waits for it.
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
@@ -86,29 +86,44 @@ func (s Outbound) once(ctx context.Context, from Sender, to outlet, send func(co
 	if _, err := s.cfg.Store.SettleOutboundCall(context.WithoutCancel(ctx), p); err != nil {
 		return Sent{}, fmt.Errorf("store how step %s was sent: %w", from.StepID, err)
 	}
-	return sent(to, p.State, int(p.Status), p.Said), nil
+	return sent(to.row.Name, p.State, int(p.Status), p.Said), nil
 }
 
-func sent(to outlet, state string, status int, said string) Sent {
-	out := Sent{To: to.row.Name, Status: status, Said: said, Unknown: state == outboundUnknown || state == outboundSending}
+func sent(to, state string, status int, said string) Sent {
+	out := Sent{To: to, Status: status, Said: said, Unknown: state == outboundUnknown || state == outboundSending}
 	if state == outboundRefused {
-		out.Refused = fault.New(fault.Precondition, "%s did not take it: %s", to.row.Name, said).WithCode(fault.ToolFailed).
+		out.Refused = fault.New(fault.Precondition, "%s did not take it: %s", to, said).WithCode(fault.ToolFailed).
 			WithFix("correct what you send if it says what is wrong, and otherwise tell a person")
 	}
 	return out
 }
 
+// Earlier returns how it went if a mail or a call of a webhook was sent by this run of a step
+// before, or is being sent, which it waits for. found is false if nothing was. What was sent
+// then counts, whatever has changed since.
+func (s Outbound) Earlier(ctx context.Context, from Sender) (_ Sent, found bool, err error) {
+	_, err = s.cfg.Store.GetOutboundCall(ctx, db.GetOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID})
+	if store.IsNotFound(err) {
+		return Sent{}, false, nil
+	}
+	if err != nil {
+		return Sent{}, false, fmt.Errorf("find whether step %s was sent: %w", from.StepID, err)
+	}
+	earlier, err := s.await(ctx, from)
+	return earlier, true, err
+}
+
 // await returns how a call ended that another one sends or has sent.
-func (s Outbound) await(ctx context.Context, from Sender, to outlet) (Sent, error) {
+func (s Outbound) await(ctx context.Context, from Sender) (Sent, error) {
 	tick := time.NewTicker(outboundLook)
 	defer tick.Stop()
 	for {
-		row, err := s.cfg.Store.GetOutboundCall(ctx, db.GetOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID, DestinationID: to.row.ID})
+		row, err := s.cfg.Store.GetOutboundCall(ctx, db.GetOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID})
 		if err != nil {
 			return Sent{}, fmt.Errorf("load how step %s was sent: %w", from.StepID, err)
 		}
 		if c := row.OutboundCall; c.State != outboundSending || row.Age > s.cfg.Timeout+outboundSlack {
-			return sent(to, c.State, int(c.Status), c.Said), nil
+			return sent(row.Destination, c.State, int(c.Status), c.Said), nil
 		}
 		select {
 		case <-ctx.Done():
@@ -137,7 +152,7 @@ func (s Outbound) Trigger(ctx context.Context, from Sender, name, kind string, d
 		return Sent{}, fmt.Errorf("encode step %s: %w", from.StepID, err)
 	}
 	return s.once(ctx, from, to, func(ctx context.Context) outcome {
-		return s.signed(ctx, to.spec.GetWebhook(), secret, from.StepID, body, map[string]string{"Idempotency-Key": from.StepID})
+		return s.signed(ctx, s.single, to.spec.GetWebhook(), secret, from.StepID, body, map[string]string{"Idempotency-Key": from.StepID})
 	})
 }
 

@@ -28,11 +28,13 @@ const (
 )
 
 // client returns a client that connects only to permitted networks, follows no redirect,
-// and uses no proxy.
-func (s *Service) client() *http.Client {
+// and uses no proxy. One for what is sent once uses each connection for one request: a request
+// on a reused one that the receiver closes is sent again by net/http.
+func (s *Service) client(once bool) *http.Client {
 	return &http.Client{
 		Transport: s.guard.Transport(func(t *http.Transport) {
 			t.MaxResponseHeaderBytes, t.TLSHandshakeTimeout, t.IdleConnTimeout, t.MaxIdleConnsPerHost = maxHeaders, s.cfg.Timeout, idleTime, 1
+			t.DisableKeepAlives = once
 		}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -40,6 +42,10 @@ func (s *Service) client() *http.Client {
 
 // post sends a body, and reads a little of the answer.
 func (s *Service) post(ctx context.Context, target, contentType string, body []byte, header map[string]string) outcome {
+	return s.postBy(ctx, s.http, target, contentType, body, header)
+}
+
+func (s *Service) postBy(ctx context.Context, client *http.Client, target, contentType string, body []byte, header map[string]string) outcome {
 	connected := false
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected = true },
@@ -52,7 +58,10 @@ func (s *Service) post(ctx context.Context, target, contentType string, body []b
 	for name, value := range header {
 		req.Header.Set(name, value)
 	}
-	res, err := s.http.Do(req)
+	if client == s.single {
+		req.GetBody = nil // with it, net/http may send the request again by itself
+	}
+	res, err := client.Do(req)
 	if err != nil {
 		var of *url.Error
 		if errors.As(err, &of) {
@@ -98,11 +107,11 @@ func (s *Service) webhook(ctx context.Context, w *deckhandv1.WebhookDestination,
 	if err != nil {
 		return outcome{err: err}
 	}
-	return Outbound{s}.signed(ctx, w, secret, id, body, nil)
+	return s.signed(ctx, s.http, w, secret, id, body, nil)
 }
 
 // signed sends a body with its signature.
-func (s Outbound) signed(ctx context.Context, w *deckhandv1.WebhookDestination, secret sealed, id string, body []byte, more map[string]string) outcome {
+func (s *Service) signed(ctx context.Context, client *http.Client, w *deckhandv1.WebhookDestination, secret sealed, id string, body []byte, more map[string]string) outcome {
 	now := time.Now()
 	keys := []string{secret.Now}
 	if secret.Before != "" && now.Before(secret.Until) {
@@ -125,7 +134,7 @@ func (s Outbound) signed(ctx context.Context, w *deckhandv1.WebhookDestination, 
 		standardwebhooks.HeaderWebhookSignature: strings.Join(signatures, " "),
 	}
 	maps.Copy(header, more)
-	return s.post(ctx, w.GetUrl(), "application/cloudevents+json; charset=utf-8", body, header)
+	return s.postBy(ctx, client, w.GetUrl(), "application/cloudevents+json; charset=utf-8", body, header)
 }
 
 // slackText escapes what Slack takes for mark-up: mentions and links among it.

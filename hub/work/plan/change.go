@@ -15,20 +15,50 @@ type Node struct {
 	Children []Node
 }
 
-// flat returns nodes as items below a parent, with ids for those that have none. used are
-// the ids that are taken.
-func flat(nodes []Node, parent string, used map[string]bool) (out []plantree.Item) {
-	for _, n := range nodes {
-		item := n.Item
-		item.Parent, item.Status = parent, cmp.Or(item.Status, plantree.Pending)
-		for k := 1; item.ID == ""; k++ {
-			if id := fmt.Sprintf("p%d", k); !used[id] {
-				item.ID = id
+// fits returns an error for nodes that are more than a plan has, and looks at no more of them.
+func fits(nodes []Node) error {
+	left := maxItems
+	var count func([]Node) bool
+	count = func(nodes []Node) bool {
+		for _, n := range nodes {
+			if left--; left < 0 || !count(n.Children) {
+				return false
 			}
 		}
-		used[item.ID] = true
-		out = append(append(out, item), flat(n.Children, item.ID, used)...)
+		return true
 	}
+	if !count(nodes) {
+		return tooMany(fmt.Sprintf("more than %d", maxItems))
+	}
+	return nil
+}
+
+func tooMany(n string) error {
+	return fault.New(fault.Invalid, "the plan would have %s items", n).WithFix("keep it to %d: make items larger", maxItems)
+}
+
+// flat returns nodes as items below a parent, with ids for those that have none. used are
+// the ids that are taken.
+func flat(nodes []Node, parent string, used map[string]bool) []plantree.Item {
+	var out []plantree.Item
+	last := 0
+	var add func(nodes []Node, parent string)
+	add = func(nodes []Node, parent string) {
+		for _, n := range nodes {
+			item := n.Item
+			item.Parent, item.Status = parent, cmp.Or(item.Status, plantree.Pending)
+			for item.ID == "" {
+				last++
+				if id := fmt.Sprintf("p%d", last); !used[id] {
+					item.ID = id
+				}
+			}
+			used[item.ID] = true
+			out = append(out, item)
+			add(n.Children, item.ID)
+		}
+	}
+	add(nodes, parent)
 	return out
 }
 
@@ -92,8 +122,11 @@ func subtree(items []plantree.Item, id string) (in, out []plantree.Item) {
 	return in, out
 }
 
-// Add adds an item with its parts.
-func Add(n Node, parent, before string) Change {
+// Add adds an item with its parts. It returns an error for more of them than a plan has.
+func Add(n Node, parent, before string) (Change, error) {
+	if err := fits([]Node{n}); err != nil {
+		return nil, err
+	}
 	return func(items []plantree.Item) ([]plantree.Item, string, error) {
 		used := map[string]bool{}
 		for _, i := range items {
@@ -103,7 +136,7 @@ func Add(n Node, parent, before string) Change {
 		more := flat([]Node{n}, parent, used)
 		items, err := insert(items, more, parent, before)
 		return items, fmt.Sprintf("added %q as %s%s", more[0].Title, more[0].ID, place(parent, before)), err
-	}
+	}, nil
 }
 
 func place(parent, before string) string {
@@ -177,12 +210,15 @@ func Mark(id, status string) Change {
 	}
 }
 
-// Replace sets all items.
-func Replace(nodes []Node) Change {
+// Replace sets all items. It returns an error for more of them than a plan has.
+func Replace(nodes []Node) (Change, error) {
+	if err := fits(nodes); err != nil {
+		return nil, err
+	}
 	return func([]plantree.Item) ([]plantree.Item, string, error) {
 		used := map[string]bool{}
 		ids(nodes, used)
 		items := flat(nodes, "", used)
 		return items, fmt.Sprintf("replaced the plan by one of %d items", len(items)), nil
-	}
+	}, nil
 }

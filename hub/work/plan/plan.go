@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -178,7 +179,7 @@ func (s *Service) Edit(ctx context.Context, orgID, taskID string, revision int32
 			return err
 		}
 		if len(items) > maxItems {
-			return fault.New(fault.Invalid, "the plan would have %d items", len(items)).WithFix("keep it to %d: make items larger", maxItems)
+			return tooMany(strconv.Itoa(len(items)))
 		}
 		if err := plantree.Check(items); err != nil {
 			return fault.New(fault.Invalid, "%v", err).WithFix("correct the ids of parents and dependencies")

@@ -58,23 +58,26 @@ func (q *Queries) CountOutboundCalls(ctx context.Context, arg CountOutboundCalls
 }
 
 const getOutboundCall = `-- name: GetOutboundCall :one
-SELECT outbound_calls.org_id, outbound_calls.exec_id, outbound_calls.destination_id, outbound_calls.step_id, outbound_calls.state, outbound_calls.status, outbound_calls.said, outbound_calls.created_at, (clock_timestamp() - created_at)::interval AS age FROM outbound_calls
-WHERE org_id = $1 AND exec_id = $2 AND destination_id = $3
+SELECT c.org_id, c.exec_id, c.destination_id, c.step_id, c.state, c.status, c.said, c.created_at, d.name AS destination, (clock_timestamp() - c.created_at)::interval AS age
+FROM outbound_calls c JOIN destinations d ON d.org_id = c.org_id AND d.id = c.destination_id
+WHERE c.org_id = $1 AND c.exec_id = $2
+ORDER BY c.created_at LIMIT 1
 `
 
 type GetOutboundCallParams struct {
-	OrgID         string
-	ExecID        string
-	DestinationID string
+	OrgID  string
+	ExecID string
 }
 
 type GetOutboundCallRow struct {
 	OutboundCall OutboundCall
+	Destination  string
 	Age          time.Duration
 }
 
+// What a run of a step sends that sends to one destination, and the destination's name.
 func (q *Queries) GetOutboundCall(ctx context.Context, arg GetOutboundCallParams) (GetOutboundCallRow, error) {
-	row := q.db.QueryRow(ctx, getOutboundCall, arg.OrgID, arg.ExecID, arg.DestinationID)
+	row := q.db.QueryRow(ctx, getOutboundCall, arg.OrgID, arg.ExecID)
 	var i GetOutboundCallRow
 	err := row.Scan(
 		&i.OutboundCall.OrgID,
@@ -85,6 +88,7 @@ func (q *Queries) GetOutboundCall(ctx context.Context, arg GetOutboundCallParams
 		&i.OutboundCall.Status,
 		&i.OutboundCall.Said,
 		&i.OutboundCall.CreatedAt,
+		&i.Destination,
 		&i.Age,
 	)
 	return i, err

@@ -9,8 +9,11 @@ ON CONFLICT DO NOTHING;
 SELECT count(*)::bigint FROM outbound_calls WHERE destination_id = @destination_id AND (org_id = @org_id) IS TRUE AND created_at > clock_timestamp() - interval '1 hour';
 
 -- name: GetOutboundCall :one
-SELECT sqlc.embed(outbound_calls), (clock_timestamp() - created_at)::interval AS age FROM outbound_calls
-WHERE org_id = @org_id AND exec_id = @exec_id AND destination_id = @destination_id;
+-- What a run of a step sends that sends to one destination, and the destination's name.
+SELECT sqlc.embed(c), d.name AS destination, (clock_timestamp() - c.created_at)::interval AS age
+FROM outbound_calls c JOIN destinations d ON d.org_id = c.org_id AND d.id = c.destination_id
+WHERE c.org_id = @org_id AND c.exec_id = @exec_id
+ORDER BY c.created_at LIMIT 1;
 
 -- name: SettleOutboundCall :execrows
 UPDATE outbound_calls SET state = @state, status = @status, said = @said
