@@ -19,7 +19,7 @@ import (
 )
 
 // place returns a workspace and the task that it belongs to, if any.
-func (h *Files) place(ctx context.Context, org string, ref *deckhandv1.WorkspaceRef) (artifact.Place, string, error) {
+func (h *Files) place(ctx context.Context, to purpose, org string, ref *deckhandv1.WorkspaceRef) (artifact.Place, string, error) {
 	var t db.Task
 	if ref.GetTaskId() != "" {
 		id, err := h.Tasks.Find(ctx, viewer(ctx), ref.GetTaskId())
@@ -31,6 +31,9 @@ func (h *Files) place(ctx context.Context, org string, ref *deckhandv1.Workspace
 			return artifact.Place{}, "", err
 		}
 		t = row.Task
+		if err := mayAccess(ctx, h.Agents, t, to); err != nil {
+			return artifact.Place{}, "", err
+		}
 	} else {
 		id, err := h.Agents.Find(ctx, viewer(ctx), ref.GetAgentId())
 		if err != nil {
@@ -62,11 +65,11 @@ func (h *Files) place(ctx context.Context, org string, ref *deckhandv1.Workspace
 // SendFiles copies files from one workspace into another.
 func (h *Files) SendFiles(ctx context.Context, req *connect.Request[deckhandv1.SendFilesRequest]) (*connect.Response[deckhandv1.SendFilesResponse], error) {
 	id := auth.From(ctx)
-	from, taskID, err := h.place(ctx, id.OrgID, req.Msg.GetFrom())
+	from, taskID, err := h.place(ctx, toRead, id.OrgID, req.Msg.GetFrom())
 	if err != nil {
 		return nil, err
 	}
-	to, _, err := h.place(ctx, id.OrgID, req.Msg.GetTo())
+	to, _, err := h.place(ctx, toWrite, id.OrgID, req.Msg.GetTo())
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +139,9 @@ func (h *Tasks) artifacts(ctx context.Context, all []*deckhandv1.TaskArtifacts) 
 		}
 		row, err := h.Tasks.Get(ctx, id.OrgID, from)
 		if err != nil {
+			return nil, err
+		}
+		if err := mayAccess(ctx, h.Agents, row.Task, toRead); err != nil {
 			return nil, err
 		}
 		place, err := h.Artifacts.PlaceOf(ctx, row.Task)

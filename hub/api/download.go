@@ -35,7 +35,7 @@ func downloadEntry(e *nodev1.UploadEntry) *deckhandv1.UploadEntry {
 
 // DescribeFiles returns what is at paths, with digests.
 func (h *Files) DescribeFiles(ctx context.Context, req *connect.Request[deckhandv1.DescribeFilesRequest], out *connect.ServerStream[deckhandv1.DescribeFilesResponse]) error {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (h *Files) DescribeFiles(ctx context.Context, req *connect.Request[deckhand
 
 // DownloadFiles passes files on from the node, message by message.
 func (h *Files) DownloadFiles(ctx context.Context, req *connect.Request[deckhandv1.DownloadFilesRequest], out *connect.ServerStream[deckhandv1.DownloadFilesResponse]) error {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
@@ -40,9 +41,26 @@ type Files struct {
 	Node func(nodeID string) (machine.Link, error)
 }
 
+// purpose is what a call wants of a workspace.
+type purpose int
+
+const (
+	toRead purpose = iota
+	toWrite
+)
+
+// mayAccess refuses callers who may not read, or write, the workspace of a task that they
+// see. Commands in it write.
+func mayAccess(ctx context.Context, agents *agent.Service, t db.Task, to purpose) error {
+	if to == toWrite {
+		return agents.ChangesTask(ctx, viewer(ctx), t)
+	}
+	return agents.ReadsWorkspace(ctx, viewer(ctx), t)
+}
+
 // workspace returns the node and jail of the workspace of an agent, a task or a jail;
 // exactly one of the three is named.
-func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *deckhandv1.JailRef) (node machine.Link, jailID string, err error) {
+func (h *Files) workspace(ctx context.Context, to purpose, agentRef, taskRef string, jail *deckhandv1.JailRef) (node machine.Link, jailID string, err error) {
 	org := auth.From(ctx).OrgID
 	if jail != nil {
 		return h.jail(ctx, org, jail)
@@ -55,6 +73,9 @@ func (h *Files) workspace(ctx context.Context, agentRef, taskRef string, jail *d
 		}
 		row, err := h.Tasks.Get(ctx, org, id)
 		if err != nil {
+			return nil, "", err
+		}
+		if err := mayAccess(ctx, h.Agents, row.Task, to); err != nil {
 			return nil, "", err
 		}
 		nodeID, jailID = row.Task.NodeID, row.Task.JailID
@@ -108,7 +129,7 @@ const (
 // bytes as they have, also those that begin before the range or end behind it:
 // so much more is read.
 func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.ReadFileRequest]) (*connect.Response[deckhandv1.ReadFileResponse], error) {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +160,7 @@ const maxListed = 10_000
 
 // ListFiles returns a folder's entries.
 func (h *Files) ListFiles(ctx context.Context, req *connect.Request[deckhandv1.ListFilesRequest]) (*connect.Response[deckhandv1.ListFilesResponse], error) {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return nil, err
 	}

@@ -175,6 +175,9 @@ func (h *Inbox) card(ctx context.Context, id string) (*deckhandv1.InboxItem, err
 func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
 	who, m := auth.From(ctx), req.Msg
 	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
+	if err == nil {
+		err = h.Inbox.MayAnswer(ctx, viewer(ctx), id)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,10 @@ func (h *NodeExecs) request(ctx context.Context, at place) (nodeexec.Request, er
 			return r, err
 		}
 		t, terr := h.Tasks.Get(ctx, id.OrgID, taskID)
-		r.Task, r.AgentID, err = &t.Task, t.Task.AgentID, terr
+		if err = terr; err == nil {
+			err = mayAccess(ctx, h.Agents, t.Task, toWrite)
+		}
+		r.Task, r.AgentID = &t.Task, t.Task.AgentID
 	}
 	return r, err
 }

@@ -111,7 +111,10 @@ func (h *Queue) show(ctx context.Context, orgID, id string) (*deckhandv1.Task, e
 // ReorderTask puts a queued task to another place.
 func (h *Queue) ReorderTask(ctx context.Context, req *connect.Request[deckhandv1.ReorderTaskRequest]) (*connect.Response[deckhandv1.ReorderTaskResponse], error) {
 	who := auth.From(ctx)
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, t, err := h.task(ctx, who, req.Msg.GetTaskId())
+	if err == nil {
+		err = h.Agents.ChangesTask(ctx, viewer(ctx), t)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func uploadEntry(e *deckhandv1.UploadEntry) *nodev1.UploadEntry {
 
 // CompareFiles returns which of some files an upload has to send.
 func (h *Files) CompareFiles(ctx context.Context, req *connect.Request[deckhandv1.CompareFilesRequest]) (*connect.Response[deckhandv1.CompareFilesResponse], error) {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckha
 	if begin == nil {
 		return nil, fault.New(fault.Invalid, "the upload does not begin with begin").WithFix("name the workspace first")
 	}
-	node, jailID, err := h.workspace(ctx, begin.GetAgentId(), begin.GetTaskId(), begin.GetJail())
+	node, jailID, err := h.workspace(ctx, toWrite, begin.GetAgentId(), begin.GetTaskId(), begin.GetJail())
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ const uploadPiece = 1 << 20
 // WriteFile uploads one file.
 func (h *Files) WriteFile(ctx context.Context, req *connect.Request[deckhandv1.WriteFileRequest]) (*connect.Response[deckhandv1.WriteFileResponse], error) {
 	m := req.Msg
-	node, jailID, err := h.workspace(ctx, m.GetAgentId(), m.GetTaskId(), m.GetJail())
+	node, jailID, err := h.workspace(ctx, toWrite, m.GetAgentId(), m.GetTaskId(), m.GetJail())
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (h *Files) endUpload(ctx context.Context, out uploadStream, sent error, jai
 
 // WatchFiles reports changes below a folder as they happen.
 func (h *Files) WatchFiles(ctx context.Context, req *connect.Request[deckhandv1.WatchFilesRequest], out *connect.ServerStream[deckhandv1.WatchFilesResponse]) error {
-	node, jailID, err := h.workspace(ctx, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
 	if err != nil {
 		return err
 	}

@@ -335,7 +335,7 @@ func (h *Workspaces) ExportWorkspace(ctx context.Context, req *connect.Request[d
 		if m.GetAgentId() != "" {
 			object, kind = m.GetAgentId(), "agent"
 		}
-		node, ask.JailId, err = h.Files.workspace(ctx, m.GetAgentId(), m.GetTaskId(), nil)
+		node, ask.JailId, err = h.Files.workspace(ctx, toRead, m.GetAgentId(), m.GetTaskId(), nil)
 	}
 	if err != nil {
 		return err

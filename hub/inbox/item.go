@@ -162,6 +162,20 @@ func (s *Service) Find(ctx context.Context, v task.Viewer, ref string) (string, 
 	return store.One("inbox", ref, rows, err)
 }
 
+// MayAnswer refuses whoever may not answer an item that they see: those whose task or agent
+// it is about and administrators may.
+func (s *Service) MayAnswer(ctx context.Context, v task.Viewer, id string) error {
+	owned, err := s.cfg.Store.InboxItemOwned(ctx, db.InboxItemOwnedParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, ID: id})
+	if err != nil && !store.IsNotFound(err) {
+		return fmt.Errorf("look whether %q may answer inbox item %s: %w", v.Name, id, err)
+	}
+	if owned {
+		return nil
+	}
+	return fault.New(fault.Denied, "inbox item %s is about a task of others, which you see because the organisation shares its tasks", id).
+		WithCode(fault.PermissionDenied).WithObject(id).WithFix("ask its submitter, an owner of its agent or an administrator")
+}
+
 // Get returns an item by its id.
 func (s *Service) Get(ctx context.Context, orgID, id string) (db.GetInboxItemRow, error) {
 	row, err := s.cfg.Store.GetInboxItem(ctx, db.GetInboxItemParams{OrgID: orgID, ID: id})

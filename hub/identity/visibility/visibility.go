@@ -1,13 +1,14 @@
 // Package visibility decides who sees an agent and what hangs on it: its tasks, logs,
 // events, files, inbox items, triggers and figures. Viewer is who asks, Sees and Owns
-// check one agent, and queries filter their rows with the same rule, which is written
-// once, in SQL: agent_seen, agent_owned, task_seen and inbox_seen.
+// check one agent, OwnsTask one task, and queries filter their rows with the same rule, which is written
+// once, in SQL: agent_seen, agent_owned, task_seen, task_owned, inbox_seen and inbox_owned.
 //
 // An agent has one owner, a user or a team, and a Level that says who else sees it.
 // Administrators see everything of their organisation. What somebody does not see does
 // not exist for them: calls that name it return not_found, lists leave it out, and
 // streams do not deliver it. Whoever submitted a task goes on seeing that task when its
-// agent is hidden from them later.
+// agent is hidden from them later. Where an organisation shares its tasks, more people see
+// them, and read them: what changes a task or its workspace is for those whose it is.
 package visibility
 
 import (
@@ -84,6 +85,19 @@ func Sees(ctx context.Context, q *db.Queries, v Viewer, agentID string) (bool, e
 func Owns(ctx context.Context, q *db.Queries, v Viewer, agentID string) (bool, error) {
 	owned, err := q.AgentOwned(ctx, db.AgentOwnedParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, ID: agentID})
 	return found(owned, err, v, agentID)
+}
+
+// OwnsTask reports whether a task is v's, by its id: v submitted it, it is assigned to v, or
+// v owns its agent. Whoever else sees the task only reads it. All are administrators'.
+func OwnsTask(ctx context.Context, q *db.Queries, v Viewer, taskID string) (bool, error) {
+	owned, err := q.TaskOwned(ctx, db.TaskOwnedParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, ID: taskID})
+	if store.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look whether task %s is %q's: %w", taskID, v.Name, err)
+	}
+	return owned, nil
 }
 
 func found(yes bool, err error, v Viewer, agentID string) (bool, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 // Ownership is whose an agent becomes, and who sees it. Empty fields change nothing.
@@ -220,6 +221,36 @@ func renamed(ctx context.Context, q *db.Queries, a db.Agent, name string, by App
 	}
 	return fault.New(fault.Exists, "name is %q, which agent %s had before, and which leads to it", name, a.Name).WithObject(a.ID).
 		WithFix("write name: %s in the file, give the agent another name, or free this one: deckhand agent rename %s %s --forget", a.Name, a.Name, a.Name)
+}
+
+// ReadsWorkspace refuses whoever may not look into the workspace of a task that they see.
+// The workspace that all tasks of an agent have is read by those whose task it is and by
+// whoever OwnsWorkspace lets.
+func (s *Service) ReadsWorkspace(ctx context.Context, v visibility.Viewer, t db.Task) error {
+	if t.WorkspaceScope != string(persona.ScopeAgent) {
+		return nil
+	}
+	yes, err := visibility.OwnsTask(ctx, s.store.Queries, v, t.ID)
+	if err != nil || yes {
+		return err
+	}
+	row, err := s.Get(ctx, v.OrgID, t.AgentID)
+	if err != nil {
+		return err
+	}
+	return s.OwnsWorkspace(ctx, v, row)
+}
+
+// ChangesTask refuses whoever may not change a task that they see, nor its workspace: its
+// submitter, the person whom it is assigned to, the owners of its agent and administrators
+// may.
+func (s *Service) ChangesTask(ctx context.Context, v visibility.Viewer, t db.Task) error {
+	yes, err := visibility.OwnsTask(ctx, s.store.Queries, v, t.ID)
+	if err != nil || yes {
+		return err
+	}
+	return fault.New(fault.Denied, "task %s is %s's", t.ID, t.CreatedBy).WithCode(fault.PermissionDenied).WithObject(t.ID).
+		WithFix("ask them or an administrator")
 }
 
 // OwnsWorkspace refuses whoever may not see the workspace of an agent that they see: it

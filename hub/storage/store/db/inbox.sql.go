@@ -168,7 +168,7 @@ WHERE i.org_id = $1
   AND ($4::text[] IS NULL OR i.state = ANY ($4::text[]))
   AND (NOT $5::boolean OR inbox_dangerous(i.category, i.decision))
   AND ($6::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($6)) > 0)
-  AND ($7::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $7))
+  AND ($7::text = '' OR inbox_owned(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $7))
   AND ($8::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $9::text))
   AND ($10::text = 'any'
        OR ($10::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = $11 AND z.until > clock_timestamp())))
@@ -698,6 +698,30 @@ func (q *Queries) InboxChanges(ctx context.Context, arg InboxChangesParams) (Inb
 	return i, err
 }
 
+const inboxItemOwned = `-- name: InboxItemOwned :one
+SELECT ($1::boolean OR inbox_owned(org_id, kind, subject, task_id, agent_id, $2::text))::boolean FROM inbox_items WHERE org_id = $3 AND id = $4
+`
+
+type InboxItemOwnedParams struct {
+	SeesAll bool
+	Viewer  string
+	OrgID   string
+	ID      string
+}
+
+// Whether an item is a user's; no row if there is no such item.
+func (q *Queries) InboxItemOwned(ctx context.Context, arg InboxItemOwnedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, inboxItemOwned,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.OrgID,
+		arg.ID,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const inboxItemPosition = `-- name: InboxItemPosition :one
 SELECT count(*)::int FROM inbox_items
 WHERE org_id = $1 AND task_id = $2 AND (asked_at, id) <= ($3::timestamptz, $4::text)
@@ -816,7 +840,7 @@ WHERE i.org_id = $1
   AND ($5::text[] IS NULL OR i.state = ANY ($5::text[]))
   AND (NOT $6::boolean OR inbox_dangerous(i.category, i.decision))
   AND ($7::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($7)) > 0)
-  AND ($8::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
+  AND ($8::text = '' OR inbox_owned(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
   AND ($9::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $10::text))
   AND ($11::text = 'any'
        OR ($11::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = $12 AND z.until > clock_timestamp())))
@@ -958,7 +982,7 @@ WHERE i.org_id = $1
   AND ($5::text[] IS NULL OR i.state = ANY ($5::text[]))
   AND (NOT $6::boolean OR inbox_dangerous(i.category, i.decision))
   AND ($7::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower($7)) > 0)
-  AND ($8::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
+  AND ($8::text = '' OR inbox_owned(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $8))
   AND ($9::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, $10::text))
   AND ($11::text = 'any'
        OR ($11::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = $12 AND z.until > clock_timestamp())))

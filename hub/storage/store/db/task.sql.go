@@ -2072,6 +2072,30 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 	return i, err
 }
 
+const taskOwned = `-- name: TaskOwned :one
+SELECT ($1::boolean OR task_owned(created_by, assignee, agent_id, $2::text))::boolean FROM tasks WHERE id = $3 AND (org_id = $4) IS TRUE
+`
+
+type TaskOwnedParams struct {
+	SeesAll bool
+	Viewer  string
+	ID      string
+	OrgID   string
+}
+
+// Whether a task is a user's; no row if there is no such task.
+func (q *Queries) TaskOwned(ctx context.Context, arg TaskOwnedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, taskOwned,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.ID,
+		arg.OrgID,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const taskSeen = `-- name: TaskSeen :one
 SELECT ($1::boolean OR task_seen(org_id, created_by, assignee, agent_id, $2::text))::boolean FROM tasks WHERE id = $3 AND (org_id = $4) IS TRUE
 `

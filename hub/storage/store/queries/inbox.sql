@@ -19,6 +19,10 @@ SELECT i.id, (i.id = @ref)::boolean AS exact FROM inbox_items i
 WHERE i.org_id = @org_id AND (i.id = @ref OR i.id LIKE @prefix) AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
 ORDER BY exact DESC, i.id LIMIT 2;
 
+-- name: InboxItemOwned :one
+-- Whether an item is a user's; no row if there is no such item.
+SELECT (@sees_all::boolean OR inbox_owned(org_id, kind, subject, task_id, agent_id, @viewer::text))::boolean FROM inbox_items WHERE org_id = @org_id AND id = @id;
+
 -- name: ListInboxItems :many
 -- Newest first, after a keyset position; NULL filters match all.
 SELECT sqlc.embed(i), coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
@@ -34,7 +38,7 @@ WHERE i.org_id = @org_id
   AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
   AND (NOT @dangerous::boolean OR inbox_dangerous(i.category, i.decision))
   AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
-  AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
+  AND (@mine::text = '' OR inbox_owned(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
   AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
   AND (@snoozed::text = 'any'
        OR (@snoozed::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = @user_id AND z.until > clock_timestamp())))
@@ -57,7 +61,7 @@ WHERE i.org_id = @org_id
   AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
   AND (NOT @dangerous::boolean OR inbox_dangerous(i.category, i.decision))
   AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
-  AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
+  AND (@mine::text = '' OR inbox_owned(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
   AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
   AND (@snoozed::text = 'any'
        OR (@snoozed::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = @user_id AND z.until > clock_timestamp())))
@@ -74,7 +78,7 @@ WHERE i.org_id = @org_id
   AND (sqlc.narg(states)::text[] IS NULL OR i.state = ANY (sqlc.narg(states)::text[]))
   AND (NOT @dangerous::boolean OR inbox_dangerous(i.category, i.decision))
   AND (@words::text = '' OR strpos(lower(concat_ws(' ', i.id, i.preview, i.why, i.tool, i.subject, i.arguments::text, t.title, a.name)), lower(@words)) > 0)
-  AND (@mine::text = '' OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
+  AND (@mine::text = '' OR inbox_owned(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @mine))
   AND (@sees_all::boolean OR inbox_seen(i.org_id, i.kind, i.subject, i.task_id, i.agent_id, @viewer::text))
   AND (@snoozed::text = 'any'
        OR (@snoozed::text = 'only') = (i.state = 'open' AND EXISTS (SELECT FROM inbox_snoozes z WHERE z.item_id = i.id AND z.user_id = @user_id AND z.until > clock_timestamp())))

@@ -46,6 +46,10 @@ ORDER BY exact DESC, id LIMIT 2;
 -- Whether a user sees a task; no row if there is no such task.
 SELECT (@sees_all::boolean OR task_seen(org_id, created_by, assignee, agent_id, @viewer::text))::boolean FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
+-- name: TaskOwned :one
+-- Whether a task is a user's; no row if there is no such task.
+SELECT (@sees_all::boolean OR task_owned(created_by, assignee, agent_id, @viewer::text))::boolean FROM tasks WHERE id = @id AND (org_id = @org_id) IS TRUE;
+
 -- name: GetTask :one
 SELECT sqlc.embed(t), coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
