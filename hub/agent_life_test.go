@@ -277,6 +277,7 @@ func TestADuplicateHasThePolicyAndNotTheTriggers(t *testing.T) {
 	refuses(t, connect.CodeAlreadyExists, tim.Agents.DuplicateAgent, &deckhandv1.DuplicateAgentRequest{AgentId: "first", Name: "second"})
 	do(t, ann.Agents.TransferAgent, &deckhandv1.TransferAgentRequest{AgentId: "first", Visibility: "private"})
 	refuses(t, connect.CodeNotFound, tim.Agents.DuplicateAgent, &deckhandv1.DuplicateAgentRequest{AgentId: "first", Name: "third"})
+	require.Len(t, do(t, r.user.Agents.ListAgents, &deckhandv1.ListAgentsRequest{}).GetAgents(), 2, "what was refused has left nothing")
 	copied := do(t, ann.Agents.DuplicateAgent, &deckhandv1.DuplicateAgentRequest{AgentId: "first", Name: "third"}).GetAgent()
 	require.Equal(t, "private", copied.GetVisibility())
 }
@@ -302,9 +303,44 @@ func TestVersionsAreListedComparedAndRestored(t *testing.T) {
 
 	do(t, r.user.Agents.RenameAgent, &deckhandv1.RenameAgentRequest{AgentId: "many", Name: "several"})
 	restored := do(t, r.user.Agents.RestoreAgentVersion, &deckhandv1.RestoreAgentVersionRequest{AgentId: "several", Version: 1})
+	require.Empty(t, restored.GetTriggers())
 	require.EqualValues(t, 4, restored.GetAgent().GetVersion())
 	got := do(t, r.user.Agents.GetAgent, &deckhandv1.GetAgentRequest{AgentId: "several"})
 	require.Equal(t, strings.Replace(first, "name: many", "name: several", 1), got.GetVersion().GetMarkdown())
+
+	// A webhook that comes back with a version has a new secret, which is told once.
+	hooked := strings.Replace(scripted("hooked"), "limits:", "triggers:\n  - name: pushed\n    webhook: {}\n    goal: Look at it\nlimits:", 1)
+	r.apply("hooked", hooked)
+	r.apply("hooked", scripted("hooked"))
+	triggers := do(t, r.user.Agents.RestoreAgentVersion, &deckhandv1.RestoreAgentVersionRequest{AgentId: "hooked", Version: 1}).GetTriggers()
+	require.Len(t, triggers, 1)
+	require.Equal(t, "created", triggers[0].GetChange())
+	require.NotEmpty(t, triggers[0].GetSecret())
+}
+
+// A rule of the organisation's policy cannot be left behind with the name that it is about.
+func TestAnAgentThatAPolicyNamesIsRenamedByAdministrators(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
+	ann := r.as("ann", "advanced")
+	for _, name := range []string{"careful", "free"} {
+		do(t, ann.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{Markdown: scripted(name), Script: "turns: []\n"})
+	}
+	do(t, r.user.Policies.ApplyPolicy, &deckhandv1.ApplyPolicyRequest{
+		Yaml: "rules:\n  - name: no shell\n    agent: careful*\n    tool: shell_exec\n    effect: deny\n  - name: rest\n    agent: \"*\"\n    tool: file_read\n    effect: allow\n",
+	})
+	rename := func(c *sdk.Client, from, to string, forget bool) error {
+		_, err := c.Agents.RenameAgent(t.Context(), connect.NewRequest(&deckhandv1.RenameAgentRequest{AgentId: from, Name: to, Forget: forget}))
+		return err
+	}
+	for _, err := range []error{rename(ann, "careful", "bold", false), rename(ann, "free", "careful-too", false)} {
+		require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(err), "%v", err)
+		require.ErrorContains(t, err, "no shell")
+	}
+	require.NoError(t, rename(ann, "free", "freer", true))
+	require.NoError(t, rename(r.user, "careful", "bold", false))
+	require.ErrorContains(t, rename(ann, "bold", "bold", true), "no shell")
+	require.NoError(t, rename(r.user, "bold", "bold", true))
 }
 
 // A task without a goal has that of its agent's persona, which the card shows.

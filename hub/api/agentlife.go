@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -178,9 +179,40 @@ func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhan
 // RenameAgent gives an agent another name.
 func (h *Agents) RenameAgent(ctx context.Context, req *connect.Request[deckhandv1.RenameAgentRequest]) (*connect.Response[deckhandv1.RenameAgentResponse], error) {
 	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+		if err := h.mayRename(ctx, id, agentID, req.Msg.GetName(), req.Msg.GetForget()); err != nil {
+			return err
+		}
 		return h.life().Rename(ctx, id.OrgID, agentID, req.Msg.GetName(), req.Msg.GetForget(), applier(id))
 	})
 	return connect.NewResponse(&deckhandv1.RenameAgentResponse{Agent: a}), err
+}
+
+// mayRename refuses a rename by which an agent, or one that gets a name which is forgotten,
+// would come under other rules of the organisation's policy. Administrators make these rules,
+// and may.
+func (h *Agents) mayRename(ctx context.Context, id auth.Identity, agentID, name string, forget bool) error {
+	if id.Role == adminRole {
+		return nil
+	}
+	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
+	if err != nil {
+		return err
+	}
+	var names []string
+	if forget {
+		if names, err = h.Queries.FormerNames(ctx, db.FormerNamesParams{OrgID: id.OrgID, AgentID: agentID}); err != nil {
+			return fmt.Errorf("list the former names of %s: %w", agentID, err)
+		}
+	}
+	if name != row.Agent.Name {
+		names = append(names, row.Agent.Name, name)
+	}
+	rule, err := h.Policies.Naming(ctx, id.OrgID, names...)
+	if err != nil || rule == "" {
+		return err
+	}
+	return fault.New(fault.Denied, "rule %q of the organisation's policy is about agents of this name: another name would change what agent %s may do, or another agent", rule, row.Agent.Name).
+		WithCode(fault.PermissionDenied).WithObject(agentID).WithFix("ask an administrator, who may rename it and change the rule")
 }
 
 // DuplicateAgent makes an agent from another one.
@@ -197,15 +229,10 @@ func (h *Agents) DuplicateAgent(ctx context.Context, req *connect.Request[deckha
 	if err := h.maySpecial(id, f); err != nil {
 		return nil, err
 	}
-	row, err := h.life().Duplicate(ctx, id.OrgID, agentID, f, applier(id))
-	if err != nil {
-		return nil, err
-	}
 	// What the original may not do, its copy may not either.
-	limits, err := h.Policies.Get(ctx, id.OrgID, agentID, 0)
-	if err == nil && limits.Version > 0 {
-		_, _, err = h.Policies.Apply(ctx, id.OrgID, row.Agent.ID, row.Agent.Name+".yaml", limits.Yaml, actor(id), false)
-	}
+	row, err := h.life().Duplicate(ctx, id.OrgID, agentID, f, applier(id), func(tx *event.Tx, copied string) error {
+		return h.Policies.Copy(ctx, tx, id.OrgID, agentID, copied, actor(id))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -299,5 +326,5 @@ func (h *Agents) RestoreAgentVersion(ctx context.Context, req *connect.Request[d
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RestoreAgentVersionResponse{Agent: res.Msg.GetAgent(), Change: res.Msg.GetChange()}), nil
+	return connect.NewResponse(&deckhandv1.RestoreAgentVersionResponse{Agent: res.Msg.GetAgent(), Change: res.Msg.GetChange(), Triggers: res.Msg.GetTriggers()}), nil
 }

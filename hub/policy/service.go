@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,6 +138,22 @@ func (s *Service) forget(orgID string) {
 	s.mu.Unlock()
 }
 
+// Naming returns the name of a rule of an organisation's policy that holds for agents of some
+// names only, and for one of these; empty if there is none.
+func (s *Service) Naming(ctx context.Context, orgID string, names ...string) (string, error) {
+	h, err := s.held(ctx, s.cfg.Store.Queries, orgID, true)
+	if err != nil || h.org == nil {
+		return "", err
+	}
+	for _, r := range h.org.Rules {
+		// No agent is called _: a pattern that it matches is of all agents.
+		if !anyGlob(r.Agents, "_") && slices.ContainsFunc(names, func(name string) bool { return anyGlob(r.Agents, name) }) {
+			return r.Name, nil
+		}
+	}
+	return "", nil
+}
+
 // Get returns a version of a policy; 0 for the newest. If no policy was applied, it is
 // version 0: the default policy of the organisation, and an empty one of an agent.
 func (s *Service) Get(ctx context.Context, orgID, agentID string, version int32) (db.Policy, error) {
@@ -171,24 +189,40 @@ func (s *Service) Apply(ctx context.Context, orgID, agentID, file, text string, 
 		return after, true, nil
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		after, err = tx.CreatePolicy(ctx, db.CreatePolicyParams{OrgID: orgID, AgentID: agentID, Version: after.Version, Yaml: text, CreatedBy: by.ID})
-		if store.IsNotFound(err) {
-			return fault.New(fault.Aborted, "another user changed the policy first").WithFix("look at it, and apply yours again")
-		}
-		if err != nil {
-			return fmt.Errorf("store a policy: %w", err)
-		}
-		tx.AfterCommit(func() { s.forget(orgID) })
-		object := agentID
-		if object == "" {
-			object = orgID
-		}
-		return audit.Append(tx, audit.Entry{
-			OrgID: orgID, By: by, Action: "policy.applied", ObjectKind: "policy", ObjectID: object,
-			Before: map[string]any{"version": before.Version, "yaml": before.Yaml}, After: map[string]any{"version": after.Version, "yaml": text},
-		})
+		after, err = s.put(ctx, tx, before, text, by)
+		return err
 	})
 	return after, err == nil, err
+}
+
+// Copy stores the policy of an agent, if it has one, as that of a new agent, in the
+// transaction that makes it.
+func (s *Service) Copy(ctx context.Context, tx *event.Tx, orgID, from, to string, by event.Actor) error {
+	original, err := tx.GetPolicy(ctx, db.GetPolicyParams{OrgID: orgID, AgentID: from})
+	if store.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the policy of agent %s: %w", from, err)
+	}
+	_, err = s.put(ctx, tx, db.Policy{OrgID: orgID, AgentID: to}, original.Yaml, by)
+	return err
+}
+
+// put stores the version of a policy after another one.
+func (s *Service) put(ctx context.Context, tx *event.Tx, before db.Policy, text string, by event.Actor) (db.Policy, error) {
+	after, err := tx.CreatePolicy(ctx, db.CreatePolicyParams{OrgID: before.OrgID, AgentID: before.AgentID, Version: before.Version + 1, Yaml: text, CreatedBy: by.ID})
+	if store.IsNotFound(err) {
+		return after, fault.New(fault.Aborted, "another user changed the policy first").WithFix("look at it, and apply yours again")
+	}
+	if err != nil {
+		return after, fmt.Errorf("store a policy: %w", err)
+	}
+	tx.AfterCommit(func() { s.forget(before.OrgID) })
+	return after, audit.Append(tx, audit.Entry{
+		OrgID: before.OrgID, By: by, Action: "policy.applied", ObjectKind: "policy", ObjectID: cmp.Or(before.AgentID, before.OrgID),
+		Before: map[string]any{"version": before.Version, "yaml": before.Yaml}, After: map[string]any{"version": after.Version, "yaml": text},
+	})
 }
 
 // Limits returns the limits that count calls of a tool.

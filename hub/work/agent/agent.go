@@ -96,6 +96,12 @@ func (a Applier) viewer(orgID string) visibility.Viewer {
 // agent if its name is new, and adds a version if the content differs from the newest
 // one's.
 func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, dryRun bool) (db.GetAgentRow, string, error) {
+	return s.apply(ctx, orgID, f, by, dryRun, nil)
+}
+
+// apply is Apply with something that is done in its transaction, with the agent as it was
+// before; nil for nothing.
+func (s *Service) apply(ctx context.Context, orgID string, f File, by Applier, dryRun bool, also func(tx *event.Tx, a db.Agent) error) (db.GetAgentRow, string, error) {
 	p, err := s.Parse(f)
 	if err != nil {
 		return db.GetAgentRow{}, "", err
@@ -132,6 +138,11 @@ func (s *Service) Apply(ctx context.Context, orgID string, f File, by Applier, d
 			return err
 		}
 		id = a.ID
+		if also != nil {
+			if err := also(tx, a); err != nil {
+				return err
+			}
+		}
 		if a.CurrentVersion > 0 {
 			if err := transfer(ctx, tx, a, by); err != nil {
 				return err

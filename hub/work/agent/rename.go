@@ -167,8 +167,9 @@ func (l Life) Copy(ctx context.Context, orgID, id string, version int32, name st
 }
 
 // Duplicate stores the file that Copy made. The copy is its maker's, and is seen by as many
-// as the original; a name that is taken is refused.
-func (l Life) Duplicate(ctx context.Context, orgID, id string, f File, by Applier) (db.GetAgentRow, error) {
+// as the original; a name that is taken is refused. also is done in the transaction that
+// stores the copy, whose id it gets.
+func (l Life) Duplicate(ctx context.Context, orgID, id string, f File, by Applier, also func(tx *event.Tx, copied string) error) (db.GetAgentRow, error) {
 	row, err := l.Agents.Get(ctx, orgID, id)
 	if err != nil {
 		return row, err
@@ -185,9 +186,11 @@ func (l Life) Duplicate(ctx context.Context, orgID, id string, f File, by Applie
 		return row, fmt.Errorf("look for agent %s: %w", p.Name, err)
 	}
 	by.Ownership.Level = levelOf(row.Agent)
-	row, change, err := l.Agents.Apply(ctx, orgID, f, by, false)
-	if err == nil && change != Created {
-		err = taken(p.Name) // somebody was faster
-	}
+	row, _, err = l.Agents.apply(ctx, orgID, f, by, false, func(tx *event.Tx, copied db.Agent) error {
+		if copied.CurrentVersion > 0 {
+			return taken(p.Name) // somebody was faster
+		}
+		return also(tx, copied.ID)
+	})
 	return row, err
 }

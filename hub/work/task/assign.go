@@ -71,6 +71,19 @@ func (s *Service) runsOn(ctx context.Context, v visibility.Viewer, agentID, task
 	return r, nil
 }
 
+// startable is agent.Startable for a task that the transaction stores, until whose end nobody
+// deletes or disables the agent: a task of one that was would wait for ever.
+func startable(ctx context.Context, tx *event.Tx, orgID, agentID string) error {
+	if agentID == "" {
+		return nil
+	}
+	a, err := tx.StartableAgent(ctx, db.StartableAgentParams{OrgID: orgID, ID: agentID})
+	if err != nil {
+		return fmt.Errorf("lock agent %s: %w", agentID, err)
+	}
+	return agent.Startable(a)
+}
+
 // FindUser returns a user's name as it is stored.
 func (s *Service) FindUser(ctx context.Context, orgID, name string) (string, error) {
 	u, err := s.cfg.Store.UserByName(ctx, db.UserByNameParams{OrgID: orgID, Name: name})
@@ -98,6 +111,9 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 		// A queued task must not be admitted at the same time.
 		if err := tx.LockAdmission(ctx, orgID); err != nil {
 			return fmt.Errorf("lock admission: %w", err)
+		}
+		if err := startable(ctx, tx, orgID, to.AgentID); err != nil {
+			return err
 		}
 		t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: orgID, ID: id})
 		if err != nil {

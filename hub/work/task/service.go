@@ -169,6 +169,9 @@ func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) 
 	sub, params, with := d.sub, d.params, d.with
 	row := db.GetTaskRow{AgentName: with.name}
 	row.Provider, row.Model = sub.Override.Runs(with.provider, with.model)
+	if err := startable(ctx, tx, sub.OrgID, params.AgentID); err != nil {
+		return row, err
+	}
 	after, err := lockDependencies(ctx, tx, sub.OrgID, sub.After)
 	if err != nil {
 		return row, err

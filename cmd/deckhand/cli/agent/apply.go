@@ -78,16 +78,22 @@ func apply(e *env.Env, cmd *cobra.Command, o applyOptions) error {
 		e.Notef("Dry run: nothing stored.")
 	}
 	for _, res := range applied {
-		for _, t := range res.GetTriggers() {
-			if t.GetChange() != "unchanged" {
-				e.Notef("trigger %s (%s): %s", t.GetName(), t.GetKind(), t.GetChange())
-			}
-			trigger.NoteSecret(e, client.URL(), &deckhandv1.Trigger{
-				Path: t.GetPath(), Spec: &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: t.GetVerify()}},
-			}, t.GetSecret())
-		}
+		noteTriggers(e, client.URL(), res.GetTriggers())
 	}
 	return output.List(e.Printer(), appliedNoun, applied)
+}
+
+// noteTriggers says what became of the triggers that a persona names, and shows the secrets of
+// those that are new.
+func noteTriggers(e *env.Env, hubURL string, triggers []*deckhandv1.AppliedTrigger) {
+	for _, t := range triggers {
+		if t.GetChange() != "unchanged" {
+			e.Notef("trigger %s (%s): %s", t.GetName(), t.GetKind(), t.GetChange())
+		}
+		trigger.NoteSecret(e, hubURL, &deckhandv1.Trigger{
+			Path: t.GetPath(), Spec: &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: t.GetVerify()}},
+		}, t.GetSecret())
+	}
 }
 
 // sendPersonas applies or checks files one by one. What the hub finds wrong

@@ -31,6 +31,7 @@ func restoreCommand(e *env.Env) *cobra.Command {
 			if res.Msg.GetChange() == "unchanged" {
 				e.Notef("the newest version has that text already")
 			}
+			noteTriggers(e, client.URL(), res.Msg.GetTriggers())
 			return output.Brief(e.Printer(), noun(e), res.Msg.GetAgent())
 		},
 	}

@@ -1219,7 +1219,9 @@ type RestoreAgentVersionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Agent *Agent                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// "updated", or "unchanged" if the newest version is the same.
-	Change        string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
+	Change string `protobuf:"bytes,2,opt,name=change,proto3" json:"change,omitempty"`
+	// The triggers that the version names, and those that the newest named.
+	Triggers      []*AppliedTrigger `protobuf:"bytes,3,rep,name=triggers,proto3" json:"triggers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,6 +1268,13 @@ func (x *RestoreAgentVersionResponse) GetChange() string {
 		return x.Change
 	}
 	return ""
+}
+
+func (x *RestoreAgentVersionResponse) GetTriggers() []*AppliedTrigger {
+	if x != nil {
+		return x.Triggers
+	}
+	return nil
 }
 
 type ListAgentSummariesRequest struct {
@@ -3079,10 +3088,11 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x05R\x02to\"e\n" +
 	"\x1aRestoreAgentVersionRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12!\n" +
-	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aversion\"_\n" +
+	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aversion\"\x98\x01\n" +
 	"\x1bRestoreAgentVersionResponse\x12(\n" +
 	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x12\x16\n" +
-	"\x06change\x18\x02 \x01(\tR\x06change\"m\n" +
+	"\x06change\x18\x02 \x01(\tR\x06change\x127\n" +
+	"\btriggers\x18\x03 \x03(\v2\x1b.deckhand.v1.AppliedTriggerR\btriggers\"m\n" +
 	"\x19ListAgentSummariesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
@@ -3343,70 +3353,71 @@ var file_deckhand_v1_agent_proto_depIdxs = []int32{
 	17, // 7: deckhand.v1.ListAgentVersionsResponse.versions:type_name -> deckhand.v1.AgentVersionSummary
 	45, // 8: deckhand.v1.AgentVersionSummary.created_at:type_name -> google.protobuf.Timestamp
 	29, // 9: deckhand.v1.RestoreAgentVersionResponse.agent:type_name -> deckhand.v1.Agent
-	24, // 10: deckhand.v1.ListAgentSummariesResponse.agents:type_name -> deckhand.v1.AgentSummary
-	46, // 11: deckhand.v1.AgentSummary.last_state:type_name -> deckhand.v1.TaskState
-	45, // 12: deckhand.v1.AgentSummary.last_finished_at:type_name -> google.protobuf.Timestamp
-	28, // 13: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
-	27, // 14: deckhand.v1.GetAgentGraphResponse.triggers:type_name -> deckhand.v1.TriggerEdge
-	45, // 15: deckhand.v1.TriggerEdge.last_at:type_name -> google.protobuf.Timestamp
-	45, // 16: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
-	0,  // 17: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
-	45, // 18: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
-	45, // 19: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
-	45, // 20: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
-	45, // 21: deckhand.v1.Agent.deleted_at:type_name -> google.protobuf.Timestamp
-	45, // 22: deckhand.v1.Agent.undelete_until:type_name -> google.protobuf.Timestamp
-	30, // 23: deckhand.v1.Agent.nodes:type_name -> deckhand.v1.AgentNode
-	45, // 24: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
-	29, // 25: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
-	34, // 26: deckhand.v1.ApplyAgentResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
-	29, // 27: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
-	31, // 28: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
-	29, // 29: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	47, // 30: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	29, // 31: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
-	29, // 32: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
-	32, // 33: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	35, // 34: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	37, // 35: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	39, // 36: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	41, // 37: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
-	43, // 38: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
-	25, // 39: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
-	22, // 40: deckhand.v1.AgentService.ListAgentSummaries:input_type -> deckhand.v1.ListAgentSummariesRequest
-	1,  // 41: deckhand.v1.AgentService.DisableAgent:input_type -> deckhand.v1.DisableAgentRequest
-	3,  // 42: deckhand.v1.AgentService.EnableAgent:input_type -> deckhand.v1.EnableAgentRequest
-	5,  // 43: deckhand.v1.AgentService.DeleteAgent:input_type -> deckhand.v1.DeleteAgentRequest
-	7,  // 44: deckhand.v1.AgentService.UndeleteAgent:input_type -> deckhand.v1.UndeleteAgentRequest
-	9,  // 45: deckhand.v1.AgentService.RenameAgent:input_type -> deckhand.v1.RenameAgentRequest
-	11, // 46: deckhand.v1.AgentService.DuplicateAgent:input_type -> deckhand.v1.DuplicateAgentRequest
-	13, // 47: deckhand.v1.AgentService.TransferAgent:input_type -> deckhand.v1.TransferAgentRequest
-	15, // 48: deckhand.v1.AgentService.ListAgentVersions:input_type -> deckhand.v1.ListAgentVersionsRequest
-	18, // 49: deckhand.v1.AgentService.DiffAgentVersions:input_type -> deckhand.v1.DiffAgentVersionsRequest
-	20, // 50: deckhand.v1.AgentService.RestoreAgentVersion:input_type -> deckhand.v1.RestoreAgentVersionRequest
-	33, // 51: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	36, // 52: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	38, // 53: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	40, // 54: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	42, // 55: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
-	44, // 56: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
-	26, // 57: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
-	23, // 58: deckhand.v1.AgentService.ListAgentSummaries:output_type -> deckhand.v1.ListAgentSummariesResponse
-	2,  // 59: deckhand.v1.AgentService.DisableAgent:output_type -> deckhand.v1.DisableAgentResponse
-	4,  // 60: deckhand.v1.AgentService.EnableAgent:output_type -> deckhand.v1.EnableAgentResponse
-	6,  // 61: deckhand.v1.AgentService.DeleteAgent:output_type -> deckhand.v1.DeleteAgentResponse
-	8,  // 62: deckhand.v1.AgentService.UndeleteAgent:output_type -> deckhand.v1.UndeleteAgentResponse
-	10, // 63: deckhand.v1.AgentService.RenameAgent:output_type -> deckhand.v1.RenameAgentResponse
-	12, // 64: deckhand.v1.AgentService.DuplicateAgent:output_type -> deckhand.v1.DuplicateAgentResponse
-	14, // 65: deckhand.v1.AgentService.TransferAgent:output_type -> deckhand.v1.TransferAgentResponse
-	16, // 66: deckhand.v1.AgentService.ListAgentVersions:output_type -> deckhand.v1.ListAgentVersionsResponse
-	19, // 67: deckhand.v1.AgentService.DiffAgentVersions:output_type -> deckhand.v1.DiffAgentVersionsResponse
-	21, // 68: deckhand.v1.AgentService.RestoreAgentVersion:output_type -> deckhand.v1.RestoreAgentVersionResponse
-	51, // [51:69] is the sub-list for method output_type
-	33, // [33:51] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	34, // 10: deckhand.v1.RestoreAgentVersionResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
+	24, // 11: deckhand.v1.ListAgentSummariesResponse.agents:type_name -> deckhand.v1.AgentSummary
+	46, // 12: deckhand.v1.AgentSummary.last_state:type_name -> deckhand.v1.TaskState
+	45, // 13: deckhand.v1.AgentSummary.last_finished_at:type_name -> google.protobuf.Timestamp
+	28, // 14: deckhand.v1.GetAgentGraphResponse.edges:type_name -> deckhand.v1.AgentEdge
+	27, // 15: deckhand.v1.GetAgentGraphResponse.triggers:type_name -> deckhand.v1.TriggerEdge
+	45, // 16: deckhand.v1.TriggerEdge.last_at:type_name -> google.protobuf.Timestamp
+	45, // 17: deckhand.v1.AgentEdge.last_at:type_name -> google.protobuf.Timestamp
+	0,  // 18: deckhand.v1.Agent.status:type_name -> deckhand.v1.AgentStatus
+	45, // 19: deckhand.v1.Agent.created_at:type_name -> google.protobuf.Timestamp
+	45, // 20: deckhand.v1.Agent.updated_at:type_name -> google.protobuf.Timestamp
+	45, // 21: deckhand.v1.Agent.status_since:type_name -> google.protobuf.Timestamp
+	45, // 22: deckhand.v1.Agent.deleted_at:type_name -> google.protobuf.Timestamp
+	45, // 23: deckhand.v1.Agent.undelete_until:type_name -> google.protobuf.Timestamp
+	30, // 24: deckhand.v1.Agent.nodes:type_name -> deckhand.v1.AgentNode
+	45, // 25: deckhand.v1.AgentVersion.created_at:type_name -> google.protobuf.Timestamp
+	29, // 26: deckhand.v1.ApplyAgentResponse.agent:type_name -> deckhand.v1.Agent
+	34, // 27: deckhand.v1.ApplyAgentResponse.triggers:type_name -> deckhand.v1.AppliedTrigger
+	29, // 28: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
+	31, // 29: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
+	29, // 30: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
+	47, // 31: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	29, // 32: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 33: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	32, // 34: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	35, // 35: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	37, // 36: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	39, // 37: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	41, // 38: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	43, // 39: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	25, // 40: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
+	22, // 41: deckhand.v1.AgentService.ListAgentSummaries:input_type -> deckhand.v1.ListAgentSummariesRequest
+	1,  // 42: deckhand.v1.AgentService.DisableAgent:input_type -> deckhand.v1.DisableAgentRequest
+	3,  // 43: deckhand.v1.AgentService.EnableAgent:input_type -> deckhand.v1.EnableAgentRequest
+	5,  // 44: deckhand.v1.AgentService.DeleteAgent:input_type -> deckhand.v1.DeleteAgentRequest
+	7,  // 45: deckhand.v1.AgentService.UndeleteAgent:input_type -> deckhand.v1.UndeleteAgentRequest
+	9,  // 46: deckhand.v1.AgentService.RenameAgent:input_type -> deckhand.v1.RenameAgentRequest
+	11, // 47: deckhand.v1.AgentService.DuplicateAgent:input_type -> deckhand.v1.DuplicateAgentRequest
+	13, // 48: deckhand.v1.AgentService.TransferAgent:input_type -> deckhand.v1.TransferAgentRequest
+	15, // 49: deckhand.v1.AgentService.ListAgentVersions:input_type -> deckhand.v1.ListAgentVersionsRequest
+	18, // 50: deckhand.v1.AgentService.DiffAgentVersions:input_type -> deckhand.v1.DiffAgentVersionsRequest
+	20, // 51: deckhand.v1.AgentService.RestoreAgentVersion:input_type -> deckhand.v1.RestoreAgentVersionRequest
+	33, // 52: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	36, // 53: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	38, // 54: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	40, // 55: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	42, // 56: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	44, // 57: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	26, // 58: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
+	23, // 59: deckhand.v1.AgentService.ListAgentSummaries:output_type -> deckhand.v1.ListAgentSummariesResponse
+	2,  // 60: deckhand.v1.AgentService.DisableAgent:output_type -> deckhand.v1.DisableAgentResponse
+	4,  // 61: deckhand.v1.AgentService.EnableAgent:output_type -> deckhand.v1.EnableAgentResponse
+	6,  // 62: deckhand.v1.AgentService.DeleteAgent:output_type -> deckhand.v1.DeleteAgentResponse
+	8,  // 63: deckhand.v1.AgentService.UndeleteAgent:output_type -> deckhand.v1.UndeleteAgentResponse
+	10, // 64: deckhand.v1.AgentService.RenameAgent:output_type -> deckhand.v1.RenameAgentResponse
+	12, // 65: deckhand.v1.AgentService.DuplicateAgent:output_type -> deckhand.v1.DuplicateAgentResponse
+	14, // 66: deckhand.v1.AgentService.TransferAgent:output_type -> deckhand.v1.TransferAgentResponse
+	16, // 67: deckhand.v1.AgentService.ListAgentVersions:output_type -> deckhand.v1.ListAgentVersionsResponse
+	19, // 68: deckhand.v1.AgentService.DiffAgentVersions:output_type -> deckhand.v1.DiffAgentVersionsResponse
+	21, // 69: deckhand.v1.AgentService.RestoreAgentVersion:output_type -> deckhand.v1.RestoreAgentVersionResponse
+	52, // [52:70] is the sub-list for method output_type
+	34, // [34:52] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
