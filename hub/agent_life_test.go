@@ -4,9 +4,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -95,11 +97,12 @@ func TestVisibilityFollowsTheOwner(t *testing.T) {
 }
 
 // Tasks are seen by their submitter, the owners of their agent and administrators. An
-// organisation may share them with whoever sees the agent.
+// organisation may share them with whoever sees the agent: to read, and not the workspace
+// that all tasks of an agent have.
 func TestTasksAreSharedWhenTheOrganisationSaysSo(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
-	ann, eve := r.as("ann", "advanced"), r.as("eve", "viewer")
+	ann, carl, eve := r.as("ann", "advanced"), r.as("carl", "advanced"), r.as("eve", "advanced")
 	for name, visibility := range map[string]string{"open": "organisation", "closed": "private"} {
 		do(t, ann.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{Markdown: scripted(name), Script: "turns: []\n", Visibility: visibility})
 	}
@@ -121,6 +124,68 @@ func TestTasksAreSharedWhenTheOrganisationSaysSo(t *testing.T) {
 	do(t, eve.Tasks.GetTask, &deckhandv1.GetTaskRequest{TaskId: tasks["open"]})
 	refuses(t, connect.CodeNotFound, eve.Tasks.GetTask, &deckhandv1.GetTaskRequest{TaskId: tasks["closed"]})
 	require.Len(t, r.audited("organisation.tasks_shared"), 1)
+
+	// A task of carl's in the one workspace that ann's agent has.
+	common := strings.Replace(asking("common", "tools: [shell_exec]"), "limits:", "workspace: {scope: agent}\nlimits:", 1)
+	do(t, ann.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{Markdown: common, Script: "turns: []\n"})
+	own := do(t, carl.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{AgentId: "common", Goal: "x"}).GetTask().GetId()
+	lease := r.begin(own, 1)
+	r.turn(lease, 1)
+	_, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"true"}`)
+	require.NoError(t, err)
+	require.NoError(t, r.yield(lease))
+	item := r.item(own).GetId()
+	list := &deckhandv1.ListFilesRequest{Workspace: &deckhandv1.ListFilesRequest_TaskId{TaskId: own}}
+	write := &deckhandv1.WriteFileRequest{Workspace: &deckhandv1.WriteFileRequest_TaskId{TaskId: own}, Path: "a", Content: []byte("a")}
+	place := &deckhandv1.WorkspaceRef{Workspace: &deckhandv1.WorkspaceRef_TaskId{TaskId: own}}
+	send := &deckhandv1.SendFilesRequest{From: place, To: place, Paths: []string{"a"}, Folder: "b"}
+	command := &deckhandv1.StartNodeExecRequest{NodeId: "sim", Target: &deckhandv1.StartNodeExecRequest_TaskId{TaskId: own}, Argv: []string{"true"}}
+	count := func(c *sdk.Client, mine bool) int {
+		return len(do(t, c.Inbox.ListInbox, &deckhandv1.ListInboxRequest{Mine: mine}).GetItems())
+	}
+
+	require.Contains(t, listed(), own)
+	do(t, eve.Tasks.ListSteps, &deckhandv1.ListStepsRequest{TaskId: own})
+	require.Equal(t, 1, count(eve, false))
+	require.Zero(t, count(eve, true))
+	denied := connect.CodePermissionDenied
+	refuses(t, denied, eve.Files.ListFiles, list)
+	refuses(t, denied, eve.Files.WriteFile, write)
+	refuses(t, denied, eve.Files.SendFiles, send)
+	refuses(t, denied, eve.NodeExecs.StartNodeExec, command)
+	// Where a task has its own workspace, it is read, and not changed.
+	refuses(t, denied, eve.Files.WriteFile, &deckhandv1.WriteFileRequest{
+		Workspace: &deckhandv1.WriteFileRequest_TaskId{TaskId: tasks["open"]}, Path: "a", Content: []byte("a"),
+	})
+	_, err = answerAs(t, eve, approve(item, ""))
+	refusedAs(t, denied, err)
+	refuses(t, denied, eve.Tasks.TellTask, &deckhandv1.TellTaskRequest{TaskId: own, Text: "x", IdempotencyKey: "1"})
+	refuses(t, denied, eve.Tasks.PauseTask, &deckhandv1.PauseTaskRequest{TaskId: own})
+	refuses(t, denied, eve.Tasks.CancelTask, &deckhandv1.CancelTaskRequest{TaskId: own})
+	refuses(t, denied, eve.Tasks.RetryTask, &deckhandv1.RetryTaskRequest{TaskId: own})
+	refuses(t, denied, eve.Tasks.ResumeTaskFrom, &deckhandv1.ResumeTaskFromRequest{TaskId: own, Iteration: 1})
+	refuses(t, denied, eve.Tasks.KeepCheckpoint, &deckhandv1.KeepCheckpointRequest{TaskId: own, Iteration: 1, KeepFor: durationpb.New(time.Hour)})
+	refuses(t, denied, eve.Tasks.KillJob, &deckhandv1.KillJobRequest{TaskId: own, JobId: "job_1"})
+	refuses(t, denied, eve.Tasks.WithdrawMessage, &deckhandv1.WithdrawMessageRequest{TaskId: own, MessageId: "message_1"})
+	refuses(t, denied, eve.Queue.ReorderTask, &deckhandv1.ReorderTaskRequest{TaskId: tasks["open"], Place: &deckhandv1.ReorderTaskRequest_First{First: true}})
+	refuses(t, denied, eve.Queue.AssignTask, &deckhandv1.AssignTaskRequest{TaskId: own, AssignTo: "@human:eve"})
+	refuses(t, denied, eve.TaskPlans.EditTaskPlan, &deckhandv1.EditTaskPlanRequest{
+		TaskId: own, Change: &deckhandv1.EditTaskPlanRequest_Remove{Remove: &deckhandv1.RemovePlanItem{Id: "x"}},
+	})
+	refuses(t, denied, eve.Workspaces.UndoChanges, &deckhandv1.UndoChangesRequest{TaskId: own, Last: 1})
+
+	for name, client := range map[string]*sdk.Client{"its submitter": carl, "the agent's owner": ann} {
+		require.Equal(t, 1, count(client, true), name)
+		do(t, client.Files.ListFiles, list)
+		do(t, client.NodeExecs.StartNodeExec, command)
+		// The simulated node takes no files: it is asked, which is all that matters here.
+		refuses(t, connect.CodeUnimplemented, client.Files.WriteFile, write)
+		_, err := client.Files.SendFiles(t.Context(), connect.NewRequest(send))
+		require.NotEqual(t, denied, connect.CodeOf(err), name)
+	}
+	_, err = answerAs(t, carl, approve(item, ""))
+	require.NoError(t, err)
+
 	do(t, r.user.Organisations.SetTaskSharing, &deckhandv1.SetTaskSharingRequest{})
 	require.Empty(t, listed())
 }
@@ -144,6 +209,26 @@ func TestADisabledAgentTakesNoTasks(t *testing.T) {
 	require.Contains(t, r.task(waits.GetId()).GetReason(), "deckhand agent enable watch")
 	do(t, r.user.Agents.EnableAgent, &deckhandv1.EnableAgentRequest{AgentId: "watch"})
 	r.submit("watch")
+}
+
+// Tasks that have started go on to their end when their agent is disabled, or deleted so
+// that they finish; those that have not wait.
+func TestStartedTasksGoOnWithoutTheirAgent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
+	r.apply("asker", asking("asker", "tools: [shell_exec]"))
+	started, _, first := r.park("asker", "shell_exec", `{"command":"true"}`)
+	other, _, second := r.park("asker", "shell_exec", `{"command":"true"}`)
+	do(t, r.user.Agents.DisableAgent, &deckhandv1.DisableAgentRequest{AgentId: "asker"})
+	_, err := r.answer(approve(first.GetId(), ""))
+	require.NoError(t, err)
+	lease := r.begin(started.GetId(), 2)
+	r.fail(lease, "INTERNAL", "it is enough")
+
+	do(t, r.user.Agents.DeleteAgent, &deckhandv1.DeleteAgentRequest{AgentId: "asker", Confirm: "asker", Tasks: "finish"})
+	_, err = r.answer(approve(second.GetId(), ""))
+	require.NoError(t, err)
+	r.begin(other.GetId(), 2)
 }
 
 // A deleted agent keeps its history and its name for seven days, in which the deletion can

@@ -167,7 +167,9 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	if h := r.holds.Task(hold.Task{AgentID: q.AgentID, TriggerID: q.TriggerID, LineageID: q.LineageID}); h != nil {
 		return "", hold.Describe(h), nil
 	}
-	if wait = agent.WaitReason(q.AgentName, q.AgentStatus, q.AgentStatusReason); wait != "" {
+	// A task that has started goes on to its end though its agent takes no more.
+	goesOn := q.Started && q.AgentStatus == agent.Disabled
+	if wait = agent.WaitReason(q.AgentName, q.AgentStatus, q.AgentStatusReason); wait != "" && !goesOn {
 		return "", wait, nil
 	}
 	if wait = r.plan.WaitReason(); wait != "" && q.CountedIn == "" {

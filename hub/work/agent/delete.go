@@ -91,7 +91,9 @@ func del(ctx context.Context, tx *event.Tx, a db.Agent, d Deletion, by event.Act
 	if reason := tx.Redact(a.OrgID).String(d.Reason); reason != "" {
 		why += ": " + reason
 	}
-	if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{OrgID: a.OrgID, AgentID: a.ID, Reason: "agent " + a.Name + " was " + why}); err != nil {
+	if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
+		OrgID: a.OrgID, AgentID: a.ID, Reason: "agent " + a.Name + " was " + why, FreshOnly: true,
+	}); err != nil {
 		return fmt.Errorf("requeue the tasks of agent %s: %w", a.ID, err)
 	}
 	stopped, err := tx.StopTriggersOfAgent(ctx, db.StopTriggersOfAgentParams{OrgID: a.OrgID, AgentID: a.ID, Reason: stoppedWithAgent})

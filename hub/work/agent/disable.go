@@ -34,7 +34,7 @@ func (l Life) Disable(ctx context.Context, orgID, id, reason string, by Applier)
 			why += ": " + reason
 		}
 		if err := tx.TakeBackFromAgent(ctx, db.TakeBackFromAgentParams{
-			OrgID: orgID, AgentID: id, Reason: WaitReason(a.Name, Disabled, why),
+			OrgID: orgID, AgentID: id, Reason: WaitReason(a.Name, Disabled, why), FreshOnly: true,
 		}); err != nil {
 			return fmt.Errorf("requeue the tasks of agent %s: %w", id, err)
 		}

@@ -84,8 +84,9 @@ func ResumeIn(ctx context.Context, tx *event.Tx, orgID, id, because string, by e
 	return set(ctx, tx, a, Idle, "", "agent.resumed", "", by)
 }
 
-// Still are the statuses in which no task of an agent starts.
-var Still = []string{Paused, ErrorSuspended, Disabled}
+// Still are the statuses in which no task of an agent starts or goes on. Of one that is
+// Disabled, those that have started go on.
+var Still = []string{Paused, ErrorSuspended}
 
 // Suspend keeps new tasks of an agent from starting until a person resumes it.
 // One that a person has paused or disabled stays so. Of what was admitted

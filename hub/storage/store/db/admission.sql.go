@@ -533,20 +533,26 @@ func (q *Queries) SetTaskReason(ctx context.Context, arg SetTaskReasonParams) er
 
 const takeBackFromAgent = `-- name: TakeBackFromAgent :exec
 UPDATE tasks SET admitted_at = NULL, reason = $1
-WHERE org_id = $2 AND agent_id = $3 AND state = 'queued'
+WHERE org_id = $2 AND agent_id = $3 AND state = 'queued' AND (started_at IS NULL OR NOT $4::boolean)
   AND (not_before IS NULL OR not_before <= clock_timestamp() OR admitted_at IS NOT NULL)
 `
 
 type TakeBackFromAgentParams struct {
-	Reason  string
-	OrgID   string
-	AgentID string
+	Reason    string
+	OrgID     string
+	AgentID   string
+	FreshOnly bool
 }
 
 // As TakeBackFromNode, for an agent that starts nothing: all waiting tasks get
-// the reason.
+// the reason. With fresh_only, only those that have not started do.
 func (q *Queries) TakeBackFromAgent(ctx context.Context, arg TakeBackFromAgentParams) error {
-	_, err := q.db.Exec(ctx, takeBackFromAgent, arg.Reason, arg.OrgID, arg.AgentID)
+	_, err := q.db.Exec(ctx, takeBackFromAgent,
+		arg.Reason,
+		arg.OrgID,
+		arg.AgentID,
+		arg.FreshOnly,
+	)
 	return err
 }
 

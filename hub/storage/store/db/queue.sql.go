@@ -405,10 +405,11 @@ WITH RECURSIVE shares AS (
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, h.started, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
+           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           (q.started_at IS NOT NULL)::boolean AS started
     FROM tasks q
     WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
@@ -444,6 +445,7 @@ type QueuedTasksRow struct {
 	LineageID         string
 	Override          json.RawMessage
 	CountedIn         string
+	Started           bool
 	AgentName         string
 	AgentStatus       string
 	AgentStatusReason string
@@ -482,6 +484,7 @@ func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]Que
 			&i.LineageID,
 			&i.Override,
 			&i.CountedIn,
+			&i.Started,
 			&i.AgentName,
 			&i.AgentStatus,
 			&i.AgentStatusReason,
@@ -509,18 +512,21 @@ WITH RECURSIVE shares AS (
     FROM shares s WHERE s.share IS NOT NULL
 ), still AS (
     SELECT id FROM agents WHERE org_id = $1 AND (id = ANY ($14::text[]) OR status = ANY ($15::text[]))
+), disabled AS (
+    SELECT id FROM agents WHERE org_id = $1 AND status = 'disabled'
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, h.started, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
-    SELECT l.id, l.agent_id, l.agent_version, l.jail_id, l.workspace_scope, l.reason, l.attempt, l.node_id, l.parent_id, l.pool, l.created_by, l.share, l.priority, l.place, l.moved_at, l.trigger_id, l.lineage_id, l.override, l.counted_in FROM (
+    SELECT l.id, l.agent_id, l.agent_version, l.jail_id, l.workspace_scope, l.reason, l.attempt, l.node_id, l.parent_id, l.pool, l.created_by, l.share, l.priority, l.place, l.moved_at, l.trigger_id, l.lineage_id, l.override, l.counted_in, l.started FROM (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
+               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           (q.started_at IS NOT NULL)::boolean AS started
         FROM tasks q
         WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
           AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
         ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT $2
     ) l
-    WHERE l.agent_id NOT IN (SELECT id FROM still)
+    WHERE l.agent_id NOT IN (SELECT id FROM still) AND (l.started OR l.agent_id NOT IN (SELECT id FROM disabled))
       AND l.trigger_id <> ALL ($3::text[]) AND l.lineage_id <> ALL ($4::text[])
       AND l.pool <> ALL ($5::text[])
       AND (l.jail_id <> ALL ($6::text[]) OR l.id = ANY ($7::text[]))
@@ -573,6 +579,7 @@ type QueuedTasksBeyondRow struct {
 	LineageID         string
 	Override          json.RawMessage
 	CountedIn         string
+	Started           bool
 	AgentName         string
 	AgentStatus       string
 	AgentStatusReason string
@@ -627,6 +634,7 @@ func (q *Queries) QueuedTasksBeyond(ctx context.Context, arg QueuedTasksBeyondPa
 			&i.LineageID,
 			&i.Override,
 			&i.CountedIn,
+			&i.Started,
 			&i.AgentName,
 			&i.AgentStatus,
 			&i.AgentStatusReason,

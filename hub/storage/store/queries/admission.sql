@@ -30,9 +30,9 @@ WHERE org_id = @org_id AND node_id = @node_id::text AND state = 'queued' AND adm
 
 -- name: TakeBackFromAgent :exec
 -- As TakeBackFromNode, for an agent that starts nothing: all waiting tasks get
--- the reason.
+-- the reason. With fresh_only, only those that have not started do.
 UPDATE tasks SET admitted_at = NULL, reason = @reason
-WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued'
+WHERE org_id = @org_id AND agent_id = @agent_id AND state = 'queued' AND (started_at IS NULL OR NOT @fresh_only::boolean)
   AND (not_before IS NULL OR not_before <= clock_timestamp() OR admitted_at IS NOT NULL);
 
 -- name: AgentGoesOn :exec

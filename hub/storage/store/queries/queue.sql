@@ -18,7 +18,8 @@ WITH RECURSIVE shares AS (
 SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
+           q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           (q.started_at IS NOT NULL)::boolean AS started
     FROM tasks q
     WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
       AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
@@ -41,18 +42,21 @@ WITH RECURSIVE shares AS (
     FROM shares s WHERE s.share IS NOT NULL
 ), still AS (
     SELECT id FROM agents WHERE org_id = @org_id AND (id = ANY (@agents::text[]) OR status = ANY (@agent_statuses::text[]))
+), disabled AS (
+    SELECT id FROM agents WHERE org_id = @org_id AND status = 'disabled'
 )
 SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
     SELECT l.* FROM (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
-               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in
+               q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           (q.started_at IS NOT NULL)::boolean AS started
         FROM tasks q
         WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
           AND (q.not_before IS NULL OR q.not_before <= clock_timestamp())
         ORDER BY q.priority DESC, q.place, q.moved_at DESC NULLS LAST, q.id LIMIT @look
     ) l
-    WHERE l.agent_id NOT IN (SELECT id FROM still)
+    WHERE l.agent_id NOT IN (SELECT id FROM still) AND (l.started OR l.agent_id NOT IN (SELECT id FROM disabled))
       AND l.trigger_id <> ALL (@triggers::text[]) AND l.lineage_id <> ALL (@lineages::text[])
       AND l.pool <> ALL (@pools::text[])
       AND (l.jail_id <> ALL (@jails::text[]) OR l.id = ANY (@holders::text[]))
