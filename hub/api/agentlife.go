@@ -179,7 +179,7 @@ func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhan
 // RenameAgent gives an agent another name.
 func (h *Agents) RenameAgent(ctx context.Context, req *connect.Request[deckhandv1.RenameAgentRequest]) (*connect.Response[deckhandv1.RenameAgentResponse], error) {
 	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		if err := h.mayRename(ctx, id, agentID, req.Msg.GetName(), req.Msg.GetForget()); err != nil {
+		if err := mayRename(ctx, h, id, agentID, req.Msg.GetName(), req.Msg.GetForget()); err != nil {
 			return err
 		}
 		return h.life().Rename(ctx, id.OrgID, agentID, req.Msg.GetName(), req.Msg.GetForget(), applier(id))
@@ -190,7 +190,7 @@ func (h *Agents) RenameAgent(ctx context.Context, req *connect.Request[deckhandv
 // mayRename refuses a rename by which an agent, or one that gets a name which is forgotten,
 // would come under other rules of the organisation's policy. Administrators make these rules,
 // and may.
-func (h *Agents) mayRename(ctx context.Context, id auth.Identity, agentID, name string, forget bool) error {
+func mayRename(ctx context.Context, h *Agents, id auth.Identity, agentID, name string, forget bool) error {
 	if id.Role == adminRole {
 		return nil
 	}

@@ -133,7 +133,7 @@ func New(cfg Config) *Service {
 		cfg: cfg, kick: make(chan struct{}, 1), flying: map[string]int{},
 		guard: dialguard.Guard{Allow: cfg.Allow, Flag: "--notify-allow", Resolver: cfg.Resolver},
 	}
-	s.http, s.single = s.client(false), s.client(true)
+	s.http, s.single = client(s, false), client(s, true)
 	return s
 }
 

@@ -152,7 +152,7 @@ func (s Outbound) Trigger(ctx context.Context, from Sender, name, kind string, d
 		return Sent{}, fmt.Errorf("encode step %s: %w", from.StepID, err)
 	}
 	return s.once(ctx, from, to, func(ctx context.Context) outcome {
-		return s.signed(ctx, s.single, to.spec.GetWebhook(), secret, from.StepID, body, map[string]string{"Idempotency-Key": from.StepID})
+		return signed(ctx, s.Service, s.single, to.spec.GetWebhook(), secret, from.StepID, body, map[string]string{"Idempotency-Key": from.StepID})
 	})
 }
 

@@ -30,7 +30,7 @@ const (
 // client returns a client that connects only to permitted networks, follows no redirect,
 // and uses no proxy. One for what is sent once uses each connection for one request: a request
 // on a reused one that the receiver closes is sent again by net/http.
-func (s *Service) client(once bool) *http.Client {
+func client(s *Service, once bool) *http.Client {
 	return &http.Client{
 		Transport: s.guard.Transport(func(t *http.Transport) {
 			t.MaxResponseHeaderBytes, t.TLSHandshakeTimeout, t.IdleConnTimeout, t.MaxIdleConnsPerHost = maxHeaders, s.cfg.Timeout, idleTime, 1
@@ -107,11 +107,11 @@ func (s *Service) webhook(ctx context.Context, w *deckhandv1.WebhookDestination,
 	if err != nil {
 		return outcome{err: err}
 	}
-	return s.signed(ctx, s.http, w, secret, id, body, nil)
+	return signed(ctx, s, s.http, w, secret, id, body, nil)
 }
 
 // signed sends a body with its signature.
-func (s *Service) signed(ctx context.Context, client *http.Client, w *deckhandv1.WebhookDestination, secret sealed, id string, body []byte, more map[string]string) outcome {
+func signed(ctx context.Context, s *Service, client *http.Client, w *deckhandv1.WebhookDestination, secret sealed, id string, body []byte, more map[string]string) outcome {
 	now := time.Now()
 	keys := []string{secret.Now}
 	if secret.Before != "" && now.Before(secret.Until) {

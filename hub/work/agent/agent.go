@@ -120,7 +120,7 @@ func (s *Service) apply(ctx context.Context, orgID string, f File, by Applier, d
 		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s: the persona names script %q, but the request's script field does not go with it", f.Name, p.Script).
 			WithFix("send the script's text with a persona of provider script, and only then")
 	}
-	if err := s.released(ctx, orgID); err != nil {
+	if err := released(ctx, s, orgID); err != nil {
 		return db.GetAgentRow{}, "", err
 	}
 	id, change := "", Unchanged
@@ -133,7 +133,7 @@ func (s *Service) apply(ctx context.Context, orgID string, f File, by Applier, d
 		if err := organisation.Ceiling(org).Allows(organisation.JailOf(p)); err != nil {
 			return err
 		}
-		a, err := s.named(ctx, tx, orgID, p.Name, by)
+		a, err := named(ctx, s, tx, orgID, p.Name, by)
 		if err != nil {
 			return err
 		}

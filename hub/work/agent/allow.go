@@ -33,11 +33,11 @@ func (s *Service) Successor(ctx context.Context, tx *event.Tx, orgID, agentID st
 		return nil, fault.New(fault.Precondition, "agent %s has version %d by now: what you saw was made from version %d", a.Name, a.CurrentVersion, base).
 			WithObject(agentID).WithFix("look again, and decide on what it is now")
 	}
-	return func(reason string, by event.Actor) error { return s.succeed(ctx, tx, a, markdown, reason, by) }, nil
+	return func(reason string, by event.Actor) error { return succeed(ctx, s, tx, a, markdown, reason, by) }, nil
 }
 
 // succeed stores the successor of an agent's current version.
-func (s *Service) succeed(ctx context.Context, tx *event.Tx, a db.Agent, markdown, reason string, by event.Actor) error {
+func succeed(ctx context.Context, s *Service, tx *event.Tx, a db.Agent, markdown, reason string, by event.Actor) error {
 	before, err := tx.AgentVersion(ctx, db.AgentVersionParams{OrgID: a.OrgID, AgentID: a.ID, Version: a.CurrentVersion})
 	if err != nil {
 		return fmt.Errorf("load version %d of %s: %w", a.CurrentVersion, a.ID, err)

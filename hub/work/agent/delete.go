@@ -120,7 +120,7 @@ func del(ctx context.Context, tx *event.Tx, a db.Agent, d Deletion, by event.Act
 // Undelete undoes a deletion, and returns the ids of the triggers that it had disabled and
 // that still are. Repeating it changes nothing, and returns those that are left.
 func (l Life) Undelete(ctx context.Context, orgID, id string, by Applier) (triggers []string, err error) {
-	if err := l.Agents.released(ctx, orgID); err != nil {
+	if err := released(ctx, l.Agents, orgID); err != nil {
 		return nil, err
 	}
 	err = l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -169,10 +169,10 @@ func stoppedTriggers(ctx context.Context, tx *event.Tx, a db.Agent) ([]string, e
 
 // Release frees the names of agents of all organisations whose deletion can no longer be
 // undone.
-func (s *Service) Release(ctx context.Context) error { return s.released(ctx, "") }
+func (s *Service) Release(ctx context.Context) error { return released(ctx, s, "") }
 
 // released is Release in one organisation.
-func (s *Service) released(ctx context.Context, orgID string) error {
+func released(ctx context.Context, s *Service, orgID string) error {
 	if _, err := s.store.ReleaseAgents(ctx, db.ReleaseAgentsParams{OrgID: orgID, Kept: UndeleteWithin}); err != nil {
 		return fmt.Errorf("free the names of deleted agents: %w", err)
 	}

@@ -33,7 +33,7 @@ func (l Life) Rename(ctx context.Context, orgID, id, name string, forget bool, b
 	if err := checkName(name); err != nil {
 		return err
 	}
-	if err := l.Agents.released(ctx, orgID); err != nil {
+	if err := released(ctx, l.Agents, orgID); err != nil {
 		return err
 	}
 	return l.Agents.recorder.Tx(ctx, func(tx *event.Tx) error {
