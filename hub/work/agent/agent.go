@@ -133,7 +133,7 @@ func (s *Service) apply(ctx context.Context, orgID string, f File, by Applier, d
 		if err := organisation.Ceiling(org).Allows(organisation.JailOf(p)); err != nil {
 			return err
 		}
-		a, err := named(ctx, s, tx, orgID, p.Name, by)
+		a, err := named(ctx, tx, orgID, p.Name, by)
 		if err != nil {
 			return err
 		}

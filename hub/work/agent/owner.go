@@ -157,7 +157,7 @@ func ownerName(ctx context.Context, q *db.Queries, a db.Agent) (string, error) {
 
 // named locks the agent of a name for whoever applies its persona, and creates it if there
 // is none.
-func named(ctx context.Context, s *Service, tx *event.Tx, orgID, name string, by Applier) (db.Agent, error) {
+func named(ctx context.Context, tx *event.Tx, orgID, name string, by Applier) (db.Agent, error) {
 	if err := neverHad(ctx, tx, orgID, name, by); err != nil {
 		return db.Agent{}, err
 	}
