@@ -50,12 +50,18 @@ func (h *Agents) messages(ctx context.Context, rows []db.GetAgentRow) ([]*deckha
 	if err != nil {
 		return nil, err
 	}
+	ids := make([]string, len(rows))
+	for i, row := range rows {
+		ids[i] = row.Agent.ID
+	}
+	owned, err := visibility.Owned(ctx, h.Queries, v, ids)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]*deckhandv1.Agent, len(rows))
 	for i, row := range rows {
 		m := agentMessage(row)
-		if m.MayManage, err = visibility.Owns(ctx, h.Queries, v, row.Agent.ID); err != nil {
-			return nil, err
-		}
+		m.MayManage = slices.Contains(owned, row.Agent.ID)
 		p, err := h.Agents.PersonaOf(ctx, h.Queries, v.OrgID, row.Agent.ID, row.Agent.CurrentVersion)
 		if err != nil {
 			return nil, err
@@ -245,23 +251,13 @@ func (h *Agents) TransferAgent(ctx context.Context, req *connect.Request[deckhan
 	if req.Msg.GetOwner() == "" && req.Msg.GetVisibility() == "" {
 		return nil, fault.New(fault.Invalid, "owner and visibility are both empty").WithFix("give one of them, or both")
 	}
-	id := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
-	if err != nil {
-		return nil, err
-	}
-	by := applier(id)
-	if by.Ownership, err = h.ownership(ctx, id.OrgID, req.Msg.GetOwner(), req.Msg.GetVisibility()); err != nil {
-		return nil, err
-	}
-	if err := h.life().Transfer(ctx, id.OrgID, agentID, by); err != nil {
-		return nil, err
-	}
-	row, err := h.Agents.Get(ctx, id.OrgID, agentID)
-	if err != nil {
-		return nil, err
-	}
-	a, err := h.message(ctx, row)
+	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) (err error) {
+		by := applier(id)
+		if by.Ownership, err = h.ownership(ctx, id.OrgID, req.Msg.GetOwner(), req.Msg.GetVisibility()); err != nil {
+			return err
+		}
+		return h.life().Transfer(ctx, id.OrgID, agentID, by)
+	})
 	return connect.NewResponse(&deckhandv1.TransferAgentResponse{Agent: a}), err
 }
 

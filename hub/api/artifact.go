@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
@@ -116,7 +117,7 @@ func (h *Workspaces) ListArtifacts(ctx context.Context, req *connect.Request[dec
 			return nil, err
 		}
 		out.Transfers = append(out.Transfers, &deckhandv1.ArtifactTransfer{
-			Id: row.ID, FromTaskId: deref(row.FromTaskID), ToTaskId: deref(row.ToTaskID), FromNodeId: row.FromNodeID, ToNodeId: deref(row.ToNodeID),
+			Id: row.ID, FromTaskId: store.Text(row.FromTaskID), ToTaskId: store.Text(row.ToTaskID), FromNodeId: row.FromNodeID, ToNodeId: store.Text(row.ToNodeID),
 			Folder: row.Folder, State: row.State, Files: row.Files, Bytes: row.Bytes, Paths: paths, Missing: row.Missing,
 			Shared: row.Shared, CreatedBy: row.CreatedBy, CreatedAt: timestamppb.New(row.CreatedAt), FinishedAt: timestamp(row.FinishedAt),
 		})

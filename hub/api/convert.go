@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
@@ -29,13 +30,6 @@ func timestamp(t *time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(*t)
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // object returns a jsonb column as a Struct; the columns hold objects only.
@@ -89,7 +83,7 @@ func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task 
 	return &deckhandv1.Task{
 		Chat: o.Chat, Image: pinned(t), Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
 		State: taskState(t.State), Reason: t.Reason, Priority: t.Priority, Attempt: t.Attempt,
-		WorkerId: deref(t.WorkerID), NodeId: deref(t.NodeID), Iteration: t.Iteration, Progress: t.Progress,
+		WorkerId: store.Text(t.WorkerID), NodeId: store.Text(t.NodeID), Iteration: t.Iteration, Progress: t.Progress,
 		Summary: t.Summary, ErrorCode: t.ErrorCode, ErrorMessage: t.ErrorMessage,
 		Usage: &deckhandv1.Usage{
 			InputTokens: t.InputTokens, OutputTokens: t.OutputTokens, CacheReadTokens: t.CacheReadTokens,
@@ -100,9 +94,9 @@ func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task 
 		Assignee: assigneeOf(t, agentName), AssignedBy: t.AssignedBy, AssignedAt: timestamp(t.AssignedAt),
 		Context: t.Context, Conversation: conversation(t.Conversation), NotBefore: timestamp(t.NotBefore),
 		Failures: t.Failures, WorkerLosses: t.WorkerLosses,
-		LineageId: t.LineageID, OriginId: deref(t.OriginID), ResumedAt: t.ResumedAt, TriggerId: t.TriggerID,
+		LineageId: t.LineageID, OriginId: store.Text(t.OriginID), ResumedAt: t.ResumedAt, TriggerId: t.TriggerID,
 		Override: overrideMessage(t), PauseNext: t.PauseNext, MessagesWaiting: t.MessagesWaiting,
-		ParentId: deref(t.ParentID), HandedFrom: deref(t.HandedFrom), Manifest: manifestOf(t),
+		ParentId: store.Text(t.ParentID), HandedFrom: store.Text(t.HandedFrom), Manifest: manifestOf(t),
 	}
 }
 
@@ -144,7 +138,7 @@ func agentMessage(row db.GetAgentRow) *deckhandv1.Agent {
 	m := &deckhandv1.Agent{
 		Id: a.ID, Name: a.Name, Description: row.Description,
 		Status:       deckhandv1.AgentStatus(enumValue(deckhandv1.AgentStatus_value, "AGENT_STATUS_", status)),
-		StatusReason: a.StatusReason, Version: a.CurrentVersion, HomeNodeId: deref(a.HomeNodeID),
+		StatusReason: a.StatusReason, Version: a.CurrentVersion, HomeNodeId: store.Text(a.HomeNodeID),
 		Provider: row.Provider, Model: row.Model,
 		CreatedAt: timestamppb.New(a.CreatedAt), UpdatedAt: timestamppb.New(a.UpdatedAt),
 	}
@@ -181,7 +175,7 @@ func stepMessage(s db.Step) *deckhandv1.Step {
 		Arguments: object(s.Arguments), Reasoning: s.Reasoning,
 		State:          deckhandv1.StepState(enumValue(deckhandv1.StepState_value, "STEP_STATE_", s.State)),
 		DecisionReason: s.DecisionReason, Observation: s.Observation, Outcome: object(s.Outcome), ErrorCode: s.ErrorCode,
-		NodeId: deref(s.NodeID), LogBytes: s.LogBytes, ProposedAt: timestamppb.New(s.ProposedAt),
+		NodeId: store.Text(s.NodeID), LogBytes: s.LogBytes, ProposedAt: timestamppb.New(s.ProposedAt),
 		StartedAt: timestamp(s.StartedAt), FinishedAt: timestamp(s.FinishedAt), ExecId: s.ExecID, ChangedBy: s.ChangedBy,
 	}
 	if s.ChangedArguments != nil {
@@ -199,7 +193,7 @@ func eventMessage(e *db.EventsAfterRow) *deckhandv1.Event {
 	return &deckhandv1.Event{
 		Seq: e.Seq, TaskId: e.TaskID, Type: e.Type, Time: timestamppb.New(e.Time), ActorKind: e.ActorKind, ActorId: e.ActorID,
 		Attempt: e.Attempt, CorrelationId: e.CorrelationID, Payload: payload, ActorClass: eventkind.ActorClass(e.ActorKind),
-		Lifecycle: eventkind.LifecycleOf(e.Type, payload.AsMap()),
+		Lifecycle: eventkind.LifecycleOf(e.Type, func(field string) string { return payload.GetFields()[field].GetStringValue() }),
 	}
 }
 
@@ -230,7 +224,7 @@ func nodeMessage(n node.Record) *deckhandv1.Node {
 
 func lockMessage(l db.NodeLock, nodeName string) *deckhandv1.NodeLock {
 	return &deckhandv1.NodeLock{
-		Id: l.ID, NodeId: l.NodeID, NodeName: nodeName, By: l.UserName, Reason: l.Reason, ExecId: deref(l.ExecID),
+		Id: l.ID, NodeId: l.NodeID, NodeName: nodeName, By: l.UserName, Reason: l.Reason, ExecId: store.Text(l.ExecID),
 		TakenAt: timestamppb.New(l.TakenAt), ReleasedAt: timestamp(l.ReleasedAt), ReleasedBy: l.ReleasedBy,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/stop"
 	"github.com/deckhand-sh/deckhand/hub/review"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
@@ -275,11 +276,11 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 		Kind:   deckhandv1.InboxKind(enumValue(deckhandv1.InboxKind_value, "INBOX_KIND_", i.Kind)),
 		State:  deckhandv1.InboxState(enumValue(deckhandv1.InboxState_value, "INBOX_STATE_", i.State)),
 		TaskId: i.TaskID, TaskTitle: row.TaskTitle, SubmittedBy: row.SubmittedBy, AgentId: i.AgentID, AgentName: row.AgentName,
-		StepId: deref(i.StepID), StepNumber: row.StepNumber, Tool: i.Tool, Category: tool.CategoryOf(i.Category),
+		StepId: store.Text(i.StepID), StepNumber: row.StepNumber, Tool: i.Tool, Category: tool.CategoryOf(i.Category),
 		Preview: i.Preview, Why: i.Why, Reasoning: row.Reasoning,
 		AskedAt: timestamppb.New(i.AskedAt), ExpiresAt: timestamp(i.ExpiresAt), OnExpiry: i.OnExpiry,
 		Answer: i.Answer, Reply: i.Reply, Reason: i.Reason, AnsweredBy: i.AnsweredBy, AnsweredAt: timestamp(i.AnsweredAt),
-		NodeId: deref(row.NodeID), ExecId: row.ExecID, ShownDigest: inbox.ShownDigest(row),
+		NodeId: store.Text(row.NodeID), ExecId: row.ExecID, ShownDigest: inbox.ShownDigest(row),
 	}
 	if stop.Is(i.Kind) {
 		m.Title, m.Sentence, m.Stop = i.Preview, i.Preview, stopMessage(i)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -161,7 +162,7 @@ func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
 func decisionMessage(row db.GetInboxItemRow, d inbox.CallDecision) *deckhandv1.CallDecision {
 	m := &deckhandv1.CallDecision{
 		Source: d.Source, Policy: d.Policy, Effect: string(d.Effect), Passkey: d.Passkey, Reversible: d.Reversible,
-		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: deref(row.NodeID), NodeName: row.NodeName,
+		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: store.Text(row.NodeID), NodeName: row.NodeName,
 		Folder: d.Folder, User: d.User, TimeoutSeconds: d.TimeoutSeconds, Hosts: d.Hosts, Irreversible: d.Irreversible,
 		Definition: wholeRunes(d.Definition, longArgument), AgreedDefinition: wholeRunes(d.AgreedDefinition, longArgument),
 		Program: wholeRunes(d.Program, longArgument), Unsent: d.Unsent,

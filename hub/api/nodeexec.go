@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
@@ -297,10 +298,10 @@ func execMessage(row db.GetNodeExecRow) *deckhandv1.NodeExec {
 	return &deckhandv1.NodeExec{
 		Id: e.ID, NodeId: e.NodeID, NodeName: row.NodeName,
 		Target:  deckhandv1.NodeExecTarget(enumValue(deckhandv1.NodeExecTarget_value, "NODE_EXEC_TARGET_", e.Target)),
-		AgentId: deref(e.AgentID), JailId: e.JailID, Argv: e.Argv, Dir: e.Dir, Terminal: e.Terminal,
+		AgentId: store.Text(e.AgentID), JailId: e.JailID, Argv: e.Argv, Dir: e.Dir, Terminal: e.Terminal,
 		State:     deckhandv1.NodeExecState(enumValue(deckhandv1.NodeExecState_value, "NODE_EXEC_STATE_", e.State)),
 		EndReason: e.EndReason, ExitCode: e.ExitCode, Signal: e.Signal, KilledBy: e.KilledBy, Error: e.Error,
-		LogBytes: e.LogBytes, CreatedBy: e.UserName, MembersLeft: e.MembersLeft, Files: e.Files, UndoneAt: timestamp(e.UndoneAt), UndoId: deref(e.UndoID),
+		LogBytes: e.LogBytes, CreatedBy: e.UserName, MembersLeft: e.MembersLeft, Files: e.Files, UndoneAt: timestamp(e.UndoneAt), UndoId: store.Text(e.UndoID),
 		CreatedAt: timestamppb.New(e.CreatedAt), StartedAt: timestamp(e.StartedAt), FinishedAt: timestamp(e.FinishedAt),
 	}
 }

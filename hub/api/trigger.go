@@ -296,8 +296,8 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deck
 	for _, d := range rows {
 		res.Deliveries = append(res.Deliveries, &deckhandv1.Delivery{
 			Id: d.ID, TriggerId: d.TriggerID, TriggerName: d.TriggerName, Key: d.Key, Source: d.Source, State: deliveryState(d.State),
-			Reason: d.Reason, Address: d.Address, SentBy: d.SentBy, Event: d.Event, Slot: timestamp(d.SlotAt), DuplicateOf: deref(d.DuplicateOf),
-			ReplayOf: deref(d.ReplayOf), TaskId: deref(d.TaskID), ReceivedAt: timestamppb.New(d.ReceivedAt), HandledAt: timestamp(d.HandledAt),
+			Reason: d.Reason, Address: d.Address, SentBy: d.SentBy, Event: d.Event, Slot: timestamp(d.SlotAt), DuplicateOf: store.Text(d.DuplicateOf),
+			ReplayOf: store.Text(d.ReplayOf), TaskId: store.Text(d.TaskID), ReceivedAt: timestamppb.New(d.ReceivedAt), HandledAt: timestamp(d.HandledAt),
 			Size: d.Size,
 		})
 	}
@@ -313,8 +313,8 @@ func (h *Triggers) delivery(ctx context.Context, orgID, id string) (*deckhandv1.
 	d := row.Delivery
 	m := &deckhandv1.Delivery{
 		Id: d.ID, TriggerId: d.TriggerID, TriggerName: row.TriggerName, Key: d.Key, Source: d.Source, State: deliveryState(d.State),
-		Reason: d.Reason, Address: d.Address, SentBy: d.SentBy, Event: d.Event, Slot: timestamp(d.SlotAt), DuplicateOf: deref(d.DuplicateOf),
-		ReplayOf: deref(d.ReplayOf), TaskId: deref(d.TaskID), ReceivedAt: timestamppb.New(d.ReceivedAt), HandledAt: timestamp(d.HandledAt),
+		Reason: d.Reason, Address: d.Address, SentBy: d.SentBy, Event: d.Event, Slot: timestamp(d.SlotAt), DuplicateOf: store.Text(d.DuplicateOf),
+		ReplayOf: store.Text(d.ReplayOf), TaskId: store.Text(d.TaskID), ReceivedAt: timestamppb.New(d.ReceivedAt), HandledAt: timestamp(d.HandledAt),
 		Size: int32(len(d.Body)), //nolint:gosec // bounded
 		Body: []byte(maskOf(ctx, h.Redact).String(string(d.Body))), Prompt: d.Prompt, Headers: map[string]string{},
 	}

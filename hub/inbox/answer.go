@@ -360,7 +360,7 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a 
 	// covers all arguments, which the step keeps.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: item.OrgID, By: a.By, Action: "inbox." + string(a.Verdict), ObjectKind: "inbox_item", ObjectID: item.ID, Reason: a.Reason,
-		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview,
+		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": store.Text(item.StepID), "tool": item.Tool, "preview": item.Preview,
 			"arguments_sha256": digest(item.Arguments), "shown_digest": a.ShownDigest, "subject": item.Subject},
 		After: after,
 	}); err != nil {
@@ -370,7 +370,7 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a 
 		return nil
 	}
 	if err := tx.Append(item.OrgID, item.TaskID, a.By, event.Draft{Type: eventkind.InboxAnswered, Payload: map[string]any{
-		"item_id": item.ID, "kind": item.Kind, "step_id": deref(item.StepID), "tool": item.Tool, "answer": string(a.Verdict),
+		"item_id": item.ID, "kind": item.Kind, "step_id": store.Text(item.StepID), "tool": item.Tool, "answer": string(a.Verdict),
 		"reply": effect.Reply, "reason": a.Reason, "by": a.By.ID, "changed": effect.ChangedArguments != nil,
 	}}); err != nil {
 		return err
@@ -395,11 +395,4 @@ func (s *Service) settle(ctx context.Context, tx *event.Tx, t db.Task, why strin
 	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 	_, err = task.Move(ctx, tx, t, task.Queued, why, by)
 	return err
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -72,7 +72,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 		return err
 	}
 	if err := tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: eventkind.InboxExpired, Payload: map[string]any{
-		"item_id": item.ID, "kind": item.Kind, "step_id": deref(item.StepID), "tool": item.Tool, "on_expiry": item.OnExpiry,
+		"item_id": item.ID, "kind": item.Kind, "step_id": store.Text(item.StepID), "tool": item.Tool, "on_expiry": item.OnExpiry,
 	}}); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 	// A call that a timeout rejected is audited like one that a person rejected.
 	if err := audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: event.Hub, Action: "inbox.expired", ObjectKind: "inbox_item", ObjectID: item.ID, Reason: why,
-		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": deref(item.StepID), "tool": item.Tool, "preview": item.Preview},
+		Before: map[string]any{"kind": item.Kind, "task_id": item.TaskID, "step_id": store.Text(item.StepID), "tool": item.Tool, "preview": item.Preview},
 		After:  map[string]any{"on_expiry": item.OnExpiry},
 	}); err != nil {
 		return err

@@ -162,7 +162,7 @@ func (s *Service) Find(ctx context.Context, v task.Viewer, ref string) (string, 
 	return store.One("inbox", ref, rows, err)
 }
 
-// MayAnswer refuses whoever may not answer an item that they see: those whose task or agent
+// MayAnswer refuses users who may not answer an item that they see: those whose task or agent
 // it is about and administrators may.
 func (s *Service) MayAnswer(ctx context.Context, v task.Viewer, id string) error {
 	owned, err := s.cfg.Store.InboxItemOwned(ctx, db.InboxItemOwnedParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, ID: id})

@@ -2,11 +2,8 @@ package inbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -81,7 +78,7 @@ func (s Snoozes) Until(ctx context.Context, orgID, userID string, rows ...db.Get
 // there is none.
 func (s Snoozes) next(ctx context.Context, orgID, userID string) (*time.Time, error) {
 	until, err := s.store.NextInboxSnooze(ctx, db.NextInboxSnoozeParams{OrgID: orgID, UserID: userID})
-	if errors.Is(err, pgx.ErrNoRows) {
+	if store.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	if err != nil {

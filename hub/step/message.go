@@ -130,8 +130,13 @@ func sendingCall(ctx context.Context, s *Steps, t db.Task, step db.Step, record 
 		return call, err
 	}
 	// What was sent needs neither the node nor the approval any more.
-	if _, found, err := call.Messages.Earlier(ctx); err != nil || found {
+	earlier, found, err := call.Messages.Earlier(ctx)
+	if err != nil {
 		return call, err
+	}
+	if found {
+		call.Earlier = &earlier
+		return call, nil
 	}
 	if record.Inspects() {
 		if call.Approved, err = approvedState(step); err != nil {

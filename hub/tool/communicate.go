@@ -197,25 +197,19 @@ func previewTrigger(arguments map[string]any) string {
 // went, and nothing that has changed since makes it one that failed.
 func once(send func(ctx context.Context, c Call) (Result, error), went func(c Call, d Delivery) Result) func(context.Context, Call) (Result, error) {
 	return func(ctx context.Context, c Call) (Result, error) {
-		d, found, err := c.Messages.Earlier(ctx)
-		if err != nil {
-			return Result{}, err
-		}
-		if found {
-			return went(c, d), nil
+		if c.Earlier != nil {
+			return went(c, *c.Earlier), nil
 		}
 		r, err := send(ctx, c)
 		if err != nil || !r.Failed {
 			return r, err
 		}
 		// Another call of the same run may have sent it while this one was refused.
-		if d, found, err = c.Messages.Earlier(ctx); err != nil {
-			return Result{}, err
+		d, found, err := c.Messages.Earlier(ctx)
+		if err != nil || !found {
+			return r, err
 		}
-		if found {
-			return went(c, d), nil
-		}
-		return r, nil
+		return went(c, d), nil
 	}
 }
 
@@ -368,14 +362,16 @@ func sendMail(ctx context.Context, c Call) (Result, error) {
 	if err != nil {
 		return failed(err)
 	}
-	account, address, err := c.Messages.Check(ctx, l)
-	if err != nil {
-		return failed(err)
+	if c.Approved != "" {
+		account, address, err := c.Messages.Check(ctx, l)
+		if err != nil {
+			return failed(err)
+		}
+		if c.Approved != l.state(account, address) {
+			return failed(fault.New(fault.Precondition, "the attachments or the account have changed since the mail was approved").WithCode(fault.ToolFailed).WithFix("send it again, so that a person can look at it"))
+		}
+		l.Account = account // that one, though another may have become the only one
 	}
-	if c.Approved != "" && c.Approved != l.state(account, address) {
-		return failed(fault.New(fault.Precondition, "the attachments or the account have changed since the mail was approved").WithCode(fault.ToolFailed).WithFix("send it again, so that a person can look at it"))
-	}
-	l.Account = account
 	d, err := c.Messages.Mail(ctx, l)
 	if err != nil {
 		return failed(err)

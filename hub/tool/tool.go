@@ -84,6 +84,8 @@ type Call struct {
 	Forge func(ctx context.Context, repository, credential string) (forge.Access, error)
 	// Messages sends to people and other systems.
 	Messages Messenger
+	// Earlier is how it went if this run of the step sent something before; nil if not.
+	Earlier *Delivery
 	// Approved is the state that a person approved the call for, for tools that inspect; empty
 	// if none was asked.
 	Approved string

@@ -44,7 +44,7 @@ func People() []string {
 // Members returns the names of the events of a group, sorted; none for another word.
 func Members(group string) []string {
 	var out []string
-	for _, n := range named() {
+	for _, n := range named {
 		if slices.Contains(n.groups, Group(group)) {
 			out = append(out, n.name)
 		}
@@ -58,8 +58,8 @@ type name struct {
 	groups []Group
 }
 
-// named returns all names, sorted, each once.
-func named() []name {
+// named are all names, sorted, each once.
+var named = func() []name {
 	var all []name
 	for _, e := range table {
 		all = append(all, name{string(e.Kind), e.Groups})
@@ -80,12 +80,12 @@ func named() []name {
 		}
 	}
 	return out
-}
+}()
 
 // Selectable returns all words that Select takes, without beginnings: groups, then names.
 func Selectable() []string {
 	out := Groups()
-	for _, n := range named() {
+	for _, n := range named {
 		out = append(out, n.name)
 	}
 	return out

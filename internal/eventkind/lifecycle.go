@@ -38,20 +38,22 @@ var lifecycles = []Lifecycle{
 // once for each.
 func LifecycleTable() []Lifecycle { return slices.Clone(lifecycles) }
 
-// has reports whether an event of l's kind with that payload has the name.
-func (l Lifecycle) has(payload map[string]any) bool {
+// has reports whether an event of l's kind has the name. text returns the text that a field
+// of its payload has, empty for none.
+func (l Lifecycle) has(text func(field string) string) bool {
 	if l.Field == "" {
 		return true
 	}
-	word, _ := payload[l.Field].(string)
+	word := text(l.Field)
 	return len(l.Words) == 0 && word != "" || slices.Contains(l.Words, word)
 }
 
-// LifecycleOf returns the lifecycle names of an event, sorted.
-func LifecycleOf(kind string, payload map[string]any) []string {
+// LifecycleOf returns the lifecycle names of an event, sorted. text returns the text that a
+// field of its payload has, empty for none.
+func LifecycleOf(kind string, text func(field string) string) []string {
 	var out []string
 	for _, l := range lifecycles {
-		if string(l.From) == kind && l.has(payload) {
+		if string(l.From) == kind && l.has(text) {
 			out = append(out, l.Name)
 		}
 	}

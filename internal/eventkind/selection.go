@@ -20,7 +20,7 @@ func Select(field string, patterns []string) (Selection, error) {
 		chosen := Members(pattern)
 		if len(chosen) == 0 {
 			prefix, open := strings.CutSuffix(pattern, "*")
-			for _, n := range named() {
+			for _, n := range named {
 				if n.name == pattern || open && strings.HasPrefix(n.name, prefix) {
 					chosen = append(chosen, n.name)
 				}
@@ -60,7 +60,10 @@ func (s Selection) Of(kind string, payload map[string]any) []string {
 	if s[kind] {
 		out = append(out, kind)
 	}
-	for _, name := range LifecycleOf(kind, payload) {
+	for _, name := range LifecycleOf(kind, func(field string) string {
+		word, _ := payload[field].(string)
+		return word
+	}) {
 		if s[name] {
 			out = append(out, name)
 		}
@@ -73,17 +76,13 @@ func (s Selection) Has(kind string, payload []byte) bool {
 	if s[kind] {
 		return true
 	}
-	for _, l := range lifecycles {
-		if string(l.From) != kind || !s[l.Name] {
-			continue
+	var fields map[string]any
+	text := func(field string) string {
+		if fields == nil {
+			_ = json.Unmarshal(payload, &fields) // what is no object has no field
 		}
-		if l.Field == "" {
-			return true
-		}
-		var fields map[string]any
-		if json.Unmarshal(payload, &fields) == nil && l.has(fields) {
-			return true
-		}
+		word, _ := fields[field].(string)
+		return word
 	}
-	return false
+	return slices.ContainsFunc(lifecycles, func(l Lifecycle) bool { return string(l.From) == kind && s[l.Name] && l.has(text) })
 }

@@ -141,13 +141,11 @@ export function looksTheSame(of: () => Page) {
         await page.locator(`#item-${item.id} button`).last().click();
       }
       const box = page.getByRole("region", { name: "Item", exact: true });
-      await box.locator("[data-answers] button:enabled").first().waitFor();
-      await page.locator("[aria-label=Loading]").first().waitFor({ state: "detached" });
       const shots: string[] = [];
       for (const { theme, ...screen } of screens) {
         await page.setViewportSize(screen);
         await page.evaluate((t) => (document.documentElement.dataset.theme = t), theme);
-        // Another width may show it anew.
+        // Another width may show it anew, with its answers disabled at first.
         await box.locator("[data-answers] button:enabled").first().waitFor();
         await page.locator("[aria-label=Loading]").first().waitFor({ state: "detached" });
         const [yes, no] = answers[item.kind] ?? [/./, /^(Dismiss|Keep it refused|End the task)$/];

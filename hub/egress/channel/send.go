@@ -289,7 +289,7 @@ type prompt struct {
 func (p *prompt) WriteHeader(status int) {
 	p.ResponseWriter.WriteHeader(status)
 	if p.now {
-		_ = http.NewResponseController(p.ResponseWriter).Flush()
+		_ = http.NewResponseController(p.ResponseWriter).Flush() // an error is that of the connection, which the body gets, too
 	}
 }
 

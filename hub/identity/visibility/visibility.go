@@ -6,7 +6,7 @@
 // An agent has one owner, a user or a team, and a Level that says who else sees it.
 // Administrators see everything of their organisation. What somebody does not see does
 // not exist for them: calls that name it return not_found, lists leave it out, and
-// streams do not deliver it. Whoever submitted a task goes on seeing that task when its
+// streams do not deliver it. The submitter of a task goes on seeing it when its
 // agent is hidden from them later. Where an organisation shares its tasks, more people see
 // them, and read them: what changes a task or its workspace is for those whose it is.
 package visibility
@@ -52,7 +52,7 @@ type Level string
 const (
 	// Private is nobody else.
 	Private Level = "private"
-	// Team is whoever is in a team with the user who owns the agent; of an agent that a
+	// Team is everybody who is in a team with the user who owns the agent; of an agent that a
 	// team owns, its members, who are its owners.
 	Team Level = "team"
 	// Organisation is everybody.
@@ -88,7 +88,7 @@ func Owns(ctx context.Context, q *db.Queries, v Viewer, agentID string) (bool, e
 }
 
 // OwnsTask reports whether a task is v's, by its id: v submitted it, it is assigned to v, or
-// v owns its agent. Whoever else sees the task only reads it. All are administrators'.
+// v owns its agent. Others who see the task only read it. Administrators own all.
 func OwnsTask(ctx context.Context, q *db.Queries, v Viewer, taskID string) (bool, error) {
 	owned, err := q.TaskOwned(ctx, db.TaskOwnedParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, ID: taskID})
 	if store.IsNotFound(err) {
@@ -96,6 +96,18 @@ func OwnsTask(ctx context.Context, q *db.Queries, v Viewer, taskID string) (bool
 	}
 	if err != nil {
 		return false, fmt.Errorf("look whether task %s is %q's: %w", taskID, v.Name, err)
+	}
+	return owned, nil
+}
+
+// Owned returns those of the agents with some ids that v owns; administrators own all.
+func Owned(ctx context.Context, q *db.Queries, v Viewer, agentIDs []string) ([]string, error) {
+	if v.All {
+		return agentIDs, nil
+	}
+	owned, err := q.AgentsOwned(ctx, db.AgentsOwnedParams{OrgID: v.OrgID, Viewer: v.Name, Ids: agentIDs})
+	if err != nil {
+		return nil, fmt.Errorf("look which agents %q owns: %w", v.Name, err)
 	}
 	return owned, nil
 }

@@ -78,13 +78,14 @@ type outlet struct {
 	spec *deckhandv1.DestinationSpec
 }
 
-// outlet returns the destination with a name that an agent may use. kind is empty for any.
+// outlet returns the destination with a name that an agent may use; without a name, the only
+// one. kind is empty for any.
 func (s Outbound) outlet(ctx context.Context, q *db.Queries, from Sender, name, kind string) (outlet, error) {
 	rows, err := q.DestinationsOf(ctx, from.OrgID)
 	if err != nil {
 		return outlet{}, fmt.Errorf("list the destinations of %s: %w", from.OrgID, err)
 	}
-	var usable []string
+	var usable []outlet
 	for _, row := range rows {
 		if row.UserID != nil || kind != "" && row.Kind != kind {
 			continue
@@ -99,7 +100,14 @@ func (s Outbound) outlet(ctx context.Context, q *db.Queries, from Sender, name, 
 		if row.Name == name {
 			return outlet{row, spec}, nil
 		}
-		usable = append(usable, row.Name)
+		usable = append(usable, outlet{row, spec})
+	}
+	if name == "" && len(usable) == 1 {
+		return usable[0], nil
+	}
+	names := make([]string, len(usable))
+	for i, one := range usable {
+		names[i] = one.row.Name
 	}
 	what := "destination"
 	if kind != "" {
@@ -109,7 +117,11 @@ func (s Outbound) outlet(ctx context.Context, q *db.Queries, from Sender, name, 
 	if len(usable) == 0 {
 		return outlet{}, e.WithFix("an administrator allows it: deckhand destination update NAME --for-agent %s", from.AgentName)
 	}
-	return outlet{}, e.WithFix("use one of: %s", shortlist.Of(usable, maxNames, len(usable)))
+	if name == "" {
+		e = fault.New(fault.Invalid, "there are several accounts that you may send mail from").WithCode(fault.InvalidParameters)
+		return outlet{}, e.WithFix("name one in account, such as %s or %s", names[0], names[1])
+	}
+	return outlet{}, e.WithFix("use one of: %s", shortlist.Of(names, maxNames, len(names)))
 }
 
 // room locks a destination, and returns an error if agents have made as many calls to it in

@@ -71,7 +71,7 @@ func (s Outbound) once(ctx context.Context, from Sender, to outlet, send func(co
 	if !first {
 		return s.await(ctx, from)
 	}
-	// It is sent to its end, whoever waits for it.
+	// The sending goes on to its end, also if the caller gives up.
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
 	got := send(sending)
@@ -102,15 +102,11 @@ func sent(to, state string, status int, said string) Sent {
 // before, or is being sent, which it waits for. found is false if nothing was. What was sent
 // then counts, whatever has changed since.
 func (s Outbound) Earlier(ctx context.Context, from Sender) (_ Sent, found bool, err error) {
-	_, err = s.cfg.Store.GetOutboundCall(ctx, db.GetOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID})
+	earlier, err := s.await(ctx, from)
 	if store.IsNotFound(err) {
 		return Sent{}, false, nil
 	}
-	if err != nil {
-		return Sent{}, false, fmt.Errorf("find whether step %s was sent: %w", from.StepID, err)
-	}
-	earlier, err := s.await(ctx, from)
-	return earlier, true, err
+	return earlier, err == nil, err
 }
 
 // await returns how a call ended that another one sends or has sent.
@@ -173,36 +169,10 @@ type Attachment struct {
 	Data []byte
 }
 
-// account returns the destination that a mail is sent from.
-func (s Outbound) account(ctx context.Context, from Sender, m Mail) (outlet, error) {
-	name := m.Account
-	if name == "" {
-		rows, err := s.cfg.Store.DestinationsOf(ctx, from.OrgID)
-		if err != nil {
-			return outlet{}, fmt.Errorf("list the destinations of %s: %w", from.OrgID, err)
-		}
-		for _, row := range rows {
-			spec, err := Spec(row)
-			if err != nil {
-				return outlet{}, err
-			}
-			if row.Kind != kindEmail || !open(spec, from.AgentName) {
-				continue
-			}
-			if name != "" {
-				return outlet{}, fault.New(fault.Invalid, "there are several accounts that you may send mail from").WithCode(fault.InvalidParameters).
-					WithFix("name one in account, such as %s or %s", name, row.Name)
-			}
-			name = row.Name
-		}
-	}
-	return s.outlet(ctx, s.cfg.Store.Queries, from, name, kindEmail)
-}
-
 // CheckMail returns the account that a mail would be sent from and its address, or why it may
 // not be sent.
 func (s Outbound) CheckMail(ctx context.Context, from Sender, m Mail) (account, address string, err error) {
-	to, err := s.account(ctx, from, m)
+	to, err := s.outlet(ctx, s.cfg.Store.Queries, from, m.Account, kindEmail)
 	if err != nil {
 		return "", "", err
 	}
@@ -231,7 +201,7 @@ func permitted(from outlet, m Mail) error {
 
 // SendMail sends a mail from an account.
 func (s Outbound) SendMail(ctx context.Context, from Sender, m Mail) (Sent, error) {
-	to, err := s.account(ctx, from, m)
+	to, err := s.outlet(ctx, s.cfg.Store.Queries, from, m.Account, kindEmail)
 	if err != nil {
 		return Sent{}, err
 	}

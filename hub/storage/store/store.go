@@ -170,6 +170,14 @@ func (s *Store) Close() { s.pool.Close() }
 // IsNotFound reports whether a query for one row answered none.
 func IsNotFound(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
+// Text returns the text of a column, empty for NULL.
+func Text(column *string) string {
+	if column == nil {
+		return ""
+	}
+	return *column
+}
+
 // Violates reports whether err is the violation of that constraint or unique index.
 func Violates(err error, constraint string) bool {
 	var pg *pgconn.PgError

@@ -210,7 +210,7 @@ func digestOf(f File) string {
 
 // Find returns the id of the agent that ref names among those that v sees: a name, one that
 // it had before, an id or a unique prefix of one. A deleted agent is not found: the error
-// says so to whoever saw it.
+// says so to those who saw it.
 func (s *Service) Find(ctx context.Context, v visibility.Viewer, ref string) (string, error) {
 	id, err := s.find(ctx, v, ref, false)
 	if fault.Is(err, fault.NotFound) {

@@ -76,17 +76,17 @@ func transfer(ctx context.Context, tx *event.Tx, a db.Agent, by Applier) error {
 	}
 	return audit.Append(tx, audit.Entry{
 		OrgID: a.OrgID, By: by.Actor, Action: "agent.transferred", ObjectKind: "agent", ObjectID: a.ID,
-		Before: owned(Ownership{User: a.Owner, Team: deref(a.OwnerTeam), Level: visibility.Level(a.Visibility)}), After: owned(next),
+		Before: owned(Ownership{User: a.Owner, Team: store.Text(a.OwnerTeam), Level: visibility.Level(a.Visibility)}), After: owned(next),
 	})
 }
 
 // on returns whose an agent is after the change.
 func (o Ownership) on(ctx context.Context, q *db.Queries, a db.Agent, by Applier) (Ownership, error) {
-	next := Ownership{User: a.Owner, Team: deref(a.OwnerTeam), Level: cmp.Or(o.Level, visibility.Level(a.Visibility), visibility.Default)}
+	next := Ownership{User: a.Owner, Team: store.Text(a.OwnerTeam), Level: cmp.Or(o.Level, visibility.Level(a.Visibility), visibility.Default)}
 	if o.User != "" || o.Team != "" {
 		next.User, next.Team = o.User, o.Team
 	}
-	if next.Team == "" || next.Team == deref(a.OwnerTeam) || by.viewer(a.OrgID).All {
+	if next.Team == "" || next.Team == store.Text(a.OwnerTeam) || by.viewer(a.OrgID).All {
 		return next, nil
 	}
 	in, err := q.IsTeamMember(ctx, db.IsTeamMemberParams{OrgID: a.OrgID, TeamID: next.Team, UserName: by.ID})
@@ -101,7 +101,7 @@ func (o Ownership) on(ctx context.Context, q *db.Queries, a db.Agent, by Applier
 }
 
 func (o Ownership) same(a db.Agent) bool {
-	return o.User == a.Owner && o.Team == deref(a.OwnerTeam) && string(o.Level) == a.Visibility
+	return o.User == a.Owner && o.Team == store.Text(a.OwnerTeam) && string(o.Level) == a.Visibility
 }
 
 func (o Ownership) params(a db.Agent) db.SetAgentOwnerParams {
@@ -122,14 +122,7 @@ func owned(o Ownership) map[string]any {
 	return out
 }
 
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
-// mayManage refuses whoever is neither an owner of an agent nor an administrator.
+// mayManage refuses callers who neither own an agent nor are administrators.
 func mayManage(ctx context.Context, q *db.Queries, a db.Agent, by Applier) error {
 	yes, err := visibility.Owns(ctx, q, by.viewer(a.OrgID), a.ID)
 	if err != nil || yes {
@@ -155,8 +148,8 @@ func ownerName(ctx context.Context, q *db.Queries, a db.Agent) (string, error) {
 	return "team " + t.Team.Name, nil
 }
 
-// named locks the agent of a name for whoever applies its persona, and creates it if there
-// is none.
+// named locks the agent of a name for the user who applies its persona, and creates it if
+// no agent has the name.
 func named(ctx context.Context, tx *event.Tx, orgID, name string, by Applier) (db.Agent, error) {
 	if err := neverHad(ctx, tx, orgID, name, by); err != nil {
 		return db.Agent{}, err
@@ -173,10 +166,10 @@ func named(ctx context.Context, tx *event.Tx, orgID, name string, by Applier) (d
 		return fresh, fmt.Errorf("store agent %s: %w", name, err)
 	}
 	a, err := tx.LockAgentByName(ctx, db.LockAgentByNameParams{OrgID: orgID, Name: name})
-	if err != nil || a.CurrentVersion == 0 {
-		if err != nil {
-			return a, fmt.Errorf("lock agent %s: %w", name, err)
-		}
+	if err != nil {
+		return a, fmt.Errorf("lock agent %s: %w", name, err)
+	}
+	if a.CurrentVersion == 0 {
 		// The insert may have waited for a rename, and the name lead to that agent now.
 		return a, neverHad(ctx, tx, orgID, name, by)
 	}
@@ -223,9 +216,9 @@ func renamed(ctx context.Context, q *db.Queries, a db.Agent, name string, by App
 		WithFix("write name: %s in the file, give the agent another name, or free this one: deckhand agent rename %s %s --forget", a.Name, a.Name, a.Name)
 }
 
-// ReadsWorkspace refuses whoever may not look into the workspace of a task that they see.
+// ReadsWorkspace refuses users who may not look into the workspace of a task that they see.
 // The workspace that all tasks of an agent have is read by those whose task it is and by
-// whoever OwnsWorkspace lets.
+// users whom OwnsWorkspace lets.
 func (s *Service) ReadsWorkspace(ctx context.Context, v visibility.Viewer, t db.Task) error {
 	if t.WorkspaceScope != string(persona.ScopeAgent) {
 		return nil
@@ -241,7 +234,7 @@ func (s *Service) ReadsWorkspace(ctx context.Context, v visibility.Viewer, t db.
 	return s.OwnsWorkspace(ctx, v, row)
 }
 
-// ChangesTask refuses whoever may not change a task that they see, nor its workspace: its
+// ChangesTask refuses users who may not change a task that they see, nor its workspace: its
 // submitter, the person whom it is assigned to, the owners of its agent and administrators
 // may.
 func (s *Service) ChangesTask(ctx context.Context, v visibility.Viewer, t db.Task) error {
@@ -253,7 +246,7 @@ func (s *Service) ChangesTask(ctx context.Context, v visibility.Viewer, t db.Tas
 		WithFix("ask them or an administrator")
 }
 
-// OwnsWorkspace refuses whoever may not see the workspace of an agent that they see: it
+// OwnsWorkspace refuses users who may not see the workspace of an agent that they see: it
 // holds what all its tasks have left. Its owners and administrators may.
 func (s *Service) OwnsWorkspace(ctx context.Context, v visibility.Viewer, row db.GetAgentRow) error {
 	yes, err := visibility.Owns(ctx, s.store.Queries, v, row.Agent.ID)

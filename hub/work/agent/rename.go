@@ -57,7 +57,7 @@ func (l Life) Rename(ctx context.Context, orgID, id, name string, forget bool, b
 }
 
 // forgetNames frees the former names of an agent that is called name now. What still names
-// it so is not given to whoever gets them.
+// it so is not given to the next agents of these names.
 func forgetNames(ctx context.Context, tx *event.Tx, a db.Agent, name string) error {
 	names, err := tx.FormerNames(ctx, db.FormerNamesParams{OrgID: a.OrgID, AgentID: a.ID})
 	if err != nil {

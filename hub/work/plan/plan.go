@@ -62,7 +62,11 @@ func read(row db.TaskPlan) (Plan, error) {
 
 // Get returns the plan of a task; with revision 0 if there is none.
 func (s *Service) Get(ctx context.Context, orgID, taskID string) (Plan, error) {
-	row, err := s.Store.GetTaskPlan(ctx, db.GetTaskPlanParams{OrgID: orgID, TaskID: taskID})
+	return load(ctx, s.Store.Queries, orgID, taskID)
+}
+
+func load(ctx context.Context, q *db.Queries, orgID, taskID string) (Plan, error) {
+	row, err := q.GetTaskPlan(ctx, db.GetTaskPlanParams{OrgID: orgID, TaskID: taskID})
 	if store.IsNotFound(err) {
 		return Plan{Row: db.TaskPlan{OrgID: orgID, TaskID: taskID}}, nil
 	}
@@ -76,7 +80,6 @@ func (s *Service) Get(ctx context.Context, orgID, taskID string) (Plan, error) {
 // task's row. It returns why the agent may not: people have changed the plan, and it was not
 // told before the turn.
 func Set(ctx context.Context, tx *event.Tx, t db.Task, turn int32, arguments map[string]any) (*fault.Error, error) {
-	var p Plan
 	data, err := json.Marshal(arguments)
 	if err != nil {
 		return nil, fmt.Errorf("encode a plan: %w", err)
@@ -89,7 +92,7 @@ func Set(ctx context.Context, tx *event.Tx, t db.Task, turn int32, arguments map
 	if err := json.Unmarshal(data, &given); err != nil {
 		return nil, fmt.Errorf("read a plan: %w", err)
 	}
-	p.Items, p.Criteria, p.Risks = given.Items, given.SuccessCriteria, given.Risks
+	p := Plan{Items: given.Items, Criteria: given.SuccessCriteria, Risks: given.Risks}
 	if err := plantree.Check(p.Items); err != nil {
 		return fault.New(fault.Invalid, "%v", err).WithCode(fault.InvalidParameters).WithFix("correct the plan and send all of it again"), nil
 	}
@@ -159,15 +162,9 @@ func (s *Service) Edit(ctx context.Context, orgID, taskID string, revision int32
 			return fault.New(fault.Precondition, "task %s has ended (%s): its plan stays as it is", taskID, state).WithObject(taskID).
 				WithFix("start another run: deckhand task retry %s", taskID)
 		}
-		var p Plan
-		row, err := tx.GetTaskPlan(ctx, db.GetTaskPlanParams{OrgID: orgID, TaskID: taskID})
-		switch {
-		case err == nil:
-			if p, err = read(row); err != nil {
-				return err
-			}
-		case !store.IsNotFound(err):
-			return fmt.Errorf("load the plan of task %s: %w", taskID, err)
+		p, err := load(ctx, tx.Queries, orgID, taskID)
+		if err != nil {
+			return err
 		}
 		if p.Row.Revision != revision {
 			return fault.New(fault.Aborted, "revision: the plan is at revision %d, changed by %s, and yours is %d", p.Row.Revision, p.Row.ChangedBy, revision).WithObject(taskID).

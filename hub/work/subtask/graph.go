@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
@@ -62,6 +63,7 @@ func (s *Service) Graph(ctx context.Context, v visibility.Viewer) ([]Edge, error
 		}
 		return edges[key]
 	}
+	personas, targets := map[string]*persona.Persona{}, []string{}
 	for after := ""; ; {
 		rows, err := s.cfg.Agents.List(ctx, v, agent.Filter{After: after, Limit: agentsPage})
 		if err != nil {
@@ -74,26 +76,27 @@ func (s *Service) Graph(ctx context.Context, v visibility.Viewer) ([]Edge, error
 			if err != nil {
 				return nil, err
 			}
-			targets := slices.Concat(p.Agents.Delegate, p.Agents.Handoff)
-			if targets, err = visibility.Names(ctx, s.cfg.Store.Queries, v, targets); err != nil {
-				return nil, err
-			}
-			for _, to := range p.Agents.Delegate {
-				if slices.Contains(targets, to) {
-					at(a.Name, to, Delegates).Permitted = true
-				}
-			}
-			for _, to := range p.Agents.Handoff {
-				if slices.Contains(targets, to) {
-					at(a.Name, to, HandsOver).Permitted = true
-				}
-			}
-			if slices.Contains(p.Tools, toolname.CreateSubtask) {
-				at(a.Name, a.Name, Splits).Permitted = true
-			}
+			personas[a.Name], targets = p, slices.Concat(targets, p.Agents.Delegate, p.Agents.Handoff)
 		}
 		if len(rows) < agentsPage {
 			break
+		}
+	}
+	slices.Sort(targets)
+	targets, err := visibility.Names(ctx, s.cfg.Store.Queries, v, slices.Compact(targets))
+	if err != nil {
+		return nil, err
+	}
+	for name, p := range personas {
+		for kind, names := range map[EdgeKind][]string{Delegates: p.Agents.Delegate, HandsOver: p.Agents.Handoff} {
+			for _, to := range names {
+				if slices.Contains(targets, to) {
+					at(name, to, kind).Permitted = true
+				}
+			}
+		}
+		if slices.Contains(p.Tools, toolname.CreateSubtask) {
+			at(name, name, Splits).Permitted = true
 		}
 	}
 	given, err := s.cfg.Store.AgentEdges(ctx, db.AgentEdgesParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Since: time.Now().Add(-Recent)})

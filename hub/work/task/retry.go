@@ -141,7 +141,7 @@ func (s *Service) repeat(origin db.Task, again RetryOptions) (Submission, error)
 func auditAgain(tx *event.Tx, action string, t db.Task, again RetryOptions) error {
 	return audit.Append(tx, audit.Entry{
 		OrgID: t.OrgID, By: again.By, Action: action, ObjectKind: "task", ObjectID: t.ID,
-		After: map[string]any{"origin_id": deref(t.OriginID), "resumed_at": t.ResumedAt, "override": string(t.Override)},
+		After: map[string]any{"origin_id": store.Text(t.OriginID), "resumed_at": t.ResumedAt, "override": string(t.Override)},
 	})
 }
 

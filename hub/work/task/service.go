@@ -323,7 +323,7 @@ func notCreated(ctx context.Context, tx *event.Tx, p db.CreateTaskParams) (db.Ge
 	if p.IdempotencyKey != nil {
 		first, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: p.OrgID, IdempotencyKey: p.IdempotencyKey})
 		switch {
-		case err == nil && (first.AgentID != p.AgentID || first.Goal != p.Goal || deref(first.OriginID) != deref(p.OriginID)):
+		case err == nil && (first.AgentID != p.AgentID || first.Goal != p.Goal || store.Text(first.OriginID) != store.Text(p.OriginID)):
 			return db.GetTaskRow{}, fault.New(fault.Exists, "idempotency_key %q was used for task %s, which has another agent or goal", *p.IdempotencyKey, first.ID).
 				WithFix("use a key of its own for each task").WithObject(first.ID)
 		case err == nil:
@@ -340,13 +340,6 @@ func notCreated(ctx context.Context, tx *event.Tx, p db.CreateTaskParams) (db.Ge
 		return db.GetTaskRow{}, hold.Refuse(h)
 	}
 	return db.GetTaskRow{}, fault.New(fault.Aborted, "a hold was released while the task was stored").WithFix("submit it again")
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // AgentJail names the jail of an agent whose workspace is its own.

@@ -67,7 +67,7 @@ func (s *Service) Replay(ctx context.Context, orgID, id string, by event.Actor) 
 	}
 	d := first.Delivery
 	if d.State == "duplicate" {
-		return "", fault.New(fault.Precondition, "delivery %s is a duplicate of %s", d.ID, deref(d.DuplicateOf)).WithFix("replay that one").WithObject(d.ID)
+		return "", fault.New(fault.Precondition, "delivery %s is a duplicate of %s", d.ID, store.Text(d.DuplicateOf)).WithFix("replay that one").WithObject(d.ID)
 	}
 	fresh := ident.New("dlv")
 	err = s.locked(ctx, orgID, d.TriggerID, func(tx *event.Tx, row db.Trigger) error {

@@ -421,6 +421,37 @@ func (q *Queries) AgentVersions(ctx context.Context, arg AgentVersionsParams) ([
 	return items, nil
 }
 
+const agentsOwned = `-- name: AgentsOwned :many
+SELECT id FROM agents WHERE org_id = $1 AND id = ANY ($2::text[]) AND agent_owned(id, $3::text)
+`
+
+type AgentsOwnedParams struct {
+	OrgID  string
+	Ids    []string
+	Viewer string
+}
+
+// Those of some agents that somebody owns.
+func (q *Queries) AgentsOwned(ctx context.Context, arg AgentsOwnedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, agentsOwned, arg.OrgID, arg.Ids, arg.Viewer)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countAgentFailure = `-- name: CountAgentFailure :one
 UPDATE agents SET failures = failures + CASE WHEN last_failed_task = $1 THEN 0 ELSE 1 END, last_failed_task = $1
 WHERE org_id = $2 AND id = $3 RETURNING id, org_id, name, status, status_reason, current_version, home_node_id, created_at, updated_at, status_at, failures, owner, last_failed_task, suspended_by, owner_team, visibility, deleted_at, deleted_by, released

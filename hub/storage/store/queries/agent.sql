@@ -129,6 +129,10 @@ SELECT (@sees_all::boolean OR agent_seen(id, @viewer::text))::boolean FROM agent
 -- Whether somebody owns an agent; no row if there is no such agent.
 SELECT (@sees_all::boolean OR agent_owned(id, @viewer::text))::boolean FROM agents WHERE org_id = @org_id AND id = @id;
 
+-- name: AgentsOwned :many
+-- Those of some agents that somebody owns.
+SELECT id FROM agents WHERE org_id = @org_id AND id = ANY (@ids::text[]) AND agent_owned(id, @viewer::text);
+
 -- name: AgentNamesSeen :many
 -- The agents that somebody sees, of some names.
 SELECT a.name FROM agents a WHERE a.org_id = @org_id AND a.name = ANY (@names::text[]) AND NOT a.released
