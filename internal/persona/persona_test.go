@@ -439,3 +439,16 @@ func TestASetupNeedsAnImage(t *testing.T) {
 	require.NotEqual(t, digest("setup: [a, b]"), digest("setup: [b, a]"))
 	require.NotEqual(t, digest("setup: [a, b]"), digest("setup: [\"a\\nb\"]"))
 }
+
+// A background command has at most a day.
+func TestTheTimeOfJobsIsBounded(t *testing.T) {
+	t.Parallel()
+	for given, valid := range map[string]bool{"1m": true, "24h": true, "25h": false, "30s": false} {
+		_, err := persona.Parse("a.md", []byte(before+"jobs: {max_time: "+given+"}\n---\nx"), known)
+		if valid {
+			require.NoError(t, err, given)
+		} else {
+			require.ErrorContains(t, err, "use 1m to 24h", given)
+		}
+	}
+}
