@@ -49,7 +49,7 @@ func bin(t testing.TB, name string) string {
 		if binaries.dir, binaries.err = os.MkdirTemp("", "deckhand-crash-bin-"); binaries.err != nil {
 			return
 		}
-		cmd := exec.Command("go", "build", "-trimpath", "-tags", "crashpoints", "-ldflags", "-s -w", "-o", binaries.dir,
+		cmd := exec.Command("go", "build", "-trimpath", "-tags", "crashpoints,grpcnotrace", "-ldflags", "-s -w", "-o", binaries.dir,
 			"./cmd/deckhand", "./cmd/deckhand-node", "./cmd/deckhand-init")
 		cmd.Dir = "../.."
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -19,11 +19,11 @@ func TestPointsAreInNoBinaryWithoutTheTag(t *testing.T) {
 	for _, c := range []struct {
 		tags string
 		has  bool
-	}{{"", false}, {"crashpoints", true}} {
+	}{{"grpcnotrace", false}, {"crashpoints,grpcnotrace", true}} {
 		path := filepath.Join(t.TempDir(), "init")
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-tags="+c.tags, "-o", path,
 			"github.com/deckhand-sh/deckhand/cmd/deckhand-init")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		binary, err := os.ReadFile(path)

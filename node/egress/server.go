@@ -55,6 +55,7 @@ func (s *server) Tunnel(stream nodev1.EgressService_TunnelServer) error {
 		return fault.ToGRPC(err)
 	}
 	defer up.Close()
+	defer context.AfterFunc(stream.Context(), func() { _ = up.Close() })()
 	if err := stream.Send(&nodev1.TunnelResponse{}); err != nil {
 		return err
 	}

@@ -32,17 +32,47 @@ func (s *session) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 	return response, s.link.answer(ctx, info.FullMethod, err)
 }
 
+// endless are the streams that last as long as somebody reads them: a stop does not wait
+// for them. A hub opens them again when the node is back.
+var endless = map[string]bool{
+	nodev1.EgressService_Channel_FullMethodName:           true,
+	nodev1.EgressService_Tunnel_FullMethodName:            true,
+	nodev1.ExecService_ReadLog_FullMethodName:             true,
+	nodev1.FileService_WatchFiles_FullMethodName:          true,
+	nodev1.TelemetryService_WatchTelemetry_FullMethodName: true,
+}
+
 // interceptStream does the same for streams. The session itself passes.
 func (s *session) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	if info.FullMethod == nodev1.SessionService_Session_FullMethodName {
 		return handle(srv, stream)
 	}
+	ctx := incoming(stream.Context())
+	if endless[info.FullMethod] {
+		return s.untilStop(ctx, srv, stream, info.FullMethod, handle)
+	}
 	if err := s.gate.enter(); err != nil {
 		return fault.ToGRPC(err)
 	}
 	defer s.gate.leave()
-	ctx := incoming(stream.Context())
 	return s.link.answer(ctx, info.FullMethod, handle(srv, &checked{ServerStream: stream, link: s.link, ctx: ctx}))
+}
+
+// untilStop handles a stream whose context ends when the node stops, which is an error
+// for the hub whatever the handler made of it.
+func (s *session) untilStop(ctx context.Context, srv any, stream grpc.ServerStream, method string, handle grpc.StreamHandler) error {
+	if err := s.gate.admit(); err != nil {
+		return fault.ToGRPC(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
+	err := handle(srv, &checked{ServerStream: stream, link: s.link, ctx: ctx})
+	if s.ending.Err() != nil {
+		return fault.ToGRPC(fault.New(fault.Unavailable, "the node is stopping").
+			WithCode(fault.NodeUnavailable).WithFix("try again when the node is connected"))
+	}
+	return s.link.answer(ctx, method, err)
 }
 
 // checked is a stream whose requests are validated.

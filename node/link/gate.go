@@ -28,11 +28,25 @@ func (g *gate) enter() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.open {
-		return fault.New(fault.Unavailable, "the node takes no calls outside a session").
-			WithCode(fault.NodeUnavailable).WithFix("try again when the node is connected")
+		return errOutside()
 	}
 	g.inside++
 	return nil
+}
+
+// admit admits a call that drain does not wait for.
+func (g *gate) admit() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.open {
+		return errOutside()
+	}
+	return nil
+}
+
+func errOutside() error {
+	return fault.New(fault.Unavailable, "the node takes no calls outside a session").
+		WithCode(fault.NodeUnavailable).WithFix("try again when the node is connected")
 }
 
 func (g *gate) leave() {

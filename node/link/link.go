@@ -65,7 +65,7 @@ type Config struct {
 	// 0 for 15 s and 30 s.
 	HandshakeTimeout time.Duration
 	// DrainTimeout is how long calls in progress may last once the link is asked
-	// to stop; 0 for 3 s.
+	// to stop; 0 for 3 s. Those that have no end of their own are ended at once.
 	DrainTimeout time.Duration
 	// MaxCalls is how many calls of the hub's may be in progress at once, streams among
 	// them; 0 for 4096. What comes above waits in the hub. Kinds of streams that
@@ -207,6 +207,7 @@ func (l *Link) serve(ctx context.Context, raw net.Conn) (stood bool, err error) 
 	conn := watch(raw)
 	session := newSession(l, conn)
 	defer session.watchdog.Stop()
+	defer session.end()
 	server := grpc.NewServer(
 		grpc.MaxRecvMsgSize(nodelink.MaxMessageBytes),
 		grpc.MaxSendMsgSize(nodelink.MaxMessageBytes),

@@ -38,8 +38,11 @@ type session struct {
 	leave chan struct{} // closed to end the stream in order
 	left  chan struct{} // closed when the handler has returned
 	over  chan struct{} // closed by finish
-	once  sync.Once
-	cause error // read it after over is closed
+	// ending ends when the node stops, with the calls that have no end of their own.
+	ending context.Context
+	end    context.CancelFunc
+	once   sync.Once
+	cause  error // read it after over is closed
 }
 
 func newSession(l *Link, conn *conn) *session {
@@ -47,6 +50,7 @@ func newSession(l *Link, conn *conn) *session {
 		link: l, conn: conn,
 		leave: make(chan struct{}), left: make(chan struct{}), over: make(chan struct{}),
 	}
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.watchdog = time.AfterFunc(l.handshakeTimeout(welcomeTimeout), func() {
 		s.finish(errors.New("nothing was heard of the hub for too long"))
 	})
@@ -70,13 +74,15 @@ func (s *session) wait() {
 	}
 }
 
-// drain refuses new calls, gives those in progress their time, and then ends the
-// session in order.
+// drain refuses new calls, ends those that have no end of their own, gives the others
+// in progress their time, and then ends the session in order.
 func (s *session) drain(timeout time.Duration) {
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
+	drained := s.gate.drain()
+	s.end()
 	select {
-	case <-s.gate.drain():
+	case <-drained:
 	case <-timer.C:
 	case <-s.conn.closed:
 	}

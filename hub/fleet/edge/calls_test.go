@@ -5,10 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/link"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -67,4 +69,27 @@ func TestANodeServesSoManyCallsAtOnce(t *testing.T) {
 	callers.Wait()
 	require.EqualValues(t, 20, served.Load())
 	require.LessOrEqual(t, service.most.Load(), int64(3))
+}
+
+// A node that stops waits for calls that end by themselves, and for no reader.
+func TestANodeThatStopsEndsItsReaders(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	id, service := h.enrol(), &held{}
+	n := h.startWith(id, func(cfg *link.Config) {
+		cfg.DrainTimeout = time.Hour
+		cfg.Services = func(r grpc.ServiceRegistrar) { nodev1.RegisterExecServiceServer(r, service) }
+	})
+	stream, err := h.connected(id).Exec().ReadLog(t.Context(), &nodev1.ReadLogRequest{ExecId: "step_1"})
+	require.NoError(t, err)
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		n.Stop()
+	}()
+	within(t, stopped, "the node to stop")
+	_, err = stream.Recv()
+	require.True(t, fault.Is(fault.FromGRPC(err), fault.Unavailable), err)
 }

@@ -301,6 +301,7 @@ func (s *server) Channel(in nodev1.EgressService_ChannelServer) error {
 		return fault.ToGRPC(err)
 	}
 	defer socket.Close()
+	defer context.AfterFunc(in.Context(), func() { _ = socket.Close() })()
 	return egress.Pass(socket, func() ([]byte, error) {
 		req, err := in.Recv()
 		return req.GetData(), err

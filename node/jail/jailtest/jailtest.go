@@ -212,7 +212,7 @@ func Spec(id string) *nodev1.JailSpec {
 func buildInit(dir string) (string, error) {
 	path := filepath.Join(dir, "deckhand-init")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/deckhand-sh/deckhand/cmd/deckhand-init")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build deckhand-init: %w: %s", err, out)
 	}
