@@ -181,8 +181,9 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.tokens = auth.NewTokens(h.store)
 	h.metrics = metrics.New(metrics.Config{
 		Registry: c.Registry, Queries: h.store.Queries, Pool: h.store.Pool,
-		Tools: h.tools.Names(), States: task.States(), Open: task.OpenStates(), InboxKinds: inbox.Kinds(),
-		Watches: func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
+		Tools: h.tools.Names(), States: task.States(), Open: task.OpenStates(), InboxKinds: inbox.Kinds(), Phases: eventkind.Phases, Limits: attempt.LimitKinds(),
+		StaleAfter: nodeStaleIntervals * heartbeatInterval,
+		Watches:    func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
 		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
 	})
 	changes := &change.Feed{}

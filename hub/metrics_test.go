@@ -39,6 +39,8 @@ func TestATasksLifeIsCounted(t *testing.T) {
 		"deckhand_hub_steps_total":           1,
 		"deckhand_hub_step_duration_seconds": 1,
 		"deckhand_hub_node_links":            1,
+		"deckhand_hub_nodes":                 1,
+		"deckhand_hub_task_cost_usd":         1,
 		"deckhand_hub_bus_connected":         1,
 		"deckhand_hub_tasks":                 0,
 		"deckhand_hub_events_total":          float64(r.task(task.GetId()).GetEventSeq()),

@@ -61,6 +61,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	guards := auth.Guards{Tokens: h.tokens, Sessions: h.sessions, Rates: h.rates, Access: h.access}
 	options := []connect.HandlerOption{
 		connect.WithInterceptors(append(interceptors,
+			api.CountInterceptor(h.metrics.Call),
 			api.ErrorInterceptor(h.cfg.Log.Named("api"), h.cfg.Redact),
 			auth.Interceptor(),
 			eventkind.Interceptor(),

@@ -372,6 +372,7 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a 
 	if err := tx.Append(item.OrgID, item.TaskID, a.By, event.Draft{Type: eventkind.InboxAnswered, Payload: map[string]any{
 		"item_id": item.ID, "kind": item.Kind, "step_id": store.Text(item.StepID), "tool": item.Tool, "answer": string(a.Verdict),
 		"reply": effect.Reply, "reason": a.Reason, "by": a.By.ID, "changed": effect.ChangedArguments != nil,
+		"waited_ms": time.Since(item.AskedAt).Milliseconds(),
 	}}); err != nil {
 		return err
 	}

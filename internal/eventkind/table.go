@@ -135,7 +135,7 @@ var table = []Entry{
 	{
 		Kind:    InboxAnswered,
 		When:    "a person answered one of these",
-		Payload: "`item_id`, `kind`, `step_id`, `tool`, `answer`, `reply`, `reason`, `by`, `changed` (bool)",
+		Payload: "`item_id`, `kind`, `step_id`, `tool`, `answer`, `reply`, `reason`, `by`, `changed` (bool), `waited_ms` (since it was opened)",
 	},
 	{
 		Kind:    InboxExpired,

@@ -112,7 +112,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 			WithFix("run `deckhand node token` for a token, then start with --hub-url and DECKHAND_JOIN_TOKEN")
 	}
 	d.metrics = newMetrics(c.Registry, nodeState{
-		dir: c.DataDir, jails: func() int { return len(d.jails.Connected()) }, reserved: func() bool { return d.ledger.Reserved() },
+		dir: c.DataDir, usage: d.latestUsage, jails: func() int { return len(d.jails.Connected()) }, reserved: func() bool { return d.ledger.Reserved() },
 	})
 	if d.ledger, err = ledger.Open(ledger.Config{Path: filepath.Join(c.DataDir, ledgerFile), Retention: c.KeepResults, Committed: d.metrics.committed}); err != nil {
 		return nil, err
@@ -237,6 +237,14 @@ func (d *Daemon) Start(ctx context.Context) error {
 	d.notify.ready()
 	d.cfg.Log.Info("node is ready", "node_id", d.identity.NodeID(), "name", d.cfg.Name, "edge", d.identity.EdgeAddress())
 	return nil
+}
+
+// latestUsage returns the newest sample of what the machine uses; nil before the first.
+func (d *Daemon) latestUsage() *nodev1.TelemetrySample {
+	if d.usage == nil {
+		return nil
+	}
+	return d.usage.Latest()
 }
 
 // NodeID returns the id that the hub gave this node; empty before Start.

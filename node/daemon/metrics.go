@@ -29,6 +29,7 @@ type nodeState struct {
 	dir      string // of the disk that the node works on
 	jails    func() int
 	reserved func() bool
+	usage    func() *nodev1.TelemetrySample // nil while there is none
 }
 
 func newMetrics(r prometheus.Registerer, now nodeState) *metrics {
@@ -65,6 +66,7 @@ func newMetrics(r prometheus.Registerer, now nodeState) *metrics {
 			}
 			return 0
 		}))
+	r.MustRegister(newUsageCollector(prefix, now.usage))
 	return m
 }
 

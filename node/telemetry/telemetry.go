@@ -133,6 +133,13 @@ func (s *Service) loop(ctx context.Context) error {
 	}
 }
 
+// Latest returns the newest sample; nil before the first. Callers must not change it.
+func (s *Service) Latest() *nodev1.TelemetrySample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest
+}
+
 // sample reads everything once. A part that cannot be read is left out.
 func (s *Service) sample(ctx context.Context, now time.Time) *nodev1.TelemetrySample {
 	out := &nodev1.TelemetrySample{Time: timestamppb.New(now)}

@@ -8,11 +8,6 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 )
 
-// phaseNames are the seven phases, in order.
-var phaseNames = []string{
-	"analyze_context", "update_plan", "think", "select_tool", "execute_action", "observe_result", "iterate",
-}
-
 // phases records the current phase of an iteration and the duration of each
 // phase.
 type phases struct {
@@ -37,7 +32,7 @@ func (p *phases) resume() { p.resumed = true }
 // enter closes the current phase and opens the next; more is added to the
 // event.
 func (p *phases) enter(phase string, more map[string]any) {
-	payload := map[string]any{"iteration": p.iteration, "phase": phase, "index": slices.Index(phaseNames, phase) + 1}
+	payload := map[string]any{"iteration": p.iteration, "phase": phase, "index": slices.Index(eventkind.Phases, phase) + 1}
 	if p.current != "" {
 		payload["from"], payload["from_ms"] = p.current, p.leave()
 	}

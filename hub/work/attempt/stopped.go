@@ -3,6 +3,8 @@ package attempt
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -45,6 +47,9 @@ func (r *Reports) stopped(ctx context.Context, tx *event.Tx, t db.Task, end Outc
 var limitWords = map[string]string{
 	"iterations": "iterations", "active_time": "active time", "tokens": "tokens", "calls": "model calls", "cost_usd": "cost",
 }
+
+// LimitKinds returns the kinds of limits of a run, sorted.
+func LimitKinds() []string { return slices.Sorted(maps.Keys(limitWords)) }
 
 // atLimit opens the item of a task that stands at a limit of its run.
 func (r *Reports) atLimit(ctx context.Context, tx *event.Tx, t db.Task, end Outcome) error {

@@ -73,7 +73,7 @@ type Config struct {
 	// OnDelivery and Answered, if set, count: what became of a delivery, and with
 	// what status a sender was answered.
 	OnDelivery func(source, state string)
-	OnResponse func(status int)
+	OnResponse func(status int, took time.Duration)
 	Log        hclog.Logger
 }
 
@@ -108,7 +108,7 @@ func New(cfg Config) *Service {
 		cfg.Announce = func(context.Context, *event.Tx, notification.Event) error { return nil }
 	}
 	if cfg.OnResponse == nil {
-		cfg.OnResponse = func(int) {}
+		cfg.OnResponse = func(int, time.Duration) {}
 	}
 	if cfg.Turns == nil {
 		cfg.Turns = fair.NewTurns()

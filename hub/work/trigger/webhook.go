@@ -70,6 +70,7 @@ func refuse(status int, format string, args ...any) *refusal {
 // ServeHTTP handles POST /webhooks/{id}: 202 for a delivery that was stored, 200 for one
 // that had been stored before.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	started := time.Now()
 	status, answer, err := s.take(w, r)
 	var no *refusal
 	switch {
@@ -85,7 +86,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		return // the client is gone
 	}
-	s.cfg.OnResponse(status)
+	s.cfg.OnResponse(status, time.Since(started))
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -7,7 +7,67 @@ package db
 
 import (
 	"context"
+
+	"time"
 )
+
+const countBudgets = `-- name: CountBudgets :many
+SELECT b.scope, (CASE WHEN coalesce(a.spent_micros + a.reserved_micros, 0) >= b.limit_micros THEN 'reached'
+                      WHEN coalesce(a.spent_micros + a.reserved_micros, 0) >= 0.8 * b.limit_micros THEN 'warning'
+                      ELSE 'ok' END)::text AS state, count(*) AS budgets
+FROM budgets b LEFT JOIN budget_accounts a ON a.org_id = b.org_id AND a.scope = b.scope AND a.object_id = b.object_id
+    AND a.period = CASE b.every WHEN 'month' THEN to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM')
+                                WHEN 'day' THEN to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD') ELSE '' END
+WHERE b.limit_micros IS NOT NULL AND b.scope IN ('organisation', 'user')
+GROUP BY 1, 2
+`
+
+type CountBudgetsRow struct {
+	Scope   string
+	State   string
+	Budgets int64
+}
+
+// How many limits that people have set for organisations and users are not near, used
+// to 80 %, or used up, in the period that runs. What is reserved counts as used.
+func (q *Queries) CountBudgets(ctx context.Context) ([]CountBudgetsRow, error) {
+	rows, err := q.db.Query(ctx, countBudgets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CountBudgetsRow{}
+	for rows.Next() {
+		var i CountBudgetsRow
+		if err := rows.Scan(&i.Scope, &i.State, &i.Budgets); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const countNodes = `-- name: CountNodes :one
+SELECT count(*) AS enrolled,
+       count(*) FILTER (WHERE s.connected AND s.touched_at > clock_timestamp() - $1::interval) AS connected
+FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id WHERE n.revoked_at IS NULL
+`
+
+type CountNodesRow struct {
+	Enrolled  int64
+	Connected int64
+}
+
+// How many nodes are enrolled, and how many of them have a link to a hub.
+func (q *Queries) CountNodes(ctx context.Context, staleAfter time.Duration) (CountNodesRow, error) {
+	row := q.db.QueryRow(ctx, countNodes, staleAfter)
+	var i CountNodesRow
+	err := row.Scan(&i.Enrolled, &i.Connected)
+	return i, err
+}
 
 const openInbox = `-- name: OpenInbox :many
 SELECT kind, count(*) AS items FROM inbox_items WHERE state = 'open' GROUP BY kind

@@ -8,3 +8,21 @@ GROUP BY state;
 
 -- name: OpenInbox :many
 SELECT kind, count(*) AS items FROM inbox_items WHERE state = 'open' GROUP BY kind;
+
+-- name: CountNodes :one
+-- How many nodes are enrolled, and how many of them have a link to a hub.
+SELECT count(*) AS enrolled,
+       count(*) FILTER (WHERE s.connected AND s.touched_at > clock_timestamp() - @stale_after::interval) AS connected
+FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id WHERE n.revoked_at IS NULL;
+
+-- name: CountBudgets :many
+-- How many limits that people have set for organisations and users are not near, used
+-- to 80 %, or used up, in the period that runs. What is reserved counts as used.
+SELECT b.scope, (CASE WHEN coalesce(a.spent_micros + a.reserved_micros, 0) >= b.limit_micros THEN 'reached'
+                      WHEN coalesce(a.spent_micros + a.reserved_micros, 0) >= 0.8 * b.limit_micros THEN 'warning'
+                      ELSE 'ok' END)::text AS state, count(*) AS budgets
+FROM budgets b LEFT JOIN budget_accounts a ON a.org_id = b.org_id AND a.scope = b.scope AND a.object_id = b.object_id
+    AND a.period = CASE b.every WHEN 'month' THEN to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM')
+                                WHEN 'day' THEN to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD') ELSE '' END
+WHERE b.limit_micros IS NOT NULL AND b.scope IN ('organisation', 'user')
+GROUP BY 1, 2;
