@@ -38,7 +38,7 @@ func TestMetrics(t *testing.T) {
 	m.renewed(errors.New("unreachable"))
 	m.lost.WithLabelValues("outdated").Inc()
 
-	r.Check(t, "deckhand_worker_", "../docs/operations.md")
+	r.Check(t, "deckhand_worker_", "../docs/monitoring.md")
 	require.InDelta(t, 1, testutil.ToFloat64(m.calls.WithLabelValues("anthropic", "ok")), 0)
 	require.InDelta(t, 1, testutil.ToFloat64(m.calls.WithLabelValues("anthropic", "rate_limited")), 0)
 	require.InDelta(t, 7, testutil.ToFloat64(m.tokens.WithLabelValues("anthropic", "output")), 0)

@@ -37,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	m.committed(time.Millisecond)
 	m.linked(true)
 
-	r.Check(t, "deckhand_node_", "../../docs/operations.md")
+	r.Check(t, "deckhand_node_", "../../docs/monitoring.md")
 	require.InDelta(t, 1, testutil.ToFloat64(m.execs.WithLabelValues("out_of_memory")), 0)
 	require.InDelta(t, 1, testutil.ToFloat64(m.execs.WithLabelValues("not_started")), 0)
 	require.InDelta(t, 12, testutil.ToFloat64(m.logBytes), 0)

@@ -9,6 +9,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -141,7 +142,32 @@ func New(cfg Config) *Metrics {
 		Name: "deckhand_hub_database_waits_total", Help: "Times that a connection to the database had to be waited for.",
 	}, func() float64 { return float64(cfg.Pool().EmptyAcquireCount()) }))
 	cfg.Registry.MustRegister(newDatabaseCollector(cfg))
+	m.begin(cfg)
 	return m
+}
+
+// begin has the counters that alerts watch start at 0: of a counter that appears with
+// its first count, Prometheus sees no increase.
+func (m *Metrics) begin(cfg Config) {
+	for _, state := range cfg.States {
+		if !slices.Contains(cfg.Open, state) {
+			m.tasks.WithLabelValues(state)
+		}
+	}
+	for _, kind := range cfg.InboxKinds {
+		m.asked.WithLabelValues(kind)
+		m.closed.WithLabelValues(kind, "answered")
+		m.closed.WithLabelValues(kind, "expired")
+	}
+	for _, what := range []string{"claimed", "renewed", "refused", "lost"} {
+		m.leases.WithLabelValues(what)
+	}
+	for _, what := range []string{"warning", "reached"} {
+		m.quotas.WithLabelValues(what)
+	}
+	for _, kind := range cfg.Limits {
+		m.reached.WithLabelValues(kind)
+	}
 }
 
 func set(names []string) map[string]bool {

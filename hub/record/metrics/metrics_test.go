@@ -57,7 +57,7 @@ func TestMetrics(t *testing.T) {
 	m.Link(true)
 	m.Forwarded("in", errors.New("gone"))
 
-	r.Check(t, "deckhand_hub_", "../../../docs/operations.md")
+	r.Check(t, "deckhand_hub_", "../../../docs/monitoring.md")
 	require.NoError(t, testutil.GatherAndCompare(r, strings.NewReader(`
 # HELP deckhand_hub_task_moves_total Moves of tasks from one state to another.
 # TYPE deckhand_hub_task_moves_total counter
@@ -77,10 +77,12 @@ deckhand_hub_inbox_asked_total{kind="escalation"} 1
 # HELP deckhand_hub_inbox_closed_total Inbox items that were closed, by kind and by how: answered or expired.
 # TYPE deckhand_hub_inbox_closed_total counter
 deckhand_hub_inbox_closed_total{how="answered",kind="approval"} 1
+deckhand_hub_inbox_closed_total{how="expired",kind="approval"} 0
 deckhand_hub_inbox_closed_total{how="expired",kind="question"} 1
 # HELP deckhand_hub_limits_reached_total Runs that came to a limit of theirs, by its kind.
 # TYPE deckhand_hub_limits_reached_total counter
 deckhand_hub_limits_reached_total{kind="other"} 1
+deckhand_hub_limits_reached_total{kind="tokens"} 0
 # HELP deckhand_hub_api_requests_total Calls of the API, by procedure and code.
 # TYPE deckhand_hub_api_requests_total counter
 deckhand_hub_api_requests_total{code="not_found",procedure="/deckhand.v1.TaskService/GetTask"} 1

@@ -1,5 +1,5 @@
 // Package scrapetest verifies, in tests, that a role's metrics follow
-// Prometheus' rules and that docs/operations.md lists exactly these metrics.
+// Prometheus' rules and that docs/monitoring.md lists exactly these metrics.
 package scrapetest
 
 import (
