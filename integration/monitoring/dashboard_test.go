@@ -34,7 +34,7 @@ func TestEveryPanelHasData(t *testing.T) {
 	call := func(id, tool, arguments string) anthropictest.Answer {
 		return anthropictest.Answer{Blocks: []anthropictest.Block{{Tool: tool, ID: id, Input: arguments}}}
 	}
-	// A task runs a command, asks for leave to run another, and is done.
+	// A task runs two commands, for each of which it needs a person's approval, and is done.
 	provider := anthropictest.New(t, func(req anthropictest.Request) anthropictest.Answer {
 		switch req.Number % 3 {
 		case 1:
@@ -65,6 +65,7 @@ name: tidier
 description: For tests.
 provider: anthropic
 model: claude-sonnet-4-5
+mode: supervised
 tools: [shell_exec, complete_task]
 ---
 Tidy up.
@@ -82,7 +83,11 @@ Tidy up.
 
 	for range 3 {
 		id := f.Submit("tidier")
-		f.CLI(0, "inbox", "approve", f.Item(id, ""))
+		last := ""
+		for range 2 {
+			last = f.Item(id, last)
+			f.CLI(0, "inbox", "approve", last)
+		}
 		require.Equal(t, "TASK_STATE_SUCCEEDED", f.Ended(id))
 		time.Sleep(5 * time.Second) // rates need figures that differ between scrapes
 	}
