@@ -118,7 +118,7 @@ func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 	}
 	out := &deckhandv1.TaskOverride{MemoryBytes: o.MemoryBytes, NodeId: o.NodeID, Provider: o.Provider, Model: o.Model, Mode: string(o.Mode)}
 	if l := o.Limits; l != (task.Limits{}) {
-		out.Limits = &deckhandv1.TaskLimits{Iterations: l.Iterations, Tokens: l.Tokens, Calls: l.Calls, CostMicros: l.CostMicros}
+		out.Limits = &deckhandv1.TaskLimits{Iterations: l.Iterations, Tokens: l.Tokens, Calls: l.Calls, CostMicros: l.CostMicros, Files: l.Files, FileSizeBytes: l.FileSize}
 		if l.ActiveTime > 0 {
 			out.Limits.ActiveTime = durationpb.New(l.ActiveTime)
 		}

@@ -258,6 +258,9 @@ func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
 	return tools
 }
 
+// MaxFiles is the highest limit of the files that a run changes.
+const MaxFiles = 1_000_000
+
 // MaxDepth is the deepest tree of subtasks that a persona may allow.
 const MaxDepth = 32
 
@@ -290,6 +293,8 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 		{"tokens", func(n *yaml.Node) { l.Tokens = d.integer(n, "limits.tokens", 1, 1_000_000_000) }},
 		{"calls", func(n *yaml.Node) { l.Calls = d.integer(n, "limits.calls", 1, 100_000) }},
 		{"cost_usd", func(n *yaml.Node) { l.CostUSD = d.decimal(n, "limits.cost_usd", 0, 1_000_000) }},
+		{"files", func(n *yaml.Node) { l.Files = d.integer(n, "limits.files", 1, MaxFiles) }},
+		{"file_size", func(n *yaml.Node) { l.FileSize = d.size(n, "limits.file_size", 1<<20) }},
 		{"subtasks", func(n *yaml.Node) { l.Subtasks = int(d.integer(n, "limits.subtasks", 0, 1000)) }},
 		{"depth", func(n *yaml.Node) { l.Depth = int(d.integer(n, "limits.depth", 0, MaxDepth)) }},
 		{"on_limit", func(n *yaml.Node) {

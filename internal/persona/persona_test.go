@@ -215,7 +215,7 @@ bad.md:6: unknown tool "telepathy": write one of shell_exec, file_read, update_p
 bad.md:7: mode supervised is not to be had here yet: write autonomous
 bad.md:9: limits.iterations must be a whole number from 1 to 1000
 bad.md:10: limits.active_time must be a time from 1s to 168h with its unit, such as 30m
-bad.md:11: unknown key "limits.wall": write one of iterations, active_time, tokens, calls, cost_usd, subtasks, depth, on_limit, failures, outage
+bad.md:11: unknown key "limits.wall": write one of iterations, active_time, tokens, calls, cost_usd, files, file_size, subtasks, depth, on_limit, failures, outage
 bad.md:12: workspace.size must be a size with its unit, such as 512MiB or 4GiB
 bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log

@@ -67,6 +67,13 @@ func limitIn(item *deckhandv1.InboxItem, text string) (int64, error) {
 		d, err := time.ParseDuration(text)
 		return int64(d / time.Second), err
 	}
+	if item.GetStop().GetLimitName() == "file_size" {
+		size, ok := bytesize.Parse(text)
+		if !ok {
+			return 0, fmt.Errorf("%q is no size with its unit, such as 500MiB", text)
+		}
+		return size, nil
+	}
 	v, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
 	if err != nil {
 		return 0, err
@@ -84,6 +91,8 @@ func limitText(item *deckhandv1.InboxItem, limit int64) string {
 		return "$" + strconv.FormatFloat(float64(limit)/1e6, 'f', 2, 64)
 	case item.GetStop().GetLimitName() == "active_time":
 		return (time.Duration(limit) * time.Second).String()
+	case item.GetStop().GetLimitName() == "file_size":
+		return bytesize.Format(limit)
 	}
 	return strconv.FormatInt(limit, 10)
 }
