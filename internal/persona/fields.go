@@ -17,6 +17,7 @@ import (
 
 var (
 	agentName = regexp.MustCompile(NamePattern)
+	taskType  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	nodeName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 )
 
@@ -43,6 +44,12 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"description", func(n *yaml.Node) { p.Description = d.text(n, "description", 500) }},
 		{"title", func(n *yaml.Node) { p.Title = d.text(n, "title", 60) }},
 		{"avatar", func(n *yaml.Node) { p.Avatar = avatarOf(&d.reader, n) }},
+		{"task_type", func(n *yaml.Node) {
+			p.TaskType = d.text(n, "task_type", 63)
+			if p.TaskType != "" && !taskType.MatchString(p.TaskType) {
+				d.problems.add(n.Line, "task_type is %s: use lower-case letters, digits and dashes, at most 63", quote(p.TaskType))
+			}
+		}},
 		{"goal", func(n *yaml.Node) { p.Goal = d.text(n, "goal", 10_000) }},
 		{"provider", func(n *yaml.Node) { p.Provider = d.choice(n, "provider", d.known.Providers) }},
 		{"model", func(n *yaml.Node) { p.Model = d.text(n, "model", 128) }},

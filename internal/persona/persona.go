@@ -76,6 +76,8 @@ type Persona struct {
 	Title string
 	// Avatar is one emoji or the name of a built-in picture; empty for its initials.
 	Avatar string
+	// TaskType is what its tasks are counted under in statistics; empty for its name.
+	TaskType string
 	// Goal is that of a run that is given none.
 	Goal string
 	// Provider is the model family, for example "anthropic" or "script".

@@ -13,6 +13,10 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
+// CheckpointTime is for how long a checkpoint is kept that nobody named or kept, unless its
+// organisation has a time of its own.
+const CheckpointTime = 24 * time.Hour
+
 // MaxCheckpointTime is for how long a checkpoint may be kept.
 const MaxCheckpointTime = 7 * 24 * time.Hour
 
@@ -26,7 +30,7 @@ func (s *Service) Checkpoints(ctx context.Context, orgID, id, page string, size 
 	if err != nil {
 		return nil, "", fmt.Errorf("list checkpoints of %s: %w", id, err)
 	}
-	rows, next := store.Page(rows, size, func(last db.ListCheckpointsRow) string { return store.NumberToken(last.Iteration) })
+	rows, next := store.Page(rows, size, func(last db.ListCheckpointsRow) string { return store.NumberToken(last.Place) })
 	return rows, next, nil
 }
 

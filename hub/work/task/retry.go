@@ -134,7 +134,7 @@ func (s *Service) repeat(origin db.Task, again RetryOptions) (Submission, error)
 	return Submission{
 		OrgID: origin.OrgID, AgentID: origin.AgentID, Goal: origin.Goal, Title: origin.Title, Priority: origin.Priority,
 		IdempotencyKey: again.IdempotencyKey, By: again.By, Role: again.Role, TriggerID: origin.TriggerID,
-		Origin: &origin, Override: before.merged(again.Override), Context: origin.Context, Conversation: said,
+		Origin: &origin, TaskType: origin.TaskType, Override: before.merged(again.Override), Context: origin.Context, Conversation: said,
 	}, nil
 }
 

@@ -160,6 +160,24 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 	return items, nil
 }
 
+const countCalls = `-- name: CountCalls :one
+SELECT count(*)::bigint FROM steps
+WHERE org_id = $1 AND task_id = $2 AND (started_at IS NOT NULL OR state IN ('proposed', 'waiting', 'granted'))
+`
+
+type CountCallsParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// The calls of a task that were made, or will be.
+func (q *Queries) CountCalls(ctx context.Context, arg CountCallsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countCalls, arg.OrgID, arg.TaskID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const createStep = `-- name: CreateStep :one
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,

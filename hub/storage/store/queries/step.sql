@@ -255,3 +255,8 @@ RETURNING id, number, turn, tool;
 -- name: StartedSteps :many
 -- A task's calls that run.
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'started' ORDER BY number;
+
+-- name: CountCalls :one
+-- The calls of a task that were made, or will be.
+SELECT count(*)::bigint FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND (started_at IS NOT NULL OR state IN ('proposed', 'waiting', 'granted'));
