@@ -14,8 +14,8 @@ const (
 	// countTimeout is how long the end of a step waits for the node to count the files that
 	// its task has changed.
 	countTimeout = 10 * time.Second
-	// maxCounted is how many changes of a task are counted, the latest ones.
-	maxCounted = 9_999
+	// maxCountedChanges is how many changes of a task are counted, the latest ones.
+	maxCountedChanges = 9_999
 )
 
 // countFiles adds to the outcome of a step that changed files how many files its task has
@@ -29,7 +29,7 @@ func (s *Steps) countFiles(ctx context.Context, step db.Step, r tool.Result) too
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	ids, err := s.cfg.Store.ChangesOfTask(ctx, db.ChangesOfTaskParams{
-		OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *step.NodeID, JailID: step.JailID, MaxRows: maxCounted,
+		OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *step.NodeID, JailID: step.JailID, MaxRows: maxCountedChanges,
 	})
 	if err != nil {
 		s.cfg.Log.Warn("cannot count the files that a task has changed", "task_id", step.TaskID, "error", err)

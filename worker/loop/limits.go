@@ -84,6 +84,9 @@ func (r *run) limitReached() *Outcome {
 		if l.now < l.most || l.now == 0 {
 			continue
 		}
+		if slices.Contains(r.task.GetQuotaLimits(), l.kind) {
+			return r.atQuota(l)
+		}
 		return r.atLimit(l, fmt.Sprintf("the limit of %s %s is reached (now %s)", l.show(l.most), l.kind, l.show(l.now)))
 	}
 	return nil
@@ -106,6 +109,16 @@ func (r *run) atLimit(l limit, message string) *Outcome {
 		State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: l.code, Message: message, Limit: l.kind,
 		Reason: fmt.Sprintf("%s: raise limits.%s in the persona, or give a smaller goal, and run it again; or go on from here with more: deckhand task resume-from %s %s",
 			message, l.kind, r.task.GetId(), more),
+	}
+}
+
+// atQuota returns how the run ends when it has used what a quota leaves it: the hub puts it back
+// into the queue, where it waits for more.
+func (r *run) atQuota(l limit) *Outcome {
+	message := fmt.Sprintf("the quota leaves this run %s %s, and they are used", l.show(l.most), l.kind)
+	r.out.add(eventkind.LimitReached, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now, "quota": true})
+	return &Outcome{
+		State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: l.code, Message: message, Limit: l.kind, Reason: message + ": deckhand quota show",
 	}
 }
 

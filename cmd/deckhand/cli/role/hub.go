@@ -84,6 +84,7 @@ func hubFlags(flags *pflag.FlagSet) {
 
 // httpsFlags are those of how browsers reach the API.
 func httpsFlags(flags *pflag.FlagSet) {
+	flags.String("upgrade-url", "", "where a person can get a larger subscription plan, shown with quotas: https://example.com/plans")
 	flags.String("public-url", "", "where browsers find the hub, for passkeys, notifications, logins by OIDC and links: https://hub.example.com")
 	flags.String("tls-cert", "", "PEM certificate of the API, with those that it depends on; read again when the file changes")
 	flags.String("tls-key", "", "PEM key of the API")
