@@ -253,7 +253,7 @@ func (q *Queries) TaskStatistics(ctx context.Context, arg TaskStatisticsParams) 
 const toolStatistics = `-- name: ToolStatistics :many
 SELECT s.tool AS key, count(DISTINCT s.task_id) AS tasks, count(*) AS calls,
        count(*) FILTER (WHERE s.state IN ('failed', 'denied', 'unknown')) AS calls_failed,
-       count(*) FILTER (WHERE s.state = 'denied') AS denied, coalesce(sum(s.run) FILTER (WHERE s.run > 1), 0)::bigint - count(*) FILTER (WHERE s.run > 1) AS retries,
+       count(*) FILTER (WHERE s.state = 'denied') AS denied, coalesce(sum(s.run - 1) FILTER (WHERE s.run > 1), 0)::bigint AS retries,
        coalesce(avg(extract(epoch FROM s.finished_at - s.started_at)), 0)::double precision AS mean_seconds,
        coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM s.finished_at - s.started_at)),
                 '{}')::double precision[] AS seconds
@@ -283,7 +283,7 @@ type ToolStatisticsRow struct {
 	Calls       int64
 	CallsFailed int64
 	Denied      int64
-	Retries     int32
+	Retries     int64
 	MeanSeconds float64
 	Seconds     []float64
 }

@@ -50,7 +50,7 @@ ORDER BY CASE WHEN @by::text IN ('day', 'week', 'month') THEN 0 ELSE count(*) EN
 -- Aggregates the calls of tools of the tasks that TaskStatistics selects.
 SELECT s.tool AS key, count(DISTINCT s.task_id) AS tasks, count(*) AS calls,
        count(*) FILTER (WHERE s.state IN ('failed', 'denied', 'unknown')) AS calls_failed,
-       count(*) FILTER (WHERE s.state = 'denied') AS denied, coalesce(sum(s.run) FILTER (WHERE s.run > 1), 0)::bigint - count(*) FILTER (WHERE s.run > 1) AS retries,
+       count(*) FILTER (WHERE s.state = 'denied') AS denied, coalesce(sum(s.run - 1) FILTER (WHERE s.run > 1), 0)::bigint AS retries,
        coalesce(avg(extract(epoch FROM s.finished_at - s.started_at)), 0)::double precision AS mean_seconds,
        coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM s.finished_at - s.started_at)),
                 '{}')::double precision[] AS seconds
