@@ -1,4 +1,4 @@
-import { dollars } from "@/components/money";
+import { bytes, dollars } from "@/components/money";
 import { duration } from "@/components/Time";
 import type { InboxStop } from "@/gen/deckhand/v1/inbox_pb";
 
