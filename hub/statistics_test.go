@@ -228,7 +228,7 @@ func TestStatisticsSayHowTasksWent(t *testing.T) {
 			require.NoError(t, err)
 			_, err = r.execute(lease, step.GetId())
 			require.NoError(t, err)
-			_, err = r.propose(lease, turn, 1, "file_write", `{"path":"a","content":"b"}`) // not among its tools
+			_, err = r.propose(lease, turn, 1, "file_edit", `{"path":"a","old_string":"b","new_string":"c"}`) // not among its tools
 			require.NoError(t, err)
 			state, err := structpb.NewStruct(map[string]any{"iteration": turn, "opening": "go on"})
 			require.NoError(t, err)
@@ -280,7 +280,7 @@ func TestStatisticsSayHowTasksWent(t *testing.T) {
 	require.EqualValues(t, 1, ask(&deckhandv1.GetStatisticsRequest{By: "agent", AgentId: "typed", AgentVersion: 1, TaskType: "repair"})["typed"].GetTasks())
 	require.Empty(t, ask(&deckhandv1.GetStatisticsRequest{By: "agent", AgentId: "typed", AgentVersion: 2}))
 	tools := ask(&deckhandv1.GetStatisticsRequest{By: "tool"})
-	require.EqualValues(t, 6, tools["file_write"].GetDenied())
+	require.EqualValues(t, 6, tools["file_edit"].GetDenied())
 	require.Zero(t, tools["shell_exec"].GetDenied())
 	year, week := time.Now().UTC().ISOWeek()
 	require.EqualValues(t, 4, ask(&deckhandv1.GetStatisticsRequest{By: "week"})[fmt.Sprintf("%d-W%02d", year, week)].GetTasks())

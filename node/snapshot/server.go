@@ -102,7 +102,7 @@ func (s *Service) GetChanges(ctx context.Context, req *nodev1.GetChangesRequest)
 		out.Files = int32(len(all))
 		written := int32(0)
 		for _, c := range all {
-			if c.After == nil || c.After.Kind != tree.File || kindOf(c) == nodev1.ChangeKind_CHANGE_KIND_METADATA {
+			if c.After == nil || c.After.Kind != tree.File || c.After.Link != "" || kindOf(c) == nodev1.ChangeKind_CHANGE_KIND_METADATA {
 				continue
 			}
 			if written++; c.After.Size > out.GetLargestBytes() {

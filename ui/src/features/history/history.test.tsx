@@ -78,8 +78,8 @@ describe("statistics", () => {
                   {
                     key: "coder", tasks: 5n, succeeded: 3n, failed: 1n, live: 1n, firstTime: 2n, retries: 6n, denied: 7n, meanIterations: 4.25, timed: 4n,
                     phases: [
-                      { phase: "think", total: { seconds: 90n } },
-                      { phase: "execute_action", total: { seconds: 30n } },
+                      { phase: "think", total: { seconds: 80n } },
+                      { phase: "execute_action", total: { seconds: 20n } },
                     ],
                     usage: { costMicros: 1_500_000n }, ...took,
                   },
@@ -97,10 +97,10 @@ describe("statistics", () => {
     expect(screen.getByText("$1.50")).toBeTruthy();
     expect(screen.getByText("(50 %)")).toBeTruthy();
     expect(screen.getByText("4.3")).toBeTruthy();
-    expect(within(screen.getByRole("table", { name: "Time in each phase" })).getByText("(25 %)")).toBeTruthy();
+    expect(within(screen.getByRole("group", { name: "Time in each phase" })).getByText("(20 %)")).toBeTruthy();
     const saved = vi.spyOn(downloads, "download").mockImplementation(() => undefined);
     await user.click(screen.getByRole("button", { name: "CSV" }));
-    expect(await (saved.mock.calls[0]![1] as Blob).text()).toContain("coder,5,3,1,0,0,1,2,6,7,0,0,4.25,,40.000,90.000,0,0,0,0,1.500000,90.000,30.000\n");
+    expect(await (saved.mock.calls[0]![1] as Blob).text()).toContain("coder,5,3,1,0,0,1,2,6,7,0,0,4.25,,40.000,90.000,0,0,0,0,1.500000,80.000,20.000\n");
     saved.mockRestore();
     expect(screen.getAllByText("1 min 30 s").length).toBeGreaterThan(0);
     expect(calls).toHaveBeenLastCalledWith("agent", "", since(30, new Date()).seconds);
