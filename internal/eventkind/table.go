@@ -175,7 +175,7 @@ var table = []Entry{
 	{
 		Kind: LimitWarning, Worker: true,
 		When:    "80 % of a limit are used; once for each limit",
-		Payload: "`kind` (`iterations`, `active_time` in seconds, `tokens`, `calls`, `cost_usd`, `files`, `file_size` in bytes), `limit`, `current`",
+		Payload: "`kind` (`iterations`, `active_time` in seconds, `tokens`, `calls`, `cost_usd`, `files`, `file_size` in bytes), `limit`, `current`; `limit_reached` also `quota` (bool): a quota had lowered the limit, and the run waits in the queue for more",
 	},
 	{
 		Kind:    LimitsLifted,

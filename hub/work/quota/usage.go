@@ -125,10 +125,13 @@ func (s *Usage) Store(tx *event.Tx, orgID string) {
 		p.Runs = append(p.Runs, s.taken[user])
 		p.Total += s.taken[user]
 	}
+	rolls := s.RollsOver
 	carry := db.CarryRunsParams{OrgID: orgID, Period: s.Period, Carried: s.Carried}
 	tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
-		if err := q.CarryRuns(ctx, carry); err != nil {
-			return fmt.Errorf("store the runs that %s had left: %w", orgID, err)
+		if rolls {
+			if err := q.CarryRuns(ctx, carry); err != nil {
+				return fmt.Errorf("store the runs that %s had left: %w", orgID, err)
+			}
 		}
 		if err := q.CountRuns(ctx, p); err != nil {
 			return fmt.Errorf("count the runs of %s: %w", orgID, err)

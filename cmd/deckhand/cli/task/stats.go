@@ -72,7 +72,7 @@ deckhand task stats --by day --since 2026-01-01 --until 2026-02-01 -o json`,
 	flags.StringVar(&o.request.AgentId, "agent", "", "only of this agent")
 	flags.Int32Var(&o.request.AgentVersion, "version", 0, "only of this version of the agent; all by default")
 	flags.Lookup("version").DefValue = ""
-	flags.StringVar(&o.request.TaskType, "type", "", "only tasks of this type")
+	flags.StringVar(&o.request.TaskType, "task-type", "", "only tasks of this type")
 	return cmd
 }
 

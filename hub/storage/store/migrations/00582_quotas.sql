@@ -39,7 +39,8 @@ ALTER TABLE tasks
     ADD COLUMN granted_tool_calls bigint;
 
 -- Adds what a run has used to the day on which it ended, and what is known of its tokens
--- only later. The organisation's row is locked before a user's, by admissions as well.
+-- only later. It is done at the commit, after all locks on tasks, and the organisation's row is
+-- locked before a user's, as admissions do.
 -- +goose StatementBegin
 CREATE FUNCTION settle_quota() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -64,7 +65,7 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-CREATE TRIGGER tasks_settle_quota AFTER UPDATE ON tasks FOR EACH ROW
+CREATE CONSTRAINT TRIGGER tasks_settle_quota AFTER UPDATE ON tasks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
     WHEN (NEW.finished_at IS NOT NULL AND NEW.counted_in <> '' AND (OLD.finished_at IS NULL OR OLD.limit_tokens <> NEW.limit_tokens))
     EXECUTE FUNCTION settle_quota();
 
