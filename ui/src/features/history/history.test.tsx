@@ -100,7 +100,12 @@ describe("statistics", () => {
     expect(within(screen.getByRole("group", { name: "Time in each phase" })).getByText("(20 %)")).toBeTruthy();
     const saved = vi.spyOn(downloads, "download").mockImplementation(() => undefined);
     await user.click(screen.getByRole("button", { name: "CSV" }));
-    expect(await (saved.mock.calls[0]![1] as Blob).text()).toContain("coder,5,3,1,0,0,1,2,6,7,0,0,4.25,,40.000,90.000,0,0,0,0,1.500000,80.000,20.000\n");
+    const text = await new Promise((done) => {
+      const reader = new FileReader();
+      reader.onload = () => done(reader.result);
+      reader.readAsText(saved.mock.calls[0]![1]);
+    });
+    expect(text).toContain("coder,5,3,1,0,0,1,2,6,7,0,0,4.25,,40.000,90.000,0,0,0,0,1.500000,80.000,20.000\n");
     saved.mockRestore();
     expect(screen.getAllByText("1 min 30 s").length).toBeGreaterThan(0);
     expect(calls).toHaveBeenLastCalledWith("agent", "", since(30, new Date()).seconds);
