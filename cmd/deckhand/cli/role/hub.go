@@ -78,13 +78,13 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.Int("max-active", hub.DefaultMaxActive, "how many tasks of an organisation run at once")
 	flags.Int("max-active-per-user", hub.DefaultMaxPerUser, "how many tasks of one user run at once")
 	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be undone; negative for ever")
+	flags.String("upgrade-url", "", "where a person can get a larger subscription plan, shown with quotas: https://example.com/plans")
 	flags.String("anthropic-base-url", hub.DefaultAnthropic, "where the model relay reaches Anthropic")
 	flags.String("anthropic-api-key", "", "key for Anthropic; better in ANTHROPIC_API_KEY, which other users cannot see")
 }
 
 // httpsFlags are those of how browsers reach the API.
 func httpsFlags(flags *pflag.FlagSet) {
-	flags.String("upgrade-url", "", "where a person can get a larger subscription plan, shown with quotas: https://example.com/plans")
 	flags.String("public-url", "", "where browsers find the hub, for passkeys, notifications, logins by OIDC and links: https://hub.example.com")
 	flags.String("tls-cert", "", "PEM certificate of the API, with those that it depends on; read again when the file changes")
 	flags.String("tls-key", "", "PEM key of the API")
