@@ -91,7 +91,7 @@ function Runs({ of: plan }: { of: Message }) {
         <>
           <Badge tone="bad">used up</Badge>
           <span className="text-xs text-dim">
-            {plan.hardBlock ? "new tasks are refused until " : "tasks wait until "}
+            {plan.hardBlock ? "new tasks are refused; resets " : "tasks wait; resets "}
             <Time at={plan.resetsAt} />
             <Upgrade url={plan.upgradeUrl} />
           </span>
@@ -112,7 +112,7 @@ function Runs({ of: plan }: { of: Message }) {
 function Billing({ of: plan }: { of: Message }) {
   return (
     <>
-      until <Time at={plan.resetsAt} />, from day {plan.cycleDay || 1} of each month
+      ends <Time at={plan.resetsAt} />; begins on day {plan.cycleDay || 1} of each month
     </>
   );
 }
