@@ -188,7 +188,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 	from := task.Point{Iteration: m.GetIteration()}
 	switch {
 	case m.GetCheckpointId() != "":
-		from, err = h.Tasks.CheckpointAt(ctx, id.OrgID, taskID, m.GetCheckpointId())
+		from, err = task.CheckpointAt(ctx, h.Store.Queries, id.OrgID, taskID, m.GetCheckpointId())
 	case m.GetName() != "":
 		from.Iteration, err = h.Tasks.CheckpointNamed(ctx, id.OrgID, taskID, m.GetName())
 	}
@@ -277,7 +277,7 @@ func (h *Tasks) KeepCheckpoint(ctx context.Context, req *connect.Request[deckhan
 	}
 	at := task.Point{Iteration: req.Msg.GetIteration()}
 	if ref := req.Msg.GetCheckpointId(); ref != "" {
-		if at, err = h.Tasks.CheckpointAt(ctx, id.OrgID, taskID, ref); err != nil {
+		if at, err = task.CheckpointAt(ctx, h.Store.Queries, id.OrgID, taskID, ref); err != nil {
 			return nil, err
 		}
 	}

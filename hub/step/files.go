@@ -22,20 +22,20 @@ const (
 // changed in all, and how large the largest is (run_files, run_largest_file in bytes): the
 // worker compares them with the limits of the run. The node counts them by its snapshots, each
 // file once. If it cannot be asked, the outcome stays as it is, and the next step is counted.
-func (s *Steps) countFiles(ctx context.Context, step db.Step, r tool.Result) tool.Result {
+func countFiles(ctx context.Context, cfg Config, step db.Step, r tool.Result) tool.Result {
 	if r.Workspace.GetFiles() == 0 || step.NodeID == nil || r.WorkspaceNode != "" && r.WorkspaceNode != *step.NodeID {
 		return r
 	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	ids, err := s.cfg.Store.ChangesOfTask(ctx, db.ChangesOfTaskParams{
+	ids, err := cfg.Store.ChangesOfTask(ctx, db.ChangesOfTaskParams{
 		OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *step.NodeID, JailID: step.JailID, MaxRows: maxCountedChanges,
 	})
 	if err != nil {
-		s.cfg.Log.Warn("cannot count the files that a task has changed", "task_id", step.TaskID, "error", err)
+		cfg.Log.Warn("cannot count the files that a task has changed", "task_id", step.TaskID, "error", err)
 		return r
 	}
-	node, err := s.cfg.Node(*step.NodeID)
+	node, err := cfg.Node(*step.NodeID)
 	if err != nil {
 		return r
 	}
@@ -43,7 +43,7 @@ func (s *Steps) countFiles(ctx context.Context, step db.Step, r tool.Result) too
 		JailId: step.JailID, Range: &nodev1.ChangeRange{By: append(ids, r.Workspace.GetId())}, Limit: 1,
 	})
 	if err != nil {
-		s.cfg.Log.Info("a node cannot count the files that a task has changed", "task_id", step.TaskID, "error", fault.FromGRPC(err))
+		cfg.Log.Info("a node cannot count the files that a task has changed", "task_id", step.TaskID, "error", fault.FromGRPC(err))
 		return r
 	}
 	written := counted.GetFiles()

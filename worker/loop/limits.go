@@ -41,7 +41,7 @@ func (l limit) twice() string {
 // a resumed run counts what its earlier attempts used.
 func (r *run) limits() []limit {
 	l, u := r.cfg.Persona.Limits, r.usage()
-	files, largest := r.changedFiles()
+	files, largest := changedFiles(r.steps)
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	return []limit{
 		{"iterations", fault.MaxIterations, float64(l.Iterations), float64(r.state.Iteration), number},
@@ -58,9 +58,9 @@ func (r *run) limits() []limit {
 
 // changedFiles returns how many files the run has changed and the size of the largest, as the
 // hub counted them with the newest step that changed some.
-func (r *run) changedFiles() (files, largest float64) {
+func changedFiles(steps map[callKey]*deckhandv1.Step) (files, largest float64) {
 	var newest int32
-	for _, step := range r.steps {
+	for _, step := range steps {
 		fields := step.GetOutcome().GetFields()
 		if count := fields[runFiles]; count != nil && step.GetNumber() >= newest {
 			newest, files, largest = step.GetNumber(), count.GetNumberValue(), fields[runLargest].GetNumberValue()
@@ -85,7 +85,7 @@ func (r *run) limitReached() *Outcome {
 			continue
 		}
 		if slices.Contains(r.task.GetQuotaLimits(), l.kind) {
-			return r.atQuota(l)
+			return l.atQuota(r.out)
 		}
 		return r.atLimit(l, fmt.Sprintf("the limit of %s %s is reached (now %s)", l.show(l.most), l.kind, l.show(l.now)))
 	}
@@ -114,9 +114,9 @@ func (r *run) atLimit(l limit, message string) *Outcome {
 
 // atQuota returns how the run ends when it has used what a quota leaves it: the hub puts it back
 // into the queue, where it waits for more.
-func (r *run) atQuota(l limit) *Outcome {
+func (l limit) atQuota(out *outbox) *Outcome {
 	message := fmt.Sprintf("the quota leaves this run %s %s, and they are used", l.show(l.most), l.kind)
-	r.out.add(eventkind.LimitReached, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now, "quota": true})
+	out.add(eventkind.LimitReached, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now, "quota": true})
 	return &Outcome{
 		State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: l.code, Message: message, Limit: l.kind, Reason: message + ": deckhand quota show",
 	}

@@ -123,7 +123,7 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 			if turn.GetTurn() > 1 {
 				// The turn is chosen, and none of its calls was made.
 				if err := q.CreatePhaseCheckpoint(ctx, db.CreatePhaseCheckpointParams{
-					ID: ident.New("checkpoint"), TaskID: t.ID, Iteration: turn.GetTurn() - 1, OrgID: orgID, Attempt: t.Attempt, KeepAuto: task.CheckpointTime,
+					ID: ident.New("ckpt"), TaskID: t.ID, Iteration: turn.GetTurn() - 1, OrgID: orgID, Attempt: t.Attempt, KeepAuto: task.CheckpointTime,
 				}); err != nil {
 					return err
 				}
@@ -351,7 +351,7 @@ func (r *Reports) checkpointParams(t db.Task, b Checkpoint) (db.CreateCheckpoint
 		return db.CreateCheckpointParams{}, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
 	}
 	return db.CreateCheckpointParams{
-		ID: ident.New("checkpoint"), KeepAuto: task.CheckpointTime, TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data, Tool: toolname.Checkpoint, KeepFor: task.MaxCheckpointTime,
+		ID: ident.New("ckpt"), KeepAuto: task.CheckpointTime, TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data, Tool: toolname.Checkpoint, KeepFor: task.MaxCheckpointTime,
 	}, nil
 }
 
@@ -432,7 +432,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		if end.Boundary != nil {
 			end.Boundary.phases = phasesOf(end.Events)
 		}
-		if r.quotaEnded(ctx, tx, t, end) {
+		if quotaEnded(ctx, r.cfg.Agents, tx, t, end) {
 			return r.waitForQuota(ctx, tx, t, end, by)
 		}
 		switch b := end.Boundary; {

@@ -6,6 +6,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -36,11 +37,11 @@ func LowerByQuota(t db.Task, limits *deckhandv1.TaskLimits, turns []*deckhandv1.
 }
 
 // quotaEnded reports whether a run has ended at a limit that a quota lowers.
-func (r *Reports) quotaEnded(ctx context.Context, tx *event.Tx, t db.Task, end Outcome) bool {
+func quotaEnded(ctx context.Context, agents *agent.Service, tx *event.Tx, t db.Task, end Outcome) bool {
 	if end.Limit != "iterations" && end.Limit != "tokens" || t.GrantedIterations == nil && t.GrantedTokens == nil {
 		return false
 	}
-	p, err := r.cfg.Agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+	p, err := agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return false
 	}

@@ -71,8 +71,8 @@ type Point struct {
 const selectTool = "select_tool"
 
 // CheckpointAt returns the point of a task's checkpoint, by its id.
-func (s *Service) CheckpointAt(ctx context.Context, orgID, id, checkpoint string) (Point, error) {
-	c, err := s.cfg.Store.CheckpointByID(ctx, db.CheckpointByIDParams{OrgID: orgID, TaskID: id, ID: checkpoint})
+func CheckpointAt(ctx context.Context, q *db.Queries, orgID, id, checkpoint string) (Point, error) {
+	c, err := q.CheckpointByID(ctx, db.CheckpointByIDParams{OrgID: orgID, TaskID: id, ID: checkpoint})
 	if store.IsNotFound(err) {
 		return Point{}, noCheckpoint(id, checkpoint)
 	}
@@ -115,7 +115,7 @@ func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, at Point
 		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "checkpoint.kept", ObjectKind: "task", ObjectID: id,
-			After: map[string]any{"checkpoint": kept.ID, "iteration": kept.Iteration, "phase": kept.Phase, "expires_at": kept.ExpiresAt.UTC().Format(time.RFC3339)},
+			After: map[string]any{"checkpoint_id": kept.ID, "iteration": kept.Iteration, "phase": kept.Phase, "expires_at": kept.ExpiresAt.UTC().Format(time.RFC3339)},
 		})
 	})
 	return kept, err

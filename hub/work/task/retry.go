@@ -235,7 +235,7 @@ func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, at Point, te
 	}
 	sub.also = func(tx *event.Tx, t db.Task) error {
 		n, err := tx.CopyCheckpoint(ctx, db.CopyCheckpointParams{
-			ID: ident.New("checkpoint"), TaskID: t.ID, OrgID: orgID, OriginID: id, Iteration: checkpoint.Iteration,
+			ID: ident.New("ckpt"), TaskID: t.ID, OrgID: orgID, OriginID: id, Iteration: checkpoint.Iteration,
 		})
 		if err != nil {
 			return fmt.Errorf("copy checkpoint %d of %s: %w", checkpoint.Iteration, id, err)

@@ -148,7 +148,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow
 	}
 	err = s.cfg.Recorder.TxLocked(ctx, lock, func(tx *event.Tx) (err error) {
 		if blocks {
-			if err = s.refuseOverQuota(ctx, tx, d.params); err != nil {
+			if err = refuseOverQuota(ctx, s.cfg.Quota, tx, d.params); err != nil {
 				return err
 			}
 		}
@@ -159,7 +159,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow
 }
 
 // refuseOverQuota refuses a submission for which no run is left, unless it repeats one.
-func (s *Service) refuseOverQuota(ctx context.Context, tx *event.Tx, p db.CreateTaskParams) error {
+func refuseOverQuota(ctx context.Context, quota Quota, tx *event.Tx, p db.CreateTaskParams) error {
 	if p.IdempotencyKey != nil {
 		_, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: p.OrgID, IdempotencyKey: p.IdempotencyKey})
 		if err == nil {
@@ -169,7 +169,7 @@ func (s *Service) refuseOverQuota(ctx context.Context, tx *event.Tx, p db.Create
 			return fmt.Errorf("find task by idempotency key: %w", err)
 		}
 	}
-	return s.cfg.Quota.CheckRun(ctx, tx.Queries, p.OrgID, p.CreatedBy)
+	return quota.CheckRun(ctx, tx.Queries, p.OrgID, p.CreatedBy)
 }
 
 // Draft is a submission that is ready to be stored.
