@@ -399,8 +399,8 @@ turns:
 	reason := f.Task(id).Reason
 	require.Contains(t, reason, "the limit of 1 MiB file_size is reached (now 1.9 MiB)", "never were ten files there: two are gone again")
 	require.Contains(t, reason, "--limit file_size=2MiB")
-	warned := f.CLI(0, "task", "watch", id, "--no-follow").Out
-	require.Contains(t, warned, "files")
+	warned := f.CLI(0, "task", "watch", id, "--follow=false")
+	require.Contains(t, warned.Out+warned.Err, "files: 9 of 10 used")
 	f.CLI(0, "task", "resume", id, "--limit", "file_size=2MiB")
 	f.Ended(id)
 }
