@@ -109,6 +109,9 @@ type Config struct {
 	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
 
+	// UpgradeURL is where a person can get a larger subscription plan: an https address, or
+	// mailto:. Empty for nowhere.
+	UpgradeURL string `koanf:"upgrade-url"`
 	// PublicURL is where browsers find the hub: for logins by OIDC, passkeys, Web Push,
 	// and links. Its host is what passkeys belong to. Its path, if any, is BasePath.
 	PublicURL string `koanf:"public-url"`
@@ -201,6 +204,9 @@ func (c *Config) fill() error {
 		return err
 	}
 	if c.providerAllow, err = dialguard.ParseAllow("provider-allow", c.ProviderAllow); err != nil {
+		return err
+	}
+	if err := checkUpgradeURL(c.UpgradeURL); err != nil {
 		return err
 	}
 	if err := c.readPublicURL(); err != nil {

@@ -282,6 +282,73 @@ func TestRetry(t *testing.T) {
 
 // A new task goes on from an older checkpoint, with the turns and
 // steps up to there as its past.
+// points describes checkpoints.
+func points(list *deckhandv1.ListCheckpointsResponse) (out []string) {
+	for _, c := range list.GetCheckpoints() {
+		out = append(out, fmt.Sprintf("%d %s %s %s", c.GetIteration(), c.GetPhase(), c.GetReason(), c.GetName()))
+	}
+	return out
+}
+
+// A point at which a turn is chosen is a checkpoint: a new task makes the calls of that turn
+// itself, with the state of the iteration before; to keep it keeps that state, too. The
+// organisation says how long others are kept.
+func TestResumeWhereATurnWasChosen(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	r := newRig(t, h, output("x"))
+	r.apply("walker", scripted("walker"))
+	r.sql("UPDATE organisations SET checkpoint_seconds = 2 * 86400 RETURNING id")
+	origin := r.submit("walker")
+	lease := r.begin(origin.GetId(), 1)
+	for turn := int32(1); turn <= 3; turn++ {
+		r.turn(lease, turn)
+		step, err := r.propose(lease, turn, 0, "shell_exec", fmt.Sprintf(`{"command":"echo %d"}`, turn))
+		require.NoError(t, err)
+		_, err = r.execute(lease, step.GetId())
+		require.NoError(t, err)
+		r.checkpoint(lease, turn)
+	}
+	r.finish(lease)
+	list := do(t, r.user.Tasks.ListCheckpoints, &deckhandv1.ListCheckpointsRequest{TaskId: origin.GetId(), PageSize: 2})
+	require.Equal(t, []string{"3 iterate auto ", "2 select_tool phase "}, points(list))
+	next := do(t, r.user.Tasks.ListCheckpoints, &deckhandv1.ListCheckpointsRequest{TaskId: origin.GetId(), PageSize: 2, PageToken: list.GetNextPageToken()})
+	require.Equal(t, []string{"2 iterate auto ", "1 select_tool phase "}, points(next))
+	chosen := list.GetCheckpoints()[1]
+	require.InDelta(t, 48, time.Until(chosen.GetExpiresAt().AsTime()).Hours(), 1)
+
+	kept := do(t, r.user.Tasks.KeepCheckpoint, &deckhandv1.KeepCheckpointRequest{TaskId: origin.GetId(), CheckpointId: chosen.GetId()}).GetCheckpoint()
+	require.Equal(t, chosen.GetId(), kept.GetId())
+	require.Equal(t, "manual", kept.GetReason())
+	require.InDelta(t, 7*24, time.Until(kept.GetExpiresAt().AsTime()).Hours(), 1)
+	r.exec("UPDATE checkpoints SET expires_at = now() - interval '1 second' WHERE expires_at < now() + interval '3 days'")
+	_, err := r.store().ExpireCheckpoints(t.Context())
+	require.NoError(t, err)
+	left := do(t, r.user.Tasks.ListCheckpoints, &deckhandv1.ListCheckpointsRequest{TaskId: origin.GetId()})
+	require.Equal(t, []string{"2 select_tool manual ", "2 iterate manual "}, points(left))
+
+	task := do(t, r.user.Tasks.ResumeTaskFrom, &deckhandv1.ResumeTaskFromRequest{
+		TaskId: origin.GetId(), CheckpointId: chosen.GetId(), Workspace: deckhandv1.ResumeWorkspace_RESUME_WORKSPACE_KEEP,
+	}).GetTask()
+	require.True(t, task.GetResumedTurn())
+	claimed := r.claim(task.GetId(), 1)
+	require.Len(t, claimed.GetTurns(), 3, "with the turn that was chosen")
+	require.Len(t, claimed.GetSteps(), 2, "without its call")
+	require.EqualValues(t, 2, claimed.GetCheckpoint().GetIteration())
+	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	require.NoError(t, err)
+	step, err := r.propose(claimed.GetLease(), 3, 0, "shell_exec", `{"command":"echo 3"}`)
+	require.NoError(t, err)
+	_, err = r.execute(claimed.GetLease(), step.GetId())
+	require.NoError(t, err)
+	r.checkpoint(claimed.GetLease(), 3)
+	r.turn(claimed.GetLease(), 4)
+	r.finish(claimed.GetLease())
+
+	_, err = r.user.Tasks.ResumeTaskFrom(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskFromRequest{TaskId: origin.GetId(), CheckpointId: "checkpoint_none"}))
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+}
+
 func TestResumeFromACheckpoint(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), output("x"))
@@ -307,10 +374,9 @@ func TestResumeFromACheckpoint(t *testing.T) {
 	r.finish(lease)
 	list, err := r.user.Tasks.ListCheckpoints(t.Context(), connect.NewRequest(&deckhandv1.ListCheckpointsRequest{TaskId: origin.GetId()}))
 	require.NoError(t, err)
-	require.Len(t, list.Msg.GetCheckpoints(), 3)
-	require.Equal(t, []string{"", "half way", ""}, []string{list.Msg.GetCheckpoints()[0].GetName(), list.Msg.GetCheckpoints()[1].GetName(), list.Msg.GetCheckpoints()[2].GetName()})
-	require.Equal(t, "agent", list.Msg.GetCheckpoints()[1].GetReason())
-	require.InDelta(t, 7*24, time.Until(list.Msg.GetCheckpoints()[1].GetExpiresAt().AsTime()).Hours(), 1)
+	require.Equal(t, []string{"3 iterate auto ", "2 select_tool phase ", "2 iterate agent half way", "1 select_tool phase ", "1 iterate auto "}, points(list.Msg))
+	require.InDelta(t, 7*24, time.Until(list.Msg.GetCheckpoints()[2].GetExpiresAt().AsTime()).Hours(), 1)
+	require.InDelta(t, 24, time.Until(list.Msg.GetCheckpoints()[3].GetExpiresAt().AsTime()).Hours(), 1)
 	kept, err := r.user.Tasks.KeepCheckpoint(t.Context(), connect.NewRequest(&deckhandv1.KeepCheckpointRequest{TaskId: origin.GetId(), Iteration: 2}))
 	require.NoError(t, err)
 	require.Equal(t, "agent", kept.Msg.GetCheckpoint().GetReason())
@@ -381,13 +447,12 @@ func TestCheckpointsExpire(t *testing.T) {
 	r.exec(`UPDATE checkpoints SET expires_at = now() - interval '1 minute' WHERE iteration <> 2`)
 	n, err := s.ExpireCheckpoints(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 1, n)
+	require.EqualValues(t, 2, n, "the end of iteration 1, and where the turn behind it was chosen")
 	r.finish(lease)
 	n, err = s.ExpireCheckpoints(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	list, err := r.user.Tasks.ListCheckpoints(t.Context(), connect.NewRequest(&deckhandv1.ListCheckpointsRequest{TaskId: task.GetId()}))
 	require.NoError(t, err)
-	require.Len(t, list.Msg.GetCheckpoints(), 1)
-	require.EqualValues(t, 2, list.Msg.GetCheckpoints()[0].GetIteration())
+	require.Equal(t, []string{"2 select_tool phase ", "2 iterate auto "}, points(list.Msg))
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"crypto/tls"
 	"net"
+	"net/url"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -140,4 +141,16 @@ func (h *Hub) URL() string {
 		return "https://" + reachable(h.listener.Addr())
 	}
 	return "http://" + reachable(h.listener.Addr())
+}
+
+// checkUpgradeURL refuses an upgrade-url that a person cannot safely follow.
+func checkUpgradeURL(text string) error {
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "mailto" || u.Scheme != "mailto" && u.Host == "" {
+		return fault.New(fault.Invalid, "upgrade-url is %q", text).WithFix("give an address such as https://example.com/plans or mailto:sales@example.com")
+	}
+	return nil
 }

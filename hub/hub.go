@@ -201,7 +201,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	}
 	h.nodes = node.New(h.store, recorder, c.Redact, nodeStaleIntervals*heartbeatInterval)
 	h.agents = agent.NewService(h.store, recorder, persona.Vocabulary{Tools: h.tools.Listable(), Providers: provider.Runnable(), Modes: persona.Modes(), Trigger: trigger.CheckDeclared})
-	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder})
+	h.plans = quota.New(quota.Config{Store: h.store, Recorder: recorder, UpgradeURL: c.UpgradeURL})
 	h.assembleModels(recorder)
 	h.admission = admission.New(admission.Config{
 		Recorder: recorder, Queries: h.store.Queries, Agents: h.agents, Wake: h.bus.Publish, Usable: h.models.Usable, Plans: h.plans,
@@ -212,7 +212,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.workspaces = workspace.New(workspace.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Node: h.node, Window: c.UndoWindow, Irreversible: h.tools.Irreversible(),
 	})
-	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Usable: h.models.Usable})
+	h.tasks = task.NewService(task.Config{Store: h.store, Recorder: recorder, Agents: h.agents, Usable: h.models.Usable, Quota: h.plans})
 	if h.pushKeys, err = notification.OpenPushKeys(ctx, vault.NewSecrets(h.store, h.vault)); err != nil {
 		return err
 	}

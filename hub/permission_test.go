@@ -65,7 +65,7 @@ var whose = map[reach]string{
 		FinishTask YieldTask ReleaseTask`,
 	operators: "GetVault RotateVault CreateOrganisation ListOrganisations SetOrganisationLimits",
 	administrators: `DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit VerifyAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
-		SetPrice SetBudget SetPlan SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
+		SetPrice SetBudget SetPlan SetQuota SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing`,
@@ -81,7 +81,7 @@ var whose = map[reach]string{
 	// see, what is tried only, and what one makes of one's own. Stopping something is in it, too. A persona of somebody
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
 	shared: `DuplicateAgent ListAgentVersions DiffAgentVersions GetTaskSharing ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
-		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan
+		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan GetQuotaHistory
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential KillNodeExec ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
 		CreatePushDevice ListTools GetTool`,

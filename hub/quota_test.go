@@ -62,6 +62,82 @@ func TestAPlanBoundsRuns(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 }
 
+// A run gets the limits that its user's quota leaves, waits in the queue when it has used them,
+// and goes on with more; calls of tools beyond the quota are denied. Users see what is left
+// before a run, administrators what everybody has used.
+func TestAUsersQuotaBoundsARun(t *testing.T) {
+	t.Parallel()
+	cfg := hubtest.Config(t)
+	cfg.UpgradeURL = "https://example.com/plans"
+	r := newRig(t, hubtest.Start(t, cfg), output("x"))
+	r.apply("worker", scripted("worker"))
+	ann := r.as("ann", "advanced")
+	set := func(q *deckhandv1.Quota) *deckhandv1.Plan {
+		t.Helper()
+		return do(t, r.user.Plans.SetQuota, &deckhandv1.SetQuotaRequest{Quota: q}).GetPlan()
+	}
+	_, err := ann.Plans.SetQuota(t.Context(), connect.NewRequest(&deckhandv1.SetQuotaRequest{Quota: &deckhandv1.Quota{UserName: "ann", Runs: new(int64(5))}}))
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	_, err = r.user.Plans.SetQuota(t.Context(), connect.NewRequest(&deckhandv1.SetQuotaRequest{Quota: &deckhandv1.Quota{UserName: "nobody", Runs: new(int64(5))}}))
+	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
+	set(&deckhandv1.Quota{UserName: "*", Runs: new(int64(5))})
+	plan := set(&deckhandv1.Quota{UserName: "ann", Iterations: new(int64(2)), ToolCalls: new(int64(1))})
+	require.Len(t, plan.GetLimits(), 2)
+	require.Equal(t, "https://example.com/plans", plan.GetUpgradeUrl())
+
+	task := do(t, ann.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{AgentId: "worker", Goal: "go on"}).GetTask()
+	claim := r.claim(task.GetId(), 1)
+	require.EqualValues(t, 2, claim.GetTask().GetOverride().GetLimits().GetIterations())
+	require.Equal(t, []string{"iterations"}, claim.GetTask().GetQuotaLimits())
+	estimate := do(t, ann.History.GetEstimate, &deckhandv1.GetEstimateRequest{AgentId: "worker"})
+	require.Equal(t, "https://example.com/plans", estimate.GetUpgradeUrl())
+	require.Len(t, estimate.GetQuotas(), 2)
+	require.Equal(t, "iterations", estimate.GetQuotas()[0].GetMetric())
+	require.EqualValues(t, 2, estimate.GetQuotas()[0].GetReserved())
+
+	lease := claim.GetLease()
+	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	require.NoError(t, err)
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "shell_exec", command("true"))
+	require.NoError(t, err)
+	_, err = r.execute(lease, step.GetId())
+	require.NoError(t, err)
+	denied, err := r.propose(lease, 1, 1, "shell_exec", command("true"))
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, denied.GetState())
+	require.Contains(t, denied.GetObservation(), "the 1 tool calls that the quota leaves it")
+	r.checkpoint(lease, 1)
+	r.turn(lease, 2)
+	r.checkpoint(lease, 2)
+	r.end(lease, deckhandv1.TaskState_TASK_STATE_PAUSED, fault.BudgetLimit, "iterations")
+	require.Equal(t, deckhandv1.TaskState_TASK_STATE_QUEUED, r.task(task.GetId()).GetState())
+	r.waitsFor(task.GetId(), "all 2 iterations of the quota of ann for ")
+
+	set(&deckhandv1.Quota{UserName: "ann", Iterations: new(int64(5)), ToolCalls: new(int64(0))})
+	again := r.claim(task.GetId(), 2)
+	require.EqualValues(t, 5, again.GetTask().GetOverride().GetLimits().GetIterations())
+	require.Equal(t, deckhandv1.TaskState_TASK_STATE_STARTING, again.GetTask().GetState())
+	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: again.GetLease()}))
+	require.NoError(t, err)
+	r.finish(again.GetLease())
+
+	own := do(t, ann.Plans.GetQuotaHistory, &deckhandv1.GetQuotaHistoryRequest{UserName: "ann", Periods: 2})
+	require.Len(t, own.GetPeriods(), 2)
+	require.EqualValues(t, 1, own.GetPeriods()[0].GetRuns())
+	require.EqualValues(t, 2, own.GetPeriods()[0].GetIterations())
+	require.EqualValues(t, 1, own.GetPeriods()[0].GetToolCalls())
+	require.Empty(t, do(t, ann.Plans.GetQuotaHistory, &deckhandv1.GetQuotaHistoryRequest{}).GetUsers())
+	_, err = ann.Plans.GetQuotaHistory(t.Context(), connect.NewRequest(&deckhandv1.GetQuotaHistoryRequest{UserName: "root"}))
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	all := do(t, r.user.Plans.GetQuotaHistory, &deckhandv1.GetQuotaHistoryRequest{})
+	require.Len(t, all.GetPeriods(), 12)
+	require.Len(t, all.GetUsers(), 1)
+	require.Equal(t, "ann", all.GetUsers()[0].GetUserName())
+	require.Empty(t, do(t, ann.Plans.GetPlan, &deckhandv1.GetPlanRequest{}).GetPlan().GetLimits())
+	require.Len(t, r.audited("quota.set"), 3)
+}
+
 // A model that is not allowed is refused where a task is submitted with it,
 // and the relay refuses it of tasks that are in progress.
 func TestOnlyAllowedModelsAreCalled(t *testing.T) {

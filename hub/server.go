@@ -89,7 +89,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewTaskPlanServiceHandler(&api.TaskPlans{Tasks: tasks, Plans: &plan.Service{Store: h.store, Recorder: h.recorder}}, options...))
 	mux.Handle(deckhandv1connect.NewHistoryServiceHandler(&api.Histories{
-		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, Node: h.node,
+		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, UpgradeURL: h.cfg.UpgradeURL, Node: h.node,
 		Search: search.New(h.store, h.cfg.Redact),
 	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
@@ -116,7 +116,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	providers := &api.Providers{Store: h.store, Recorder: h.recorder, Credentials: h.credentials, Budgets: h.budgets, Tasks: h.tasks}
 	mux.Handle(deckhandv1connect.NewProviderServiceHandler(providers, options...))
 	mux.Handle(deckhandv1connect.NewBudgetServiceHandler(providers, options...))
-	mux.Handle(deckhandv1connect.NewPlanServiceHandler(&api.Quotas{Plans: h.plans, Queries: h.store.Queries}, options...))
+	mux.Handle(deckhandv1connect.NewPlanServiceHandler(&api.Quotas{Plans: h.plans, Queries: h.store.Queries, UpgradeURL: h.cfg.UpgradeURL}, options...))
 	execs := &api.NodeExecs{Nodes: h.nodes, Agents: h.agents, Tasks: h.tasks, Execs: h.execs, Node: h.node}
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
 	terminals := &api.Terminals{NodeExecs: execs, Draining: s.draining}

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -206,5 +208,82 @@ func TestTasksAreAddedUp(t *testing.T) {
 
 	long := &deckhandv1.GetStatisticsRequest{By: "day", Since: timestamppb.New(time.Now().AddDate(-2, 0, 0))}
 	_, err = r.user.History.GetStatistics(t.Context(), connect.NewRequest(long))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+}
+
+// Statistics also say how many iterations tasks had, the time in their phases, whether they
+// succeeded at the first time, and what was denied: by agent, version, type and tool.
+func TestStatisticsSayHowTasksWent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), output("x\n"))
+	r.apply("typed", strings.Replace(scripted("typed"), "description:", "task_type: upkeep\ndescription:", 1))
+	phases := map[string]any{"think": 1500, "execute_action": 250, "unknown": 7}
+	run := func(sub *deckhandv1.SubmitTaskRequest) (id string) {
+		t.Helper()
+		id = do(t, r.user.Tasks.SubmitTask, sub).GetTask().GetId()
+		lease := r.begin(id, 1)
+		for turn := int32(1); turn <= 2; turn++ {
+			r.turn(lease, turn)
+			step, err := r.propose(lease, turn, 0, "shell_exec", `{"command":"true"}`)
+			require.NoError(t, err)
+			_, err = r.execute(lease, step.GetId())
+			require.NoError(t, err)
+			_, err = r.propose(lease, turn, 1, "file_edit", `{"path":"a","old_string":"b","new_string":"c"}`) // not among its tools
+			require.NoError(t, err)
+			state, err := structpb.NewStruct(map[string]any{"iteration": turn, "opening": "go on"})
+			require.NoError(t, err)
+			payload, err := structpb.NewStruct(map[string]any{"iteration": turn, "phases_ms": phases})
+			require.NoError(t, err)
+			_, err = r.workers.Workers.SaveCheckpoint(t.Context(), connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+				Lease: lease, Progress: 0.5, Checkpoint: &deckhandv1.Checkpoint{Iteration: turn, State: state},
+				Events: []*deckhandv1.EventDraft{{Type: "iteration_complete", Payload: payload}},
+			}))
+			require.NoError(t, err)
+		}
+		r.finish(lease)
+		return id
+	}
+	first := run(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "go on"})
+	require.Equal(t, "walker", r.task(first).GetTaskType())
+	typed := run(&deckhandv1.SubmitTaskRequest{AgentId: "typed", Goal: "go on"})
+	require.Equal(t, "upkeep", r.task(typed).GetTaskType())
+	run(&deckhandv1.SubmitTaskRequest{AgentId: "typed", Goal: "go on", TaskType: "repair"})
+	retried := do(t, r.user.Tasks.RetryTask, &deckhandv1.RetryTaskRequest{TaskId: typed}).GetTask()
+	require.Equal(t, "upkeep", retried.GetTaskType())
+	r.finish(r.begin(retried.GetId(), 1))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "typed", Goal: "go on", TaskType: "=cmd"}))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+
+	ask := func(req *deckhandv1.GetStatisticsRequest) map[string]*deckhandv1.StatisticsRow {
+		t.Helper()
+		out := map[string]*deckhandv1.StatisticsRow{}
+		for _, row := range do(t, r.user.History.GetStatistics, req).GetRows() {
+			out[row.GetKey()] = row
+		}
+		return out
+	}
+	types := ask(&deckhandv1.GetStatisticsRequest{By: "task_type"})
+	require.Len(t, types, 3)
+	require.EqualValues(t, 2, types["upkeep"].GetTasks())
+	require.EqualValues(t, 2, types["upkeep"].GetSucceeded())
+	require.EqualValues(t, 1, types["upkeep"].GetFirstTime())
+	require.EqualValues(t, 1, types["upkeep"].GetRetries())
+	require.EqualValues(t, 2, types["upkeep"].GetDenied())
+	require.InDelta(t, 1, types["upkeep"].GetMeanIterations(), 0.01, "two iterations, and none")
+	require.EqualValues(t, 1, types["upkeep"].GetTimed())
+	require.Equal(t, "think", types["upkeep"].GetPhases()[2].GetPhase())
+	require.Equal(t, 3*time.Second, types["upkeep"].GetPhases()[2].GetTotal().AsDuration())
+	require.Equal(t, 500*time.Millisecond, types["upkeep"].GetPhases()[4].GetTotal().AsDuration())
+	require.NotNil(t, types["repair"].GetDurationMean())
+	versions := ask(&deckhandv1.GetStatisticsRequest{By: "version"})
+	require.EqualValues(t, 3, versions["typed v1"].GetTasks())
+	require.EqualValues(t, 1, ask(&deckhandv1.GetStatisticsRequest{By: "agent", AgentId: "typed", AgentVersion: 1, TaskType: "repair"})["typed"].GetTasks())
+	require.Empty(t, ask(&deckhandv1.GetStatisticsRequest{By: "agent", AgentId: "typed", AgentVersion: 2}))
+	tools := ask(&deckhandv1.GetStatisticsRequest{By: "tool"})
+	require.EqualValues(t, 6, tools["file_edit"].GetDenied())
+	require.Zero(t, tools["shell_exec"].GetDenied())
+	year, week := time.Now().UTC().ISOWeek()
+	require.EqualValues(t, 4, ask(&deckhandv1.GetStatisticsRequest{By: "week"})[fmt.Sprintf("%d-W%02d", year, week)].GetTasks())
+	_, err = r.user.History.GetStatistics(t.Context(), connect.NewRequest(&deckhandv1.GetStatisticsRequest{By: "agent", AgentVersion: 1}))
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }

@@ -146,6 +146,8 @@ func lifted(l persona.Limits, by *deckhandv1.TaskLimits) persona.Limits {
 	l.Tokens = cmp.Or(by.GetTokens(), l.Tokens)
 	l.Calls = cmp.Or(by.GetCalls(), l.Calls)
 	l.CostUSD = cmp.Or(float64(by.GetCostMicros())/1e6, l.CostUSD)
+	l.Files = cmp.Or(by.GetFiles(), l.Files)
+	l.FileSize = cmp.Or(by.GetFileSizeBytes(), l.FileSize)
 	return l
 }
 

@@ -81,7 +81,7 @@ var taskStates = func() map[deckhandv1.TaskState]task.State {
 func taskMessage(t db.Task, agentName, provider, model string) *deckhandv1.Task {
 	o, _ := task.OverrideOf(t) // the hub alone writes the column
 	return &deckhandv1.Task{
-		Chat: o.Chat, Image: pinned(t), Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
+		Chat: o.Chat, Image: pinned(t), TaskType: t.TaskType, ResumedTurn: t.ResumedTurn, Id: t.ID, AgentId: t.AgentID, AgentName: agentName, AgentVersion: t.AgentVersion, Title: t.Title, Goal: t.Goal,
 		State: taskState(t.State), Reason: t.Reason, Priority: t.Priority, Attempt: t.Attempt,
 		WorkerId: store.Text(t.WorkerID), NodeId: store.Text(t.NodeID), Iteration: t.Iteration, Progress: t.Progress,
 		Summary: t.Summary, ErrorCode: t.ErrorCode, ErrorMessage: t.ErrorMessage,
@@ -118,7 +118,7 @@ func overrideMessage(t db.Task) *deckhandv1.TaskOverride {
 	}
 	out := &deckhandv1.TaskOverride{MemoryBytes: o.MemoryBytes, NodeId: o.NodeID, Provider: o.Provider, Model: o.Model, Mode: string(o.Mode)}
 	if l := o.Limits; l != (task.Limits{}) {
-		out.Limits = &deckhandv1.TaskLimits{Iterations: l.Iterations, Tokens: l.Tokens, Calls: l.Calls, CostMicros: l.CostMicros}
+		out.Limits = &deckhandv1.TaskLimits{Iterations: l.Iterations, Tokens: l.Tokens, Calls: l.Calls, CostMicros: l.CostMicros, Files: l.Files, FileSizeBytes: l.FileSize}
 		if l.ActiveTime > 0 {
 			out.Limits.ActiveTime = durationpb.New(l.ActiveTime)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/phase"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -32,7 +33,9 @@ type Histories struct {
 	History  *estimate.History
 	Budgets  *budget.Ledger
 	Plans    *quota.Service
-	Search   *search.Service
+	// UpgradeURL is where a person can get a larger plan; empty for nowhere.
+	UpgradeURL string
+	Search     *search.Service
 	// Node returns the live link to a node.
 	Node func(nodeID string) (machine.Link, error)
 }
@@ -71,6 +74,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 		if left := stands.Remaining(); left != quota.Unlimited {
 			res.RunsLeft = &left
 		}
+		res.Quotas, res.QuotaResetsAt, res.UpgradeUrl = quotaMessages(stands.Lines(id.UserName)), timestamppb.New(stands.ResetsAt), h.UpgradeURL
 	default:
 		taskID, err := h.Tasks.Find(ctx, viewer(ctx), refs[1])
 		if err != nil {
@@ -115,7 +119,7 @@ const (
 func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deckhandv1.GetStatisticsRequest]) (*connect.Response[deckhandv1.GetStatisticsResponse], error) {
 	id := auth.From(ctx)
 	now := time.Now()
-	asked := estimate.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Until: now}
+	asked := estimate.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Until: now, Version: req.Msg.GetAgentVersion(), TaskType: req.Msg.GetTaskType()}
 	if at := timeOf(req.Msg.GetUntil()); at != nil {
 		asked.Until = *at
 	}
@@ -131,6 +135,9 @@ func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deck
 		if asked.AgentID, err = h.Agents.FindPast(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
+	}
+	if asked.Version != 0 && asked.AgentID == "" {
+		return nil, fault.New(fault.Invalid, "agent_version is %d, and agent_id is empty", asked.Version).WithFix("name the agent, or leave agent_version out")
 	}
 	if id.Role != adminRole {
 		asked.User = id.UserName
@@ -150,6 +157,13 @@ func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deck
 		}
 		if r.Took != nil {
 			m.DurationP50, m.DurationP90 = durationpb.New(r.Took.Middle), durationpb.New(r.Took.High)
+			m.DurationMean = durationpb.New(r.Mean)
+		}
+		m.FirstTime, m.Retries, m.Denied, m.MeanIterations, m.Timed = r.FirstTime, r.Retries, r.Denied, r.Iterations, r.Timed
+		for i, name := range phase.Names() {
+			if i < len(r.Phases) {
+				m.Phases = append(m.Phases, &deckhandv1.PhaseTime{Phase: name, Total: durationpb.New(r.Phases[i])})
+			}
 		}
 		res.Rows = append(res.Rows, m)
 	}

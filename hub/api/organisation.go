@@ -26,6 +26,9 @@ func organisationMessage(row db.ListOrganisationsRow) *deckhandv1.Organisation {
 	if o.UndoWindowSeconds != nil {
 		limits.UndoWindow = durationpb.New(time.Duration(*o.UndoWindowSeconds) * time.Second)
 	}
+	if o.CheckpointSeconds != nil {
+		limits.CheckpointTtl = durationpb.New(time.Duration(*o.CheckpointSeconds) * time.Second)
+	}
 	return &deckhandv1.Organisation{
 		Limits: limits, Id: o.ID, Name: o.Name, Users: row.Users, Tasks: row.Tasks, Nodes: row.Nodes, CreatedAt: timestamppb.New(o.CreatedAt),
 	}
@@ -81,6 +84,10 @@ func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.
 	if m.GetUndoWindow() != nil {
 		window := m.GetUndoWindow().AsDuration()
 		change.UndoWindow = &window
+	}
+	if m.GetCheckpointTtl() != nil {
+		ttl := m.GetCheckpointTtl().AsDuration()
+		change.CheckpointTTL = &ttl
 	}
 	if err := h.Organisations.SetLimits(ctx, req.Msg.GetName(), change, who.OrgID, actor(who)); err != nil {
 		return nil, err

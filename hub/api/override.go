@@ -57,6 +57,8 @@ func (h *Tasks) overridden(ctx context.Context, id auth.Identity, agentID string
 		{"tokens", out.Limits.Tokens, p.Limits.Tokens},
 		{"calls", out.Limits.Calls, p.Limits.Calls},
 		{"cost_micros", out.Limits.CostMicros, int64(math.Round(p.Limits.CostUSD * 1e6))},
+		{"files", out.Limits.Files, p.Limits.Files},
+		{"file_size_bytes", out.Limits.FileSize, p.Limits.FileSize},
 	} {
 		if l.want > l.most {
 			return out, deny("override.limits."+l.name+" is more than the persona gives a run", "ask for at most as much")
@@ -69,6 +71,6 @@ func (h *Tasks) overridden(ctx context.Context, id auth.Identity, agentID string
 func limitsIn(m *deckhandv1.TaskLimits) task.Limits {
 	return task.Limits{
 		Iterations: m.GetIterations(), ActiveTime: m.GetActiveTime().AsDuration(), Tokens: m.GetTokens(), Calls: m.GetCalls(),
-		CostMicros: m.GetCostMicros(),
+		CostMicros: m.GetCostMicros(), Files: m.GetFiles(), FileSize: m.GetFileSizeBytes(),
 	}
 }

@@ -71,6 +71,7 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 	sub := task.Submission{
 		OrgID: id.OrgID, Goal: req.Msg.GetGoal(), Title: req.Msg.GetTitle(), Priority: req.Msg.GetPriority(),
 		Context: req.Msg.GetContext(), IdempotencyKey: req.Msg.GetIdempotencyKey(), By: actor(id), Role: id.Role,
+		TaskType: req.Msg.GetTaskType(),
 	}
 	who, err := assignee(ctx, h.Agents, h.Tasks, id.OrgID, to)
 	if err != nil {

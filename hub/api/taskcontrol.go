@@ -185,11 +185,15 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 	if err != nil {
 		return nil, err
 	}
-	from := m.GetIteration()
-	if m.GetName() != "" {
-		if from, err = h.Tasks.CheckpointNamed(ctx, id.OrgID, taskID, m.GetName()); err != nil {
-			return nil, err
-		}
+	from := task.Point{Iteration: m.GetIteration()}
+	switch {
+	case m.GetCheckpointId() != "":
+		from, err = task.CheckpointAt(ctx, h.Store.Queries, id.OrgID, taskID, m.GetCheckpointId())
+	case m.GetName() != "":
+		from.Iteration, err = h.Tasks.CheckpointNamed(ctx, id.OrgID, taskID, m.GetName())
+	}
+	if err != nil {
+		return nil, err
 	}
 	res := &deckhandv1.ResumeTaskFromResponse{}
 	keep := m.GetWorkspace() == deckhandv1.ResumeWorkspace_RESUME_WORKSPACE_KEEP
@@ -204,7 +208,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 		return r, err
 	}
 	if m.GetPreview() {
-		row, checkpoint, err := h.Tasks.CheckpointOf(ctx, id.OrgID, taskID, from)
+		row, checkpoint, err := h.Tasks.CheckpointOf(ctx, id.OrgID, taskID, from.Iteration)
 		if err == nil {
 			_, err = at(ctx, row.Task, checkpoint.Iteration)
 		}
@@ -271,19 +275,23 @@ func (h *Tasks) KeepCheckpoint(ctx context.Context, req *connect.Request[deckhan
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.Tasks.KeepCheckpoint(ctx, id.OrgID, taskID, req.Msg.GetIteration(), req.Msg.GetKeepFor().AsDuration(), actor(id))
+	at := task.Point{Iteration: req.Msg.GetIteration()}
+	if ref := req.Msg.GetCheckpointId(); ref != "" {
+		if at, err = task.CheckpointAt(ctx, h.Store.Queries, id.OrgID, taskID, ref); err != nil {
+			return nil, err
+		}
+	}
+	row, err := h.Tasks.KeepCheckpoint(ctx, id.OrgID, taskID, at, req.Msg.GetKeepFor().AsDuration(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.KeepCheckpointResponse{Checkpoint: checkpointMessage(db.ListCheckpointsRow{
-		Iteration: row.Iteration, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
-	})}), nil
+	return connect.NewResponse(&deckhandv1.KeepCheckpointResponse{Checkpoint: checkpointMessage(row)}), nil
 }
 
 func checkpointMessage(row db.ListCheckpointsRow) *deckhandv1.TaskCheckpoint {
 	return &deckhandv1.TaskCheckpoint{
 		Iteration: row.Iteration, Name: row.Name, Reason: row.Reason, CreatedAt: timestamppb.New(row.CreatedAt), ExpiresAt: timestamppb.New(row.ExpiresAt),
-		BeforeSteps: row.BeforeSteps,
+		BeforeSteps: row.BeforeSteps, Id: row.ID, Phase: row.Phase,
 	}
 }
 

@@ -141,14 +141,11 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		Task: taskMessage(t, runs.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.Offered(runs, provider, model),
 		Traceparent: t.Traceparent,
 	}
-	if err := h.shorten(ctx, t, runs, res.GetTask()); err != nil {
-		return nil, err
-	}
 	if res.Tools, err = h.nameTargets(ctx, visibility.As(t.OrgID, version.CreatedBy, version.CreatedByRole), runs, res.GetTools()); err != nil {
 		return nil, err
 	}
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
-		return res, nil // nothing is left of earlier attempts
+		return res, h.shorten(ctx, t, runs, res) // nothing is left of earlier attempts
 	}
 	past, err := h.Reports.Past(ctx, t)
 	if err != nil {
@@ -168,7 +165,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if c := past.Checkpoint; c != nil {
 		res.Checkpoint = &deckhandv1.Checkpoint{Iteration: c.Iteration, State: object(c.State), CreatedAt: timestamppb.New(c.CreatedAt)}
 	}
-	return res, nil
+	return res, h.shorten(ctx, t, runs, res)
 }
 
 // nameTargets lists in the schemas of delegate and handoff_to_agent which agents they take,
@@ -195,24 +192,37 @@ func (h *Workers) nameTargets(ctx context.Context, v visibility.Viewer, p *perso
 	return tools, nil
 }
 
-// shorten limits a run's working time to that of its organisation's plan.
-func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, m *deckhandv1.Task) error {
+// shorten limits a run's working time to that of its organisation's plan, and its iterations and
+// tokens to what quotas grant it.
+func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, claim *deckhandv1.ClaimTaskResponse) error {
 	subscription, err := h.Plans.Subscription(ctx, h.Store.Queries, t.OrgID)
 	if err != nil {
 		return err
 	}
-	wanted := cmp.Or(m.GetOverride().GetLimits().GetActiveTime().AsDuration(), p.Limits.ActiveTime)
+	m := claim.GetTask()
+	limits := &deckhandv1.TaskLimits{}
+	if own := m.GetOverride().GetLimits(); own != nil {
+		limits = proto.CloneOf(own)
+	}
+	wanted := cmp.Or(limits.GetActiveTime().AsDuration(), p.Limits.ActiveTime)
 	most := subscription.Time(wanted)
-	if most == wanted {
+	if most != wanted {
+		limits.ActiveTime = durationpb.New(most)
+	}
+	allowed := &deckhandv1.TaskLimits{
+		Iterations: cmp.Or(limits.GetIterations(), int32(p.Limits.Iterations)), Tokens: cmp.Or(limits.GetTokens(), p.Limits.Tokens), //nolint:gosec // at most 1000
+	}
+	m.QuotaLimits = attempt.LowerByQuota(t, allowed, claim.GetTurns())
+	if most == wanted && len(m.GetQuotaLimits()) == 0 {
 		return nil
+	}
+	if len(m.GetQuotaLimits()) > 0 {
+		limits.Iterations, limits.Tokens = allowed.GetIterations(), allowed.GetTokens()
 	}
 	if m.Override == nil {
 		m.Override = &deckhandv1.TaskOverride{}
 	}
-	if m.Override.Limits == nil {
-		m.Override.Limits = &deckhandv1.TaskLimits{}
-	}
-	m.Override.Limits.ActiveTime = durationpb.New(most)
+	m.Override.Limits = limits
 	return nil
 }
 

@@ -185,7 +185,7 @@ func ProviderRestored(ctx context.Context, tx *event.Tx, orgID, provider string,
 }
 
 // mostOf are the highest limits of a run; see the API's TaskLimits.
-var mostOf = map[string]int64{"iterations": 1000, "active_time": 604_800, "tokens": 1_000_000_000, "calls": 100_000, "cost_usd": 1_000_000_000_000}
+var mostOf = map[string]int64{"iterations": 1000, "active_time": 604_800, "tokens": 1_000_000_000, "calls": 100_000, "cost_usd": 1_000_000_000_000, "files": persona.MaxFiles, "file_size": 1 << 50}
 
 // LimitOffer returns a higher limit to offer for a run that stands at one; 0 if there is
 // none.
@@ -227,6 +227,10 @@ func (s *Service) raiseLimit(ctx context.Context, tx *event.Tx, t db.Task, d sto
 		limits.Tokens = a.Limit
 	case "calls":
 		limits.Calls = a.Limit
+	case "files":
+		limits.Files = a.Limit
+	case "file_size":
+		limits.FileSize = a.Limit
 	case "cost_usd":
 		limits.CostMicros = a.Limit
 		if err := s.raiseOwnBudgets(ctx, tx, t, a); err != nil {

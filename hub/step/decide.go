@@ -102,6 +102,11 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	if refused := held.Refuse(p.Tool, record.Category); refused != nil {
 		return arguments, category, judgement{denied: refused}
 	}
+	if refused, err := overQuota(ctx, q, t, record); err != nil {
+		return arguments, category, judgement{denied: fault.New(fault.Internal, "the calls of the task cannot be counted").WithCause(err)}
+	} else if refused != nil {
+		return arguments, category, judgement{denied: refused}
+	}
 	if server == nil && !tool.Allowed(agent, p.Tool) {
 		return arguments, category, deny(fault.Denied, fault.PermissionDenied, "use a tool of the list you were given",
 			"the persona does not allow the tool %s", p.Tool)

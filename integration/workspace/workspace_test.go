@@ -359,3 +359,48 @@ func asAfter(t *testing.T, f *harness.Fleet, taskID, stepID string, want map[str
 	}
 	require.Equal(t, want, got)
 }
+
+// A run that changes more files than its limit, or a larger one, pauses after that call and
+// says how it is let have more; with more it goes on.
+func TestARunStopsAtItsLimitsOfFiles(t *testing.T) {
+	t.Parallel()
+	f := harness.NewOn(t)
+	f.StartNode()
+	f.StartWorker()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "filler.md"), []byte(`---
+name: filler
+description: For tests.
+provider: script
+script: filler.script.yaml
+tools: [shell_exec, complete_task]
+limits: {files: 10, file_size: 1MiB, on_limit: pause}
+---
+Do what the script says.
+`), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "filler.script.yaml"), []byte(`
+turns:
+  - calls:
+      - tool: shell_exec
+        arguments: {command: "touch first; for i in $(seq 8); do echo $i > f$i; done"}
+  - calls:
+      - tool: shell_exec
+        arguments: {command: "echo more > f9; rm f1 f2"}
+  - calls:
+      - tool: shell_exec
+        arguments: {command: "head -c 2000000 /dev/zero > big"}
+  - calls:
+      - tool: complete_task
+        arguments: {summary: "filled"}
+`), 0o600))
+	f.CLI(0, "agent", "apply", "-f", dir)
+	id := f.Submit("filler")
+	waittest.Until(t, time.Minute, "the run to pause", func() bool { return f.Task(id).State == "TASK_STATE_PAUSED" })
+	reason := f.Task(id).Reason
+	require.Contains(t, reason, "the limit of 1 MiB file_size is reached (now 1.9 MiB)", "never were ten files there: two are gone again")
+	require.Contains(t, reason, "--limit file_size=2MiB")
+	warned := f.CLI(0, "task", "watch", id, "--follow=false")
+	require.Contains(t, warned.Out+warned.Err, "files: 9 of 10 used")
+	f.CLI(0, "task", "resume", id, "--limit", "file_size=2MiB")
+	f.Ended(id)
+}

@@ -105,7 +105,7 @@ var table = []Entry{
 	{
 		Kind: ExecutionStarted, Worker: true, Groups: []Group{Stream},
 		When:    "the first attempt begins",
-		Payload: "`attempt`, `provider`, `model`, `scripted` (bool), `iteration` (finished ones), `turns` (stored ones), `tools` (names), `limits` {`iterations`, `active_time_s`, `tokens`, `calls`, `cost_usd`}",
+		Payload: "`attempt`, `provider`, `model`, `scripted` (bool), `iteration` (finished ones), `turns` (stored ones), `tools` (names), `limits` {`iterations`, `active_time_s`, `tokens`, `calls`, `cost_usd`, `files`, `file_size_bytes`}",
 	},
 	{
 		Kind: GuardrailNudge, Worker: true,
@@ -175,7 +175,7 @@ var table = []Entry{
 	{
 		Kind: LimitWarning, Worker: true,
 		When:    "80 % of a limit are used; once for each limit",
-		Payload: "`kind` (`iterations`, `active_time` in seconds, `tokens`, `calls`, `cost_usd`), `limit`, `current`",
+		Payload: "`kind` (`iterations`, `active_time` in seconds, `tokens`, `calls`, `cost_usd`, `files`, `file_size` in bytes), `limit`, `current`; `limit_reached` also `quota` (bool): a quota had lowered the limit, and the run waits in the queue for more",
 	},
 	{
 		Kind:    LimitsLifted,

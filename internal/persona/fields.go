@@ -17,6 +17,7 @@ import (
 
 var (
 	agentName = regexp.MustCompile(NamePattern)
+	taskType  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	nodeName  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?$`)
 )
 
@@ -43,6 +44,12 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"description", func(n *yaml.Node) { p.Description = d.text(n, "description", 500) }},
 		{"title", func(n *yaml.Node) { p.Title = d.text(n, "title", 60) }},
 		{"avatar", func(n *yaml.Node) { p.Avatar = avatarOf(&d.reader, n) }},
+		{"task_type", func(n *yaml.Node) {
+			p.TaskType = d.text(n, "task_type", 63)
+			if p.TaskType != "" && !taskType.MatchString(p.TaskType) {
+				d.problems.add(n.Line, "task_type is %s: use lower-case letters, digits and dashes, at most 63", quote(p.TaskType))
+			}
+		}},
 		{"goal", func(n *yaml.Node) { p.Goal = d.text(n, "goal", 10_000) }},
 		{"provider", func(n *yaml.Node) { p.Provider = d.choice(n, "provider", d.known.Providers) }},
 		{"model", func(n *yaml.Node) { p.Model = d.text(n, "model", 128) }},
@@ -258,6 +265,9 @@ func (d *decoder) approvals(n *yaml.Node, a *Approvals) (tools []*yaml.Node) {
 	return tools
 }
 
+// MaxFiles is the highest limit of the files that a run changes.
+const MaxFiles = 1_000_000
+
 // MaxDepth is the deepest tree of subtasks that a persona may allow.
 const MaxDepth = 32
 
@@ -290,6 +300,8 @@ func (d *decoder) limits(n *yaml.Node, l *Limits) {
 		{"tokens", func(n *yaml.Node) { l.Tokens = d.integer(n, "limits.tokens", 1, 1_000_000_000) }},
 		{"calls", func(n *yaml.Node) { l.Calls = d.integer(n, "limits.calls", 1, 100_000) }},
 		{"cost_usd", func(n *yaml.Node) { l.CostUSD = d.decimal(n, "limits.cost_usd", 0, 1_000_000) }},
+		{"files", func(n *yaml.Node) { l.Files = d.integer(n, "limits.files", 1, MaxFiles) }},
+		{"file_size", func(n *yaml.Node) { l.FileSize = d.size(n, "limits.file_size", 1<<20) }},
 		{"subtasks", func(n *yaml.Node) { l.Subtasks = int(d.integer(n, "limits.subtasks", 0, 1000)) }},
 		{"depth", func(n *yaml.Node) { l.Depth = int(d.integer(n, "limits.depth", 0, MaxDepth)) }},
 		{"on_limit", func(n *yaml.Node) {

@@ -76,6 +76,8 @@ type Persona struct {
 	Title string
 	// Avatar is one emoji or the name of a built-in picture; empty for its initials.
 	Avatar string
+	// TaskType is what its tasks are counted under in statistics; empty for its name.
+	TaskType string
 	// Goal is that of a run that is given none.
 	Goal string
 	// Provider is the model family, for example "anthropic" or "script".
@@ -205,6 +207,11 @@ type Limits struct {
 	Calls int64
 	// CostUSD over all model calls.
 	CostUSD float64
+	// Files that the run creates or changes in its workspace and that are there at the end
+	// of a call.
+	Files int64
+	// FileSize is the size in bytes of the largest of them.
+	FileSize int64
 	// Subtasks below the run, those of its subtasks included.
 	Subtasks int
 	// Depth of the tree of subtasks below the run.
@@ -332,7 +339,7 @@ func defaults() *Persona {
 		Mode:      Autonomous,
 		Approvals: Approvals{Timeout: 5 * time.Minute, OnTimeout: RejectCall},
 		Limits: Limits{
-			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10,
+			Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Files: 1000, FileSize: 100 << 20, Subtasks: 20, Depth: 10,
 			OnLimit: StopAtLimit, Failures: 3, Outage: 24 * time.Hour,
 		},
 		Jobs:        Jobs{MaxTime: DefaultJobTime},

@@ -215,13 +215,13 @@ bad.md:6: unknown tool "telepathy": write one of shell_exec, file_read, update_p
 bad.md:7: mode supervised is not to be had here yet: write autonomous
 bad.md:9: limits.iterations must be a whole number from 1 to 1000
 bad.md:10: limits.active_time must be a time from 1s to 168h with its unit, such as 30m
-bad.md:11: unknown key "limits.wall": write one of iterations, active_time, tokens, calls, cost_usd, subtasks, depth, on_limit, failures, outage
+bad.md:11: unknown key "limits.wall": write one of iterations, active_time, tokens, calls, cost_usd, files, file_size, subtasks, depth, on_limit, failures, outage
 bad.md:12: workspace.size must be a size with its unit, such as 512MiB or 4GiB
 bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "colour": write one of name, description, title, avatar, goal, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, credentials, triggers, offline_grace, jobs, checkpoints, output_limit
+bad.md:17: unknown key "colour": write one of name, description, title, avatar, task_type, goal, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, credentials, triggers, offline_grace, jobs, checkpoints, output_limit
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown

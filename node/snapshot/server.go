@@ -100,6 +100,16 @@ func (s *Service) GetChanges(ctx context.Context, req *nodev1.GetChangesRequest)
 			return err
 		}
 		out.Files = int32(len(all))
+		written := int32(0)
+		for _, c := range all {
+			if c.After == nil || c.After.Kind != tree.File || c.After.Link != "" || kindOf(c) == nodev1.ChangeKind_CHANGE_KIND_METADATA {
+				continue
+			}
+			if written++; c.After.Size > out.GetLargestBytes() {
+				out.LargestBytes, out.LargestPath = c.After.Size, []byte(c.Path)
+			}
+		}
+		out.Written = &written
 		limit := int(req.GetLimit())
 		if limit <= 0 {
 			limit = maxList

@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -76,6 +77,8 @@ type Result struct {
 	Observation string
 	Failed      bool
 	Code        fault.Code
+	// Outcome is nil for none.
+	Outcome *structpb.Struct
 }
 
 // Task is what the hub keeps of a task. Read it through Hub.Task.

@@ -328,7 +328,7 @@ func (h *Hub) exec(task *Task, step *deckhandv1.Step) {
 	if result.Failed {
 		step.State = deckhandv1.StepState_STEP_STATE_FAILED
 	}
-	step.Observation, step.ErrorCode = result.Observation, string(result.Code)
+	step.Observation, step.ErrorCode, step.Outcome = result.Observation, string(result.Code), result.Outcome
 	close(task.ended[step.GetId()])
 	h.append(task, []*deckhandv1.EventDraft{{Type: string(eventkind.ToolCompleted)}})
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -28,6 +30,8 @@ func (l limit) twice() string {
 		return (time.Duration(2 * l.most * float64(time.Second))).String()
 	case "cost_usd":
 		return strconv.FormatFloat(2*l.most, 'f', -1, 64)
+	case "file_size":
+		return strings.ReplaceAll(bytesize.Format(int64(2*l.most)), " ", "")
 	default:
 		return strconv.FormatFloat(2*l.most, 'f', 0, 64)
 	}
@@ -37,6 +41,7 @@ func (l limit) twice() string {
 // a resumed run counts what its earlier attempts used.
 func (r *run) limits() []limit {
 	l, u := r.cfg.Persona.Limits, r.usage()
+	files, largest := changedFiles(r.steps)
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	return []limit{
 		{"iterations", fault.MaxIterations, float64(l.Iterations), float64(r.state.Iteration), number},
@@ -46,8 +51,26 @@ func (r *run) limits() []limit {
 		{"tokens", fault.BudgetLimit, float64(l.Tokens), float64(u.GetLimitTokens()), number},
 		{"calls", fault.BudgetLimit, float64(l.Calls), float64(int64(len(r.turns)) + r.state.Summaries), number},
 		{"cost_usd", fault.BudgetLimit, l.CostUSD, float64(u.GetCostMicros()) / 1e6, usd},
+		{"files", fault.BudgetLimit, float64(l.Files), files, number},
+		{"file_size", fault.BudgetLimit, float64(l.FileSize), largest, func(v float64) string { return bytesize.Format(int64(v)) }},
 	}
 }
+
+// changedFiles returns how many files the run has changed and the size of the largest, as the
+// hub counted them with the newest step that changed some.
+func changedFiles(steps map[callKey]*deckhandv1.Step) (files, largest float64) {
+	var newest int32
+	for _, step := range steps {
+		fields := step.GetOutcome().GetFields()
+		if count := fields[runFiles]; count != nil && step.GetNumber() >= newest {
+			newest, files, largest = step.GetNumber(), count.GetNumberValue(), fields[runLargest].GetNumberValue()
+		}
+	}
+	return files, largest
+}
+
+// runFiles and runLargest are the fields of a step's outcome with what the hub has counted.
+const runFiles, runLargest = "run_files", "run_largest_file"
 
 // limitReached returns how the run ends at a limit, or nil. A turn that is
 // stored already is carried to its end first.
@@ -60,6 +83,9 @@ func (r *run) limitReached() *Outcome {
 		// While nothing was spent, a cost limit of 0 does not end the run.
 		if l.now < l.most || l.now == 0 {
 			continue
+		}
+		if slices.Contains(r.task.GetQuotaLimits(), l.kind) {
+			return l.atQuota(r.out)
 		}
 		return r.atLimit(l, fmt.Sprintf("the limit of %s %s is reached (now %s)", l.show(l.most), l.kind, l.show(l.now)))
 	}
@@ -83,6 +109,16 @@ func (r *run) atLimit(l limit, message string) *Outcome {
 		State: deckhandv1.TaskState_TASK_STATE_FAILED, Code: l.code, Message: message, Limit: l.kind,
 		Reason: fmt.Sprintf("%s: raise limits.%s in the persona, or give a smaller goal, and run it again; or go on from here with more: deckhand task resume-from %s %s",
 			message, l.kind, r.task.GetId(), more),
+	}
+}
+
+// atQuota returns how the run ends when it has used what a quota leaves it: the hub puts it back
+// into the queue, where it waits for more.
+func (l limit) atQuota(out *outbox) *Outcome {
+	message := fmt.Sprintf("the quota leaves this run %s %s, and they are used", l.show(l.most), l.kind)
+	out.add(eventkind.LimitReached, map[string]any{"kind": l.kind, "limit": l.most, "current": l.now, "quota": true})
+	return &Outcome{
+		State: deckhandv1.TaskState_TASK_STATE_PAUSED, Code: l.code, Message: message, Limit: l.kind, Reason: message + ": deckhand quota show",
 	}
 }
 
@@ -136,5 +172,6 @@ func usagePayload(u *deckhandv1.Usage) map[string]any {
 func limitsPayload(l persona.Limits) map[string]any {
 	return map[string]any{
 		"iterations": l.Iterations, "active_time_s": l.ActiveTime.Seconds(), "tokens": l.Tokens, "calls": l.Calls, "cost_usd": l.CostUSD,
+		"files": l.Files, "file_size_bytes": l.FileSize,
 	}
 }

@@ -6,7 +6,11 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/phase"
 )
+
+// phaseNames are the seven phases, in order.
+var phaseNames = phase.Names()
 
 // phases records the current phase of an iteration and the duration of each
 // phase.
@@ -31,8 +35,8 @@ func (p *phases) resume() { p.resumed = true }
 
 // enter closes the current phase and opens the next; more is added to the
 // event.
-func (p *phases) enter(phase string, more map[string]any) {
-	payload := map[string]any{"iteration": p.iteration, "phase": phase, "index": slices.Index(eventkind.Phases, phase) + 1}
+func (p *phases) enter(name string, more map[string]any) {
+	payload := map[string]any{"iteration": p.iteration, "phase": name, "index": slices.Index(phaseNames, name) + 1}
 	if p.current != "" {
 		payload["from"], payload["from_ms"] = p.current, p.leave()
 	}
@@ -40,7 +44,7 @@ func (p *phases) enter(phase string, more map[string]any) {
 		payload["resumed"] = true
 	}
 	maps.Copy(payload, more)
-	p.current, p.since = phase, p.now()
+	p.current, p.since = name, p.now()
 	p.out.add(eventkind.PhaseChanged, payload)
 }
 

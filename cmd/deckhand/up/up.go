@@ -47,6 +47,7 @@ type Config struct {
 	EdgeListen string `koanf:"edge-listen"`
 	// PublicURL, TLSCert, TLSKey, InsecureHTTP and TrustedProxies are hub.Config's.
 	PublicURL      string `koanf:"public-url"`
+	UpgradeURL     string `koanf:"upgrade-url"`
 	TLSCert        string `koanf:"tls-cert"`
 	TLSKey         string `koanf:"tls-key"`
 	InsecureHTTP   bool   `koanf:"insecure-http"`
@@ -239,7 +240,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		url = config.Secret(u.cluster.URL(database))
 	}
 	h, err := hub.Config{
-		PublicURL: u.cfg.PublicURL, TLSCert: u.cfg.TLSCert, TLSKey: u.cfg.TLSKey, InsecureHTTP: u.cfg.InsecureHTTP, TrustedProxies: u.cfg.TrustedProxies, LocalHTTP: true,
+		UpgradeURL: u.cfg.UpgradeURL, PublicURL: u.cfg.PublicURL, TLSCert: u.cfg.TLSCert, TLSKey: u.cfg.TLSKey, InsecureHTTP: u.cfg.InsecureHTTP, TrustedProxies: u.cfg.TrustedProxies, LocalHTTP: true,
 		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, NATSCA: u.cfg.NATSCA, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,

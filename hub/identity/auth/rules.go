@@ -149,6 +149,8 @@ var rules = map[string]Rule{
 	c.BudgetServiceSetBudgetProcedure:      {Kind: User, Role: "admin"},
 
 	c.PlanServiceGetPlanProcedure:          {Kind: User, Role: "viewer"},
+	c.PlanServiceSetQuotaProcedure:         {Kind: User, Role: "admin"},
+	c.PlanServiceGetQuotaHistoryProcedure:  {Kind: User, Role: "viewer"},
 	c.PlanServiceSetPlanProcedure:          {Kind: User, Role: "admin"},
 	c.PlanServiceSetAllowedModelsProcedure: {Kind: User, Role: "admin"},
 	c.PlanServiceSetCallRateProcedure:      {Kind: User, Role: "admin"},

@@ -60,6 +60,8 @@ type Change struct {
 	CPUMillis, MemoryBytes, PIDs, WorkspaceBytes *int64
 	// UndoWindow of 0 is the hub's own.
 	UndoWindow *time.Duration
+	// CheckpointTTL is how long checkpoints are kept; 0 for a day.
+	CheckpointTTL *time.Duration
 }
 
 // SetLimits changes what an organisation may have, on record in both, by's and
@@ -74,6 +76,13 @@ func (s *Service) SetLimits(ctx context.Context, name string, c Change, byOrg st
 			seconds = -1 // the hub's own
 		}
 		params.UndoWindowSeconds = &seconds
+	}
+	if c.CheckpointTTL != nil {
+		seconds := int64(c.CheckpointTTL.Seconds())
+		if seconds == 0 {
+			seconds = -1 // the default
+		}
+		params.CheckpointSeconds = &seconds
 	}
 	return s.recorder.Tx(ctx, func(tx *event.Tx) error {
 		before, err := tx.OrganisationByName(ctx, name)
@@ -105,6 +114,9 @@ func limits(o db.Organisation) map[string]any {
 	}
 	if o.UndoWindowSeconds != nil {
 		out["undo_window_seconds"] = *o.UndoWindowSeconds
+	}
+	if o.CheckpointSeconds != nil {
+		out["checkpoint_ttl_seconds"] = *o.CheckpointSeconds
 	}
 	return out
 }

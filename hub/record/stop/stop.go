@@ -69,8 +69,8 @@ func Is(kind string) bool {
 // Detail is what a stop is about. The fields of its kind are set.
 type Detail struct {
 	// LimitName is that of the persona's limits: "iterations", "active_time", "tokens",
-	// "calls" or "cost_usd". LimitMost is what the run may use of it now: seconds,
-	// micro-dollars, or a number.
+	// "calls", "cost_usd", "files" or "file_size". LimitMost is what the run may use of it now:
+	// seconds, micro-dollars, bytes, or a number.
 	LimitName string `json:"limit_name,omitempty"`
 	LimitMost int64  `json:"limit_most,omitempty"`
 

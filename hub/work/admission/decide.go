@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -175,6 +176,15 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	if wait = r.plan.WaitReason(); wait != "" && q.CountedIn == "" {
 		return "", wait, nil
 	}
+	if r.plan.Limited() {
+		run, err := r.run(ctx, tx, q)
+		if err != nil {
+			return "", "", err
+		}
+		if _, wait = r.plan.Grant(run); wait != "" {
+			return "", wait, nil
+		}
+	}
 	if wait, err = r.model(ctx, tx, q); wait != "" || err != nil {
 		return "", wait, err
 	}
@@ -200,6 +210,30 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 		return "", wait, nil
 	}
 	return chosen, "", nil
+}
+
+// run returns what quotas have to know of a task; nearly nothing if there are none.
+func (r *round) run(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (quota.Run, error) {
+	out := quota.Run{User: q.CreatedBy, Counted: q.CountedIn != ""}
+	if !r.plan.Limited() {
+		return out, nil
+	}
+	p, err := r.cfg.Agents.PersonaOf(ctx, tx.Queries, r.orgID, q.AgentID, q.AgentVersion)
+	if err != nil {
+		return out, fmt.Errorf("task %s: %w", q.ID, err)
+	}
+	override, err := task.ParseOverride(q.Override)
+	if err != nil {
+		return out, fmt.Errorf("task %s: %w", q.ID, err)
+	}
+	iterations := int64(cmp.Or(int(override.Limits.Iterations), p.Limits.Iterations))
+	out.Granted = quota.Grant{Iterations: q.GrantedIterations, Tokens: q.GrantedTokens, ToolCalls: q.GrantedToolCalls}
+	out.Used = quota.Amounts{Iterations: int64(max(0, q.Iteration-q.ResumedAt)), Tokens: q.LimitTokens}
+	out.Wants = quota.Amounts{
+		Iterations: max(1, iterations-int64(q.ResumedAt)), Tokens: cmp.Or(override.Limits.Tokens, p.Limits.Tokens),
+		ToolCalls: quota.CallsPerIteration * iterations,
+	}
+	return out, nil
 }
 
 // model returns why a task's model cannot be called; empty if it can.

@@ -22,7 +22,7 @@ func (r *rig) plans() *quota.Service {
 // on has the organisation on a plan; with runs of a month instead of its own.
 func (r *rig) on(name string, runs *int64) {
 	r.T.Helper()
-	require.NoError(r.T, r.cfg.Plans.Set(r.T.Context(), tasktest.Org, name, runs, tasktest.By("root")))
+	require.NoError(r.T, r.cfg.Plans.Set(r.T.Context(), tasktest.Org, quota.PlanChange{Name: name, Runs: runs}, tasktest.By("root")))
 }
 
 func (r *rig) stands() *quota.Usage {

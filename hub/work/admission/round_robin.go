@@ -38,9 +38,15 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 			}
 			return false, nil
 		}
+		run, err := r.run(ctx, tx, t)
+		if err != nil {
+			return false, err
+		}
+		granted, _ := r.plan.Grant(run)
+		r.plan.Reserve(run, granted)
 		r.take(t)
 		if t.CountedIn == "" {
-			if told := r.plan.Consume(); len(told) > 0 {
+			if told := r.plan.Consume(t.CreatedBy); len(told) > 0 {
 				if err := tx.Append(r.orgID, t.ID, event.Hub, told...); err != nil {
 					return false, err
 				}
@@ -50,6 +56,7 @@ func (r *round) walk(ctx context.Context, tx *event.Tx, tasks []db.QueuedTasksRo
 		tx.WithCommit(func(ctx context.Context, q *db.Queries) error {
 			return q.AdmitTask(ctx, db.AdmitTaskParams{
 				OrgID: r.orgID, ID: t.ID, NodeID: &chosen, Period: r.plan.Period, Reason: "admitted; waits for a free worker",
+				GrantedIterations: granted.Iterations, GrantedTokens: granted.Tokens, GrantedToolCalls: granted.ToolCalls,
 			})
 		})
 		return true, nil

@@ -168,7 +168,7 @@ func (s *Service) apply(ctx context.Context, orgID string, f File, by Applier, d
 		version := a.CurrentVersion + 1
 		if err := q.CreateAgentVersion(ctx, db.CreateAgentVersionParams{
 			AgentID: a.ID, Version: version, OrgID: orgID, Markdown: f.Markdown, Script: f.Script, Digest: digest,
-			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by.ID, CreatedByRole: by.Role,
+			Description: p.Description, Provider: p.Provider, Model: p.Model, CreatedBy: by.ID, CreatedByRole: by.Role, TaskType: p.TaskType,
 		}); err != nil {
 			return fmt.Errorf("store version %d of %s: %w", version, a.ID, err)
 		}

@@ -57,7 +57,7 @@ func succeed(ctx context.Context, s *Service, tx *event.Tx, a db.Agent, markdown
 	version, digest := a.CurrentVersion+1, digestOf(f)
 	if err := tx.CreateAgentVersion(ctx, db.CreateAgentVersionParams{
 		AgentID: a.ID, Version: version, OrgID: a.OrgID, Markdown: markdown, Script: before.Script, Digest: digest, Description: before.Description,
-		Provider: before.Provider, Model: before.Model, CreatedBy: before.CreatedBy, CreatedByRole: before.CreatedByRole,
+		Provider: before.Provider, Model: before.Model, CreatedBy: before.CreatedBy, CreatedByRole: before.CreatedByRole, TaskType: before.TaskType,
 	}); err != nil {
 		return fmt.Errorf("store version %d of %s: %w", version, a.ID, err)
 	}

@@ -93,7 +93,7 @@ func (l Life) rename(ctx context.Context, tx *event.Tx, a db.Agent, name string,
 		AgentID: a.ID, Version: version, OrgID: a.OrgID, Markdown: markdown, Script: before.Script,
 		Digest: digestOf(File{Markdown: markdown, Script: before.Script}), Description: before.Description,
 		// It does what the one before does, for whom that one does it.
-		Provider: before.Provider, Model: before.Model, CreatedBy: before.CreatedBy, CreatedByRole: before.CreatedByRole,
+		Provider: before.Provider, Model: before.Model, CreatedBy: before.CreatedBy, CreatedByRole: before.CreatedByRole, TaskType: before.TaskType,
 	}); err != nil {
 		return fmt.Errorf("store version %d of %s: %w", version, a.ID, err)
 	}

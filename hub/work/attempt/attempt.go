@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -27,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/phase"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -118,8 +120,16 @@ func (r *Reports) Turn(ctx context.Context, orgID string, le lease.Lease, turn *
 			if err := q.CreateTurn(ctx, params); err != nil {
 				return err
 			}
+			if turn.GetTurn() > 1 {
+				// The turn is chosen, and none of its calls was made.
+				if err := q.CreatePhaseCheckpoint(ctx, db.CreatePhaseCheckpointParams{
+					ID: ident.New("ckpt"), TaskID: t.ID, Iteration: turn.GetTurn() - 1, OrgID: orgID, Attempt: t.Attempt, KeepAuto: task.CheckpointTime,
+				}); err != nil {
+					return err
+				}
+			}
 			return q.AddTaskUsage(ctx, db.AddTaskUsageParams{
-				OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
+				LimitTokens: usage.GetLimitTokens(), OrgID: orgID, ID: t.ID, Turn: turn.GetTurn(), InputTokens: usage.GetInputTokens(), OutputTokens: usage.GetOutputTokens(),
 				CacheReadTokens: usage.GetCacheReadTokens(), CacheWriteTokens: usage.GetCacheWriteTokens(), CostMicros: usage.GetCostMicros(),
 			})
 		})
@@ -219,7 +229,7 @@ func bindRest(ctx context.Context, tx *event.Tx, t db.Task) error {
 	}
 	return tx.AddTaskUsage(ctx, db.AddTaskUsageParams{
 		OrgID: t.OrgID, ID: t.ID, Turn: noTurn, InputTokens: calls.InputTokens, OutputTokens: calls.OutputTokens,
-		CacheReadTokens: calls.CacheReadTokens, CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros,
+		CacheReadTokens: calls.CacheReadTokens, CacheWriteTokens: calls.CacheWriteTokens, CostMicros: calls.CostMicros, LimitTokens: calls.LimitTokens,
 	})
 }
 
@@ -262,12 +272,40 @@ type Checkpoint struct {
 	State     map[string]any
 	// Progress is 0 to 1.
 	Progress float64
+
+	// phases are the milliseconds of the iteration's phases, in their order; nil if they are
+	// not known.
+	phases []int64
 }
+
+// phasesOf returns the milliseconds of the phases of the iteration that events complete, in
+// the order of the phases; nil if they complete none.
+func phasesOf(drafts []event.Draft) []int64 {
+	for _, d := range drafts {
+		spent, ok := d.Payload["phases_ms"].(map[string]any)
+		if d.Type != eventkind.IterationComplete || !ok {
+			continue
+		}
+		names := phase.Names()
+		out := make([]int64, len(names))
+		for i, name := range names {
+			if ms, ok := spent[name].(float64); ok && ms > 0 && ms < maxPhase {
+				out[i] = int64(math.Round(ms))
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// maxPhase is the longest time of one phase that is believed, in milliseconds: 30 days.
+const maxPhase = 30 * 24 * 3600 * 1000
 
 // Checkpoint stores a checkpoint, with the events that close the iteration, and returns
 // the messages that have arrived since. It is idempotent.
 func (r *Reports) Checkpoint(ctx context.Context, orgID string, le lease.Lease, b Checkpoint, drafts []event.Draft) ([]db.TaskMessage, error) {
 	var told []db.TaskMessage
+	b.phases = phasesOf(drafts)
 	err := r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
 		stored, err := r.checkpoint(ctx, tx, t, b)
 		if err != nil {
@@ -300,7 +338,7 @@ func (r *Reports) checkpoint(ctx context.Context, tx *event.Tx, t db.Task, b Che
 		return false, nil
 	}
 	if err := tx.SetTaskProgress(ctx, db.SetTaskProgressParams{
-		OrgID: t.OrgID, ID: t.ID, Iteration: b.Iteration, Progress: b.Progress,
+		OrgID: t.OrgID, ID: t.ID, Iteration: b.Iteration, Progress: b.Progress, Phases: b.phases,
 	}); err != nil {
 		return false, fmt.Errorf("store progress of %s: %w", t.ID, err)
 	}
@@ -313,7 +351,7 @@ func (r *Reports) checkpointParams(t db.Task, b Checkpoint) (db.CreateCheckpoint
 		return db.CreateCheckpointParams{}, fmt.Errorf("encode checkpoint of %s: %w", t.ID, err)
 	}
 	return db.CreateCheckpointParams{
-		TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data, Tool: toolname.Checkpoint, KeepFor: task.MaxCheckpointTime,
+		ID: ident.New("ckpt"), KeepAuto: task.CheckpointTime, TaskID: t.ID, Iteration: b.Iteration, OrgID: t.OrgID, Attempt: t.Attempt, State: data, Tool: toolname.Checkpoint, KeepFor: task.MaxCheckpointTime,
 	}, nil
 }
 
@@ -391,6 +429,12 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 			Summary: r.cfg.Redact.Org(orgID).String(end.Summary), ErrorCode: end.ErrorCode,
 			ErrorMessage: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), Done: end.State == task.Succeeded,
 		}
+		if end.Boundary != nil {
+			end.Boundary.phases = phasesOf(end.Events)
+		}
+		if quotaEnded(ctx, r.cfg.Agents, tx, t, end) {
+			return r.waitForQuota(ctx, tx, t, end, by)
+		}
 		switch b := end.Boundary; {
 		case b != nil && (goesOn || end.State == task.Failed):
 			if _, err := r.checkpoint(ctx, tx, t, *b); err != nil {
@@ -406,7 +450,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 				_, err := q.CreateCheckpoint(ctx, params)
 				return err
 			})
-			result.Iteration, result.Progress = b.Iteration, b.Progress
+			result.Iteration, result.Progress, result.Phases = b.Iteration, b.Progress, b.phases
 		}
 		if goesOn {
 			return r.continueRun(ctx, tx, t, end, by)

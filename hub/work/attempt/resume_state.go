@@ -33,14 +33,17 @@ func (r *Reports) Past(ctx context.Context, t db.Task) (ResumeState, error) {
 		return past, fmt.Errorf("load checkpoint of %s: %w", t.ID, err)
 	}
 	// From the task back to the first of those that it was resumed from.
-	for upTo := int32(math.MaxInt32); ; {
-		if err := r.prepend(ctx, &past, t, upTo); err != nil {
+	for upTo, turnsUpTo := int32(math.MaxInt32), int32(math.MaxInt32); ; {
+		if err := r.prepend(ctx, &past, t, upTo, turnsUpTo); err != nil {
 			return past, err
 		}
 		if t.ResumedAt == 0 {
 			return past, nil
 		}
-		upTo = min(upTo, t.ResumedAt)
+		upTo, turnsUpTo = min(upTo, t.ResumedAt), min(turnsUpTo, t.ResumedAt)
+		if t.ResumedTurn && turnsUpTo == t.ResumedAt && upTo == t.ResumedAt {
+			turnsUpTo++ // chosen by the origin; its calls are made here
+		}
 		row, err := s.GetTask(ctx, db.GetTaskParams{OrgID: t.OrgID, ID: *t.OriginID})
 		if err != nil {
 			return past, fmt.Errorf("load task %s, from which %s goes on: %w", *t.OriginID, t.ID, err)
@@ -49,8 +52,8 @@ func (r *Reports) Past(ctx context.Context, t db.Task) (ResumeState, error) {
 	}
 }
 
-// prepend puts what a task has up to a turn before what is there.
-func (r *Reports) prepend(ctx context.Context, past *ResumeState, t db.Task, upTo int32) error {
+// prepend puts what a task has up to a turn before what is there; its turns up to turnsUpTo.
+func (r *Reports) prepend(ctx context.Context, past *ResumeState, t db.Task, upTo, turnsUpTo int32) error {
 	s := r.cfg.Store
 	rows, err := s.ListTurns(ctx, db.ListTurnsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
@@ -58,7 +61,7 @@ func (r *Reports) prepend(ctx context.Context, past *ResumeState, t db.Task, upT
 	}
 	var turns []*deckhandv1.Turn
 	for _, row := range rows {
-		if row.Turn > upTo {
+		if row.Turn > turnsUpTo {
 			break
 		}
 		turn, err := r.Original(row)

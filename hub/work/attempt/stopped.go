@@ -46,6 +46,7 @@ func (r *Reports) stopped(ctx context.Context, tx *event.Tx, t db.Task, end Outc
 // limitWords are the limits of a run as people call them.
 var limitWords = map[string]string{
 	"iterations": "iterations", "active_time": "active time", "tokens": "tokens", "calls": "model calls", "cost_usd": "cost",
+	"files": "changed files", "file_size": "file size",
 }
 
 // LimitKinds returns the kinds of limits of a run, sorted.
@@ -90,6 +91,10 @@ func limitOf(name string, p persona.Limits, own task.Limits) int64 {
 		return pick(own.Tokens, p.Tokens)
 	case "calls":
 		return pick(own.Calls, p.Calls)
+	case "files":
+		return pick(own.Files, p.Files)
+	case "file_size":
+		return pick(own.FileSize, p.FileSize)
 	default:
 		return pick(own.CostMicros, int64(p.CostUSD*1e6))
 	}

@@ -156,11 +156,14 @@ func percentile(sorted []float64, p float64) float64 {
 // Asked selects what statistics are computed of.
 type Asked struct {
 	OrgID string
-	// By is agent, tool, outcome, day or month.
+	// By is agent, version, task_type, tool, outcome, day, week or month.
 	By           string
 	Since, Until time.Time
 	// AgentID is empty for all, and User for everybody's.
 	AgentID, User string
+	// Version of the agent; 0 for all. TaskType is empty for all.
+	Version  int32
+	TaskType string
 }
 
 // Row adds up what has one key.
@@ -173,6 +176,16 @@ type Row struct {
 	InputTokens, OutputTokens, CacheReadTokens, CacheWriteTokens, CostMicros int64
 	// Took is nil where none has ended.
 	Took *Range[time.Duration]
+	// Mean is of the same as Took.
+	Mean time.Duration
+	// FirstTime counts tasks that succeeded without a retry and are none themselves.
+	FirstTime, Retries, Denied int64
+	// Iterations is the mean of the tasks that began and ended.
+	Iterations float64
+	// Phases are the times that the tasks spent in each phase, all together; known of Timed
+	// tasks. Nil for tools.
+	Phases []time.Duration
+	Timed  int64
 }
 
 func optional(s string) *string {
@@ -182,31 +195,48 @@ func optional(s string) *string {
 	return &s
 }
 
+func span(seconds float64) time.Duration {
+	return time.Duration(max(seconds, 0) * float64(time.Second))
+}
+
+func millis(list []int64) []time.Duration {
+	out := make([]time.Duration, len(list))
+	for i, ms := range list {
+		out[i] = time.Duration(ms) * time.Millisecond
+	}
+	return out
+}
+
 func took(seconds []float64) *Range[time.Duration] {
 	if len(seconds) != 2 { // the middle one and the high one
 		return nil
 	}
-	span := func(s float64) time.Duration { return time.Duration(max(s, 0) * float64(time.Second)) }
 	return &Range[time.Duration]{span(seconds[0]), span(seconds[1])}
 }
 
 // Statistics adds up tasks, or the calls of tools.
 func (h *History) Statistics(ctx context.Context, a Asked) ([]Row, error) {
 	var out []Row
+	var version *int32
+	if a.Version != 0 {
+		version = &a.Version
+	}
 	if a.By == "tool" {
 		rows, err := h.store.ToolStatistics(ctx, db.ToolStatisticsParams{
 			OrgID: a.OrgID, Since: a.Since, Until: a.Until, AgentID: optional(a.AgentID), UserName: optional(a.User), MaxRows: maxRows,
+			AgentVersion: version, TaskType: optional(a.TaskType),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("add up calls of tools: %w", err)
 		}
 		for _, r := range rows {
-			out = append(out, Row{Key: r.Key, Tasks: r.Tasks, Calls: r.Calls, CallsFailed: r.CallsFailed, Took: took(r.Seconds)})
+			out = append(out, Row{Key: r.Key, Tasks: r.Tasks, Calls: r.Calls, CallsFailed: r.CallsFailed, Took: took(r.Seconds), Mean: span(r.MeanSeconds), Denied: r.Denied, Retries: r.Retries})
 		}
 		return out, nil
 	}
 	rows, err := h.store.TaskStatistics(ctx, db.TaskStatisticsParams{
 		By: a.By, OrgID: a.OrgID, Since: a.Since, Until: a.Until, AgentID: optional(a.AgentID), UserName: optional(a.User), MaxRows: maxRows,
+		AgentVersion: version, TaskType: optional(a.TaskType),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("add up tasks: %w", err)
@@ -215,7 +245,8 @@ func (h *History) Statistics(ctx context.Context, a Asked) ([]Row, error) {
 		out = append(out, Row{
 			Key: r.Key, Tasks: r.Tasks, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled, Live: r.Live,
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CacheReadTokens: r.CacheReadTokens, CacheWriteTokens: r.CacheWriteTokens,
-			CostMicros: r.CostMicros, Took: took(r.Seconds),
+			CostMicros: r.CostMicros, Took: took(r.Seconds), Mean: span(r.MeanSeconds), FirstTime: r.FirstTime, Retries: r.Retries, Denied: r.Denied,
+			Iterations: r.Iterations, Timed: r.Timed, Phases: millis(r.Phases),
 		})
 	}
 	return out, nil

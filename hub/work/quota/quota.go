@@ -1,12 +1,19 @@
 // Package quota manages the quotas of subscription plans: how many runs a month, how long
-// each may work, which categories of tools, which models, and how many calls a minute.
-// Service returns an organisation's Subscription and Usage. An organisation without a
-// plan is on self-hosted, which limits nothing.
+// each may work, which categories of tools, which models, and how many calls a minute, and
+// what the organisation and its users may use in a billing period: runs, iterations, tokens
+// and calls of tools. Service returns an organisation's Subscription and Usage. An
+// organisation without a plan is on self-hosted, which limits nothing.
 //
 // A run is a task that starts, regardless of who submitted it. It is counted once, in the
 // transaction that admits it, so that any number of hubs together never exceed the quota.
-// A task that finds no run left waits in the queue: it starts in the next month, or after
-// a change of plan.
+// A task that finds no run left waits in the queue: it starts in the next period, or after
+// a change of plan. If the organisation blocks instead, its submission is refused, counting
+// the tasks that wait.
+//
+// Iterations, tokens and calls of tools are reserved for a run when it is admitted, under the
+// same lock: as much as its limits allow, or what is left. That is the run's limit then; at it,
+// the task goes back to the queue and waits for more. When a run ends, a trigger of the database
+// replaces the reservation with what was used (quota_usage).
 package quota
 
 import (
@@ -23,7 +30,7 @@ const Unlimited = -1
 // Plan is what one gives.
 type Plan struct {
 	Name string
-	// Runs a month, in UTC; Unlimited for no end.
+	// Runs a billing period, in UTC; Unlimited for no end.
 	Runs int64
 	// ActiveTime is the longest time that a run may work, without waiting; 0 for the
 	// persona's limit.
@@ -80,13 +87,4 @@ func (p Plan) Refuse(name string, category deckhandv1.ToolCategory) *fault.Error
 	return fault.New(fault.Denied, "%s is a %s tool, and the organisation's plan, %s, has none that are worse than %s",
 		name, tool.CategoryName(category), p.Name, tool.CategoryName(p.Tools)).
 		WithCode(fault.PermissionDenied).WithFix("do it with other tools, or have an administrator change the plan: deckhand quota set NAME")
-}
-
-// Month names the month that a time is in, in UTC.
-func Month(t time.Time) string { return t.UTC().Format("2006-01") }
-
-// next is when the month after begins.
-func next(t time.Time) time.Time {
-	t = t.UTC()
-	return time.Date(t.Year(), t.Month()+1, 1, 0, 0, 0, 0, time.UTC)
 }

@@ -27,6 +27,8 @@ const fresh = time.Second
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
+	// UpgradeURL is where a person can get a larger plan; empty for nowhere.
+	UpgradeURL string
 	// Now returns the time; nil for time.Now.
 	Now func() time.Time
 }
@@ -59,6 +61,13 @@ type Subscription struct {
 	// CallsPerMinute are by provider; one that is not in it has no limit.
 	CallsPerMinute map[string]int32
 
+	// CycleDay is the day of the month on which a billing period begins.
+	CycleDay int
+	// Hard reports that submissions are refused when no run is left.
+	Hard bool
+	// Limits are by user: Organisation, EachUser, or a user's name.
+	Limits map[string]Amounts
+
 	models *regexp.Regexp
 	at     time.Time // when it was read
 }
@@ -76,7 +85,7 @@ func (s *Service) Subscription(ctx context.Context, q *db.Queries, orgID string)
 	if err != nil {
 		return nil, fmt.Errorf("read the plan of %s: %w", orgID, err)
 	}
-	h = &Subscription{SetBy: row.SetBy, Models: row.Models, at: at}
+	h = &Subscription{SetBy: row.SetBy, Models: row.Models, CycleDay: int(row.CycleDay), Hard: row.Hard, at: at}
 	name := row.Name
 	if name == "" {
 		name = SelfHosted
@@ -90,6 +99,9 @@ func (s *Service) Subscription(ctx context.Context, q *db.Queries, orgID string)
 	}
 	if row.SetAt != nil {
 		h.Since = *row.SetAt
+	}
+	if err := json.Unmarshal(row.Quotas, &h.Limits); err != nil {
+		return nil, fmt.Errorf("read the quotas of %s: %w", orgID, err)
 	}
 	if err := json.Unmarshal(row.CallRates, &h.CallsPerMinute); err != nil {
 		return nil, fmt.Errorf("read the call rates of %s: %w", orgID, err)
@@ -140,33 +152,56 @@ func (s *Service) CheckModel(ctx context.Context, q *db.Queries, orgID, name, mo
 		WithCode(fault.PermissionDenied).WithFix("use one of those, or have an administrator allow it: deckhand quota models")
 }
 
-// Set puts an organisation on a plan; runs, unless nil, instead of the
-// plan's own.
-func (s *Service) Set(ctx context.Context, orgID, name string, runs *int64, by event.Actor) error {
-	p, ok := Of(name)
+// PlanChange is a change of an organisation's plan and of how its quotas are applied.
+type PlanChange struct {
+	// Name is the plan's; empty to keep it.
+	Name string
+	// Runs, unless nil, take the place of the plan's own.
+	Runs *int64
+	// CycleDay and Hard stay as they are if they are nil.
+	CycleDay *int32
+	Hard     *bool
+}
+
+// Set puts an organisation on a plan.
+func (s *Service) Set(ctx context.Context, orgID string, c PlanChange, by event.Actor) error {
+	s.forget(orgID)
+	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil {
+		return err
+	}
+	params := db.PutPlanParams{OrgID: orgID, Name: c.Name, Runs: c.Runs, CycleDay: int32(before.CycleDay), Hard: before.Hard, SetBy: by.ID} //nolint:gosec // at most 28
+	if params.Name == "" {
+		params.Name = before.Name
+		if own, _ := Of(before.Name); params.Runs == nil && before.Runs != own.Runs {
+			params.Runs = &before.Runs
+		}
+	}
+	p, ok := Of(params.Name)
 	switch {
 	case !ok:
 		names := make([]string, len(plans))
 		for i, p := range plans {
 			names[i] = p.Name
 		}
-		return fault.New(fault.Invalid, "there is no plan %.60q", name).WithFix("use one of %s", strings.Join(names, ", "))
-	case runs != nil && !p.RollsOver:
-		return fault.New(fault.Invalid, "runs cannot be set on the plan %s", name).WithFix("leave runs out, or use %s", Enterprise)
+		return fault.New(fault.Invalid, "there is no plan %.60q", c.Name).WithFix("use one of %s", strings.Join(names, ", "))
+	case c.Runs != nil && !p.RollsOver:
+		return fault.New(fault.Invalid, "runs cannot be set on the plan %s", params.Name).WithFix("leave runs out, use %s, or set a quota: deckhand quota limit --runs", Enterprise)
 	}
-	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
-	if err != nil {
-		return err
+	if params.Runs != nil {
+		p.Runs = *params.Runs
 	}
-	if runs != nil {
-		p.Runs = *runs
+	if c.CycleDay != nil {
+		params.CycleDay = *c.CycleDay
+	}
+	if c.Hard != nil {
+		params.Hard = *c.Hard
 	}
 	return s.change(ctx, audit.Entry{
 		OrgID: orgID, By: by, Action: "plan.set", ObjectKind: "organisation", ObjectID: orgID,
-		Before: map[string]any{"name": before.Name, "runs": before.Runs}, After: map[string]any{"name": p.Name, "runs": p.Runs},
-	}, func(tx *event.Tx) error {
-		return tx.PutPlan(ctx, db.PutPlanParams{OrgID: orgID, Name: name, Runs: runs, SetBy: by.ID})
-	})
+		Before: map[string]any{"name": before.Name, "runs": before.Runs, "cycle_day": before.CycleDay, "hard_block": before.Hard},
+		After:  map[string]any{"name": p.Name, "runs": p.Runs, "cycle_day": params.CycleDay, "hard_block": params.Hard},
+	}, func(tx *event.Tx) error { return tx.PutPlan(ctx, params) })
 }
 
 // SetModels sets which models an organisation may call: PROVIDER/MODEL, where * matches

@@ -13,6 +13,10 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
+// CheckpointTime is for how long a checkpoint is kept that nobody named or kept, unless its
+// organisation has a time of its own.
+const CheckpointTime = 24 * time.Hour
+
 // MaxCheckpointTime is for how long a checkpoint may be kept.
 const MaxCheckpointTime = 7 * 24 * time.Hour
 
@@ -26,7 +30,7 @@ func (s *Service) Checkpoints(ctx context.Context, orgID, id, page string, size 
 	if err != nil {
 		return nil, "", fmt.Errorf("list checkpoints of %s: %w", id, err)
 	}
-	rows, next := store.Page(rows, size, func(last db.ListCheckpointsRow) string { return store.NumberToken(last.Iteration) })
+	rows, next := store.Page(rows, size, func(last db.ListCheckpointsRow) string { return store.NumberToken(last.Place) })
 	return rows, next, nil
 }
 
@@ -55,28 +59,63 @@ func (s *Service) CheckpointNamed(ctx context.Context, orgID, id, name string) (
 	return named.Iteration, nil
 }
 
-// KeepCheckpoint keeps a checkpoint, 0 for the newest, for a time from now.
-func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, iteration int32, keepFor time.Duration, by event.Actor) (kept db.KeepCheckpointRow, err error) {
+// Point is a point that a task can be resumed from.
+type Point struct {
+	// Iteration is the one after whose end it is; 0 for the newest.
+	Iteration int32
+	// Turn reports that the turn after that is chosen, and none of its calls was made.
+	Turn bool
+}
+
+// selectTool is the phase of a checkpoint that is not the end of an iteration.
+const selectTool = "select_tool"
+
+// CheckpointAt returns the point of a task's checkpoint, by its id.
+func CheckpointAt(ctx context.Context, q *db.Queries, orgID, id, checkpoint string) (Point, error) {
+	c, err := q.CheckpointByID(ctx, db.CheckpointByIDParams{OrgID: orgID, TaskID: id, ID: checkpoint})
+	if store.IsNotFound(err) {
+		return Point{}, noCheckpoint(id, checkpoint)
+	}
+	if err != nil {
+		return Point{}, fmt.Errorf("find checkpoint %s of %s: %w", checkpoint, id, err)
+	}
+	return Point{Iteration: c.Iteration, Turn: c.Phase == selectTool}, nil
+}
+
+func noCheckpoint(id, which string) *fault.Error {
+	return fault.New(fault.NotFound, "task %s has no checkpoint %s", id, which).WithCode(fault.CheckpointNotFound).
+		WithObject(id).WithFix("it may have expired; see those there are: deckhand task checkpoints %s", id)
+}
+
+// KeepCheckpoint keeps a checkpoint for a time from now; 0 for MaxCheckpointTime. One of a phase
+// is kept together with that of the iteration before it, which has its state.
+func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, at Point, keepFor time.Duration, by event.Actor) (kept db.ListCheckpointsRow, err error) {
 	if keepFor <= 0 || keepFor > MaxCheckpointTime {
 		keepFor = MaxCheckpointTime
 	}
 	_, err = s.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
-		c, err := tx.GetCheckpoint(ctx, db.GetCheckpointParams{OrgID: orgID, TaskID: id, Iteration: iteration})
+		c, err := tx.GetCheckpoint(ctx, db.GetCheckpointParams{OrgID: orgID, TaskID: id, Iteration: at.Iteration})
 		if err == nil {
-			kept, err = tx.KeepCheckpoint(ctx, db.KeepCheckpointParams{
+			var row db.KeepCheckpointRow
+			row, err = tx.KeepCheckpoint(ctx, db.KeepCheckpointParams{
 				OrgID: orgID, TaskID: id, Iteration: c.Iteration, Reason: "manual", KeepFor: keepFor,
 			})
+			kept = db.ListCheckpointsRow{ID: row.ID, Iteration: row.Iteration, Phase: row.Phase, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt}
+		}
+		if err == nil && at.Turn {
+			var row db.KeepPhaseCheckpointRow
+			row, err = tx.KeepPhaseCheckpoint(ctx, db.KeepPhaseCheckpointParams{OrgID: orgID, TaskID: id, Iteration: c.Iteration, KeepFor: keepFor})
+			kept = db.ListCheckpointsRow{ID: row.ID, Iteration: row.Iteration, Phase: row.Phase, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt}
 		}
 		if store.IsNotFound(err) {
-			return fault.New(fault.NotFound, "task %s has no checkpoint %d", id, iteration).WithCode(fault.CheckpointNotFound).
-				WithObject(id).WithFix("see those there are: deckhand task checkpoints %s", id)
+			return noCheckpoint(id, fmt.Sprint(at.Iteration))
 		}
 		if err != nil {
-			return fmt.Errorf("keep checkpoint %d of %s: %w", iteration, id, err)
+			return fmt.Errorf("keep checkpoint %d of %s: %w", at.Iteration, id, err)
 		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "checkpoint.kept", ObjectKind: "task", ObjectID: id,
-			After: map[string]any{"iteration": kept.Iteration, "expires_at": kept.ExpiresAt.UTC().Format(time.RFC3339)},
+			After: map[string]any{"checkpoint_id": kept.ID, "iteration": kept.Iteration, "phase": kept.Phase, "expires_at": kept.ExpiresAt.UTC().Format(time.RFC3339)},
 		})
 	})
 	return kept, err

@@ -34,6 +34,8 @@ type Result struct {
 	// Iteration is the last finished iteration, 0 for none; Progress is 0 to 1.
 	Iteration int32
 	Progress  float64
+	// Phases are the milliseconds of its phases; nil if they are not known.
+	Phases []int64
 }
 
 // End is Move for the end of an agent's run, and stores the run's result. It reports
@@ -73,7 +75,7 @@ func move(ctx context.Context, tx *event.Tx, t db.Task, to State, reason, outcom
 	if r != nil {
 		params.Summary, params.ErrorCode, params.ErrorMessage = &r.Summary, &r.ErrorCode, &r.ErrorMessage
 		if r.Iteration > 0 {
-			params.Iteration, params.Progress = &r.Iteration, &r.Progress
+			params.Iteration, params.Progress, params.Phases = &r.Iteration, &r.Progress, r.Phases
 		}
 		if done := 1.0; r.Done {
 			params.Progress = &done

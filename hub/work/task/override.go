@@ -44,6 +44,8 @@ type Limits struct {
 	Tokens     int64         `json:"tokens,omitempty"`
 	Calls      int64         `json:"calls,omitempty"`
 	CostMicros int64         `json:"cost_micros,omitempty"`
+	Files      int64         `json:"files,omitempty"`
+	FileSize   int64         `json:"file_size,omitempty"`
 }
 
 // merged returns limits with those of newer ones put over them.
@@ -51,6 +53,7 @@ func (l Limits) merged(by Limits) Limits {
 	return Limits{
 		Iterations: cmp.Or(by.Iterations, l.Iterations), ActiveTime: cmp.Or(by.ActiveTime, l.ActiveTime), Tokens: cmp.Or(by.Tokens, l.Tokens),
 		Calls: cmp.Or(by.Calls, l.Calls), CostMicros: cmp.Or(by.CostMicros, l.CostMicros),
+		Files: cmp.Or(by.Files, l.Files), FileSize: cmp.Or(by.FileSize, l.FileSize),
 	}
 }
 

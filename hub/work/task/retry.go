@@ -134,7 +134,7 @@ func (s *Service) repeat(origin db.Task, again RetryOptions) (Submission, error)
 	return Submission{
 		OrgID: origin.OrgID, AgentID: origin.AgentID, Goal: origin.Goal, Title: origin.Title, Priority: origin.Priority,
 		IdempotencyKey: again.IdempotencyKey, By: again.By, Role: again.Role, TriggerID: origin.TriggerID,
-		Origin: &origin, Override: before.merged(again.Override), Context: origin.Context, Conversation: said,
+		Origin: &origin, TaskType: origin.TaskType, Override: before.merged(again.Override), Context: origin.Context, Conversation: said,
 	}, nil
 }
 
@@ -208,17 +208,17 @@ func (s *Service) CheckpointOf(ctx context.Context, orgID, id string, iteration 
 }
 
 // ResumeFrom submits a new task that is resumed from a checkpoint of another; iteration 0
-// is the newest. The turns and steps up to there are read from the origin; only the
+// is the newest. At a point where a turn is chosen, the new task makes the calls of that turn. The turns and steps up to there are read from the origin; only the
 // checkpoint is copied. The retry options decide about the workspace.
-func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration int32, text string, again RetryOptions) (db.GetTaskRow, error) {
+func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, at Point, text string, again RetryOptions) (db.GetTaskRow, error) {
 	if err := again.check(); err != nil {
 		return db.GetTaskRow{}, err
 	}
-	row, checkpoint, err := s.CheckpointOf(ctx, orgID, id, iteration)
+	row, checkpoint, err := s.CheckpointOf(ctx, orgID, id, at.Iteration)
 	if err != nil {
 		return row, err
 	}
-	if State(row.Task.State) == Succeeded && checkpoint.Iteration >= row.Task.Iteration && text == "" {
+	if State(row.Task.State) == Succeeded && !at.Turn && checkpoint.Iteration >= row.Task.Iteration && text == "" {
 		return row, fault.New(fault.Invalid, "iteration %d is where the agent of task %s ended its run", checkpoint.Iteration, id).
 			WithObject(id).WithFix("say what is to be done further with --message, or choose an earlier iteration")
 	}
@@ -226,7 +226,7 @@ func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration in
 	if err != nil {
 		return row, err
 	}
-	sub.resumedAt = checkpoint.Iteration
+	sub.resumedAt, sub.resumedTurn = checkpoint.Iteration, at.Turn
 	var workspace WithTask
 	if again.Workspace != nil {
 		if workspace, err = again.Workspace(ctx, row.Task, checkpoint.Iteration); err != nil {
@@ -235,7 +235,7 @@ func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, iteration in
 	}
 	sub.also = func(tx *event.Tx, t db.Task) error {
 		n, err := tx.CopyCheckpoint(ctx, db.CopyCheckpointParams{
-			TaskID: t.ID, OrgID: orgID, OriginID: id, Iteration: checkpoint.Iteration,
+			ID: ident.New("ckpt"), TaskID: t.ID, OrgID: orgID, OriginID: id, Iteration: checkpoint.Iteration,
 		})
 		if err != nil {
 			return fmt.Errorf("copy checkpoint %d of %s: %w", checkpoint.Iteration, id, err)

@@ -34,6 +34,14 @@ type Config struct {
 	Agents   *agent.Service
 	// Usable refuses a model that the organisation cannot call; nil for none.
 	Usable func(ctx context.Context, q *db.Queries, orgID, provider, model string) error
+	// Quota refuses submissions where an organisation wants that; nil for never.
+	Quota Quota
+}
+
+// Quota says whether submissions are refused when no run is left, and refuses one.
+type Quota interface {
+	Blocks(ctx context.Context, orgID string) (bool, error)
+	CheckRun(ctx context.Context, q *db.Queries, orgID, user string) error
 }
 
 // Service submits, finds and cancels tasks.
@@ -93,6 +101,9 @@ type Submission struct {
 	// Origin is the task that this one retries or is resumed from; both share a lineage.
 	Origin   *db.Task
 	Override Override
+	// TaskType is what it is counted under in statistics; empty for what the persona says,
+	// else the agent's name.
+	TaskType string
 	// Parent created the task with the step ParentStep, and waits for it. Source handed
 	// its work over with Manifest. With either, the task runs for the same user and
 	// shares the lineage.
@@ -106,6 +117,8 @@ type Submission struct {
 
 	// resumedAt is the iteration of the origin that the task is resumed from.
 	resumedAt int32
+	// resumedTurn has it go on with the turn after that as well.
+	resumedTurn bool
 	// also is done in the transaction that stores the task.
 	also func(tx *event.Tx, t db.Task) error
 }
@@ -121,11 +134,42 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow
 	if err != nil {
 		return row, err
 	}
-	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+	blocks := false
+	if s.cfg.Quota != nil && sub.AgentID != "" {
+		if blocks, err = s.cfg.Quota.Blocks(ctx, sub.OrgID); err != nil {
+			return row, err
+		}
+	}
+	lock := func(ahead *db.Queries) error {
+		if !blocks {
+			return nil
+		}
+		return ahead.LockAdmission(ctx, sub.OrgID)
+	}
+	err = s.cfg.Recorder.TxLocked(ctx, lock, func(tx *event.Tx) (err error) {
+		if blocks {
+			if err = refuseOverQuota(ctx, s.cfg.Quota, tx, d.params); err != nil {
+				return err
+			}
+		}
 		row, err = d.Store(ctx, tx)
 		return err
 	})
 	return row, err
+}
+
+// refuseOverQuota refuses a submission for which no run is left, unless it repeats one.
+func refuseOverQuota(ctx context.Context, quota Quota, tx *event.Tx, p db.CreateTaskParams) error {
+	if p.IdempotencyKey != nil {
+		_, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: p.OrgID, IdempotencyKey: p.IdempotencyKey})
+		if err == nil {
+			return nil
+		}
+		if !store.IsNotFound(err) {
+			return fmt.Errorf("find task by idempotency key: %w", err)
+		}
+	}
+	return quota.CheckRun(ctx, tx.Queries, p.OrgID, p.CreatedBy)
 }
 
 // Draft is a submission that is ready to be stored.
@@ -256,7 +300,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 		ID: ident.New("task"), OrgID: sub.OrgID, Title: sub.Title, Goal: sub.Goal, Priority: sub.Priority,
 		Context: sub.Context, Assignee: sub.Human, CreatedBy: cmp.Or(sub.For, sub.By.ID), CreatedByRole: sub.Role,
 		CorrelationID: logging.Correlation(ctx), Traceparent: traceparent.Of(ctx), InputCount: int32(len(sub.Inputs)), //nolint:gosec // at most 16
-		TriggerID: cmp.Or(sub.TriggerID, ManualTrigger), ResumedAt: sub.resumedAt,
+		TriggerID: cmp.Or(sub.TriggerID, ManualTrigger), ResumedAt: sub.resumedAt, ResumedTurn: sub.resumedTurn, TaskType: sub.TaskType,
 	}
 	with, err := s.runsOn(ctx, sub.viewer(), sub.AgentID, params.ID)
 	if err != nil {

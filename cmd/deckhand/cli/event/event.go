@@ -90,7 +90,12 @@ func (r *Renderer) event(e *deckhandv1.Event) {
 	case "egress_refused":
 		r.refused(e)
 	case "limit_warning", "limit_reached":
-		r.show(e, "limit", output.FailStyle, "%s: %s of %s used", get("kind"), get("current"), get("limit"))
+		now, most := get("current"), get("limit")
+		if get("kind") == "file_size" {
+			fields := p.GetFields()
+			now, most = bytesize.Format(int64(fields["current"].GetNumberValue())), bytesize.Format(int64(fields["limit"].GetNumberValue()))
+		}
+		r.show(e, "limit", output.FailStyle, "%s: %s of %s used", get("kind"), now, most)
 	case "image_pulling":
 		r.pulling(e)
 	case "image_setup":

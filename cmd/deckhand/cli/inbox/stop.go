@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -17,7 +19,8 @@ func raiseCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "raise ID [LIMIT]", Short: "Raise the limit of a run, or a budget, and have the work go on",
 		Long: `Without LIMIT it is raised to what inbox show offers. LIMIT is the new limit, not
-what is added: a number, dollars of a budget or a cost, or a duration of active_time.`,
+what is added: a number, dollars of a budget or a cost, a duration
+of active_time, or a size of files.`,
 		Example: `deckhand inbox raise inbox_3q9
 deckhand inbox raise inbox_3q9 200
 # the budget is 20 dollars then
@@ -67,6 +70,13 @@ func limitIn(item *deckhandv1.InboxItem, text string) (int64, error) {
 		d, err := time.ParseDuration(text)
 		return int64(d / time.Second), err
 	}
+	if item.GetStop().GetLimitName() == "file_size" {
+		size, ok := bytesize.Parse(text)
+		if !ok {
+			return 0, fmt.Errorf("%q is no size with its unit, such as 500MiB", text)
+		}
+		return size, nil
+	}
 	v, err := strconv.ParseFloat(strings.TrimPrefix(text, "$"), 64)
 	if err != nil {
 		return 0, err
@@ -84,6 +94,8 @@ func limitText(item *deckhandv1.InboxItem, limit int64) string {
 		return "$" + strconv.FormatFloat(float64(limit)/1e6, 'f', 2, 64)
 	case item.GetStop().GetLimitName() == "active_time":
 		return (time.Duration(limit) * time.Second).String()
+	case item.GetStop().GetLimitName() == "file_size":
+		return bytesize.Format(limit)
 	}
 	return strconv.FormatInt(limit, 10)
 }

@@ -20,17 +20,19 @@ type limitOptions struct {
 	workspace string
 	pids      int64
 	window    time.Duration
+	ttl       time.Duration
 }
 
 func limitCommand(e *env.Env) *cobra.Command {
 	var o limitOptions
 	cmd := &cobra.Command{
-		Use: "limit NAME", Short: "Set the limits of an organisation's jails, and how long its tasks can be undone",
+		Use: "limit NAME", Short: "Set the limits of an organisation's jails, and how long its tasks can be undone and resumed",
 		Long: `Each flag changes one limit, and those that are not given stay. 0 ends a limit: then
-the nodes' own ceilings hold alone, and the hub's --undo-window. A version of an
+the nodes' own ceilings hold alone, and the hub's --undo-window. Checkpoints that
+nobody named or kept are kept for 24h unless --checkpoint-ttl says otherwise. A version of an
 agent that asks for more is refused, and so is the start of a task whose agent
 asked for it before.`,
-		Example: "deckhand organisation limit research --cpus 4 --memory 8GiB --pids 1024 --workspace 50GiB\ndeckhand organisation limit research --undo-window 72h",
+		Example: "deckhand organisation limit research --cpus 4 --memory 8GiB --pids 1024 --workspace 50GiB\ndeckhand organisation limit research --undo-window 72h --checkpoint-ttl 72h",
 		Args:    env.Args("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limits := &deckhandv1.OrganisationLimits{}
@@ -43,6 +45,12 @@ asked for it before.`,
 			}
 			if changed("undo-window") {
 				limits.UndoWindow = durationpb.New(o.window)
+			}
+			if changed("checkpoint-ttl") {
+				if o.ttl != 0 && (o.ttl < 24*time.Hour || o.ttl > 168*time.Hour) {
+					return env.Usage(cmd, "--checkpoint-ttl is %s, give 24h to 168h, or 0 for the default of 24h", o.ttl)
+				}
+				limits.CheckpointTtl = durationpb.New(o.ttl)
 			}
 			for flag, to := range map[string]struct {
 				text string
@@ -73,5 +81,6 @@ asked for it before.`,
 	flags.Int64Var(&o.pids, "pids", 0, "processes and threads of a jail")
 	flags.StringVar(&o.workspace, "workspace", "", "size of a workspace, for example 50GiB")
 	flags.DurationVar(&o.window, "undo-window", 0, "how long after its end what a task changed can be undone")
+	flags.DurationVar(&o.ttl, "checkpoint-ttl", 0, "how long checkpoints are kept, from 24h to 168h; 0 for 24h")
 	return cmd
 }

@@ -51,6 +51,9 @@ func limitsText(l *deckhandv1.OrganisationLimits) string {
 	if l.GetUndoWindow() != nil {
 		out = append(out, "undo for "+l.GetUndoWindow().AsDuration().String())
 	}
+	if l.GetCheckpointTtl() != nil {
+		out = append(out, "checkpoints for "+l.GetCheckpointTtl().AsDuration().String())
+	}
 	return strings.Join(out, ", ")
 }
 

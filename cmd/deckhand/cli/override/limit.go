@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -46,8 +47,16 @@ func Limits(cmd *cobra.Command, more map[string]string) (*deckhandv1.TaskLimits,
 			usd, err = strconv.ParseFloat(value, 64)
 			out.CostMicros = int64(math.Round(usd * 1e6))
 			whole = out.GetCostMicros()
+		case "files":
+			out.Files = whole
+		case "file_size":
+			var ok bool
+			if whole, ok = bytesize.Parse(value); !ok {
+				return nil, env.Usage(cmd, "--limit file_size=%s is no size: give one with its unit, such as 500MiB", value)
+			}
+			out.FileSizeBytes, err = whole, nil
 		default:
-			return nil, env.Usage(cmd, "--limit %s is not a limit: use iterations, active_time, tokens, calls or cost_usd", kind)
+			return nil, env.Usage(cmd, "--limit %s is not a limit: use iterations, active_time, tokens, calls, cost_usd, files or file_size", kind)
 		}
 		if err != nil || whole <= 0 {
 			return nil, env.Usage(cmd, "--limit %s=%s is no limit: give a number above 0, for iterations at most 1000, and for active_time a time such as 2h", kind, value)

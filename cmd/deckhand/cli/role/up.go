@@ -62,6 +62,7 @@ func upFlags(flags *pflag.FlagSet) {
 	flags.String("nats-url", "", "use this NATS server instead of one in the process")
 	flags.String("nats-ca", "", "PEM file of the authority that vouches for the server of a tls:// --nats-url; those of the system by default")
 	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
+	flags.String("upgrade-url", "", "where a person can get a larger subscription plan, shown with quotas: https://example.com/plans")
 	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be undone; negative for ever")
 	flags.String("provider-allow", "127.0.0.0/8,::1", "networks, besides public ones, in which model servers, search engines and login servers may be")
 	flags.String("containerd", "", "use the containerd at this socket; the machine's own or a private one by default")

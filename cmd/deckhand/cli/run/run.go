@@ -56,7 +56,7 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 				return env.Usage(cmd, "--timeout is how long --wait waits, give both")
 			}
 			request := &deckhandv1.SubmitTaskRequest{
-				Title: o.title, Priority: o.priority, After: o.after, AssignTo: o.assign, Context: o.context,
+				TaskType: o.taskType, Title: o.title, Priority: o.priority, After: o.after, AssignTo: o.assign, Context: o.context,
 				// A request that is sent twice on its way is one task.
 				IdempotencyKey: ident.New("run"),
 			}
@@ -84,6 +84,7 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 	o.with.Register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.title, "title", "", "short title for lists")
+	flags.StringVar(&o.taskType, "task-type", "", "what the task is counted under in statistics; by default what the persona says, else the agent's name")
 	flags.Int32Var(&o.priority, "priority", 0, "1 to 10, 10 first; 5 by default")
 	flags.StringSliceVar(&o.after, "after", nil, "tasks that must have succeeded first; when one does not, this one is cancelled")
 	flags.StringVar(&o.assign, "assign", "", "instead of AGENT: @human:NAME, @agent:NAME, or none (unassigned)")
@@ -101,6 +102,7 @@ deckhand run --assign @human:bob "Swap the failing disk"`,
 // options are the flags of run.
 type options struct {
 	title    string
+	taskType string
 	priority int32
 	after    []string
 	assign   string

@@ -51,10 +51,20 @@ func likely(res *deckhandv1.GetEstimateResponse) string {
 		}
 	}
 	if res.RunsLeft != nil {
-		left = append(left, fmt.Sprintf("%d runs this month", res.GetRunsLeft()))
+		left = append(left, fmt.Sprintf("%d runs this period", res.GetRunsLeft()))
 	}
-	if len(left) > 0 && len(parts) > 0 || exhausted(res) {
-		parts = append(parts, "Budget left: "+strings.Join(left, ", ")+".")
+	for _, q := range res.GetQuotas() {
+		whose := ""
+		if q.GetScope() == "user" {
+			whose = " of yours"
+		}
+		left = append(left, fmt.Sprintf("%d of %d %s%s this period", max(0, q.GetLimit()-q.GetUsed()-q.GetReserved()), q.GetLimit(), strings.ReplaceAll(q.GetMetric(), "_", " "), whose))
+	}
+	if len(left) > 0 && len(parts) > 0 || exhausted(res) || len(res.GetQuotas()) > 0 {
+		parts = append(parts, "Left: "+strings.Join(left, ", ")+".")
+	}
+	if res.GetUpgradeUrl() != "" && nearQuota(res) {
+		parts = append(parts, "Larger plans: "+res.GetUpgradeUrl())
 	}
 	return strings.Join(parts, " ")
 }
@@ -75,6 +85,16 @@ const nearlyAll = 90
 func exhausted(res *deckhandv1.GetEstimateResponse) bool {
 	for _, b := range res.GetBudgets() {
 		if (b.GetSpentMicros()+b.GetReservedMicros())*100 >= b.GetLimitMicros()*nearlyAll {
+			return true
+		}
+	}
+	return res.RunsLeft != nil && res.GetRunsLeft() == 0
+}
+
+// nearQuota reports whether a quota is nearly used up.
+func nearQuota(res *deckhandv1.GetEstimateResponse) bool {
+	for _, q := range res.GetQuotas() {
+		if (q.GetUsed()+q.GetReserved())*100 >= q.GetLimit()*nearlyAll {
 			return true
 		}
 	}

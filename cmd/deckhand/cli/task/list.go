@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/inbox"
@@ -16,6 +17,8 @@ type listOptions struct {
 	states  []string
 	limit   int
 	request *deckhandv1.ListTasksRequest
+	// from and to are days.
+	from, to string
 }
 
 func listCommand(e *env.Env) *cobra.Command {
@@ -23,6 +26,7 @@ func listCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Short: "List tasks, newest first",
 		Example: `deckhand task list --agent log-triage --state running,queued
+deckhand task list --from 2026-01-01 --to 2026-01-31 --limit 0
 # every id, for a script
 deckhand task list --limit 0 -o name`,
 		Args: env.Args(),
@@ -34,6 +38,17 @@ deckhand task list --limit 0 -o name`,
 				}
 				o.request.States = append(o.request.States, deckhandv1.TaskState(state))
 			}
+			var err error
+			if o.request.CreatedFrom, err = env.Day(cmd, "--from", o.from); err != nil {
+				return err
+			}
+			if o.request.CreatedBefore, err = env.Day(cmd, "--to", o.to); err != nil {
+				return err
+			}
+			if last := o.request.GetCreatedBefore(); last != nil {
+				// The last day is among them.
+				o.request.CreatedBefore = timestamppb.New(last.AsTime().AddDate(0, 0, 1))
+			}
 			if o.limit < 0 {
 				return env.Usage(cmd, "--limit is %d, give 0 for all or a positive number", o.limit)
 			}
@@ -43,6 +58,8 @@ deckhand task list --limit 0 -o name`,
 	cmd.Flags().StringSliceVar(&o.states, "state", nil, "only tasks in these states, for example running,queued")
 	cmd.Flags().StringVar(&o.request.AgentId, "agent", "", "only tasks of this agent")
 	cmd.Flags().StringVar(&o.request.Query, "search", "", "only tasks with these words in their title, goal or result")
+	cmd.Flags().StringVar(&o.from, "from", "", "only tasks made on this day (UTC) or later, such as 2026-01-31")
+	cmd.Flags().StringVar(&o.to, "to", "", "only tasks made on this day (UTC) or before")
 	cmd.Flags().StringVar(&o.request.ParentId, "parent", "", "only subtasks of this task")
 	cmd.Flags().IntVar(&o.limit, "limit", 20, "maximum number of items (0 = all)")
 	cmd.Flags().StringVar(&o.request.PageToken, "page", "", "continue from this page token")

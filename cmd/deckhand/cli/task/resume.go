@@ -23,8 +23,8 @@ func resumeCommand(e *env.Env) *cobra.Command {
 		Use: "resume TASK...", Short: "Resume paused tasks",
 		Long: `Lets paused tasks go on from where they stood, and takes back a pause that was
 asked for with --on-next-tool. A task that stands at a limit goes on when an
-admin gives it a higher one with --limit: iterations, active_time, tokens, calls
-or cost_usd, for this run only.`,
+admin gives it a higher one with --limit: iterations, active_time, tokens, calls,
+cost_usd, files or file_size, for this run only.`,
 		Example: `deckhand task resume task_3q9
 deckhand task resume task_3q9 --limit iterations=200 --limit cost_usd=20`,
 		Args: env.Args("TASK..."),

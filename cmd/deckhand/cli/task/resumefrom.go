@@ -70,7 +70,8 @@ deckhand task resume-from task_3q9 --name "tests pass" --message "now the docs"`
 	cmd.Flags().Int32Var(&o.request.Iteration, "iteration", 0, "the checkpoint's; the newest by default")
 	cmd.Flags().Lookup("iteration").DefValue = ""
 	cmd.Flags().StringVar(&o.request.Name, "name", "", "the name that the agent gave the checkpoint")
-	cmd.MarkFlagsMutuallyExclusive("iteration", "name")
+	cmd.Flags().StringVar(&o.request.CheckpointId, "checkpoint", "", "the checkpoint's id; of phase select_tool, the new task makes the calls of the turn that was chosen")
+	cmd.MarkFlagsMutuallyExclusive("iteration", "name", "checkpoint")
 	cmd.Flags().StringVar(&o.request.Message, "message", "", "message that the agent gets first")
 	cmd.Flags().StringVar(&o.workspace, "workspace", "restore", "restore the checkpoint's files, overwrite what others changed since, or keep the files as they are")
 	cmd.Flags().BoolVar(&o.request.Preview, "preview", false, "show what would be restored in the workspace, and do nothing")

@@ -34,7 +34,7 @@ deckhand task logs step_7bc
 	cmd.AddCommand(listCommand(e), file.Command(e, "task", "task_3q9"), taskplan.Command(e), showCommand(e), watchCommand(e),
 		stepsCommand(e), logsCommand(e), diffCommand(e), undoCommand(e), cancelCommand(e),
 		reorderCommand(e), assignCommand(e), completeCommand(e), pauseCommand(e), resumeCommand(e),
-		messageCommand(e), withdrawCommand(e), retryCommand(e), resumeFromCommand(e), checkpointsCommand(e), jobsCommand(e), killJobCommand(e),
+		messageCommand(e), withdrawCommand(e), retryCommand(e), resumeFromCommand(e), checkpointsCommand(e), keepCheckpointCommand(e), jobsCommand(e), killJobCommand(e),
 		artifactsCommand(e), receiptCommand(e), exportCommand(e), statsCommand(e))
 	return cmd
 }

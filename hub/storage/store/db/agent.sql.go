@@ -341,7 +341,7 @@ func (q *Queries) AgentSummaries(ctx context.Context, arg AgentSummariesParams) 
 }
 
 const agentVersion = `-- name: AgentVersion :one
-SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at, created_by_role FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND version = $3
+SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at, created_by_role, task_type FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND version = $3
 `
 
 type AgentVersionParams struct {
@@ -366,12 +366,13 @@ func (q *Queries) AgentVersion(ctx context.Context, arg AgentVersionParams) (Age
 		&i.CreatedBy,
 		&i.CreatedAt,
 		&i.CreatedByRole,
+		&i.TaskType,
 	)
 	return i, err
 }
 
 const agentVersions = `-- name: AgentVersions :many
-SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at, created_by_role FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND ($3::int = 0 OR version < $3::int)
+SELECT agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_at, created_by_role, task_type FROM agent_versions WHERE org_id = $1 AND agent_id = $2 AND ($3::int = 0 OR version < $3::int)
 ORDER BY version DESC LIMIT $4
 `
 
@@ -410,6 +411,7 @@ func (q *Queries) AgentVersions(ctx context.Context, arg AgentVersionsParams) ([
 			&i.CreatedBy,
 			&i.CreatedAt,
 			&i.CreatedByRole,
+			&i.TaskType,
 		); err != nil {
 			return nil, err
 		}
@@ -553,8 +555,8 @@ func (q *Queries) CreateAgent(ctx context.Context, arg CreateAgentParams) (int64
 }
 
 const createAgentVersion = `-- name: CreateAgentVersion :exec
-INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_by_role)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_by_role, task_type)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 `
 
 type CreateAgentVersionParams struct {
@@ -569,6 +571,7 @@ type CreateAgentVersionParams struct {
 	Model         string
 	CreatedBy     string
 	CreatedByRole string
+	TaskType      string
 }
 
 func (q *Queries) CreateAgentVersion(ctx context.Context, arg CreateAgentVersionParams) error {
@@ -584,6 +587,7 @@ func (q *Queries) CreateAgentVersion(ctx context.Context, arg CreateAgentVersion
 		arg.Model,
 		arg.CreatedBy,
 		arg.CreatedByRole,
+		arg.TaskType,
 	)
 	return err
 }

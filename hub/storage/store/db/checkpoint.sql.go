@@ -11,10 +11,41 @@ import (
 	"time"
 )
 
+const checkpointByID = `-- name: CheckpointByID :one
+SELECT c.task_id, c.iteration, c.org_id, c.attempt, c.state, c.created_at, c.reason, c.expires_at, c.name, c.id, c.phase FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+WHERE c.org_id = $1 AND c.task_id = $2 AND c.id = $3 AND (c.expires_at > now() OR t.finished_at IS NULL)
+`
+
+type CheckpointByIDParams struct {
+	OrgID  string
+	TaskID string
+	ID     string
+}
+
+// A task's checkpoint that has not expired.
+func (q *Queries) CheckpointByID(ctx context.Context, arg CheckpointByIDParams) (Checkpoint, error) {
+	row := q.db.QueryRow(ctx, checkpointByID, arg.OrgID, arg.TaskID, arg.ID)
+	var i Checkpoint
+	err := row.Scan(
+		&i.TaskID,
+		&i.Iteration,
+		&i.OrgID,
+		&i.Attempt,
+		&i.State,
+		&i.CreatedAt,
+		&i.Reason,
+		&i.ExpiresAt,
+		&i.Name,
+		&i.ID,
+		&i.Phase,
+	)
+	return i, err
+}
+
 const checkpointNamed = `-- name: CheckpointNamed :one
 SELECT n.iteration, n.step FROM (
     SELECT c.iteration, 0 AS step FROM checkpoints c JOIN tasks t ON t.id = c.task_id
-    WHERE c.org_id = $1 AND c.task_id = $2 AND c.name = $3 AND (c.expires_at > now() OR t.finished_at IS NULL)
+    WHERE c.org_id = $1 AND c.task_id = $2 AND c.phase = 'iterate' AND c.name = $3 AND (c.expires_at > now() OR t.finished_at IS NULL)
     UNION ALL
     SELECT s.turn - 1, s.number FROM steps s
     WHERE s.org_id = $1 AND s.task_id = $2 AND s.checkpoint <> ''
@@ -52,12 +83,13 @@ func (q *Queries) CheckpointNamed(ctx context.Context, arg CheckpointNamedParams
 }
 
 const copyCheckpoint = `-- name: CopyCheckpoint :execrows
-INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state)
-SELECT $1::text, o.iteration, o.org_id, o.attempt, o.state FROM checkpoints o
-WHERE o.org_id = $2 AND o.task_id = $3 AND o.iteration = $4
+INSERT INTO checkpoints (id, task_id, iteration, org_id, attempt, state)
+SELECT $1::text, $2::text, o.iteration, o.org_id, o.attempt, o.state FROM checkpoints o
+WHERE o.org_id = $3 AND o.task_id = $4 AND o.iteration = $5 AND o.phase = 'iterate'
 `
 
 type CopyCheckpointParams struct {
+	ID        string
 	TaskID    string
 	OrgID     string
 	OriginID  string
@@ -66,6 +98,7 @@ type CopyCheckpointParams struct {
 
 func (q *Queries) CopyCheckpoint(ctx context.Context, arg CopyCheckpointParams) (int64, error) {
 	result, err := q.db.Exec(ctx, copyCheckpoint,
+		arg.ID,
 		arg.TaskID,
 		arg.OrgID,
 		arg.OriginID,
@@ -80,35 +113,42 @@ func (q *Queries) CopyCheckpoint(ctx context.Context, arg CopyCheckpointParams) 
 const createCheckpoint = `-- name: CreateCheckpoint :execrows
 WITH named AS (
     SELECT outcome->>'name' AS name FROM steps
-    WHERE org_id = $3 AND task_id = $1 AND turn = $2 AND tool = $7 AND state = 'succeeded'
+    WHERE org_id = $4 AND task_id = $2 AND turn = $3 AND tool = $9 AND state = 'succeeded'
     ORDER BY number DESC LIMIT 1
 )
-INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state, name, reason, expires_at)
-SELECT $1, $2, $3, $4, $5, coalesce(n.name, ''),
+INSERT INTO checkpoints (id, task_id, iteration, org_id, attempt, state, name, reason, expires_at)
+SELECT $1, $2, $3, $4, $5, $6, coalesce(n.name, ''),
        CASE WHEN n.name IS NULL THEN 'auto' ELSE 'agent' END,
-       now() + CASE WHEN n.name IS NULL THEN interval '24 hours' ELSE $6::interval END
+       now() + CASE WHEN n.name IS NULL
+                    THEN coalesce((SELECT make_interval(secs => o.checkpoint_seconds) FROM organisations o WHERE o.id = $4), $7::interval)
+                    ELSE $8::interval END
 FROM (SELECT 1) AS one LEFT JOIN named n ON true
-ON CONFLICT (task_id, iteration) DO NOTHING
+ON CONFLICT (task_id, iteration, phase) DO NOTHING
 `
 
 type CreateCheckpointParams struct {
+	ID        string
 	TaskID    string
 	Iteration int32
 	OrgID     string
 	Attempt   int32
 	State     json.RawMessage
+	KeepAuto  time.Duration
 	KeepFor   time.Duration
 	Tool      string
 }
 
-// With the name that the agent gave it in that iteration, for which it is kept longer.
+// With the name that the agent gave it in that iteration, for which it is kept longer. keep_auto
+// is how long others are kept, unless the organisation has a time of its own.
 func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointParams) (int64, error) {
 	result, err := q.db.Exec(ctx, createCheckpoint,
+		arg.ID,
 		arg.TaskID,
 		arg.Iteration,
 		arg.OrgID,
 		arg.Attempt,
 		arg.State,
+		arg.KeepAuto,
 		arg.KeepFor,
 		arg.Tool,
 	)
@@ -118,14 +158,46 @@ func (q *Queries) CreateCheckpoint(ctx context.Context, arg CreateCheckpointPara
 	return result.RowsAffected(), nil
 }
 
+const createPhaseCheckpoint = `-- name: CreatePhaseCheckpoint :exec
+INSERT INTO checkpoints (id, task_id, iteration, org_id, attempt, state, phase, reason, expires_at)
+SELECT $1, $2, $3, $4, $5, '{}', 'select_tool', 'phase',
+       now() + coalesce((SELECT make_interval(secs => o.checkpoint_seconds) FROM organisations o WHERE o.id = $4), $6::interval)
+ON CONFLICT (task_id, iteration, phase) DO NOTHING
+`
+
+type CreatePhaseCheckpointParams struct {
+	ID        string
+	TaskID    string
+	Iteration int32
+	OrgID     string
+	Attempt   int32
+	KeepAuto  time.Duration
+}
+
+// The point behind an iteration at which the next turn is chosen. keep_auto as above.
+func (q *Queries) CreatePhaseCheckpoint(ctx context.Context, arg CreatePhaseCheckpointParams) error {
+	_, err := q.db.Exec(ctx, createPhaseCheckpoint,
+		arg.ID,
+		arg.TaskID,
+		arg.Iteration,
+		arg.OrgID,
+		arg.Attempt,
+		arg.KeepAuto,
+	)
+	return err
+}
+
 const expireCheckpoints = `-- name: ExpireCheckpoints :execrows
 DELETE FROM checkpoints c
 WHERE c.expires_at < now()
-  AND NOT (EXISTS (SELECT 1 FROM tasks t WHERE t.id = c.task_id AND t.finished_at IS NULL)
+  AND NOT (c.phase = 'iterate' AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = c.task_id AND t.finished_at IS NULL)
            AND NOT EXISTS (SELECT 1 FROM checkpoints n WHERE n.task_id = c.task_id AND n.iteration > c.iteration))
+  AND NOT (c.phase = 'iterate' AND EXISTS (SELECT 1 FROM checkpoints p WHERE p.task_id = c.task_id AND p.iteration = c.iteration
+                                           AND p.phase = 'select_tool' AND p.expires_at >= now()))
 `
 
-// Deletes all but the newest one, which is all that a resumed task needs.
+// Deletes all but the newest one, which is all that a resumed task needs, and those with the
+// state of a point behind them that is kept.
 func (q *Queries) ExpireCheckpoints(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, expireCheckpoints)
 	if err != nil {
@@ -135,8 +207,8 @@ func (q *Queries) ExpireCheckpoints(ctx context.Context) (int64, error) {
 }
 
 const getCheckpoint = `-- name: GetCheckpoint :one
-SELECT c.task_id, c.iteration, c.org_id, c.attempt, c.state, c.created_at, c.reason, c.expires_at, c.name FROM checkpoints c JOIN tasks t ON t.id = c.task_id
-WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR c.iteration = $3)
+SELECT c.task_id, c.iteration, c.org_id, c.attempt, c.state, c.created_at, c.reason, c.expires_at, c.name, c.id, c.phase FROM checkpoints c JOIN tasks t ON t.id = c.task_id
+WHERE c.org_id = $1 AND c.task_id = $2 AND c.phase = 'iterate' AND ($3::int = 0 OR c.iteration = $3)
   AND (c.expires_at > now() OR t.finished_at IS NULL)
 ORDER BY c.iteration DESC LIMIT 1
 `
@@ -147,7 +219,7 @@ type GetCheckpointParams struct {
 	Iteration int32
 }
 
-// One that has not expired; iteration 0 is the newest.
+// The end of an iteration that has not expired; iteration 0 is the newest.
 func (q *Queries) GetCheckpoint(ctx context.Context, arg GetCheckpointParams) (Checkpoint, error) {
 	row := q.db.QueryRow(ctx, getCheckpoint, arg.OrgID, arg.TaskID, arg.Iteration)
 	var i Checkpoint
@@ -161,14 +233,16 @@ func (q *Queries) GetCheckpoint(ctx context.Context, arg GetCheckpointParams) (C
 		&i.Reason,
 		&i.ExpiresAt,
 		&i.Name,
+		&i.ID,
+		&i.Phase,
 	)
 	return i, err
 }
 
 const keepCheckpoint = `-- name: KeepCheckpoint :one
 UPDATE checkpoints SET reason = CASE WHEN reason = 'agent' THEN reason ELSE $1 END, expires_at = greatest(expires_at, now() + $2::interval)
-WHERE org_id = $3 AND task_id = $4 AND iteration = $5
-RETURNING iteration, name, reason, created_at, expires_at
+WHERE org_id = $3 AND task_id = $4 AND iteration = $5 AND phase = 'iterate'
+RETURNING id, iteration, phase, name, reason, created_at, expires_at
 `
 
 type KeepCheckpointParams struct {
@@ -180,14 +254,16 @@ type KeepCheckpointParams struct {
 }
 
 type KeepCheckpointRow struct {
+	ID        string
 	Iteration int32
+	Phase     string
 	Name      string
 	Reason    string
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
 
-// Extends the time for which it is kept; never shortens it.
+// Extends the time for which the end of an iteration is kept; never shortens it.
 func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) (KeepCheckpointRow, error) {
 	row := q.db.QueryRow(ctx, keepCheckpoint,
 		arg.Reason,
@@ -198,7 +274,53 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 	)
 	var i KeepCheckpointRow
 	err := row.Scan(
+		&i.ID,
 		&i.Iteration,
+		&i.Phase,
+		&i.Name,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.ExpiresAt,
+	)
+	return i, err
+}
+
+const keepPhaseCheckpoint = `-- name: KeepPhaseCheckpoint :one
+UPDATE checkpoints SET reason = 'manual', expires_at = greatest(expires_at, now() + $1::interval)
+WHERE org_id = $2 AND task_id = $3 AND iteration = $4 AND phase = 'select_tool'
+RETURNING id, iteration, phase, name, reason, created_at, expires_at
+`
+
+type KeepPhaseCheckpointParams struct {
+	KeepFor   time.Duration
+	OrgID     string
+	TaskID    string
+	Iteration int32
+}
+
+type KeepPhaseCheckpointRow struct {
+	ID        string
+	Iteration int32
+	Phase     string
+	Name      string
+	Reason    string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+// KeepCheckpoint for the point behind an iteration; that of the iteration is kept by itself.
+func (q *Queries) KeepPhaseCheckpoint(ctx context.Context, arg KeepPhaseCheckpointParams) (KeepPhaseCheckpointRow, error) {
+	row := q.db.QueryRow(ctx, keepPhaseCheckpoint,
+		arg.KeepFor,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Iteration,
+	)
+	var i KeepPhaseCheckpointRow
+	err := row.Scan(
+		&i.ID,
+		&i.Iteration,
+		&i.Phase,
 		&i.Name,
 		&i.Reason,
 		&i.CreatedAt,
@@ -208,10 +330,13 @@ func (q *Queries) KeepCheckpoint(ctx context.Context, arg KeepCheckpointParams) 
 }
 
 const listCheckpoints = `-- name: ListCheckpoints :many
-SELECT c.iteration, c.name, c.reason, c.created_at, c.expires_at,
-       ARRAY(SELECT s.number FROM steps s WHERE s.org_id = c.org_id AND s.task_id = c.task_id AND s.turn = c.iteration + 1 AND s.checkpoint <> '' ORDER BY s.number)::int[] AS before_steps
+SELECT c.id, c.iteration, c.phase, c.name, c.reason, c.created_at, c.expires_at, (2 * c.iteration + (c.phase <> 'iterate')::int)::int AS place,
+       CASE c.phase WHEN 'iterate' THEN
+           ARRAY(SELECT s.number FROM steps s WHERE s.org_id = c.org_id AND s.task_id = c.task_id AND s.turn = c.iteration + 1 AND s.checkpoint <> '' ORDER BY s.number)
+       ELSE '{}' END::int[] AS before_steps
 FROM checkpoints c
-WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR c.iteration < $3::int) ORDER BY c.iteration DESC LIMIT $4
+WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR 2 * c.iteration + (c.phase <> 'iterate')::int < $3::int)
+ORDER BY c.iteration DESC, c.phase DESC LIMIT $4
 `
 
 type ListCheckpointsParams struct {
@@ -222,16 +347,19 @@ type ListCheckpointsParams struct {
 }
 
 type ListCheckpointsRow struct {
+	ID          string
 	Iteration   int32
+	Phase       string
 	Name        string
 	Reason      string
 	CreatedAt   time.Time
 	ExpiresAt   time.Time
+	Place       int32
 	BeforeSteps []int32
 }
 
-// Newest first, those before an iteration; 0 for all. before_steps are the numbers of the
-// calls of the next iteration before which a checkpoint was made.
+// Newest first, those before a place; 0 for all. before_steps are the numbers of the calls of
+// the next iteration before which a checkpoint was made.
 func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams) ([]ListCheckpointsRow, error) {
 	rows, err := q.db.Query(ctx, listCheckpoints,
 		arg.OrgID,
@@ -247,11 +375,14 @@ func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams
 	for rows.Next() {
 		var i ListCheckpointsRow
 		if err := rows.Scan(
+			&i.ID,
 			&i.Iteration,
+			&i.Phase,
 			&i.Name,
 			&i.Reason,
 			&i.CreatedAt,
 			&i.ExpiresAt,
+			&i.Place,
 			&i.BeforeSteps,
 		); err != nil {
 			return nil, err
@@ -265,7 +396,7 @@ func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams
 }
 
 const newestCheckpoint = `-- name: NewestCheckpoint :one
-SELECT task_id, iteration, org_id, attempt, state, created_at, reason, expires_at, name FROM checkpoints WHERE org_id = $1 AND task_id = $2 ORDER BY iteration DESC LIMIT 1
+SELECT task_id, iteration, org_id, attempt, state, created_at, reason, expires_at, name, id, phase FROM checkpoints WHERE org_id = $1 AND task_id = $2 AND phase = 'iterate' ORDER BY iteration DESC LIMIT 1
 `
 
 type NewestCheckpointParams struct {
@@ -286,6 +417,8 @@ func (q *Queries) NewestCheckpoint(ctx context.Context, arg NewestCheckpointPara
 		&i.Reason,
 		&i.ExpiresAt,
 		&i.Name,
+		&i.ID,
+		&i.Phase,
 	)
 	return i, err
 }

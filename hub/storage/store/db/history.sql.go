@@ -131,32 +131,47 @@ func (q *Queries) StepsFrom(ctx context.Context, arg StepsFromParams) ([]Step, e
 
 const taskStatistics = `-- name: TaskStatistics :many
 SELECT (CASE $1::text WHEN 'agent' THEN coalesce(a.name, '') WHEN 'outcome' THEN t.state
+            WHEN 'version' THEN CASE WHEN a.name IS NULL THEN '' ELSE a.name || ' v' || t.agent_version END
+            WHEN 'task_type' THEN coalesce(nullif(t.task_type, ''), a.name, '')
             WHEN 'day' THEN to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+            WHEN 'week' THEN to_char(t.created_at AT TIME ZONE 'UTC', 'IYYY-"W"IW')
             ELSE to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM') END)::text AS key,
        count(*) AS tasks, count(*) FILTER (WHERE t.state = 'succeeded') AS succeeded,
        count(*) FILTER (WHERE t.state = 'failed') AS failed, count(*) FILTER (WHERE t.state = 'timed_out') AS timed_out,
        count(*) FILTER (WHERE t.state = 'cancelled') AS cancelled, count(*) FILTER (WHERE t.finished_at IS NULL) AS live,
+       count(*) FILTER (WHERE t.state = 'succeeded' AND t.retries = 0 AND t.origin_id IS NULL) AS first_time,
+       (sum(t.retries) + count(*) FILTER (WHERE t.origin_id IS NOT NULL))::bigint AS retries,
+       sum(t.denied_calls)::bigint AS denied,
+       coalesce(avg(t.iteration - t.resumed_at) FILTER (WHERE t.finished_at IS NOT NULL AND t.started_at IS NOT NULL), 0)::double precision AS iterations,
+       count(*) FILTER (WHERE cardinality(t.phase_ms) = 7) AS timed,
+       ARRAY[coalesce(sum(t.phase_ms[1]), 0), coalesce(sum(t.phase_ms[2]), 0), coalesce(sum(t.phase_ms[3]), 0), coalesce(sum(t.phase_ms[4]), 0),
+             coalesce(sum(t.phase_ms[5]), 0), coalesce(sum(t.phase_ms[6]), 0), coalesce(sum(t.phase_ms[7]), 0)]::bigint[] AS phases,
        sum(t.input_tokens)::bigint AS input_tokens, sum(t.output_tokens)::bigint AS output_tokens,
        sum(t.cache_read_tokens)::bigint AS cache_read_tokens, sum(t.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(t.cost_micros)::bigint AS cost_micros,
+       coalesce(avg(extract(epoch FROM t.finished_at - t.started_at)), 0)::double precision AS mean_seconds,
        coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM t.finished_at - t.started_at)),
                 '{}')::double precision[] AS seconds
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
 WHERE t.org_id = $2 AND t.created_at >= $3::timestamptz AND t.created_at < $4::timestamptz
   AND ($5::text IS NULL OR t.agent_id = $5)
   AND ($6::text IS NULL OR t.created_by = $6)
+  AND ($7::int IS NULL OR t.agent_version = $7)
+  AND ($8::text IS NULL OR coalesce(nullif(t.task_type, ''), a.name) = $8)
 GROUP BY 1
-ORDER BY CASE WHEN $1::text IN ('day', 'month') THEN 0 ELSE count(*) END DESC, 1 LIMIT $7
+ORDER BY CASE WHEN $1::text IN ('day', 'week', 'month') THEN 0 ELSE count(*) END DESC, 1 LIMIT $9
 `
 
 type TaskStatisticsParams struct {
-	By       string
-	OrgID    string
-	Since    time.Time
-	Until    time.Time
-	AgentID  *string
-	UserName *string
-	MaxRows  int32
+	By           string
+	OrgID        string
+	Since        time.Time
+	Until        time.Time
+	AgentID      *string
+	UserName     *string
+	AgentVersion *int32
+	TaskType     *string
+	MaxRows      int32
 }
 
 type TaskStatisticsRow struct {
@@ -167,15 +182,23 @@ type TaskStatisticsRow struct {
 	TimedOut         int64
 	Cancelled        int64
 	Live             int64
+	FirstTime        int64
+	Retries          int64
+	Denied           int64
+	Iterations       float64
+	Timed            int64
+	Phases           []int64
 	InputTokens      int64
 	OutputTokens     int64
 	CacheReadTokens  int64
 	CacheWriteTokens int64
 	CostMicros       int64
+	MeanSeconds      float64
 	Seconds          []float64
 }
 
-// Aggregates the tasks that were created in a period; NULL filters match all.
+// Aggregates the tasks that were created in a period; NULL filters match all. A task of before
+// task types has its agent's name for one.
 func (q *Queries) TaskStatistics(ctx context.Context, arg TaskStatisticsParams) ([]TaskStatisticsRow, error) {
 	rows, err := q.db.Query(ctx, taskStatistics,
 		arg.By,
@@ -184,6 +207,8 @@ func (q *Queries) TaskStatistics(ctx context.Context, arg TaskStatisticsParams) 
 		arg.Until,
 		arg.AgentID,
 		arg.UserName,
+		arg.AgentVersion,
+		arg.TaskType,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -201,11 +226,18 @@ func (q *Queries) TaskStatistics(ctx context.Context, arg TaskStatisticsParams) 
 			&i.TimedOut,
 			&i.Cancelled,
 			&i.Live,
+			&i.FirstTime,
+			&i.Retries,
+			&i.Denied,
+			&i.Iterations,
+			&i.Timed,
+			&i.Phases,
 			&i.InputTokens,
 			&i.OutputTokens,
 			&i.CacheReadTokens,
 			&i.CacheWriteTokens,
 			&i.CostMicros,
+			&i.MeanSeconds,
 			&i.Seconds,
 		); err != nil {
 			return nil, err
@@ -221,22 +253,28 @@ func (q *Queries) TaskStatistics(ctx context.Context, arg TaskStatisticsParams) 
 const toolStatistics = `-- name: ToolStatistics :many
 SELECT s.tool AS key, count(DISTINCT s.task_id) AS tasks, count(*) AS calls,
        count(*) FILTER (WHERE s.state IN ('failed', 'denied', 'unknown')) AS calls_failed,
+       count(*) FILTER (WHERE s.state = 'denied') AS denied, coalesce(sum(s.run - 1) FILTER (WHERE s.run > 1), 0)::bigint AS retries,
+       coalesce(avg(extract(epoch FROM s.finished_at - s.started_at)), 0)::double precision AS mean_seconds,
        coalesce(percentile_cont(ARRAY[0.5, 0.9]) WITHIN GROUP (ORDER BY extract(epoch FROM s.finished_at - s.started_at)),
                 '{}')::double precision[] AS seconds
-FROM tasks t JOIN steps s ON s.task_id = t.id
+FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id JOIN steps s ON s.task_id = t.id
 WHERE t.org_id = $1 AND t.created_at >= $2::timestamptz AND t.created_at < $3::timestamptz
   AND ($4::text IS NULL OR t.agent_id = $4)
   AND ($5::text IS NULL OR t.created_by = $5)
-GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT $6
+  AND ($6::int IS NULL OR t.agent_version = $6)
+  AND ($7::text IS NULL OR coalesce(nullif(t.task_type, ''), a.name) = $7)
+GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT $8
 `
 
 type ToolStatisticsParams struct {
-	OrgID    string
-	Since    time.Time
-	Until    time.Time
-	AgentID  *string
-	UserName *string
-	MaxRows  int32
+	OrgID        string
+	Since        time.Time
+	Until        time.Time
+	AgentID      *string
+	UserName     *string
+	AgentVersion *int32
+	TaskType     *string
+	MaxRows      int32
 }
 
 type ToolStatisticsRow struct {
@@ -244,6 +282,9 @@ type ToolStatisticsRow struct {
 	Tasks       int64
 	Calls       int64
 	CallsFailed int64
+	Denied      int64
+	Retries     int64
+	MeanSeconds float64
 	Seconds     []float64
 }
 
@@ -255,6 +296,8 @@ func (q *Queries) ToolStatistics(ctx context.Context, arg ToolStatisticsParams) 
 		arg.Until,
 		arg.AgentID,
 		arg.UserName,
+		arg.AgentVersion,
+		arg.TaskType,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -269,6 +312,9 @@ func (q *Queries) ToolStatistics(ctx context.Context, arg ToolStatisticsParams) 
 			&i.Tasks,
 			&i.Calls,
 			&i.CallsFailed,
+			&i.Denied,
+			&i.Retries,
+			&i.MeanSeconds,
 			&i.Seconds,
 		); err != nil {
 			return nil, err

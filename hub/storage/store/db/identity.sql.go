@@ -14,7 +14,7 @@ import (
 const createOrganisation = `-- name: CreateOrganisation :one
 INSERT INTO organisations (id, name) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET name = excluded.name
-RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared, checkpoint_seconds
 `
 
 type CreateOrganisationParams struct {
@@ -38,6 +38,7 @@ func (q *Queries) CreateOrganisation(ctx context.Context, arg CreateOrganisation
 		&i.LoginWithin,
 		&i.DangerousApprovals,
 		&i.TasksShared,
+		&i.CheckpointSeconds,
 	)
 	return i, err
 }
@@ -129,7 +130,7 @@ func (q *Queries) CreateUser(ctx context.Context, arg CreateUserParams) (User, e
 }
 
 const insertOrganisation = `-- name: InsertOrganisation :one
-INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared
+INSERT INTO organisations (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared, checkpoint_seconds
 `
 
 type InsertOrganisationParams struct {
@@ -154,12 +155,13 @@ func (q *Queries) InsertOrganisation(ctx context.Context, arg InsertOrganisation
 		&i.LoginWithin,
 		&i.DangerousApprovals,
 		&i.TasksShared,
+		&i.CheckpointSeconds,
 	)
 	return i, err
 }
 
 const listOrganisations = `-- name: ListOrganisations :many
-SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, o.max_token_ttl, o.login_within, o.dangerous_approvals, o.tasks_shared, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
+SELECT o.id, o.name, o.created_at, o.jail_cpu_millis, o.jail_memory_bytes, o.jail_pids, o.jail_workspace_bytes, o.undo_window_seconds, o.max_token_ttl, o.login_within, o.dangerous_approvals, o.tasks_shared, o.checkpoint_seconds, (SELECT count(*) FROM users u WHERE u.org_id = o.id)::bigint AS users,
        (SELECT count(*) FROM tasks t WHERE t.org_id = o.id AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT count(*) FROM nodes n WHERE n.org_id = o.id AND n.revoked_at IS NULL)::bigint AS nodes
 FROM organisations o WHERE ($1::text = '' OR o.name = $1::text) AND o.name > $2::text ORDER BY o.name LIMIT $3
@@ -201,6 +203,7 @@ func (q *Queries) ListOrganisations(ctx context.Context, arg ListOrganisationsPa
 			&i.Organisation.LoginWithin,
 			&i.Organisation.DangerousApprovals,
 			&i.Organisation.TasksShared,
+			&i.Organisation.CheckpointSeconds,
 			&i.Users,
 			&i.Tasks,
 			&i.Nodes,
@@ -227,7 +230,7 @@ func (q *Queries) LoadSecret(ctx context.Context, name string) ([]byte, error) {
 }
 
 const organisationByID = `-- name: OrganisationByID :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared, checkpoint_seconds FROM organisations WHERE id = $1
 `
 
 func (q *Queries) OrganisationByID(ctx context.Context, id string) (Organisation, error) {
@@ -246,6 +249,7 @@ func (q *Queries) OrganisationByID(ctx context.Context, id string) (Organisation
 		&i.LoginWithin,
 		&i.DangerousApprovals,
 		&i.TasksShared,
+		&i.CheckpointSeconds,
 	)
 	return i, err
 }
@@ -274,9 +278,11 @@ UPDATE organisations SET
     jail_pids = coalesce($3, jail_pids),
     jail_workspace_bytes = coalesce($4, jail_workspace_bytes),
     undo_window_seconds = CASE WHEN $5::bigint < 0 THEN NULL
-                               ELSE coalesce($5, undo_window_seconds) END
-WHERE name = $6
-RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared
+                               ELSE coalesce($5, undo_window_seconds) END,
+    checkpoint_seconds = CASE WHEN $6::bigint < 0 THEN NULL
+                              ELSE coalesce($6, checkpoint_seconds) END
+WHERE name = $7
+RETURNING id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared, checkpoint_seconds
 `
 
 type SetOrganisationLimitsParams struct {
@@ -285,10 +291,12 @@ type SetOrganisationLimitsParams struct {
 	JailPids           *int64
 	JailWorkspaceBytes *int64
 	UndoWindowSeconds  *int64
+	CheckpointSeconds  *int64
 	Name               string
 }
 
-// NULL fields are not changed; a negative undo window means the hub's own.
+// NULL fields are not changed; a negative undo window means the hub's own, and a negative
+// time of checkpoints the default.
 func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisationLimitsParams) (Organisation, error) {
 	row := q.db.QueryRow(ctx, setOrganisationLimits,
 		arg.JailCpuMillis,
@@ -296,6 +304,7 @@ func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisation
 		arg.JailPids,
 		arg.JailWorkspaceBytes,
 		arg.UndoWindowSeconds,
+		arg.CheckpointSeconds,
 		arg.Name,
 	)
 	var i Organisation
@@ -312,6 +321,7 @@ func (q *Queries) SetOrganisationLimits(ctx context.Context, arg SetOrganisation
 		&i.LoginWithin,
 		&i.DangerousApprovals,
 		&i.TasksShared,
+		&i.CheckpointSeconds,
 	)
 	return i, err
 }

@@ -7,6 +7,8 @@ package db
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type AccessRule struct {
@@ -59,6 +61,7 @@ type AgentVersion struct {
 	CreatedBy     string
 	CreatedAt     time.Time
 	CreatedByRole string
+	TaskType      string
 }
 
 type AllowRule struct {
@@ -228,6 +231,8 @@ type Checkpoint struct {
 	Reason    string
 	ExpiresAt time.Time
 	Name      string
+	ID        string
+	Phase     string
 }
 
 type ClusterSecret struct {
@@ -716,6 +721,7 @@ type Organisation struct {
 	LoginWithin        *time.Duration
 	DangerousApprovals string
 	TasksShared        bool
+	CheckpointSeconds  *int64
 }
 
 type OutboundCall struct {
@@ -753,11 +759,13 @@ type PasskeyChallenge struct {
 }
 
 type Plan struct {
-	OrgID string
-	Name  string
-	Runs  *int64
-	SetBy string
-	SetAt time.Time
+	OrgID    string
+	Name     string
+	Runs     *int64
+	SetBy    string
+	SetAt    time.Time
+	CycleDay int32
+	Hard     bool
 }
 
 type PlanPeriod struct {
@@ -801,6 +809,25 @@ type QueueTurn struct {
 	OrgID    string
 	Share    string
 	ServedAt time.Time
+}
+
+type Quota struct {
+	OrgID      string
+	UserName   string
+	Runs       *int64
+	Iterations *int64
+	Tokens     *int64
+	ToolCalls  *int64
+}
+
+type QuotaUsage struct {
+	OrgID      string
+	UserName   string
+	Day        pgtype.Date
+	Runs       int64
+	Iterations int64
+	Tokens     int64
+	ToolCalls  int64
 }
 
 type Registry struct {
@@ -937,79 +964,88 @@ type StoppedTask struct {
 }
 
 type Task struct {
-	ID               string
-	OrgID            string
-	AgentID          string
-	AgentVersion     int32
-	Title            string
-	Goal             string
-	State            string
-	Reason           string
-	Priority         int32
-	Pool             string
-	WorkspaceScope   string
-	JailID           string
-	NodeID           *string
-	CreatedBy        string
-	CreatedByRole    string
-	IdempotencyKey   *string
-	CorrelationID    string
-	InputCount       int32
-	OriginID         *string
-	ParentID         *string
-	AdmittedAt       *time.Time
-	Attempt          int32
-	WorkerLosses     int32
-	WorkerID         *string
-	LeaseHash        []byte
-	LeaseExpiresAt   *time.Time
-	TurnCount        int32
-	Iteration        int32
-	Progress         float64
-	InputTokens      int64
-	OutputTokens     int64
-	CacheReadTokens  int64
-	CacheWriteTokens int64
-	CostMicros       int64
-	Summary          string
-	ErrorCode        string
-	ErrorMessage     string
-	CreatedAt        time.Time
-	QueuedAt         *time.Time
-	StartedAt        *time.Time
-	FinishedAt       *time.Time
-	LineageID        string
-	TriggerID        string
-	Override         json.RawMessage
-	ResumedAt        int32
-	PauseNext        string
-	MessagesWaiting  int32
-	Share            string
-	Place            time.Time
-	MovedAt          *time.Time
-	NotBefore        *time.Time
-	Failures         int32
-	Dependents       int32
-	Context          string
-	Conversation     json.RawMessage
-	Assignee         string
-	AssignedBy       string
-	AssignedAt       *time.Time
-	Traceparent      string
-	ArtifactCount    int32
-	ParentStepID     *string
-	HandedFrom       *string
-	Manifest         []byte
-	Subtasks         int32
-	InQueue          bool
-	KeepsJail        bool
-	CountedIn        string
-	OutageProvider   string
-	OutageModel      string
-	OutageSince      *time.Time
-	Image            string
-	ImageDigest      string
-	Devcontainer     json.RawMessage
+	ID                string
+	OrgID             string
+	AgentID           string
+	AgentVersion      int32
+	Title             string
+	Goal              string
+	State             string
+	Reason            string
+	Priority          int32
+	Pool              string
+	WorkspaceScope    string
+	JailID            string
+	NodeID            *string
+	CreatedBy         string
+	CreatedByRole     string
+	IdempotencyKey    *string
+	CorrelationID     string
+	InputCount        int32
+	OriginID          *string
+	ParentID          *string
+	AdmittedAt        *time.Time
+	Attempt           int32
+	WorkerLosses      int32
+	WorkerID          *string
+	LeaseHash         []byte
+	LeaseExpiresAt    *time.Time
+	TurnCount         int32
+	Iteration         int32
+	Progress          float64
+	InputTokens       int64
+	OutputTokens      int64
+	CacheReadTokens   int64
+	CacheWriteTokens  int64
+	CostMicros        int64
+	Summary           string
+	ErrorCode         string
+	ErrorMessage      string
+	CreatedAt         time.Time
+	QueuedAt          *time.Time
+	StartedAt         *time.Time
+	FinishedAt        *time.Time
+	LineageID         string
+	TriggerID         string
+	Override          json.RawMessage
+	ResumedAt         int32
+	PauseNext         string
+	MessagesWaiting   int32
+	Share             string
+	Place             time.Time
+	MovedAt           *time.Time
+	NotBefore         *time.Time
+	Failures          int32
+	Dependents        int32
+	Context           string
+	Conversation      json.RawMessage
+	Assignee          string
+	AssignedBy        string
+	AssignedAt        *time.Time
+	Traceparent       string
+	ArtifactCount     int32
+	ParentStepID      *string
+	HandedFrom        *string
+	Manifest          []byte
+	Subtasks          int32
+	InQueue           bool
+	KeepsJail         bool
+	CountedIn         string
+	OutageProvider    string
+	OutageModel       string
+	OutageSince       *time.Time
+	Image             string
+	ImageDigest       string
+	Devcontainer      json.RawMessage
+	TaskType          string
+	PhaseMs           []int64
+	Retries           int32
+	DeniedCalls       int32
+	LimitTokens       int64
+	ResumedTurn       bool
+	GrantedIterations *int64
+	GrantedTokens     *int64
+	GrantedToolCalls  *int64
 }
 
 type TaskDependency struct {

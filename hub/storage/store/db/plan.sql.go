@@ -11,26 +11,82 @@ import (
 	"time"
 )
 
-const countRuns = `-- name: CountRuns :exec
-INSERT INTO plan_periods (org_id, period, runs, carried) VALUES ($1, $2, $3, $4)
-ON CONFLICT (org_id, period) DO UPDATE SET runs = plan_periods.runs + excluded.runs
+const carriedRuns = `-- name: CarriedRuns :many
+SELECT period, carried FROM plan_periods WHERE org_id = $1 AND period = ANY ($2::text[])
 `
 
-type CountRunsParams struct {
+type CarriedRunsParams struct {
 	OrgID   string
+	Periods []string
+}
+
+type CarriedRunsRow struct {
 	Period  string
-	Runs    int64
 	Carried int64
 }
 
-// Adds runs to a month. carried is what was left of the one before; it is kept
-// from the month's first run on.
+// Of billing periods, the runs that were left of the one before; no row for one in which no
+// run began.
+func (q *Queries) CarriedRuns(ctx context.Context, arg CarriedRunsParams) ([]CarriedRunsRow, error) {
+	rows, err := q.db.Query(ctx, carriedRuns, arg.OrgID, arg.Periods)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []CarriedRunsRow{}
+	for rows.Next() {
+		var i CarriedRunsRow
+		if err := rows.Scan(&i.Period, &i.Carried); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const carryRuns = `-- name: CarryRuns :exec
+INSERT INTO plan_periods (org_id, period, carried) VALUES ($1, $2, $3) ON CONFLICT (org_id, period) DO NOTHING
+`
+
+type CarryRunsParams struct {
+	OrgID   string
+	Period  string
+	Carried int64
+}
+
+// What was left of the period before is kept from a period's first run on.
+func (q *Queries) CarryRuns(ctx context.Context, arg CarryRunsParams) error {
+	_, err := q.db.Exec(ctx, carryRuns, arg.OrgID, arg.Period, arg.Carried)
+	return err
+}
+
+const countRuns = `-- name: CountRuns :exec
+INSERT INTO quota_usage AS u (org_id, user_name, day, runs)
+SELECT $1::text, r.name, to_date($2::text, 'YYYY-MM-DD'), r.runs
+FROM (SELECT unnest($3::text[]) AS name, unnest($4::bigint[]) AS runs UNION ALL SELECT '', $5::bigint) AS r ORDER BY r.name COLLATE "C"
+ON CONFLICT (org_id, user_name, day) DO UPDATE SET runs = u.runs + excluded.runs
+`
+
+type CountRunsParams struct {
+	OrgID string
+	Day   string
+	Users []string
+	Runs  []int64
+	Total int64
+}
+
+// Adds the runs that users began on a day, and their sum for the organisation. Rows are locked
+// in the order of the names, that of the organisation first.
 func (q *Queries) CountRuns(ctx context.Context, arg CountRunsParams) error {
 	_, err := q.db.Exec(ctx, countRuns,
 		arg.OrgID,
-		arg.Period,
+		arg.Day,
+		arg.Users,
 		arg.Runs,
-		arg.Carried,
+		arg.Total,
 	)
 	return err
 }
@@ -49,8 +105,25 @@ func (q *Queries) DeleteCallRate(ctx context.Context, arg DeleteCallRateParams) 
 	return err
 }
 
+const deleteQuota = `-- name: DeleteQuota :exec
+DELETE FROM quotas WHERE org_id = $1 AND user_name = $2
+`
+
+type DeleteQuotaParams struct {
+	OrgID    string
+	UserName string
+}
+
+func (q *Queries) DeleteQuota(ctx context.Context, arg DeleteQuotaParams) error {
+	_, err := q.db.Exec(ctx, deleteQuota, arg.OrgID, arg.UserName)
+	return err
+}
+
 const getPlan = `-- name: GetPlan :one
-SELECT coalesce(p.name, '')::text AS name, p.runs, coalesce(p.set_by, '')::text AS set_by, p.set_at,
+SELECT coalesce(p.name, '')::text AS name, p.runs, coalesce(p.cycle_day, 1)::int AS cycle_day, coalesce(p.hard, false)::boolean AS hard,
+       coalesce((SELECT jsonb_object_agg(l.user_name, jsonb_strip_nulls(jsonb_build_object('runs', l.runs, 'iterations', l.iterations, 'tokens', l.tokens, 'tool_calls', l.tool_calls)))
+                 FROM quotas l WHERE l.org_id = $1), '{}')::jsonb AS quotas,
+       coalesce(p.set_by, '')::text AS set_by, p.set_at,
        coalesce((SELECT array_agg(m.pattern ORDER BY m.pattern) FROM allowed_models m WHERE m.org_id = $1), '{}')::text[] AS models,
        coalesce((SELECT jsonb_object_agg(r.provider, r.calls_per_minute) FROM call_rates r WHERE r.org_id = $1), '{}')::jsonb AS call_rates
 FROM (SELECT 1) AS one LEFT JOIN plans p ON p.org_id = $1
@@ -59,6 +132,9 @@ FROM (SELECT 1) AS one LEFT JOIN plans p ON p.org_id = $1
 type GetPlanRow struct {
 	Name      string
 	Runs      *int64
+	CycleDay  int32
+	Hard      bool
+	Quotas    json.RawMessage
 	SetBy     string
 	SetAt     *time.Time
 	Models    []string
@@ -72,48 +148,15 @@ func (q *Queries) GetPlan(ctx context.Context, orgID string) (GetPlanRow, error)
 	err := row.Scan(
 		&i.Name,
 		&i.Runs,
+		&i.CycleDay,
+		&i.Hard,
+		&i.Quotas,
 		&i.SetBy,
 		&i.SetAt,
 		&i.Models,
 		&i.CallRates,
 	)
 	return i, err
-}
-
-const planPeriods = `-- name: PlanPeriods :many
-SELECT period, runs, carried FROM plan_periods WHERE org_id = $1 AND period = ANY ($2::text[])
-`
-
-type PlanPeriodsParams struct {
-	OrgID   string
-	Periods []string
-}
-
-type PlanPeriodsRow struct {
-	Period  string
-	Runs    int64
-	Carried int64
-}
-
-// Of the months, those in which a run began.
-func (q *Queries) PlanPeriods(ctx context.Context, arg PlanPeriodsParams) ([]PlanPeriodsRow, error) {
-	rows, err := q.db.Query(ctx, planPeriods, arg.OrgID, arg.Periods)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []PlanPeriodsRow{}
-	for rows.Next() {
-		var i PlanPeriodsRow
-		if err := rows.Scan(&i.Period, &i.Runs, &i.Carried); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const putCallRate = `-- name: PutCallRate :exec
@@ -133,15 +176,18 @@ func (q *Queries) PutCallRate(ctx context.Context, arg PutCallRateParams) error 
 }
 
 const putPlan = `-- name: PutPlan :exec
-INSERT INTO plans (org_id, name, runs, set_by) VALUES ($1, $2, $3, $4)
-ON CONFLICT (org_id) DO UPDATE SET name = excluded.name, runs = excluded.runs, set_by = excluded.set_by, set_at = excluded.set_at
+INSERT INTO plans (org_id, name, runs, cycle_day, hard, set_by) VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (org_id) DO UPDATE SET name = excluded.name, runs = excluded.runs, cycle_day = excluded.cycle_day, hard = excluded.hard,
+    set_by = excluded.set_by, set_at = excluded.set_at
 `
 
 type PutPlanParams struct {
-	OrgID string
-	Name  string
-	Runs  *int64
-	SetBy string
+	OrgID    string
+	Name     string
+	Runs     *int64
+	CycleDay int32
+	Hard     bool
+	SetBy    string
 }
 
 func (q *Queries) PutPlan(ctx context.Context, arg PutPlanParams) error {
@@ -149,9 +195,63 @@ func (q *Queries) PutPlan(ctx context.Context, arg PutPlanParams) error {
 		arg.OrgID,
 		arg.Name,
 		arg.Runs,
+		arg.CycleDay,
+		arg.Hard,
 		arg.SetBy,
 	)
 	return err
+}
+
+const putQuota = `-- name: PutQuota :exec
+INSERT INTO quotas (org_id, user_name, runs, iterations, tokens, tool_calls)
+VALUES ($1, $2, $3, $4, $5, $6)
+ON CONFLICT (org_id, user_name) DO UPDATE SET runs = excluded.runs, iterations = excluded.iterations, tokens = excluded.tokens,
+    tool_calls = excluded.tool_calls
+`
+
+type PutQuotaParams struct {
+	OrgID      string
+	UserName   string
+	Runs       *int64
+	Iterations *int64
+	Tokens     *int64
+	ToolCalls  *int64
+}
+
+func (q *Queries) PutQuota(ctx context.Context, arg PutQuotaParams) error {
+	_, err := q.db.Exec(ctx, putQuota,
+		arg.OrgID,
+		arg.UserName,
+		arg.Runs,
+		arg.Iterations,
+		arg.Tokens,
+		arg.ToolCalls,
+	)
+	return err
+}
+
+const queuedRuns = `-- name: QueuedRuns :one
+SELECT count(*)::bigint AS organisation, count(*) FILTER (WHERE created_by = $1)::bigint AS own
+FROM tasks WHERE org_id = $2 AND finished_at IS NULL AND counted_in = '' AND agent_id <> ''
+`
+
+type QueuedRunsParams struct {
+	UserName string
+	OrgID    string
+}
+
+type QueuedRunsRow struct {
+	Organisation int64
+	Own          int64
+}
+
+// Tasks that have not ended and whose run has yet to be counted: of the organisation, and of a
+// user.
+func (q *Queries) QueuedRuns(ctx context.Context, arg QueuedRunsParams) (QueuedRunsRow, error) {
+	row := q.db.QueryRow(ctx, queuedRuns, arg.UserName, arg.OrgID)
+	var i QueuedRunsRow
+	err := row.Scan(&i.Organisation, &i.Own)
+	return i, err
 }
 
 const replaceAllowedModels = `-- name: ReplaceAllowedModels :exec
@@ -169,6 +269,45 @@ type ReplaceAllowedModelsParams struct {
 func (q *Queries) ReplaceAllowedModels(ctx context.Context, arg ReplaceAllowedModelsParams) error {
 	_, err := q.db.Exec(ctx, replaceAllowedModels, arg.OrgID, arg.Models)
 	return err
+}
+
+const reservedByUsers = `-- name: ReservedByUsers :many
+SELECT created_by AS user_name, sum(greatest(coalesce(granted_iterations, 0), iteration - resumed_at))::bigint AS iterations,
+       sum(greatest(coalesce(granted_tokens, 0), limit_tokens))::bigint AS tokens, sum(coalesce(granted_tool_calls, 0))::bigint AS tool_calls
+FROM tasks WHERE org_id = $1 AND finished_at IS NULL AND counted_in <> '' GROUP BY created_by
+`
+
+type ReservedByUsersRow struct {
+	UserName   string
+	Iterations int64
+	Tokens     int64
+	ToolCalls  int64
+}
+
+// What runs that have not ended may use, or have used if that is more, by user.
+func (q *Queries) ReservedByUsers(ctx context.Context, orgID string) ([]ReservedByUsersRow, error) {
+	rows, err := q.db.Query(ctx, reservedByUsers, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReservedByUsersRow{}
+	for rows.Next() {
+		var i ReservedByUsersRow
+		if err := rows.Scan(
+			&i.UserName,
+			&i.Iterations,
+			&i.Tokens,
+			&i.ToolCalls,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const takeTurn = `-- name: TakeTurn :one
@@ -199,4 +338,95 @@ func (q *Queries) TakeTurn(ctx context.Context, arg TakeTurnParams) (time.Durati
 	var wait time.Duration
 	err := row.Scan(&wait)
 	return wait, err
+}
+
+const usedByUsers = `-- name: UsedByUsers :many
+SELECT user_name, sum(runs)::bigint AS runs, sum(iterations)::bigint AS iterations, sum(tokens)::bigint AS tokens, sum(tool_calls)::bigint AS tool_calls
+FROM quota_usage WHERE org_id = $1 AND day >= to_date($2::text, 'YYYY-MM-DD') AND day < to_date($3::text, 'YYYY-MM-DD') AND user_name <> ''
+GROUP BY user_name ORDER BY 2 DESC, 1 LIMIT $4
+`
+
+type UsedByUsersParams struct {
+	OrgID   string
+	Since   string
+	Until   string
+	MaxRows int32
+}
+
+type UsedByUsersRow struct {
+	UserName   string
+	Runs       int64
+	Iterations int64
+	Tokens     int64
+	ToolCalls  int64
+}
+
+// UsedSince for each user, those with the most runs first.
+func (q *Queries) UsedByUsers(ctx context.Context, arg UsedByUsersParams) ([]UsedByUsersRow, error) {
+	rows, err := q.db.Query(ctx, usedByUsers,
+		arg.OrgID,
+		arg.Since,
+		arg.Until,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []UsedByUsersRow{}
+	for rows.Next() {
+		var i UsedByUsersRow
+		if err := rows.Scan(
+			&i.UserName,
+			&i.Runs,
+			&i.Iterations,
+			&i.Tokens,
+			&i.ToolCalls,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const usedSince = `-- name: UsedSince :one
+SELECT coalesce(sum(runs), 0)::bigint AS runs, coalesce(sum(iterations), 0)::bigint AS iterations, coalesce(sum(tokens), 0)::bigint AS tokens,
+       coalesce(sum(tool_calls), 0)::bigint AS tool_calls
+FROM quota_usage WHERE org_id = $1 AND user_name = $2 AND day >= to_date($3::text, 'YYYY-MM-DD') AND day < to_date($4::text, 'YYYY-MM-DD')
+`
+
+type UsedSinceParams struct {
+	OrgID    string
+	UserName string
+	Since    string
+	Until    string
+}
+
+type UsedSinceRow struct {
+	Runs       int64
+	Iterations int64
+	Tokens     int64
+	ToolCalls  int64
+}
+
+// What an organisation, or one user, has used in days from one to before another.
+func (q *Queries) UsedSince(ctx context.Context, arg UsedSinceParams) (UsedSinceRow, error) {
+	row := q.db.QueryRow(ctx, usedSince,
+		arg.OrgID,
+		arg.UserName,
+		arg.Since,
+		arg.Until,
+	)
+	var i UsedSinceRow
+	err := row.Scan(
+		&i.Runs,
+		&i.Iterations,
+		&i.Tokens,
+		&i.ToolCalls,
+	)
+	return i, err
 }

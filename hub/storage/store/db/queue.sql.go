@@ -54,7 +54,7 @@ func (q *Queries) ActiveTasks(ctx context.Context, orgID string) ([]ActiveTasksR
 }
 
 const countTaskFailure = `-- name: CountTaskFailure :exec
-UPDATE tasks SET failures = failures + 1 WHERE id = $1 AND (org_id = $2) IS TRUE
+UPDATE tasks SET failures = failures + 1, retries = retries + 1 WHERE id = $1 AND (org_id = $2) IS TRUE
 `
 
 type CountTaskFailureParams struct {
@@ -112,7 +112,7 @@ func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error
 }
 
 const lockDueTask = `-- name: LockDueTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -199,6 +199,15 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
@@ -206,7 +215,7 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 const moveInQueue = `-- name: MoveInQueue :one
 UPDATE tasks SET share = $1, priority = $2, place = $3, moved_at = clock_timestamp()
 WHERE org_id = $4 AND id = $5 AND in_queue
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls
 `
 
 type MoveInQueueParams struct {
@@ -300,6 +309,15 @@ func (q *Queries) MoveInQueue(ctx context.Context, arg MoveInQueueParams) (Task,
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
@@ -405,10 +423,11 @@ WITH RECURSIVE shares AS (
             ORDER BY f.share LIMIT 1)
     FROM shares s WHERE s.share IS NOT NULL
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, h.started, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, h.iteration, h.resumed_at, h.limit_tokens, h.granted_iterations, h.granted_tokens, h.granted_tool_calls, h.started, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
            q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           q.iteration, q.resumed_at, q.limit_tokens, q.granted_iterations, q.granted_tokens, q.granted_tool_calls,
            (q.started_at IS NOT NULL)::boolean AS started
     FROM tasks q
     WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
@@ -445,6 +464,12 @@ type QueuedTasksRow struct {
 	LineageID         string
 	Override          json.RawMessage
 	CountedIn         string
+	Iteration         int32
+	ResumedAt         int32
+	LimitTokens       int64
+	GrantedIterations *int64
+	GrantedTokens     *int64
+	GrantedToolCalls  *int64
 	Started           bool
 	AgentName         string
 	AgentStatus       string
@@ -484,6 +509,12 @@ func (q *Queries) QueuedTasks(ctx context.Context, arg QueuedTasksParams) ([]Que
 			&i.LineageID,
 			&i.Override,
 			&i.CountedIn,
+			&i.Iteration,
+			&i.ResumedAt,
+			&i.LimitTokens,
+			&i.GrantedIterations,
+			&i.GrantedTokens,
+			&i.GrantedToolCalls,
 			&i.Started,
 			&i.AgentName,
 			&i.AgentStatus,
@@ -515,11 +546,12 @@ WITH RECURSIVE shares AS (
 ), disabled AS (
     SELECT id FROM agents WHERE org_id = $1 AND status = 'disabled'
 )
-SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, h.started, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
+SELECT h.id, h.agent_id, h.agent_version, h.jail_id, h.workspace_scope, h.reason, h.attempt, h.node_id, h.parent_id, h.pool, h.created_by, h.share, h.priority, h.place, h.moved_at, h.trigger_id, h.lineage_id, h.override, h.counted_in, h.iteration, h.resumed_at, h.limit_tokens, h.granted_iterations, h.granted_tokens, h.granted_tool_calls, h.started, a.name AS agent_name, a.status AS agent_status, a.status_reason AS agent_status_reason, a.home_node_id, coalesce(t.served_at, to_timestamp(0))::timestamptz AS served_at
 FROM shares s CROSS JOIN LATERAL (
-    SELECT l.id, l.agent_id, l.agent_version, l.jail_id, l.workspace_scope, l.reason, l.attempt, l.node_id, l.parent_id, l.pool, l.created_by, l.share, l.priority, l.place, l.moved_at, l.trigger_id, l.lineage_id, l.override, l.counted_in, l.started FROM (
+    SELECT l.id, l.agent_id, l.agent_version, l.jail_id, l.workspace_scope, l.reason, l.attempt, l.node_id, l.parent_id, l.pool, l.created_by, l.share, l.priority, l.place, l.moved_at, l.trigger_id, l.lineage_id, l.override, l.counted_in, l.iteration, l.resumed_at, l.limit_tokens, l.granted_iterations, l.granted_tokens, l.granted_tool_calls, l.started FROM (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
                q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           q.iteration, q.resumed_at, q.limit_tokens, q.granted_iterations, q.granted_tokens, q.granted_tool_calls,
            (q.started_at IS NOT NULL)::boolean AS started
         FROM tasks q
         WHERE q.org_id = $1 AND q.in_queue AND q.share = s.share
@@ -579,6 +611,12 @@ type QueuedTasksBeyondRow struct {
 	LineageID         string
 	Override          json.RawMessage
 	CountedIn         string
+	Iteration         int32
+	ResumedAt         int32
+	LimitTokens       int64
+	GrantedIterations *int64
+	GrantedTokens     *int64
+	GrantedToolCalls  *int64
 	Started           bool
 	AgentName         string
 	AgentStatus       string
@@ -634,6 +672,12 @@ func (q *Queries) QueuedTasksBeyond(ctx context.Context, arg QueuedTasksBeyondPa
 			&i.LineageID,
 			&i.Override,
 			&i.CountedIn,
+			&i.Iteration,
+			&i.ResumedAt,
+			&i.LimitTokens,
+			&i.GrantedIterations,
+			&i.GrantedTokens,
+			&i.GrantedToolCalls,
 			&i.Started,
 			&i.AgentName,
 			&i.AgentStatus,

@@ -234,7 +234,7 @@ func (q *Queries) ForgiveLogin(ctx context.Context, key []byte) error {
 }
 
 const getOrganisation = `-- name: GetOrganisation :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared FROM organisations WHERE id = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared, checkpoint_seconds FROM organisations WHERE id = $1
 `
 
 func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation, error) {
@@ -253,6 +253,7 @@ func (q *Queries) GetOrganisation(ctx context.Context, id string) (Organisation,
 		&i.LoginWithin,
 		&i.DangerousApprovals,
 		&i.TasksShared,
+		&i.CheckpointSeconds,
 	)
 	return i, err
 }
@@ -374,7 +375,7 @@ func (q *Queries) ListSessions(ctx context.Context, arg ListSessionsParams) ([]L
 }
 
 const organisationByName = `-- name: OrganisationByName :one
-SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared FROM organisations WHERE name = $1
+SELECT id, name, created_at, jail_cpu_millis, jail_memory_bytes, jail_pids, jail_workspace_bytes, undo_window_seconds, max_token_ttl, login_within, dangerous_approvals, tasks_shared, checkpoint_seconds FROM organisations WHERE name = $1
 `
 
 func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisation, error) {
@@ -393,6 +394,7 @@ func (q *Queries) OrganisationByName(ctx context.Context, name string) (Organisa
 		&i.LoginWithin,
 		&i.DangerousApprovals,
 		&i.TasksShared,
+		&i.CheckpointSeconds,
 	)
 	return i, err
 }

@@ -16,9 +16,9 @@ UPDATE tasks SET turn_count = greatest(turn_count, $1::int),
     input_tokens = input_tokens + $2, output_tokens = output_tokens + $3,
     cache_read_tokens = cache_read_tokens + $4,
     cache_write_tokens = cache_write_tokens + $5,
-    cost_micros = cost_micros + $6,
+    cost_micros = cost_micros + $6, limit_tokens = limit_tokens + $7,
     outage_since = CASE WHEN $1::int > 0 THEN NULL ELSE outage_since END -- a model has answered
-WHERE id = $7 AND (org_id = $8) IS TRUE
+WHERE id = $8 AND (org_id = $9) IS TRUE
 `
 
 type AddTaskUsageParams struct {
@@ -28,6 +28,7 @@ type AddTaskUsageParams struct {
 	CacheReadTokens  int64
 	CacheWriteTokens int64
 	CostMicros       int64
+	LimitTokens      int64
 	ID               string
 	OrgID            string
 }
@@ -40,6 +41,7 @@ func (q *Queries) AddTaskUsage(ctx context.Context, arg AddTaskUsageParams) erro
 		arg.CacheReadTokens,
 		arg.CacheWriteTokens,
 		arg.CostMicros,
+		arg.LimitTokens,
 		arg.ID,
 		arg.OrgID,
 	)
@@ -48,9 +50,11 @@ func (q *Queries) AddTaskUsage(ctx context.Context, arg AddTaskUsageParams) erro
 
 const assignTask = `-- name: AssignTask :one
 UPDATE tasks SET agent_id = $1, agent_version = $2, workspace_scope = $3, jail_id = $4,
+    task_type = coalesce(nullif(tasks.task_type, ''), (SELECT coalesce(nullif(v.task_type, ''), a.name) FROM agents a
+        LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = $2::int WHERE a.id = $1::text), ''),
     assignee = $5, assigned_by = $6, assigned_at = clock_timestamp(), created_by_role = $7
-WHERE id = $8 AND (org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer
+WHERE tasks.id = $8 AND (tasks.org_id = $9) IS TRUE
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls
 `
 
 type AssignTaskParams struct {
@@ -152,6 +156,15 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
@@ -305,18 +318,20 @@ INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reas
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
                    share, context, conversation, assignee, assigned_by, assigned_at, traceparent,
-                   parent_id, parent_step_id, handed_from, manifest, image, image_digest, devcontainer)
+                   parent_id, parent_step_id, handed_from, manifest, image, image_digest, devcontainer, resumed_turn, task_type)
 SELECT $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::text,
        $9::int, $10::text, $11::text, $12::text, $13::text,
        $14::text, $15::text, $16::text, $17::int,
        CASE WHEN $7::text = 'queued' THEN clock_timestamp() END, $18::text, $19::text, $20::text, $21::jsonb,
-       $22::int, $22::int, $22::int,
-       $13::text, $23::text, $24::jsonb, $25::text, $13::text, clock_timestamp(), $26::text,
-       $27::text, $28::text, $29::text, $30::jsonb,
-       $31::text, $32::text, $33::jsonb
+       $22::int, $22::int, ($22::int) + ($23::boolean)::int,
+       $13::text, $24::text, $25::jsonb, $26::text, $13::text, clock_timestamp(), $27::text,
+       $28::text, $29::text, $30::text, $31::jsonb,
+       $32::text, $33::text, $34::jsonb, $23::boolean,
+       coalesce(nullif($35::text, ''), (SELECT coalesce(nullif(v.task_type, ''), a.name) FROM agents a
+           LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = $4::int WHERE a.id = $3::text), '')
 WHERE NOT held($2::text, $3::text, $19::text, $18::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls
 `
 
 type CreateTaskParams struct {
@@ -342,6 +357,7 @@ type CreateTaskParams struct {
 	OriginID       *string
 	Override       json.RawMessage
 	ResumedAt      int32
+	ResumedTurn    bool
 	Context        string
 	Conversation   json.RawMessage
 	Assignee       string
@@ -353,6 +369,7 @@ type CreateTaskParams struct {
 	Image          string
 	ImageDigest    string
 	Devcontainer   json.RawMessage
+	TaskType       string
 }
 
 // A task is looked up by its id. Its organisation is compared as (org_id =
@@ -384,6 +401,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		arg.OriginID,
 		arg.Override,
 		arg.ResumedAt,
+		arg.ResumedTurn,
 		arg.Context,
 		arg.Conversation,
 		arg.Assignee,
@@ -395,6 +413,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		arg.Image,
 		arg.ImageDigest,
 		arg.Devcontainer,
+		arg.TaskType,
 	)
 	var i Task
 	err := row.Scan(
@@ -471,6 +490,15 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
@@ -652,7 +680,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -740,12 +768,21 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -843,6 +880,15 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.Image,
 		&i.Task.ImageDigest,
 		&i.Task.Devcontainer,
+		&i.Task.TaskType,
+		&i.Task.PhaseMs,
+		&i.Task.Retries,
+		&i.Task.DeniedCalls,
+		&i.Task.LimitTokens,
+		&i.Task.ResumedTurn,
+		&i.Task.GrantedIterations,
+		&i.Task.GrantedTokens,
+		&i.Task.GrantedToolCalls,
 		&i.AgentName,
 		&i.Provider,
 		&i.Model,
@@ -877,7 +923,7 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -1023,6 +1069,15 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.Image,
 			&i.Task.ImageDigest,
 			&i.Task.Devcontainer,
+			&i.Task.TaskType,
+			&i.Task.PhaseMs,
+			&i.Task.Retries,
+			&i.Task.DeniedCalls,
+			&i.Task.LimitTokens,
+			&i.Task.ResumedTurn,
+			&i.Task.GrantedIterations,
+			&i.Task.GrantedTokens,
+			&i.Task.GrantedToolCalls,
 			&i.AgentName,
 			&i.Provider,
 			&i.Model,
@@ -1076,7 +1131,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks
 WHERE id = $1 AND (org_id = $2) IS TRUE AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
@@ -1172,12 +1227,21 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
 
 const lockLiveTasks = `-- name: LockLiveTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks
 WHERE org_id = $1 AND finished_at IS NULL
   AND CASE $2::text WHEN 'task' THEN id = ANY ($3::text[]) WHEN 'agent' THEN agent_id = $4::text
       WHEN 'trigger' THEN trigger_id = $4 WHEN 'node' THEN node_id = $4
@@ -1282,6 +1346,15 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 			&i.Image,
 			&i.ImageDigest,
 			&i.Devcontainer,
+			&i.TaskType,
+			&i.PhaseMs,
+			&i.Retries,
+			&i.DeniedCalls,
+			&i.LimitTokens,
+			&i.ResumedTurn,
+			&i.GrantedIterations,
+			&i.GrantedTokens,
+			&i.GrantedToolCalls,
 		); err != nil {
 			return nil, err
 		}
@@ -1294,7 +1367,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 }
 
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
 `
 
 type LockTaskParams struct {
@@ -1379,12 +1452,21 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
 
 const lockTasks = `-- name: LockTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
 `
 
 type LockTasksParams struct {
@@ -1477,6 +1559,15 @@ func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, e
 			&i.Image,
 			&i.ImageDigest,
 			&i.Devcontainer,
+			&i.TaskType,
+			&i.PhaseMs,
+			&i.Retries,
+			&i.DeniedCalls,
+			&i.LimitTokens,
+			&i.ResumedTurn,
+			&i.GrantedIterations,
+			&i.GrantedTokens,
+			&i.GrantedToolCalls,
 		); err != nil {
 			return nil, err
 		}
@@ -1504,9 +1595,10 @@ UPDATE tasks SET
     error_message = coalesce($5, error_message), progress = coalesce($6, progress),
     iteration = greatest(iteration, $7::int),
     worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
-    failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END
-WHERE tasks.id = $8 AND (tasks.org_id = $9) IS TRUE
-RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, (tasks.finished_at IS NOT NULL AND coalesce((
+    failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END,
+    phase_ms = added(phase_ms, $8::bigint[])
+WHERE tasks.id = $9 AND (tasks.org_id = $10) IS TRUE
+RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, (tasks.finished_at IS NOT NULL AND coalesce((
     SELECT true FROM steps s WHERE s.task_id = tasks.id AND s.state IN ('proposed', 'waiting', 'granted', 'started')
     ORDER BY s.number LIMIT 1), false))::boolean AS has_open_steps
 `
@@ -1519,6 +1611,7 @@ type MoveTaskParams struct {
 	ErrorMessage *string
 	Progress     *float64
 	Iteration    *int32
+	Phases       []int64
 	ID           string
 	OrgID        string
 }
@@ -1542,6 +1635,7 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow
 		arg.ErrorMessage,
 		arg.Progress,
 		arg.Iteration,
+		arg.Phases,
 		arg.ID,
 		arg.OrgID,
 	)
@@ -1620,6 +1714,15 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow
 		&i.Task.Image,
 		&i.Task.ImageDigest,
 		&i.Task.Devcontainer,
+		&i.Task.TaskType,
+		&i.Task.PhaseMs,
+		&i.Task.Retries,
+		&i.Task.DeniedCalls,
+		&i.Task.LimitTokens,
+		&i.Task.ResumedTurn,
+		&i.Task.GrantedIterations,
+		&i.Task.GrantedTokens,
+		&i.Task.GrantedToolCalls,
 		&i.HasOpenSteps,
 	)
 	return i, err
@@ -1628,7 +1731,7 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow
 const pinTaskImage = `-- name: PinTaskImage :one
 UPDATE tasks SET image = $1, devcontainer = $2,
                  image_digest = CASE WHEN image = $1::text THEN image_digest ELSE $3::text END
-WHERE org_id = $4 AND id = $5 RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer
+WHERE org_id = $4 AND id = $5 RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls
 `
 
 type PinTaskImageParams struct {
@@ -1723,6 +1826,15 @@ func (q *Queries) PinTaskImage(ctx context.Context, arg PinTaskImageParams) (Tas
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
@@ -1774,7 +1886,7 @@ func (q *Queries) SetPendingReason(ctx context.Context, arg SetPendingReasonPara
 }
 
 const setRetry = `-- name: SetRetry :exec
-UPDATE tasks SET override = $1, worker_losses = 0, failures = 0, error_code = '', error_message = ''
+UPDATE tasks SET override = $1, worker_losses = 0, failures = 0, retries = retries + 1, error_code = '', error_message = ''
 WHERE id = $2 AND (org_id = $3) IS TRUE
 `
 
@@ -1807,21 +1919,25 @@ func (q *Queries) SetTaskOverride(ctx context.Context, arg SetTaskOverrideParams
 }
 
 const setTaskProgress = `-- name: SetTaskProgress :exec
-UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0, failures = 0
-WHERE id = $3 AND (org_id = $4) IS TRUE
+UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0, failures = 0,
+    phase_ms = added(phase_ms, $3::bigint[])
+WHERE id = $4 AND (org_id = $5) IS TRUE
 `
 
 type SetTaskProgressParams struct {
 	Iteration int32
 	Progress  float64
+	Phases    []int64
 	ID        string
 	OrgID     string
 }
 
+// phases are the milliseconds of the iteration's phases; empty if they are not known.
 func (q *Queries) SetTaskProgress(ctx context.Context, arg SetTaskProgressParams) error {
 	_, err := q.db.Exec(ctx, setTaskProgress,
 		arg.Iteration,
 		arg.Progress,
+		arg.Phases,
 		arg.ID,
 		arg.OrgID,
 	)
@@ -1856,7 +1972,7 @@ func (q *Queries) SetTaskResult(ctx context.Context, arg SetTaskResultParams) er
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -1941,6 +2057,15 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }
@@ -1980,7 +2105,7 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 }
 
 const taskOfAgent = `-- name: TaskOfAgent :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks
 WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL AND state <> 'escalated'
   AND (started_at IS NOT NULL OR state = 'starting')
 ORDER BY started_at DESC NULLS FIRST, id LIMIT 1
@@ -2068,6 +2193,15 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.Image,
 		&i.ImageDigest,
 		&i.Devcontainer,
+		&i.TaskType,
+		&i.PhaseMs,
+		&i.Retries,
+		&i.DeniedCalls,
+		&i.LimitTokens,
+		&i.ResumedTurn,
+		&i.GrantedIterations,
+		&i.GrantedTokens,
+		&i.GrantedToolCalls,
 	)
 	return i, err
 }

@@ -52,6 +52,48 @@ func (q *Queries) ChangesOfLineage(ctx context.Context, arg ChangesOfLineagePara
 	return items, nil
 }
 
+const changesOfTask = `-- name: ChangesOfTask :many
+SELECT change_id FROM step_changes
+WHERE org_id = $1 AND task_id = $2 AND node_id = $3 AND jail_id = $4 AND undone_at IS NULL
+ORDER BY state_after DESC LIMIT $5
+`
+
+type ChangesOfTaskParams struct {
+	OrgID   string
+	TaskID  string
+	NodeID  string
+	JailID  string
+	MaxRows int32
+}
+
+// The ids under which a node has recorded what a task changed in a workspace and that were not
+// undone, the latest ones.
+func (q *Queries) ChangesOfTask(ctx context.Context, arg ChangesOfTaskParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, changesOfTask,
+		arg.OrgID,
+		arg.TaskID,
+		arg.NodeID,
+		arg.JailID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var change_id string
+		if err := rows.Scan(&change_id); err != nil {
+			return nil, err
+		}
+		items = append(items, change_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const createExecUndo = `-- name: CreateExecUndo :one
 INSERT INTO undos (id, org_id, exec_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
 VALUES ($1, $2, $3, $4, $5, '{}', $6, $7, $8, $9, $10, $11)

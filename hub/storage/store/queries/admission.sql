@@ -18,7 +18,9 @@ ORDER BY 3, 5, 2;
 
 -- name: AdmitTask :exec
 UPDATE tasks SET admitted_at = clock_timestamp(), node_id = @node_id, reason = @reason, not_before = NULL,
-    counted_in = CASE counted_in WHEN '' THEN @period ELSE counted_in END
+    counted_in = CASE counted_in WHEN '' THEN @period ELSE counted_in END,
+    granted_iterations = sqlc.narg(granted_iterations)::bigint, granted_tokens = sqlc.narg(granted_tokens)::bigint,
+    granted_tool_calls = sqlc.narg(granted_tool_calls)::bigint
 WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'queued';
 
 -- name: TakeBackFromNode :exec

@@ -9,8 +9,8 @@ SELECT * FROM agents WHERE org_id = @org_id AND name = @name AND NOT released FO
 SELECT * FROM agent_versions WHERE org_id = @org_id AND agent_id = @agent_id AND version = @version;
 
 -- name: CreateAgentVersion :exec
-INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_by_role)
-VALUES (@agent_id, @version, @org_id, @markdown, @script, @digest, @description, @provider, @model, @created_by, @created_by_role);
+INSERT INTO agent_versions (agent_id, version, org_id, markdown, script, digest, description, provider, model, created_by, created_by_role, task_type)
+VALUES (@agent_id, @version, @org_id, @markdown, @script, @digest, @description, @provider, @model, @created_by, @created_by_role, @task_type);
 
 -- name: SetAgentVersion :exec
 UPDATE agents SET current_version = @version, updated_at = now() WHERE org_id = @org_id AND id = @id;

@@ -41,14 +41,17 @@ INSERT INTO organisations (id, name) VALUES (@id, @name) ON CONFLICT (name) DO N
 SELECT * FROM organisations WHERE id = @id;
 
 -- name: SetOrganisationLimits :one
--- NULL fields are not changed; a negative undo window means the hub's own.
+-- NULL fields are not changed; a negative undo window means the hub's own, and a negative
+-- time of checkpoints the default.
 UPDATE organisations SET
     jail_cpu_millis = coalesce(sqlc.narg(jail_cpu_millis), jail_cpu_millis),
     jail_memory_bytes = coalesce(sqlc.narg(jail_memory_bytes), jail_memory_bytes),
     jail_pids = coalesce(sqlc.narg(jail_pids), jail_pids),
     jail_workspace_bytes = coalesce(sqlc.narg(jail_workspace_bytes), jail_workspace_bytes),
     undo_window_seconds = CASE WHEN sqlc.narg(undo_window_seconds)::bigint < 0 THEN NULL
-                               ELSE coalesce(sqlc.narg(undo_window_seconds), undo_window_seconds) END
+                               ELSE coalesce(sqlc.narg(undo_window_seconds), undo_window_seconds) END,
+    checkpoint_seconds = CASE WHEN sqlc.narg(checkpoint_seconds)::bigint < 0 THEN NULL
+                              ELSE coalesce(sqlc.narg(checkpoint_seconds), checkpoint_seconds) END
 WHERE name = @name
 RETURNING *;
 

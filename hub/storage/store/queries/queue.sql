@@ -19,6 +19,7 @@ SELECT h.*, a.name AS agent_name, a.status AS agent_status, a.status_reason AS a
 FROM shares s CROSS JOIN LATERAL (
     SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
            q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           q.iteration, q.resumed_at, q.limit_tokens, q.granted_iterations, q.granted_tokens, q.granted_tool_calls,
            (q.started_at IS NOT NULL)::boolean AS started
     FROM tasks q
     WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
@@ -50,6 +51,7 @@ FROM shares s CROSS JOIN LATERAL (
     SELECT l.* FROM (
         SELECT q.id, q.agent_id, q.agent_version, q.jail_id, q.workspace_scope, q.reason, q.attempt, q.node_id, q.parent_id, q.pool,
                q.created_by, q.share, q.priority, q.place, q.moved_at, q.trigger_id, q.lineage_id, q.override, q.counted_in,
+           q.iteration, q.resumed_at, q.limit_tokens, q.granted_iterations, q.granted_tokens, q.granted_tool_calls,
            (q.started_at IS NOT NULL)::boolean AS started
         FROM tasks q
         WHERE q.org_id = @org_id AND q.in_queue AND q.share = s.share
@@ -142,4 +144,4 @@ UPDATE tasks SET assignee = created_by, assigned_by = 'hub', assigned_at = clock
 WHERE org_id = @org_id AND id = @id AND assignee = '';
 
 -- name: CountTaskFailure :exec
-UPDATE tasks SET failures = failures + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;
+UPDATE tasks SET failures = failures + 1, retries = retries + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;

@@ -214,7 +214,7 @@ ORDER BY number DESC LIMIT @max_rows;
 SELECT jsonb_array_elements_text(s.outcome->'instructions')::text FROM steps s
 WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.outcome ? 'instructions'
   AND s.turn > coalesce((SELECT (c.state->'summary'->>'up_to')::int FROM checkpoints c
-                       WHERE c.org_id = @org_id AND c.task_id = @task_id ORDER BY c.iteration DESC LIMIT 1), 0);
+                       WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.phase = 'iterate' ORDER BY c.iteration DESC LIMIT 1), 0);
 
 -- name: CallsBeside :many
 -- The calls of a turn before one that run or are about to.
@@ -255,3 +255,8 @@ RETURNING id, number, turn, tool;
 -- name: StartedSteps :many
 -- A task's calls that run.
 SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'started' ORDER BY number;
+
+-- name: CountCalls :one
+-- The calls of a task that were made, or will be.
+SELECT count(*)::bigint FROM steps
+WHERE org_id = @org_id AND task_id = @task_id AND (started_at IS NOT NULL OR state IN ('proposed', 'waiting', 'granted'));

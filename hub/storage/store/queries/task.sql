@@ -9,15 +9,17 @@ INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reas
                    jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, queued_at,
                    lineage_id, trigger_id, origin_id, override, resumed_at, iteration, turn_count,
                    share, context, conversation, assignee, assigned_by, assigned_at, traceparent,
-                   parent_id, parent_step_id, handed_from, manifest, image, image_digest, devcontainer)
+                   parent_id, parent_step_id, handed_from, manifest, image, image_digest, devcontainer, resumed_turn, task_type)
 SELECT @id::text, @org_id::text, @agent_id::text, @agent_version::int, @title::text, @goal::text, @state::text, @reason::text,
        @priority::int, @workspace_scope::text, @jail_id::text, sqlc.narg(node_id)::text, @created_by::text,
        @created_by_role::text, sqlc.narg(idempotency_key)::text, @correlation_id::text, @input_count::int,
        CASE WHEN @state::text = 'queued' THEN clock_timestamp() END, @lineage_id::text, @trigger_id::text, sqlc.narg(origin_id)::text, @override::jsonb,
-       @resumed_at::int, @resumed_at::int, @resumed_at::int,
+       @resumed_at::int, @resumed_at::int, (@resumed_at::int) + (@resumed_turn::boolean)::int,
        @created_by::text, @context::text, @conversation::jsonb, @assignee::text, @created_by::text, clock_timestamp(), @traceparent::text,
        sqlc.narg(parent_id)::text, sqlc.narg(parent_step_id)::text, sqlc.narg(handed_from)::text, sqlc.narg(manifest)::jsonb,
-       @image::text, @image_digest::text, @devcontainer::jsonb
+       @image::text, @image_digest::text, @devcontainer::jsonb, @resumed_turn::boolean,
+       coalesce(nullif(@task_type::text, ''), (SELECT coalesce(nullif(v.task_type, ''), a.name) FROM agents a
+           LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = @agent_version::int WHERE a.id = @agent_id::text), '')
 WHERE NOT held(@org_id::text, @agent_id::text, @trigger_id::text, @lineage_id::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
 RETURNING *;
@@ -117,7 +119,8 @@ UPDATE tasks SET
     error_message = coalesce(sqlc.narg(error_message), error_message), progress = coalesce(sqlc.narg(progress), progress),
     iteration = greatest(iteration, sqlc.narg(iteration)::int),
     worker_losses = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN worker_losses ELSE 0 END,
-    failures = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN failures ELSE 0 END
+    failures = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN failures ELSE 0 END,
+    phase_ms = added(phase_ms, sqlc.narg(phases)::bigint[])
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE
 RETURNING sqlc.embed(tasks), (tasks.finished_at IS NOT NULL AND coalesce((
     SELECT true FROM steps s WHERE s.task_id = tasks.id AND s.state IN ('proposed', 'waiting', 'granted', 'started')
@@ -144,12 +147,14 @@ UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
     input_tokens = input_tokens + @input_tokens, output_tokens = output_tokens + @output_tokens,
     cache_read_tokens = cache_read_tokens + @cache_read_tokens,
     cache_write_tokens = cache_write_tokens + @cache_write_tokens,
-    cost_micros = cost_micros + @cost_micros,
+    cost_micros = cost_micros + @cost_micros, limit_tokens = limit_tokens + @limit_tokens,
     outage_since = CASE WHEN @turn::int > 0 THEN NULL ELSE outage_since END -- a model has answered
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: SetTaskProgress :exec
-UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, failures = 0
+-- phases are the milliseconds of the iteration's phases; empty if they are not known.
+UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, failures = 0,
+    phase_ms = added(phase_ms, @phases::bigint[])
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: CreateTurn :exec
@@ -188,8 +193,10 @@ WHERE d.org_id = @org_id AND d.task_id = @task_id ORDER BY t.created_at, t.id;
 
 -- name: AssignTask :one
 UPDATE tasks SET agent_id = @agent_id, agent_version = @agent_version, workspace_scope = @workspace_scope, jail_id = @jail_id,
+    task_type = coalesce(nullif(tasks.task_type, ''), (SELECT coalesce(nullif(v.task_type, ''), a.name) FROM agents a
+        LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = @agent_version::int WHERE a.id = @agent_id::text), ''),
     assignee = @assignee, assigned_by = @assigned_by, assigned_at = clock_timestamp(), created_by_role = @created_by_role
-WHERE id = @id AND (org_id = @org_id) IS TRUE
+WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE
 RETURNING *;
 
 -- name: UserByName :one
@@ -201,7 +208,7 @@ UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state 
 -- name: SetRetry :exec
 -- Sets the overrides for the retry of an escalated task, and resets its
 -- counters.
-UPDATE tasks SET override = @override, worker_losses = 0, failures = 0, error_code = '', error_message = ''
+UPDATE tasks SET override = @override, worker_losses = 0, failures = 0, retries = retries + 1, error_code = '', error_message = ''
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockLiveTasks :many

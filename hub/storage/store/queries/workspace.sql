@@ -105,3 +105,10 @@ ORDER BY s.number LIMIT 1;
 SELECT c.node_id, c.jail_id, s.workspace_record AS record, c.state_before AS state
 FROM steps s JOIN step_changes c ON c.step_id = s.id AND c.job_id = ''
 WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.number = @number AND s.workspace_state IS NOT NULL;
+
+-- name: ChangesOfTask :many
+-- The ids under which a node has recorded what a task changed in a workspace and that were not
+-- undone, the latest ones.
+SELECT change_id FROM step_changes
+WHERE org_id = @org_id AND task_id = @task_id AND node_id = @node_id AND jail_id = @jail_id AND undone_at IS NULL
+ORDER BY state_after DESC LIMIT @max_rows;

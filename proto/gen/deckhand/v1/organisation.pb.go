@@ -302,7 +302,10 @@ type OrganisationLimits struct {
 	JailWorkspaceBytes *int64 `protobuf:"varint,4,opt,name=jail_workspace_bytes,json=jailWorkspaceBytes,proto3,oneof" json:"jail_workspace_bytes,omitempty"`
 	// How long after a task's end its changes can be undone; 0 means the hub's
 	// setting, which is the default.
-	UndoWindow    *durationpb.Duration `protobuf:"bytes,5,opt,name=undo_window,json=undoWindow,proto3" json:"undo_window,omitempty"`
+	UndoWindow *durationpb.Duration `protobuf:"bytes,5,opt,name=undo_window,json=undoWindow,proto3" json:"undo_window,omitempty"`
+	// How long checkpoints are kept that nobody named or kept: 24 hours to 7 days; 0 means 24
+	// hours, which is the default.
+	CheckpointTtl *durationpb.Duration `protobuf:"bytes,15,opt,name=checkpoint_ttl,json=checkpointTtl,proto3" json:"checkpoint_ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -368,6 +371,13 @@ func (x *OrganisationLimits) GetJailWorkspaceBytes() int64 {
 func (x *OrganisationLimits) GetUndoWindow() *durationpb.Duration {
 	if x != nil {
 		return x.UndoWindow
+	}
+	return nil
+}
+
+func (x *OrganisationLimits) GetCheckpointTtl() *durationpb.Duration {
+	if x != nil {
+		return x.CheckpointTtl
 	}
 	return nil
 }
@@ -703,7 +713,7 @@ const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"\x05nodes\x18\x05 \x01(\x03R\x05nodes\x129\n" +
 	"\n" +
 	"created_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x127\n" +
-	"\x06limits\x18\a \x01(\v2\x1f.deckhand.v1.OrganisationLimitsR\x06limits\"\x92\x03\n" +
+	"\x06limits\x18\a \x01(\v2\x1f.deckhand.v1.OrganisationLimitsR\x06limits\"\xf9\x04\n" +
 	"\x12OrganisationLimits\x128\n" +
 	"\x0fjail_cpu_millis\x18\x01 \x01(\x03B\v\xbaH\b\"\x06\x18\x80\xc0>(\x00H\x00R\rjailCpuMillis\x88\x01\x01\x128\n" +
 	"\x11jail_memory_bytes\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x01R\x0fjailMemoryBytes\x88\x01\x01\x12)\n" +
@@ -711,7 +721,9 @@ const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"\x14jail_workspace_bytes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x03R\x12jailWorkspaceBytes\x88\x01\x01\x12L\n" +
 	"\vundo_window\x18\x05 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x06\b\x80\x86\xb0\x96\x012\x00R\n" +
-	"undoWindowB\x12\n" +
+	"undoWindow\x12\xe4\x01\n" +
+	"\x0echeckpoint_ttl\x18\x0f \x01(\v2\x19.google.protobuf.DurationB\xa1\x01\xbaH\x9d\x01\xba\x01\x99\x01\n" +
+	"\x0echeckpoint_ttl\x128checkpoint_ttl must be 24h to 168h, or 0 for the default\x1aMthis == duration('0s') || this >= duration('24h') && this <= duration('168h')R\rcheckpointTtlB\x12\n" +
 	"\x10_jail_cpu_millisB\x14\n" +
 	"\x12_jail_memory_bytesB\f\n" +
 	"\n" +
@@ -776,25 +788,26 @@ var file_deckhand_v1_organisation_proto_depIdxs = []int32{
 	12, // 0: deckhand.v1.Organisation.created_at:type_name -> google.protobuf.Timestamp
 	5,  // 1: deckhand.v1.Organisation.limits:type_name -> deckhand.v1.OrganisationLimits
 	13, // 2: deckhand.v1.OrganisationLimits.undo_window:type_name -> google.protobuf.Duration
-	5,  // 3: deckhand.v1.SetOrganisationLimitsRequest.limits:type_name -> deckhand.v1.OrganisationLimits
-	4,  // 4: deckhand.v1.SetOrganisationLimitsResponse.organisation:type_name -> deckhand.v1.Organisation
-	4,  // 5: deckhand.v1.CreateOrganisationResponse.organisation:type_name -> deckhand.v1.Organisation
-	4,  // 6: deckhand.v1.ListOrganisationsResponse.organisations:type_name -> deckhand.v1.Organisation
-	8,  // 7: deckhand.v1.OrganisationService.CreateOrganisation:input_type -> deckhand.v1.CreateOrganisationRequest
-	10, // 8: deckhand.v1.OrganisationService.ListOrganisations:input_type -> deckhand.v1.ListOrganisationsRequest
-	6,  // 9: deckhand.v1.OrganisationService.SetOrganisationLimits:input_type -> deckhand.v1.SetOrganisationLimitsRequest
-	0,  // 10: deckhand.v1.OrganisationService.GetTaskSharing:input_type -> deckhand.v1.GetTaskSharingRequest
-	2,  // 11: deckhand.v1.OrganisationService.SetTaskSharing:input_type -> deckhand.v1.SetTaskSharingRequest
-	9,  // 12: deckhand.v1.OrganisationService.CreateOrganisation:output_type -> deckhand.v1.CreateOrganisationResponse
-	11, // 13: deckhand.v1.OrganisationService.ListOrganisations:output_type -> deckhand.v1.ListOrganisationsResponse
-	7,  // 14: deckhand.v1.OrganisationService.SetOrganisationLimits:output_type -> deckhand.v1.SetOrganisationLimitsResponse
-	1,  // 15: deckhand.v1.OrganisationService.GetTaskSharing:output_type -> deckhand.v1.GetTaskSharingResponse
-	3,  // 16: deckhand.v1.OrganisationService.SetTaskSharing:output_type -> deckhand.v1.SetTaskSharingResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	13, // 3: deckhand.v1.OrganisationLimits.checkpoint_ttl:type_name -> google.protobuf.Duration
+	5,  // 4: deckhand.v1.SetOrganisationLimitsRequest.limits:type_name -> deckhand.v1.OrganisationLimits
+	4,  // 5: deckhand.v1.SetOrganisationLimitsResponse.organisation:type_name -> deckhand.v1.Organisation
+	4,  // 6: deckhand.v1.CreateOrganisationResponse.organisation:type_name -> deckhand.v1.Organisation
+	4,  // 7: deckhand.v1.ListOrganisationsResponse.organisations:type_name -> deckhand.v1.Organisation
+	8,  // 8: deckhand.v1.OrganisationService.CreateOrganisation:input_type -> deckhand.v1.CreateOrganisationRequest
+	10, // 9: deckhand.v1.OrganisationService.ListOrganisations:input_type -> deckhand.v1.ListOrganisationsRequest
+	6,  // 10: deckhand.v1.OrganisationService.SetOrganisationLimits:input_type -> deckhand.v1.SetOrganisationLimitsRequest
+	0,  // 11: deckhand.v1.OrganisationService.GetTaskSharing:input_type -> deckhand.v1.GetTaskSharingRequest
+	2,  // 12: deckhand.v1.OrganisationService.SetTaskSharing:input_type -> deckhand.v1.SetTaskSharingRequest
+	9,  // 13: deckhand.v1.OrganisationService.CreateOrganisation:output_type -> deckhand.v1.CreateOrganisationResponse
+	11, // 14: deckhand.v1.OrganisationService.ListOrganisations:output_type -> deckhand.v1.ListOrganisationsResponse
+	7,  // 15: deckhand.v1.OrganisationService.SetOrganisationLimits:output_type -> deckhand.v1.SetOrganisationLimitsResponse
+	1,  // 16: deckhand.v1.OrganisationService.GetTaskSharing:output_type -> deckhand.v1.GetTaskSharingResponse
+	3,  // 17: deckhand.v1.OrganisationService.SetTaskSharing:output_type -> deckhand.v1.SetTaskSharingResponse
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_organisation_proto_init() }

@@ -20,6 +20,7 @@ import { BudgetService, type Budget } from "@/gen/deckhand/v1/provider_pb";
 import { SpendPanel } from "@/features/spend/SpendPanel";
 import { everyWords, share } from "./limit";
 import { Plan } from "./Plan";
+import { QuotaHistory } from "./QuotaHistory";
 import { SetBudget } from "./SetBudget";
 
 // BudgetsPage lists the limits on what models may cost, and what is spent.
@@ -79,6 +80,7 @@ export function BudgetsPage() {
       )}
       <More pages={list}>More budgets</More>
       <Plan />
+      <QuotaHistory />
       {setting && <SetBudget of={setting === "new" ? undefined : setting} onClose={() => setSetting(undefined)} />}
     </Page>
   );

@@ -1,5 +1,5 @@
 import { create } from "@bufbuild/protobuf";
-import { screen, waitFor } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
@@ -86,9 +86,19 @@ describe("the plan", () => {
         services()(r);
         r.service(PlanService, {
           getPlan: () => ({
-            plan: { name: "free", period: "2026-11", runs: 50n, used: 50n, left: 0n, tools: "safe", activeTime: { seconds: 300n }, models: ["anthropic/*"] },
+            plan: {
+              name: "free", period: "2026-11", runs: 50n, used: 50n, left: 0n, tools: "safe", activeTime: { seconds: 300n }, models: ["anthropic/*"],
+              cycleDay: 15, upgradeUrl: "https://example.com/plans",
+              quotas: [{ scope: "user", metric: "tool_calls", used: 70n, reserved: 15n, limit: 100n }],
+              limits: [{ userName: "*", toolCalls: 100n }],
+            },
           }),
-          setPlan: (req) => (set(req.name, req.runs), {}),
+          setQuota: (req) => (set(req.quota?.userName, req.quota?.runs, req.quota?.toolCalls), {}),
+          getQuotaHistory: (req) => ({
+            periods: [{ period: req.userName ? "2026-10" : "2026-11", runs: 50n, iterations: 400n, tokens: 9_000n, toolCalls: 700n }],
+            users: [{ period: "2026-11", userName: "bob", runs: 12n }],
+          }),
+          setPlan: (req) => (set(req.name, req.runs, req.cycleDay, req.hardBlock), {}),
           setAllowedModels: (req) => (set(req.models), {}),
         });
       },
@@ -106,12 +116,40 @@ describe("the plan", () => {
     await user.type(screen.getByLabelText(/^Runs per month/), "10x");
     expect((screen.getByRole("button", { name: "Save" }) as HTMLButtonElement).disabled).toBe(true);
     await user.type(screen.getByLabelText(/^Runs per month/), "{Backspace}0");
+    await user.selectOptions(screen.getByLabelText("When no run is left"), "refuse");
     await user.click(screen.getByRole("button", { name: "Save" }));
-    await waitFor(() => expect(set).toHaveBeenCalledWith("enterprise", 100n));
+    await waitFor(() => expect(set).toHaveBeenCalledWith("enterprise", 100n, 15, true));
     await user.click(await screen.findByRole("button", { name: "Models" }));
     await user.type(screen.getByLabelText(/^One PROVIDER/), "{Enter}openai/gpt-5 openai/gpt-5");
     await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(set).toHaveBeenCalledWith(["anthropic/*", "openai/gpt-5"]));
+  });
+
+  it("shows quotas and where a larger plan is, and quotas are set for everybody or one user", async () => {
+    show();
+    const user = userEvent.setup();
+    expect(await screen.findByText(/70 of 100/)).toBeTruthy();
+    expect(screen.getByText("and 15 reserved by runs")).toBeTruthy();
+    expect(screen.getByRole("link", { name: "Get a larger plan" }).getAttribute("href")).toBe("https://example.com/plans");
+    await user.click(screen.getByRole("button", { name: "Quotas" }));
+    await user.selectOptions(screen.getByLabelText("For"), "*");
+    expect((screen.getByLabelText("Tool calls") as HTMLInputElement).value).toBe("100");
+    expect((screen.getByRole("button", { name: "Save" }) as HTMLButtonElement).disabled).toBe(true);
+    await user.clear(screen.getByLabelText("Tool calls"));
+    await user.type(screen.getByLabelText("Runs"), "40");
+    await user.click(screen.getByRole("button", { name: "Save" }));
+    await waitFor(() => expect(set).toHaveBeenCalledWith("*", 40n, 0n));
+  });
+
+  it("tells what was used before", async () => {
+    const { container } = show();
+    const user = userEvent.setup();
+    expect(await screen.findByText("9K")).toBeTruthy();
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+    await user.selectOptions(screen.getByLabelText("Usage of"), "mine");
+    expect(await screen.findByText("2026-10")).toBeTruthy();
+    await user.selectOptions(screen.getByLabelText("Usage of"), "users");
+    expect(await within(await screen.findByRole("group", { name: "Usage by billing period" })).findByText("bob")).toBeTruthy();
   });
 
   it("is an administrator's to change", async () => {

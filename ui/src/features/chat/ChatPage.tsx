@@ -22,6 +22,7 @@ import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { Threads } from "@/features/task/thread";
 import { ThreadView } from "@/features/task/ThreadView";
+import { Likely } from "@/features/history/Likely";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
@@ -166,6 +167,11 @@ export function ChatPage() {
               <Empty title={`Ask ${agent}`}>
                 Chat: the agent answers without using tools. Running tasks are not affected.
               </Empty>
+            </div>
+          )}
+          {allowed && mode === "agent" && agent && (
+            <div className="border-t bg-panel px-4 py-2">
+              <Likely agentId={agent} />
             </div>
           )}
           {allowed && mode === "agent" && <RunOptions choices={choices} change={setChoices} />}

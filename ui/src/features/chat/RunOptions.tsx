@@ -36,6 +36,8 @@ export function RunOptions(props: { choices: Choices; change: (c: Choices) => vo
         {input("model", "Model", "Defaults to the persona's.")}
         {input("dollars", "Budget (USD)", "Only admins can raise it above the persona's.", true)}
         {input("iterations", "Iterations", "Only admins can raise it above the persona's.", true)}
+        {input("files", "Changed files", "Only admins can raise it above the persona's.", true)}
+        {input("fileSize", "File size (MiB)", "Of the largest file that the run changes.", true)}
       </div>
     </details>
   );

@@ -11,6 +11,7 @@ import { dollars } from "@/components/money";
 import { showError } from "@/components/showError";
 import { taskWord } from "@/components/state";
 import { Time } from "@/components/Time";
+import { useQuotaHint } from "@/features/history/Quotas";
 import { Run } from "@/features/history/Run";
 import { may } from "@/features/session/queries";
 import type { Agent, AgentSummary } from "@/gen/deckhand/v1/agent_pb";
@@ -75,6 +76,7 @@ export function GoalButton({ agent }: { agent: Pick<Agent, "id" | "name" | "goal
   const session = useSession();
   const navigate = useNavigate();
   const [busy, setBusy] = useState(false);
+  const quota = useQuotaHint();
   // A second click on the same card starts one task only, until the first has answered.
   if (!agent.goal || !may(session, "basic")) return null;
   const play = async () => {
@@ -89,8 +91,16 @@ export function GoalButton({ agent }: { agent: Pick<Agent, "id" | "name" | "goal
     }
   };
   return (
-    <Button small look="primary" busy={busy} aria-label={`Play ${agent.name}`} title={line(agent.goal)} onClick={() => void play()}>
-      <Play aria-hidden className="size-3.5" /> Play
+    <Button
+      small
+      look="primary"
+      busy={busy}
+      aria-label={`Play ${agent.name}`}
+      aria-description={quota?.text}
+      title={quota ? `${line(agent.goal)}\n${quota.text}` : line(agent.goal)}
+      onClick={() => void play()}
+    >
+      <Play aria-hidden className="size-3.5" /> Play{quota?.usedUp && " (no quota left)"}
     </Button>
   );
 }

@@ -1,5 +1,6 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { HistoryService } from "@/gen/deckhand/v1/history_pb";
+import { Quotas } from "./Quotas";
 import { left, likely } from "./words";
 
 // Likely says what a run is going to take by the runs before it, and what is left
@@ -20,7 +21,7 @@ export function Likely(props: { agentId?: string; taskId?: string }) {
         <>No estimate yet ({e.basis}).</>
       )}
       {data.budgets.length > 0 && <> Budget left: {data.budgets.map(left).join(", ")}.</>}
-      {data.runsLeft !== undefined && <> Runs left this month: {data.runsLeft.toString()}.</>}
+      <Quotas of={data.quotas} runsLeft={data.runsLeft} upgradeUrl={data.upgradeUrl} />
     </p>
   );
 }

@@ -1,6 +1,9 @@
 import { useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
+import { Download } from "lucide-react";
 import { useMemo } from "react";
+import { Button } from "@/components/Button";
+import { download } from "@/components/download";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
 import { count, dollars } from "@/components/money";
@@ -12,12 +15,22 @@ import { duration } from "@/components/Time";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { HistoryService, type StatisticsRow } from "@/gen/deckhand/v1/history_pb";
 import type { TaskSearch } from "@/features/task/search";
+import { statisticsCsv } from "./csv";
 import { bys, periods, since, type By } from "./search";
 import { Trend } from "./Trend";
 import { spanMillis } from "./words";
 
 const route = getRouteApi("/shell/statistics");
-const labels: Record<By, string> = { agent: "Agent", tool: "Tool", outcome: "Outcome", day: "Day", month: "Month" };
+const labels: Record<By, string> = {
+  agent: "Agent",
+  version: "Version",
+  task_type: "Task type",
+  tool: "Tool",
+  outcome: "Outcome",
+  day: "Day",
+  week: "Week",
+  month: "Month",
+};
 
 // StatisticsPage shows totals of tasks by agent, tool, outcome or time.
 export function StatisticsPage() {
@@ -53,6 +66,12 @@ export function StatisticsPage() {
               </option>
             ))}
           </Select>
+          <Button
+            disabled={!data || data.rows.length === 0}
+            onClick={() => data && download(`statistics-by-${by}.csv`, new Blob([statisticsCsv(by, data.rows)], { type: "text/csv" }))}
+          >
+            <Download aria-hidden className="size-4" /> CSV
+          </Button>
         </>
       }
     >
@@ -65,13 +84,13 @@ export function StatisticsPage() {
         <Empty title="No tasks in this period" command="deckhand task stats">
           Outcomes, durations and costs of tasks appear here.
         </Empty>
-      ) : by === "day" && data.rows.length > 1 ? (
+      ) : (by === "day" || by === "week") && data.rows.length > 1 ? (
         <>
           <Trend rows={data.rows} />
           <Rows rows={data.rows} by={by} agent={agent} />
         </>
       ) : by === "tool" ? (
-        <Table label="Statistics" head={["Tool", "Calls", "Failed", "Tasks", "Median", "p90"]}>
+        <Table label="Statistics" head={["Tool", "Calls", "Failed", "Denied", "Run again", "Tasks", "Median", "p90"]}>
           {data.rows.map((r) => (
             <Row key={r.key}>
               <Cell className="font-mono text-xs">{r.key}</Cell>
@@ -79,6 +98,8 @@ export function StatisticsPage() {
               <Cell>
                 {count(r.callsFailed)} <Share of={r.callsFailed} all={r.calls} />
               </Cell>
+              <Cell>{count(r.denied)}</Cell>
+              <Cell>{count(r.retries)}</Cell>
               <Cell>{count(r.tasks)}</Cell>
               <Took of={r} />
             </Row>
@@ -93,14 +114,18 @@ export function StatisticsPage() {
 
 function Rows({ rows, by, agent }: { rows: StatisticsRow[]; by: By; agent: string }) {
   return (
-    <Table label="Statistics" head={[labels[by], "Tasks", "Succeeded", "Failed", "Timed out", "Cancelled", "Not ended", "Median", "p90", "Tokens", "Cost"]}>
+    <>
+    <Table
+      label="Statistics"
+      head={[labels[by], "Tasks", "Succeeded", "First time", "Failed", "Timed out", "Cancelled", "Not ended", "Retries", "Denied calls", "Iterations", "Median", "p90", "Tokens", "Cost"]}
+    >
       {rows.map((r) => (
         <Row key={r.key}>
           <Cell>
             <Key of={r} by={by} />
           </Cell>
           <Cell>
-            {by === "agent" && !r.key ? (
+            {((by === "agent" || by === "version") && !r.key) || by === "task_type" || by === "version" || by === "week" ? (
               count(r.tasks)
             ) : (
               <Link to="/tasks" search={tasksOf(r, by, agent)} aria-label={`${count(r.tasks)} tasks: ${r.key}`} className="inline-flex min-h-6 items-center text-accent hover:underline">
@@ -111,16 +136,56 @@ function Rows({ rows, by, agent }: { rows: StatisticsRow[]; by: By; agent: strin
           <Cell>
             {count(r.succeeded)} <Share of={r.succeeded} all={r.tasks - r.live} />
           </Cell>
+          <Cell>
+            {count(r.firstTime)} <Share of={r.firstTime} all={r.tasks - r.live} />
+          </Cell>
           <Cell>{count(r.failed)}</Cell>
           <Cell>{count(r.timedOut)}</Cell>
           <Cell>{count(r.cancelled)}</Cell>
           <Cell>{count(r.live)}</Cell>
+          <Cell>{count(r.retries)}</Cell>
+          <Cell>{count(r.denied)}</Cell>
+          <Cell>{r.meanIterations ? r.meanIterations.toFixed(1) : "–"}</Cell>
           <Took of={r} />
           <Cell>{count((r.usage?.inputTokens ?? 0n) + (r.usage?.outputTokens ?? 0n))}</Cell>
           <Cell>{dollars(r.usage?.costMicros ?? 0n)}</Cell>
         </Row>
       ))}
     </Table>
+    <Phases rows={rows} by={by} />
+    </>
+  );
+}
+
+// Phases shows the share of each phase in the time of the tasks' iterations.
+function Phases({ rows, by }: { rows: StatisticsRow[]; by: By }) {
+  const timed = rows.filter((r) => r.timed > 0n && r.phases.some((p) => (spanMillis(p.total) ?? 0) > 0));
+  if (timed.length === 0) return null;
+  const names = timed[0]!.phases.map((p) => p.phase);
+  return (
+    <section className="space-y-2 pt-6">
+      <h2 className="font-semibold">Time in each phase</h2>
+      <Table label="Time in each phase" head={[labels[by], ...names.map((n) => n.replaceAll("_", " "))]}>
+        {timed.map((r) => {
+          const all = r.phases.reduce((sum, p) => sum + (spanMillis(p.total) ?? 0), 0);
+          return (
+            <Row key={r.key}>
+              <Cell>
+                <Key of={r} by={by} />
+              </Cell>
+              {r.phases.map((p) => {
+                const ms = spanMillis(p.total) ?? 0;
+                return (
+                  <Cell key={p.phase} className="whitespace-nowrap">
+                    {duration(ms)} <span className="text-xs text-dim">({Math.round((ms / all) * 100)} %)</span>
+                  </Cell>
+                );
+              })}
+            </Row>
+          );
+        })}
+      </Table>
+    </section>
   );
 }
 
@@ -139,6 +204,7 @@ function tasksOf(r: StatisticsRow, by: By, agent: string): TaskSearch {
 }
 
 function Key({ of: r, by }: { of: StatisticsRow; by: By }) {
+  if (by === "version" || by === "task_type") return <>{r.key || <span className="text-dim">(no agent)</span>}</>;
   if (by !== "agent") return <>{r.key.replaceAll("_", " ")}</>;
   if (!r.key) return <span className="text-dim">(no agent)</span>;
   return (

@@ -1,14 +1,18 @@
 import { create } from "@bufbuild/protobuf";
-import { screen, waitFor } from "@testing-library/react";
+import { render, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { EstimateSchema, HistoryService } from "@/gen/deckhand/v1/history_pb";
+import { PlanSchema, QuotaUsageSchema } from "@/gen/deckhand/v1/plan_pb";
 import { BudgetSchema } from "@/gen/deckhand/v1/provider_pb";
+import * as downloads from "@/components/download";
 import { showPage } from "@/test/page";
 import { historyRoutes } from "./route";
 import { since } from "./search";
+import { hintOf, Quotas } from "./Quotas";
+import { dayOf } from "./Trend";
 import { left, likely } from "./words";
 
 // The middle and the 90th percentile; nothing is made up without history.
@@ -32,6 +36,31 @@ describe("an estimate", () => {
   });
 });
 
+// What is left before a run.
+describe("quotas", () => {
+  const q = create(QuotaUsageSchema, { scope: "user", metric: "tool_calls", used: 70n, reserved: 20n, limit: 100n });
+  it("are said where there are any, with a link when nearly nothing is left", () => {
+    const { container, rerender } = render(<Quotas of={[]} upgradeUrl="https://example.com/plans" />);
+    expect(container.textContent).toBe("");
+    rerender(<Quotas of={[q]} runsLeft={1_200n} upgradeUrl="https://example.com/plans" />);
+    expect(container.textContent).toContain("1,200 runs of the plan, 10 of 100 tool calls of yours.");
+    expect(screen.getByRole("link").getAttribute("href")).toBe("https://example.com/plans");
+    rerender(<Quotas of={[q]} upgradeUrl="javascript:alert(1)" />);
+    expect(screen.queryByRole("link")).toBeNull();
+  });
+  it("are said in one line", () => {
+    expect(hintOf(create(PlanSchema, {}))).toBeUndefined();
+    expect(hintOf(create(PlanSchema, { left: 0n, quotas: [q] }))).toEqual({
+      text: "Left this billing period: 0 runs of the plan, 10 of 100 tool calls of yours", usedUp: true,
+    });
+  });
+  it("weeks begin on Mondays", () => {
+    expect(new Date(dayOf("2026-W01") * 1000).toISOString()).toBe("2025-12-29T00:00:00.000Z");
+    expect(new Date(dayOf("2026-W48") * 1000).toISOString()).toBe("2026-11-23T00:00:00.000Z");
+    expect(new Date(dayOf("2026-11-27") * 1000).toISOString()).toBe("2026-11-27T00:00:00.000Z");
+  });
+});
+
 // Statistics by agent, tool, outcome and period.
 describe("statistics", () => {
   const services =
@@ -44,7 +73,18 @@ describe("statistics", () => {
           const took = { durationP50: { seconds: 40n }, durationP90: { seconds: 90n } };
           return req.by === "tool"
             ? { rows: [{ key: "shell_exec", calls: 10n, callsFailed: 1n, tasks: 2n, ...took }], userName: "ada" }
-            : { rows: [{ key: "coder", tasks: 5n, succeeded: 3n, failed: 1n, live: 1n, usage: { costMicros: 1_500_000n }, ...took }] };
+            : {
+                rows: [
+                  {
+                    key: "coder", tasks: 5n, succeeded: 3n, failed: 1n, live: 1n, firstTime: 2n, retries: 6n, denied: 7n, meanIterations: 4.25, timed: 4n,
+                    phases: [
+                      { phase: "think", total: { seconds: 80n } },
+                      { phase: "execute_action", total: { seconds: 20n } },
+                    ],
+                    usage: { costMicros: 1_500_000n }, ...took,
+                  },
+                ],
+              };
         },
       });
     };
@@ -55,7 +95,19 @@ describe("statistics", () => {
     const user = userEvent.setup();
     expect(await screen.findByText("(75 %)")).toBeTruthy();
     expect(screen.getByText("$1.50")).toBeTruthy();
-    expect(screen.getByText("1 min 30 s")).toBeTruthy();
+    expect(screen.getByText("(50 %)")).toBeTruthy();
+    expect(screen.getByText("4.3")).toBeTruthy();
+    expect(within(screen.getByRole("group", { name: "Time in each phase" })).getByText("(20 %)")).toBeTruthy();
+    const saved = vi.spyOn(downloads, "download").mockImplementation(() => undefined);
+    await user.click(screen.getByRole("button", { name: "CSV" }));
+    const text = await new Promise((done) => {
+      const reader = new FileReader();
+      reader.onload = () => done(reader.result);
+      reader.readAsText(saved.mock.calls[0]![1]);
+    });
+    expect(text).toContain("coder,5,3,1,0,0,1,2,6,7,0,0,4.25,,40.000,90.000,0,0,0,0,1.500000,80.000,20.000\n");
+    saved.mockRestore();
+    expect(screen.getAllByText("1 min 30 s").length).toBeGreaterThan(0);
     expect(calls).toHaveBeenLastCalledWith("agent", "", since(30, new Date()).seconds);
     await user.selectOptions(screen.getByLabelText("Group by"), "tool");
     expect(await screen.findByText("shell_exec")).toBeTruthy();

@@ -1,4 +1,4 @@
-export const bys = ["agent", "tool", "outcome", "day", "month"] as const;
+export const bys = ["agent", "version", "task_type", "tool", "outcome", "day", "week", "month"] as const;
 export type By = (typeof bys)[number];
 export const periods = [7, 30, 90, 365] as const;
 

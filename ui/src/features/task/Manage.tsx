@@ -24,7 +24,7 @@ import { QueueService } from "@/gen/deckhand/v1/queue_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { ExportFormat, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { tasks } from "./actions";
-import { checkpointNames } from "./checkpoint";
+import { checkpointNames, pointOf } from "./checkpoint";
 import { ResumeFrom } from "./remedies";
 import { useRun } from "./useRun";
 
@@ -142,9 +142,9 @@ export function Checkpoints({ task }: { task: Task }) {
   const session = useSession();
   const { data, refetch } = useQuery(TaskService.method.listCheckpoints, { taskId: task.id, pageSize: 20 });
   if (!data || data.checkpoints.length === 0) return null;
-  const keep = async (iteration: number) => {
+  const keep = async (checkpointId: string) => {
     try {
-      await tasks.keepCheckpoint({ taskId: task.id, iteration, keepFor: { seconds: week } });
+      await tasks.keepCheckpoint({ taskId: task.id, checkpointId, keepFor: { seconds: week } });
       await refetch();
       toast("Kept for 7 days");
     } catch (e) {
@@ -154,14 +154,14 @@ export function Checkpoints({ task }: { task: Task }) {
   return (
     <section className="space-y-2">
       <h2 className="font-semibold">Checkpoints</h2>
-      <Table label="Checkpoints" head={["Iteration", "Name", "Made", "Kept until", ""]}>
+      <Table label="Checkpoints" head={["Point", "Name", "Made", "Kept until", ""]}>
         {data.checkpoints.map((c) => (
-          <Row key={c.iteration}>
-            <Cell>{c.iteration}</Cell>
+          <Row key={c.id}>
+            <Cell>{pointOf(c)}</Cell>
             <Cell><Literal text={checkpointNames(c) || c.reason} /></Cell>
             <Cell><Time at={c.createdAt} /></Cell>
             <Cell><Time at={c.expiresAt} /></Cell>
-            <Cell>{may(session, "basic") && <Button small aria-label={`Keep for 7 days: iteration ${c.iteration}`} onClick={() => void keep(c.iteration)}>Keep for 7 days</Button>}</Cell>
+            <Cell>{may(session, "basic") && <Button small aria-label={`Keep for 7 days: ${pointOf(c)}`} onClick={() => void keep(c.id)}>Keep for 7 days</Button>}</Cell>
           </Row>
         ))}
       </Table>

@@ -24,12 +24,13 @@ import { attachmentPath, upload } from "@/features/workspace/upload";
 import { TaskControls, tasks } from "./actions";
 import { Composer } from "./Composer";
 import { Cost } from "./Cost";
+import { Limits } from "./Limits";
 import { Artifacts, Checkpoints, Manage } from "./Manage";
 import { Outcome } from "./Outcome";
 import { PlanEditor } from "./PlanEditor";
 import { taskTabs, type TaskTab } from "./search";
 import { Steps } from "./Steps";
-import { Threads } from "./thread";
+import { Threads, type Thread } from "./thread";
 import { ThreadView } from "./ThreadView";
 import { Timeline } from "./Timeline";
 
@@ -116,7 +117,7 @@ function Loaded({ task }: { task: Task }) {
           <Part value="plan"><PlanEditor taskId={task.id} plan={thread.plan} ended={final(task.state)} /></Part>
           <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>
           <Part value="cost"><Cost task={task} view={view} /></Part>
-          <Part value="details"><Details task={task} /></Part>
+          <Part value="details"><Details task={task} thread={thread} /></Part>
         </Tabs.Root>
       </div>
     </Page>
@@ -209,7 +210,7 @@ const phaseWords: Record<string, string> = {
   iterate: "starting the next turn",
 };
 
-function Details({ task }: { task: Task }) {
+function Details({ task, thread }: { task: Task; thread: Thread }) {
   const children = useQuery(TaskService.method.listTasks, { parentId: task.id, pageSize: 100 });
   const link = (id: string) => (
     <Link to="/tasks/$task" params={{ task: id }} className="font-mono text-xs text-accent hover:underline">
@@ -222,6 +223,7 @@ function Details({ task }: { task: Task }) {
     ["Summary", task.summary && <Markdown text={task.summary} />],
     ["Priority", task.priority],
     ["Agent", `${task.agentName} version ${task.agentVersion}`],
+    ["Task type", task.taskType],
     ["Assignee", task.assignee && `${task.assignee} (assigned by ${task.assignedBy})`],
     ["Queue position", task.standing && (task.standing.place || "at least 1,000 ahead")],
     ["Attempt", task.attempt],
@@ -250,6 +252,7 @@ function Details({ task }: { task: Task }) {
           ))}
       </dl>
       <Manage task={task} />
+      <Limits task={task} thread={thread} />
       <Checkpoints task={task} />
       <Artifacts task={task} />
       <section className="space-y-2">

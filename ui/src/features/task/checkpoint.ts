@@ -5,3 +5,8 @@ import type { TaskCheckpoint } from "@/gen/deckhand/v1/task_pb";
 export function checkpointNames(c: TaskCheckpoint): string {
   return [c.name, ...c.beforeSteps.map((n) => `before step ${n}`)].filter(Boolean).join(", ");
 }
+
+// pointOf says where in its task a checkpoint is.
+export function pointOf(c: TaskCheckpoint): string {
+  return c.phase === "select_tool" ? `Before the calls of iteration ${c.iteration + 1}` : `End of iteration ${c.iteration}`;
+}

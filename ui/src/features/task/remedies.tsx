@@ -10,7 +10,7 @@ import { absolute, millis } from "@/components/Time";
 import { asPersona, overrideOf, problemsOf, type Choices } from "@/features/chat/override";
 import { ResumeWorkspace, TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { tasks } from "./actions";
-import { checkpointNames } from "./checkpoint";
+import { checkpointNames, pointOf } from "./checkpoint";
 
 type Props = { task: Task; onClose: () => void; onMade: (task: Task) => void };
 
@@ -50,6 +50,8 @@ export function RetryWith(props: Props & { limits?: boolean }) {
       <div className="grid gap-3 sm:grid-cols-2">
         {input("iterations", "Iterations", `It made ${props.task.iteration}.`)}
         {input("dollars", "Budget (USD)", "Only admins can raise it above the agent's.")}
+        {input("files", "Changed files", "Only admins can raise it above the agent's.")}
+        {input("fileSize", "File size (MiB)", "Of the largest file that the run changes.")}
         {!props.limits && (
           <>
             {input("provider", "Provider", "Together with a model.")}
@@ -71,7 +73,7 @@ export function RetryWith(props: Props & { limits?: boolean }) {
 // turns and steps up to there.
 export function ResumeFrom(props: Props) {
   const { data, error, isPending } = useQuery(TaskService.method.listCheckpoints, { taskId: props.task.id, pageSize: 500 });
-  const [iteration, setIteration] = useState(0);
+  const [checkpointId, setCheckpoint] = useState("");
   const [workspace, setWorkspace] = useState(ResumeWorkspace.RESTORE);
   const [message, setMessage] = useState("");
   const [choices, setChoices] = useState<Choices>(asPersona);
@@ -85,7 +87,7 @@ export function ResumeFrom(props: Props) {
       onClose={props.onClose}
       check={() => Object.keys(problems).length === 0}
       run={async () => {
-        const { task } = await tasks.resumeTaskFrom({ taskId: props.task.id, iteration, workspace, message: message.trim(), override: overrideOf(choices), idempotencyKey: key });
+        const { task } = await tasks.resumeTaskFrom({ taskId: props.task.id, checkpointId, workspace, message: message.trim(), override: overrideOf(choices), idempotencyKey: key });
         if (task) props.onMade(task);
       }}
     >
@@ -98,10 +100,10 @@ export function ResumeFrom(props: Props) {
       ) : (
         <>
           <Field label="From">
-            <Select value={iteration} onChange={(e) => setIteration(Number(e.target.value))}>
+            <Select value={checkpointId} onChange={(e) => setCheckpoint(e.target.value)}>
               {data.checkpoints.map((c, i) => (
-                <option key={c.iteration} value={i === 0 ? 0 : c.iteration}>
-                  Iteration {c.iteration}
+                <option key={c.id} value={i === 0 ? "" : c.id}>
+                  {pointOf(c)}
                   {i === 0 ? " (the newest)" : ""} · {absolute(millis(c.createdAt) ?? 0)}
                   {checkpointNames(c) && ` · ${checkpointNames(c)}`}
                 </option>

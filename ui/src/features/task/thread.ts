@@ -70,11 +70,15 @@ export type Thread = {
   ended: boolean;
   // What the run may use, as it began.
   limits: Record<string, number>;
+  // The files that the run has changed so far, and the size of the largest; undefined until it
+  // has changed one.
+  changed?: { files: number; largest: number };
 };
 
 const text = (v: unknown): string => (typeof v === "string" ? v : v === undefined || v === null ? "" : String(v));
 const number = (v: unknown): number => (typeof v === "number" ? v : Number(v ?? 0) || 0);
 const list = (v: unknown): unknown[] => (Array.isArray(v) ? v : []);
+const limitValue = (kind: unknown, v: unknown): string => (kind === "file_size" ? bytes(number(v)) : text(v));
 const object = (v: unknown): Record<string, unknown> =>
   v !== null && typeof v === "object" && !Array.isArray(v) ? (v as Record<string, unknown>) : {};
 
@@ -260,6 +264,9 @@ export class Threads {
           logBytes: number(p.log_bytes),
           files: list(object(p.workspace).paths).map(text),
         });
+        if (object(p.outcome).run_files !== undefined) {
+          t.changed = { files: number(object(p.outcome).run_files), largest: number(object(p.outcome).run_largest_file) };
+        }
         break;
       case "credential_used":
         this.credentialUsed(e);
@@ -349,13 +356,13 @@ export class Threads {
         this.note(e, p.on_next_tool ? `${text(p.by)} asked to pause before the next tool call` : `${text(p.by)} cancelled the pause`, "warn");
         break;
       case "limit_warning":
-        this.note(e, `${words(p.kind)}: ${text(p.current)} of ${text(p.limit)} used`, "warn");
+        this.note(e, `${words(p.kind)}: ${limitValue(p.kind, p.current)} of ${limitValue(p.kind, p.limit)} used`, "warn");
         break;
       case "cache_missed":
         this.note(e, `The provider's prompt cache was not used, so each turn costs more than it need: ${text(p.reason)}`, "warn");
         break;
       case "limit_reached":
-        this.note(e, `Limit reached: ${words(p.kind)} ${text(p.limit)}`, "bad");
+        this.note(e, `${p.quota ? "Quota used up" : "Limit reached"}: ${words(p.kind)} ${limitValue(p.kind, p.limit)}`, "bad");
         break;
       case "execution_completed":
         this.push({ kind: "note", key: `e${e.seq}`, at: e.time, text: text(p.summary) || "Done", tone: "good", markdown: true });

@@ -907,8 +907,13 @@ type GetChangesResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Changes []*FileChange          `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
 	// Total number of files.
-	Files         int32 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
-	Truncated     bool  `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Files     int32 `protobuf:"varint,2,opt,name=files,proto3" json:"files,omitempty"`
+	Truncated bool  `protobuf:"varint,3,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// Regular files that were added or modified and are there after the last of the
+	// changes, and the largest of them. Unset by a node of before.
+	Written       *int32 `protobuf:"varint,4,opt,name=written,proto3,oneof" json:"written,omitempty"`
+	LargestBytes  int64  `protobuf:"varint,5,opt,name=largest_bytes,json=largestBytes,proto3" json:"largest_bytes,omitempty"`
+	LargestPath   []byte `protobuf:"bytes,6,opt,name=largest_path,json=largestPath,proto3" json:"largest_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -962,6 +967,27 @@ func (x *GetChangesResponse) GetTruncated() bool {
 		return x.Truncated
 	}
 	return false
+}
+
+func (x *GetChangesResponse) GetWritten() int32 {
+	if x != nil && x.Written != nil {
+		return *x.Written
+	}
+	return 0
+}
+
+func (x *GetChangesResponse) GetLargestBytes() int64 {
+	if x != nil {
+		return x.LargestBytes
+	}
+	return 0
+}
+
+func (x *GetChangesResponse) GetLargestPath() []byte {
+	if x != nil {
+		return x.LargestPath
+	}
+	return nil
 }
 
 type DiffChangesRequest struct {
@@ -1969,11 +1995,16 @@ const file_deckhand_node_v1_snapshot_proto_rawDesc = "" +
 	"\x05range\x18\x02 \x01(\v2\x1d.deckhand.node.v1.ChangeRangeB\x06\xbaH\x03\xc8\x01\x01R\x05range\x12\x14\n" +
 	"\x05after\x18\x03 \x01(\fR\x05after\x12 \n" +
 	"\x05limit\x18\x04 \x01(\x05B\n" +
-	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\"\x80\x01\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\x05limit\"\xf3\x01\n" +
 	"\x12GetChangesResponse\x126\n" +
 	"\achanges\x18\x01 \x03(\v2\x1c.deckhand.node.v1.FileChangeR\achanges\x12\x14\n" +
 	"\x05files\x18\x02 \x01(\x05R\x05files\x12\x1c\n" +
-	"\ttruncated\x18\x03 \x01(\bR\ttruncated\"\xb7\x01\n" +
+	"\ttruncated\x18\x03 \x01(\bR\ttruncated\x12\x1d\n" +
+	"\awritten\x18\x04 \x01(\x05H\x00R\awritten\x88\x01\x01\x12#\n" +
+	"\rlargest_bytes\x18\x05 \x01(\x03R\flargestBytes\x12!\n" +
+	"\flargest_path\x18\x06 \x01(\fR\vlargestPathB\n" +
+	"\n" +
+	"\b_written\"\xb7\x01\n" +
 	"\x12DiffChangesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12;\n" +
 	"\x05range\x18\x02 \x01(\v2\x1d.deckhand.node.v1.ChangeRangeB\x06\xbaH\x03\xc8\x01\x01R\x05range\x12\x12\n" +
@@ -2172,6 +2203,7 @@ func file_deckhand_node_v1_snapshot_proto_init() {
 	if File_deckhand_node_v1_snapshot_proto != nil {
 		return
 	}
+	file_deckhand_node_v1_snapshot_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -42,6 +42,11 @@ const (
 	PlanServiceSetAllowedModelsProcedure = "/deckhand.v1.PlanService/SetAllowedModels"
 	// PlanServiceSetCallRateProcedure is the fully-qualified name of the PlanService's SetCallRate RPC.
 	PlanServiceSetCallRateProcedure = "/deckhand.v1.PlanService/SetCallRate"
+	// PlanServiceSetQuotaProcedure is the fully-qualified name of the PlanService's SetQuota RPC.
+	PlanServiceSetQuotaProcedure = "/deckhand.v1.PlanService/SetQuota"
+	// PlanServiceGetQuotaHistoryProcedure is the fully-qualified name of the PlanService's
+	// GetQuotaHistory RPC.
+	PlanServiceGetQuotaHistoryProcedure = "/deckhand.v1.PlanService/GetQuotaHistory"
 )
 
 // PlanServiceClient is a client for the deckhand.v1.PlanService service.
@@ -54,6 +59,13 @@ type PlanServiceClient interface {
 	SetAllowedModels(context.Context, *connect.Request[v1.SetAllowedModelsRequest]) (*connect.Response[v1.SetAllowedModelsResponse], error)
 	// SetCallRate says how many calls a minute a provider gets.
 	SetCallRate(context.Context, *connect.Request[v1.SetCallRateRequest]) (*connect.Response[v1.SetCallRateResponse], error)
+	// SetQuota says what the organisation, each user or one user may use in a billing
+	// period, in addition to what the plan gives.
+	SetQuota(context.Context, *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error)
+	// GetQuotaHistory returns what was used in the current billing period and in those before
+	// it, by the organisation or by a user. Callers who are not administrators get their own
+	// use and the organisation's.
+	GetQuotaHistory(context.Context, *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error)
 }
 
 // NewPlanServiceClient constructs a client for the deckhand.v1.PlanService service. By default, it
@@ -91,6 +103,18 @@ func NewPlanServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(planServiceMethods.ByName("SetCallRate")),
 			connect.WithClientOptions(opts...),
 		),
+		setQuota: connect.NewClient[v1.SetQuotaRequest, v1.SetQuotaResponse](
+			httpClient,
+			baseURL+PlanServiceSetQuotaProcedure,
+			connect.WithSchema(planServiceMethods.ByName("SetQuota")),
+			connect.WithClientOptions(opts...),
+		),
+		getQuotaHistory: connect.NewClient[v1.GetQuotaHistoryRequest, v1.GetQuotaHistoryResponse](
+			httpClient,
+			baseURL+PlanServiceGetQuotaHistoryProcedure,
+			connect.WithSchema(planServiceMethods.ByName("GetQuotaHistory")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -100,6 +124,8 @@ type planServiceClient struct {
 	setPlan          *connect.Client[v1.SetPlanRequest, v1.SetPlanResponse]
 	setAllowedModels *connect.Client[v1.SetAllowedModelsRequest, v1.SetAllowedModelsResponse]
 	setCallRate      *connect.Client[v1.SetCallRateRequest, v1.SetCallRateResponse]
+	setQuota         *connect.Client[v1.SetQuotaRequest, v1.SetQuotaResponse]
+	getQuotaHistory  *connect.Client[v1.GetQuotaHistoryRequest, v1.GetQuotaHistoryResponse]
 }
 
 // GetPlan calls deckhand.v1.PlanService.GetPlan.
@@ -122,6 +148,16 @@ func (c *planServiceClient) SetCallRate(ctx context.Context, req *connect.Reques
 	return c.setCallRate.CallUnary(ctx, req)
 }
 
+// SetQuota calls deckhand.v1.PlanService.SetQuota.
+func (c *planServiceClient) SetQuota(ctx context.Context, req *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error) {
+	return c.setQuota.CallUnary(ctx, req)
+}
+
+// GetQuotaHistory calls deckhand.v1.PlanService.GetQuotaHistory.
+func (c *planServiceClient) GetQuotaHistory(ctx context.Context, req *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error) {
+	return c.getQuotaHistory.CallUnary(ctx, req)
+}
+
 // PlanServiceHandler is an implementation of the deckhand.v1.PlanService service.
 type PlanServiceHandler interface {
 	// GetPlan returns the plan and its current usage.
@@ -132,6 +168,13 @@ type PlanServiceHandler interface {
 	SetAllowedModels(context.Context, *connect.Request[v1.SetAllowedModelsRequest]) (*connect.Response[v1.SetAllowedModelsResponse], error)
 	// SetCallRate says how many calls a minute a provider gets.
 	SetCallRate(context.Context, *connect.Request[v1.SetCallRateRequest]) (*connect.Response[v1.SetCallRateResponse], error)
+	// SetQuota says what the organisation, each user or one user may use in a billing
+	// period, in addition to what the plan gives.
+	SetQuota(context.Context, *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error)
+	// GetQuotaHistory returns what was used in the current billing period and in those before
+	// it, by the organisation or by a user. Callers who are not administrators get their own
+	// use and the organisation's.
+	GetQuotaHistory(context.Context, *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error)
 }
 
 // NewPlanServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -165,6 +208,18 @@ func NewPlanServiceHandler(svc PlanServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(planServiceMethods.ByName("SetCallRate")),
 		connect.WithHandlerOptions(opts...),
 	)
+	planServiceSetQuotaHandler := connect.NewUnaryHandler(
+		PlanServiceSetQuotaProcedure,
+		svc.SetQuota,
+		connect.WithSchema(planServiceMethods.ByName("SetQuota")),
+		connect.WithHandlerOptions(opts...),
+	)
+	planServiceGetQuotaHistoryHandler := connect.NewUnaryHandler(
+		PlanServiceGetQuotaHistoryProcedure,
+		svc.GetQuotaHistory,
+		connect.WithSchema(planServiceMethods.ByName("GetQuotaHistory")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.PlanService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case PlanServiceGetPlanProcedure:
@@ -175,6 +230,10 @@ func NewPlanServiceHandler(svc PlanServiceHandler, opts ...connect.HandlerOption
 			planServiceSetAllowedModelsHandler.ServeHTTP(w, r)
 		case PlanServiceSetCallRateProcedure:
 			planServiceSetCallRateHandler.ServeHTTP(w, r)
+		case PlanServiceSetQuotaProcedure:
+			planServiceSetQuotaHandler.ServeHTTP(w, r)
+		case PlanServiceGetQuotaHistoryProcedure:
+			planServiceGetQuotaHistoryHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -198,4 +257,12 @@ func (UnimplementedPlanServiceHandler) SetAllowedModels(context.Context, *connec
 
 func (UnimplementedPlanServiceHandler) SetCallRate(context.Context, *connect.Request[v1.SetCallRateRequest]) (*connect.Response[v1.SetCallRateResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.SetCallRate is not implemented"))
+}
+
+func (UnimplementedPlanServiceHandler) SetQuota(context.Context, *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.SetQuota is not implemented"))
+}
+
+func (UnimplementedPlanServiceHandler) GetQuotaHistory(context.Context, *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.GetQuotaHistory is not implemented"))
 }

@@ -1,4 +1,4 @@
-import { dollars } from "@/components/money";
+import { bytes, dollars } from "@/components/money";
 import { duration } from "@/components/Time";
 import type { InboxStop } from "@/gen/deckhand/v1/inbox_pb";
 
@@ -8,6 +8,8 @@ const limits: Record<string, string> = {
   tokens: "tokens",
   calls: "model calls",
   cost_usd: "cost",
+  files: "changed files",
+  file_size: "file size",
 };
 
 // limitWord is a limit of a run as people call it.
@@ -17,6 +19,7 @@ export const limitWord = (name: string) => limits[name] ?? name;
 export function amount(name: string, value: bigint): string {
   if (name === "cost_usd") return dollars(value);
   if (name === "active_time") return duration(Number(value) * 1000);
+  if (name === "file_size") return bytes(Number(value));
   return Number(value).toLocaleString("en");
 }
 
@@ -25,6 +28,7 @@ export function more(stop: InboxStop, to: bigint): string {
   const added = amount(stop.limitName, to - stop.limitMost);
   if (stop.limitName === "cost_usd") return `Let it spend ${added} more`;
   if (stop.limitName === "active_time") return `Let it run ${added} longer`;
+  if (stop.limitName === "file_size") return `Let a file be ${added} larger`;
   return `Let it have ${added} more ${limitWord(stop.limitName)}`;
 }
 
@@ -42,5 +46,6 @@ export const hostOf = (stop: InboxStop) => stop.change?.rule || (stop.port === 4
 export function typed(name: string): { factor: number; unit: string } {
   if (name === "cost_usd") return { factor: 1_000_000, unit: "US dollars" };
   if (name === "active_time") return { factor: 60, unit: "minutes" };
+  if (name === "file_size") return { factor: 1 << 20, unit: "MiB" };
   return { factor: 1, unit: limitWord(name) };
 }

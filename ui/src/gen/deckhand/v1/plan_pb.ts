@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/plan.proto.
  */
 export const file_deckhand_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS9wbGFuLnByb3RvEgtkZWNraGFuZC52MSKVAwoEUGxhbhIMCgRuYW1lGAEgASgJEhEKBHJ1bnMYAiABKANIAIgBARIuCgthY3RpdmVfdGltZRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgV0b29scxgEIAEoCRISCgpyb2xsc19vdmVyGAUgASgIEg4KBnBlcmlvZBgGIAEoCRIMCgR1c2VkGAcgASgDEg8KB2NhcnJpZWQYCCABKAMSEQoEbGVmdBgJIAEoA0gBiAEBEi0KCXJlc2V0c19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc2V0X2J5GAsgASgJEg4KBm1vZGVscxgMIAMoCRI/ChBjYWxsc19wZXJfbWludXRlGA0gAygLMiUuZGVja2hhbmQudjEuUGxhbi5DYWxsc1Blck1pbnV0ZUVudHJ5GjUKE0NhbGxzUGVyTWludXRlRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgFOgI4AUIHCgVfcnVuc0IHCgVfbGVmdCIQCg5HZXRQbGFuUmVxdWVzdCIyCg9HZXRQbGFuUmVzcG9uc2USHwoEcGxhbhgBIAEoCzIRLmRlY2toYW5kLnYxLlBsYW4iOgoOU2V0UGxhblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIRCgRydW5zGAIgASgDSACIAQFCBwoFX3J1bnMiMgoPU2V0UGxhblJlc3BvbnNlEh8KBHBsYW4YASABKAsyES5kZWNraGFuZC52MS5QbGFuIikKF1NldEFsbG93ZWRNb2RlbHNSZXF1ZXN0Eg4KBm1vZGVscxgBIAMoCSI7ChhTZXRBbGxvd2VkTW9kZWxzUmVzcG9uc2USHwoEcGxhbhgBIAEoCzIRLmRlY2toYW5kLnYxLlBsYW4iQAoSU2V0Q2FsbFJhdGVSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEhgKEGNhbGxzX3Blcl9taW51dGUYAiABKAUiNgoTU2V0Q2FsbFJhdGVSZXNwb25zZRIfCgRwbGFuGAEgASgLMhEuZGVja2hhbmQudjEuUGxhbjLMAgoLUGxhblNlcnZpY2USRAoHR2V0UGxhbhIbLmRlY2toYW5kLnYxLkdldFBsYW5SZXF1ZXN0GhwuZGVja2hhbmQudjEuR2V0UGxhblJlc3BvbnNlEkQKB1NldFBsYW4SGy5kZWNraGFuZC52MS5TZXRQbGFuUmVxdWVzdBocLmRlY2toYW5kLnYxLlNldFBsYW5SZXNwb25zZRJfChBTZXRBbGxvd2VkTW9kZWxzEiQuZGVja2hhbmQudjEuU2V0QWxsb3dlZE1vZGVsc1JlcXVlc3QaJS5kZWNraGFuZC52MS5TZXRBbGxvd2VkTW9kZWxzUmVzcG9uc2USUAoLU2V0Q2FsbFJhdGUSHy5kZWNraGFuZC52MS5TZXRDYWxsUmF0ZVJlcXVlc3QaIC5kZWNraGFuZC52MS5TZXRDYWxsUmF0ZVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS9wbGFuLnByb3RvEgtkZWNraGFuZC52MSKeBAoEUGxhbhIMCgRuYW1lGAEgASgJEhEKBHJ1bnMYAiABKANIAIgBARIuCgthY3RpdmVfdGltZRgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgV0b29scxgEIAEoCRISCgpyb2xsc19vdmVyGAUgASgIEg4KBnBlcmlvZBgGIAEoCRIMCgR1c2VkGAcgASgDEg8KB2NhcnJpZWQYCCABKAMSEQoEbGVmdBgJIAEoA0gBiAEBEi0KCXJlc2V0c19hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc2V0X2J5GAsgASgJEg4KBm1vZGVscxgMIAMoCRI/ChBjYWxsc19wZXJfbWludXRlGA0gAygLMiUuZGVja2hhbmQudjEuUGxhbi5DYWxsc1Blck1pbnV0ZUVudHJ5EhEKCWN5Y2xlX2RheRgYIAEoBRISCgpoYXJkX2Jsb2NrGBkgASgIEhMKC3VwZ3JhZGVfdXJsGBogASgJEicKBnF1b3RhcxgbIAMoCzIXLmRlY2toYW5kLnYxLlF1b3RhVXNhZ2USIgoGbGltaXRzGBwgAygLMhIuZGVja2hhbmQudjEuUXVvdGEaNQoTQ2FsbHNQZXJNaW51dGVFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAU6AjgBQgcKBV9ydW5zQgcKBV9sZWZ0IqYBCgVRdW90YRIRCgl1c2VyX25hbWUYASABKAkSEQoEcnVucxgCIAEoA0gAiAEBEhcKCml0ZXJhdGlvbnMYAyABKANIAYgBARITCgZ0b2tlbnMYBCABKANIAogBARIXCgp0b29sX2NhbGxzGAUgASgDSAOIAQFCBwoFX3J1bnNCDQoLX2l0ZXJhdGlvbnNCCQoHX3Rva2Vuc0INCgtfdG9vbF9jYWxscyJaCgpRdW90YVVzYWdlEg0KBXNjb3BlGAEgASgJEg4KBm1ldHJpYxgCIAEoCRIMCgR1c2VkGAMgASgDEhAKCHJlc2VydmVkGAQgASgDEg0KBWxpbWl0GAUgASgDIswBCgtRdW90YVBlcmlvZBIOCgZwZXJpb2QYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl1c2VyX25hbWUYBCABKAkSDAoEcnVucxgFIAEoAxISCgppdGVyYXRpb25zGAYgASgDEg4KBnRva2VucxgHIAEoAxISCgp0b29sX2NhbGxzGAggASgDIjQKD1NldFF1b3RhUmVxdWVzdBIhCgVxdW90YRgBIAEoCzISLmRlY2toYW5kLnYxLlF1b3RhIjMKEFNldFF1b3RhUmVzcG9uc2USHwoEcGxhbhgBIAEoCzIRLmRlY2toYW5kLnYxLlBsYW4iPAoWR2V0UXVvdGFIaXN0b3J5UmVxdWVzdBIRCgl1c2VyX25hbWUYASABKAkSDwoHcGVyaW9kcxgCIAEoBSJtChdHZXRRdW90YUhpc3RvcnlSZXNwb25zZRIpCgdwZXJpb2RzGAEgAygLMhguZGVja2hhbmQudjEuUXVvdGFQZXJpb2QSJwoFdXNlcnMYAiADKAsyGC5kZWNraGFuZC52MS5RdW90YVBlcmlvZCIQCg5HZXRQbGFuUmVxdWVzdCIyCg9HZXRQbGFuUmVzcG9uc2USHwoEcGxhbhgBIAEoCzIRLmRlY2toYW5kLnYxLlBsYW4iiAEKDlNldFBsYW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSEQoEcnVucxgCIAEoA0gAiAEBEhYKCWN5Y2xlX2RheRgNIAEoBUgBiAEBEhcKCmhhcmRfYmxvY2sYDiABKAhIAogBAUIHCgVfcnVuc0IMCgpfY3ljbGVfZGF5Qg0KC19oYXJkX2Jsb2NrIjIKD1NldFBsYW5SZXNwb25zZRIfCgRwbGFuGAEgASgLMhEuZGVja2hhbmQudjEuUGxhbiIpChdTZXRBbGxvd2VkTW9kZWxzUmVxdWVzdBIOCgZtb2RlbHMYASADKAkiOwoYU2V0QWxsb3dlZE1vZGVsc1Jlc3BvbnNlEh8KBHBsYW4YASABKAsyES5kZWNraGFuZC52MS5QbGFuIkAKElNldENhbGxSYXRlUmVxdWVzdBIQCghwcm92aWRlchgBIAEoCRIYChBjYWxsc19wZXJfbWludXRlGAIgASgFIjYKE1NldENhbGxSYXRlUmVzcG9uc2USHwoEcGxhbhgBIAEoCzIRLmRlY2toYW5kLnYxLlBsYW4y8wMKC1BsYW5TZXJ2aWNlEkQKB0dldFBsYW4SGy5kZWNraGFuZC52MS5HZXRQbGFuUmVxdWVzdBocLmRlY2toYW5kLnYxLkdldFBsYW5SZXNwb25zZRJECgdTZXRQbGFuEhsuZGVja2hhbmQudjEuU2V0UGxhblJlcXVlc3QaHC5kZWNraGFuZC52MS5TZXRQbGFuUmVzcG9uc2USXwoQU2V0QWxsb3dlZE1vZGVscxIkLmRlY2toYW5kLnYxLlNldEFsbG93ZWRNb2RlbHNSZXF1ZXN0GiUuZGVja2hhbmQudjEuU2V0QWxsb3dlZE1vZGVsc1Jlc3BvbnNlElAKC1NldENhbGxSYXRlEh8uZGVja2hhbmQudjEuU2V0Q2FsbFJhdGVSZXF1ZXN0GiAuZGVja2hhbmQudjEuU2V0Q2FsbFJhdGVSZXNwb25zZRJHCghTZXRRdW90YRIcLmRlY2toYW5kLnYxLlNldFF1b3RhUmVxdWVzdBodLmRlY2toYW5kLnYxLlNldFF1b3RhUmVzcG9uc2USXAoPR2V0UXVvdGFIaXN0b3J5EiMuZGVja2hhbmQudjEuR2V0UXVvdGFIaXN0b3J5UmVxdWVzdBokLmRlY2toYW5kLnYxLkdldFF1b3RhSGlzdG9yeVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Plan is what an organisation may have.
@@ -57,7 +57,8 @@ export type Plan = Message<"deckhand.v1.Plan"> & {
   rollsOver: boolean;
 
   /**
-   * The month that is now, for example 2026-11.
+   * The billing period that is now: its month, for example 2026-11, or the day on which it
+   * began, if that is not the first of the month.
    *
    * @generated from field: string period = 6;
    */
@@ -112,6 +113,41 @@ export type Plan = Message<"deckhand.v1.Plan"> & {
    * @generated from field: map<string, int32> calls_per_minute = 13;
    */
   callsPerMinute: { [key: string]: number };
+
+  /**
+   * The day of the month on which a billing period begins, at midnight in UTC: 1 to 28.
+   *
+   * @generated from field: int32 cycle_day = 24;
+   */
+  cycleDay: number;
+
+  /**
+   * A submission is refused when no run is left; else its task waits in the queue.
+   *
+   * @generated from field: bool hard_block = 25;
+   */
+  hardBlock: boolean;
+
+  /**
+   * Where a person can get a larger plan; empty if the hub has no such address.
+   *
+   * @generated from field: string upgrade_url = 26;
+   */
+  upgradeUrl: string;
+
+  /**
+   * The quotas of the organisation and of the caller, and what is used of them.
+   *
+   * @generated from field: repeated deckhand.v1.QuotaUsage quotas = 27;
+   */
+  quotas: QuotaUsage[];
+
+  /**
+   * All that are set, for administrators.
+   *
+   * @generated from field: repeated deckhand.v1.Quota limits = 28;
+   */
+  limits: Quota[];
 };
 
 /**
@@ -120,6 +156,246 @@ export type Plan = Message<"deckhand.v1.Plan"> & {
  */
 export const PlanSchema: GenMessage<Plan> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_plan, 0);
+
+/**
+ * Quota is what may be used in a billing period; unset fields have no limit.
+ *
+ * @generated from message deckhand.v1.Quota
+ */
+export type Quota = Message<"deckhand.v1.Quota"> & {
+  /**
+   * Whose: a user's name, * for each user, or empty for the organisation's.
+   *
+   * @generated from field: string user_name = 1;
+   */
+  userName: string;
+
+  /**
+   * @generated from field: optional int64 runs = 2;
+   */
+  runs?: bigint | undefined;
+
+  /**
+   * Iterations of all runs.
+   *
+   * @generated from field: optional int64 iterations = 3;
+   */
+  iterations?: bigint | undefined;
+
+  /**
+   * Tokens of all model calls; those that were read from the cache count at their share of
+   * the price.
+   *
+   * @generated from field: optional int64 tokens = 4;
+   */
+  tokens?: bigint | undefined;
+
+  /**
+   * Calls of tools that were started.
+   *
+   * @generated from field: optional int64 tool_calls = 5;
+   */
+  toolCalls?: bigint | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.Quota.
+ * Use `create(QuotaSchema)` to create a new message.
+ */
+export const QuotaSchema: GenMessage<Quota> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_plan, 1);
+
+/**
+ * QuotaUsage is what is used of one quota in the current billing period.
+ *
+ * @generated from message deckhand.v1.QuotaUsage
+ */
+export type QuotaUsage = Message<"deckhand.v1.QuotaUsage"> & {
+  /**
+   * "organisation" or "user".
+   *
+   * @generated from field: string scope = 1;
+   */
+  scope: string;
+
+  /**
+   * "runs", "iterations", "tokens" or "tool_calls".
+   *
+   * @generated from field: string metric = 2;
+   */
+  metric: string;
+
+  /**
+   * @generated from field: int64 used = 3;
+   */
+  used: bigint;
+
+  /**
+   * What runs that have not ended may still use.
+   *
+   * @generated from field: int64 reserved = 4;
+   */
+  reserved: bigint;
+
+  /**
+   * @generated from field: int64 limit = 5;
+   */
+  limit: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.QuotaUsage.
+ * Use `create(QuotaUsageSchema)` to create a new message.
+ */
+export const QuotaUsageSchema: GenMessage<QuotaUsage> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_plan, 2);
+
+/**
+ * QuotaPeriod is what was used in a billing period, or by a user in the current one.
+ *
+ * @generated from message deckhand.v1.QuotaPeriod
+ */
+export type QuotaPeriod = Message<"deckhand.v1.QuotaPeriod"> & {
+  /**
+   * For example 2026-11, or 2026-11-15 if the period does not begin on the first of a month.
+   *
+   * @generated from field: string period = 1;
+   */
+  period: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp since = 2;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp until = 3;
+   */
+  until?: Timestamp | undefined;
+
+  /**
+   * Empty for the organisation.
+   *
+   * @generated from field: string user_name = 4;
+   */
+  userName: string;
+
+  /**
+   * @generated from field: int64 runs = 5;
+   */
+  runs: bigint;
+
+  /**
+   * @generated from field: int64 iterations = 6;
+   */
+  iterations: bigint;
+
+  /**
+   * @generated from field: int64 tokens = 7;
+   */
+  tokens: bigint;
+
+  /**
+   * @generated from field: int64 tool_calls = 8;
+   */
+  toolCalls: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.QuotaPeriod.
+ * Use `create(QuotaPeriodSchema)` to create a new message.
+ */
+export const QuotaPeriodSchema: GenMessage<QuotaPeriod> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_plan, 3);
+
+/**
+ * @generated from message deckhand.v1.SetQuotaRequest
+ */
+export type SetQuotaRequest = Message<"deckhand.v1.SetQuotaRequest"> & {
+  /**
+   * Fields that are absent in it keep their values; 0 ends a limit.
+   *
+   * @generated from field: deckhand.v1.Quota quota = 1;
+   */
+  quota?: Quota | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetQuotaRequest.
+ * Use `create(SetQuotaRequestSchema)` to create a new message.
+ */
+export const SetQuotaRequestSchema: GenMessage<SetQuotaRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_plan, 4);
+
+/**
+ * @generated from message deckhand.v1.SetQuotaResponse
+ */
+export type SetQuotaResponse = Message<"deckhand.v1.SetQuotaResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.Plan plan = 1;
+   */
+  plan?: Plan | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetQuotaResponse.
+ * Use `create(SetQuotaResponseSchema)` to create a new message.
+ */
+export const SetQuotaResponseSchema: GenMessage<SetQuotaResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_plan, 5);
+
+/**
+ * @generated from message deckhand.v1.GetQuotaHistoryRequest
+ */
+export type GetQuotaHistoryRequest = Message<"deckhand.v1.GetQuotaHistoryRequest"> & {
+  /**
+   * Whose use; empty for the organisation's.
+   *
+   * @generated from field: string user_name = 1;
+   */
+  userName: string;
+
+  /**
+   * How many billing periods, with the current one: 1 to 24; 0 for 12.
+   *
+   * @generated from field: int32 periods = 2;
+   */
+  periods: number;
+};
+
+/**
+ * Describes the message deckhand.v1.GetQuotaHistoryRequest.
+ * Use `create(GetQuotaHistoryRequestSchema)` to create a new message.
+ */
+export const GetQuotaHistoryRequestSchema: GenMessage<GetQuotaHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_plan, 6);
+
+/**
+ * @generated from message deckhand.v1.GetQuotaHistoryResponse
+ */
+export type GetQuotaHistoryResponse = Message<"deckhand.v1.GetQuotaHistoryResponse"> & {
+  /**
+   * The current period first.
+   *
+   * @generated from field: repeated deckhand.v1.QuotaPeriod periods = 1;
+   */
+  periods: QuotaPeriod[];
+
+  /**
+   * What each user used in the current period, for administrators who ask about the
+   * organisation: at most 200, those with the most runs first.
+   *
+   * @generated from field: repeated deckhand.v1.QuotaPeriod users = 2;
+   */
+  users: QuotaPeriod[];
+};
+
+/**
+ * Describes the message deckhand.v1.GetQuotaHistoryResponse.
+ * Use `create(GetQuotaHistoryResponseSchema)` to create a new message.
+ */
+export const GetQuotaHistoryResponseSchema: GenMessage<GetQuotaHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_plan, 7);
 
 /**
  * @generated from message deckhand.v1.GetPlanRequest
@@ -132,7 +408,7 @@ export type GetPlanRequest = Message<"deckhand.v1.GetPlanRequest"> & {
  * Use `create(GetPlanRequestSchema)` to create a new message.
  */
 export const GetPlanRequestSchema: GenMessage<GetPlanRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 1);
+  messageDesc(file_deckhand_v1_plan, 8);
 
 /**
  * @generated from message deckhand.v1.GetPlanResponse
@@ -149,13 +425,15 @@ export type GetPlanResponse = Message<"deckhand.v1.GetPlanResponse"> & {
  * Use `create(GetPlanResponseSchema)` to create a new message.
  */
 export const GetPlanResponseSchema: GenMessage<GetPlanResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 2);
+  messageDesc(file_deckhand_v1_plan, 9);
 
 /**
  * @generated from message deckhand.v1.SetPlanRequest
  */
 export type SetPlanRequest = Message<"deckhand.v1.SetPlanRequest"> & {
   /**
+   * Empty to keep the plan.
+   *
    * @generated from field: string name = 1;
    */
   name: string;
@@ -167,6 +445,20 @@ export type SetPlanRequest = Message<"deckhand.v1.SetPlanRequest"> & {
    * @generated from field: optional int64 runs = 2;
    */
   runs?: bigint | undefined;
+
+  /**
+   * The day of the month on which a billing period begins; unset to keep it.
+   *
+   * @generated from field: optional int32 cycle_day = 13;
+   */
+  cycleDay?: number | undefined;
+
+  /**
+   * Refuse submissions when no run is left; unset to keep it.
+   *
+   * @generated from field: optional bool hard_block = 14;
+   */
+  hardBlock?: boolean | undefined;
 };
 
 /**
@@ -174,7 +466,7 @@ export type SetPlanRequest = Message<"deckhand.v1.SetPlanRequest"> & {
  * Use `create(SetPlanRequestSchema)` to create a new message.
  */
 export const SetPlanRequestSchema: GenMessage<SetPlanRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 3);
+  messageDesc(file_deckhand_v1_plan, 10);
 
 /**
  * @generated from message deckhand.v1.SetPlanResponse
@@ -191,7 +483,7 @@ export type SetPlanResponse = Message<"deckhand.v1.SetPlanResponse"> & {
  * Use `create(SetPlanResponseSchema)` to create a new message.
  */
 export const SetPlanResponseSchema: GenMessage<SetPlanResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 4);
+  messageDesc(file_deckhand_v1_plan, 11);
 
 /**
  * @generated from message deckhand.v1.SetAllowedModelsRequest
@@ -210,7 +502,7 @@ export type SetAllowedModelsRequest = Message<"deckhand.v1.SetAllowedModelsReque
  * Use `create(SetAllowedModelsRequestSchema)` to create a new message.
  */
 export const SetAllowedModelsRequestSchema: GenMessage<SetAllowedModelsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 5);
+  messageDesc(file_deckhand_v1_plan, 12);
 
 /**
  * @generated from message deckhand.v1.SetAllowedModelsResponse
@@ -227,7 +519,7 @@ export type SetAllowedModelsResponse = Message<"deckhand.v1.SetAllowedModelsResp
  * Use `create(SetAllowedModelsResponseSchema)` to create a new message.
  */
 export const SetAllowedModelsResponseSchema: GenMessage<SetAllowedModelsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 6);
+  messageDesc(file_deckhand_v1_plan, 13);
 
 /**
  * @generated from message deckhand.v1.SetCallRateRequest
@@ -251,7 +543,7 @@ export type SetCallRateRequest = Message<"deckhand.v1.SetCallRateRequest"> & {
  * Use `create(SetCallRateRequestSchema)` to create a new message.
  */
 export const SetCallRateRequestSchema: GenMessage<SetCallRateRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 7);
+  messageDesc(file_deckhand_v1_plan, 14);
 
 /**
  * @generated from message deckhand.v1.SetCallRateResponse
@@ -268,7 +560,7 @@ export type SetCallRateResponse = Message<"deckhand.v1.SetCallRateResponse"> & {
  * Use `create(SetCallRateResponseSchema)` to create a new message.
  */
 export const SetCallRateResponseSchema: GenMessage<SetCallRateResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_plan, 8);
+  messageDesc(file_deckhand_v1_plan, 15);
 
 /**
  * PlanService says what an organisation may have: runs, working time and
@@ -316,6 +608,29 @@ export const PlanService: GenService<{
     methodKind: "unary";
     input: typeof SetCallRateRequestSchema;
     output: typeof SetCallRateResponseSchema;
+  },
+  /**
+   * SetQuota says what the organisation, each user or one user may use in a billing
+   * period, in addition to what the plan gives.
+   *
+   * @generated from rpc deckhand.v1.PlanService.SetQuota
+   */
+  setQuota: {
+    methodKind: "unary";
+    input: typeof SetQuotaRequestSchema;
+    output: typeof SetQuotaResponseSchema;
+  },
+  /**
+   * GetQuotaHistory returns what was used in the current billing period and in those before
+   * it, by the organisation or by a user. Callers who are not administrators get their own
+   * use and the organisation's.
+   *
+   * @generated from rpc deckhand.v1.PlanService.GetQuotaHistory
+   */
+  getQuotaHistory: {
+    methodKind: "unary";
+    input: typeof GetQuotaHistoryRequestSchema;
+    output: typeof GetQuotaHistoryResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_plan, 0);

@@ -1,0 +1,220 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Grant is what a run may use of quotas; nil for what has none. It is reserved from its
+// admission to its end, when what it has used takes its place.
+type Grant struct{ Iterations, Tokens, ToolCalls *int64 }
+
+// Run is a run that is to be admitted, for the first time or again.
+type Run struct {
+	User string
+	// Counted reports that it was admitted before, with Granted.
+	Counted bool
+	Granted Grant
+	// Used is what it has used so far, and Wants what its limits allow in all.
+	Used, Wants Amounts
+}
+
+// CallsPerIteration is how many calls of tools a run may make for each iteration that its
+// limits allow, while a quota of tool calls is set.
+const CallsPerIteration = 10
+
+// Limited reports whether anything has a quota other than the runs of the plan.
+func (s *Usage) Limited() bool { return s.accounts != nil }
+
+// Grant returns what a run may use, at most what it wants and what is left, or why it must
+// wait. It reserves nothing.
+func (s *Usage) Grant(r Run) (g Grant, wait string) {
+	accounts := s.of(r.User)
+	for i, m := range metrics {
+		left, scarce := int64(Unlimited), (*account)(nil)
+		for _, a := range accounts {
+			if n := a.left(m); n != Unlimited && (left == Unlimited || n < left) {
+				left, scarce = n, a
+			}
+		}
+		if left == Unlimited {
+			continue
+		}
+		if i == 0 {
+			if !r.Counted && left == 0 {
+				return Grant{}, s.usedUp(m, scarce)
+			}
+			continue
+		}
+		granted := [...]**int64{nil, &r.Granted.Iterations, &r.Granted.Tokens, &r.Granted.ToolCalls}[i]
+		used := *m.of(&r.Used)
+		own := used
+		if *granted != nil {
+			own = max(own, **granted)
+		}
+		own += min(left, max(0, *m.of(&r.Wants)-own))
+		if own <= used {
+			return Grant{}, s.usedUp(m, scarce)
+		}
+		*[...]**int64{nil, &g.Iterations, &g.Tokens, &g.ToolCalls}[i] = &own
+	}
+	return g, ""
+}
+
+// Reserve reserves what a run was granted.
+func (s *Usage) Reserve(r Run, g Grant) {
+	more := Amounts{
+		Iterations: beyond(g.Iterations, r.Granted.Iterations, r.Used.Iterations, r.Counted),
+		Tokens:     beyond(g.Tokens, r.Granted.Tokens, r.Used.Tokens, r.Counted),
+		ToolCalls:  beyond(g.ToolCalls, r.Granted.ToolCalls, 0, r.Counted),
+	}
+	for _, a := range s.of(r.User) {
+		a.reserved.add(more)
+	}
+}
+
+// beyond returns how much more is reserved with a grant than was before.
+func beyond(now, before *int64, used int64, counted bool) int64 {
+	if now == nil {
+		return 0
+	}
+	if !counted {
+		return *now
+	}
+	if before != nil {
+		used = max(used, *before)
+	}
+	return max(0, *now-used)
+}
+
+func (s *Usage) usedUp(m metric, a *account) string {
+	return fmt.Sprintf("all %d %s of %s for %s are used, or reserved by runs that have not ended; waits for %s, or for a higher quota (deckhand quota limit)%s",
+		*m.of(&a.limits), m.words, a.whose(), s.Period, s.ResetsAt.Format("2 January"), s.hint())
+}
+
+// Blocks reports whether an organisation's submissions are refused when no run is left.
+func (s *Service) Blocks(ctx context.Context, orgID string) (bool, error) {
+	h, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil {
+		return false, err
+	}
+	return h.Hard, nil
+}
+
+// CheckRun refuses a task of a user for which no run is left, counting those that wait in the
+// queue. The transaction holds the organisation's admission lock, so that any number of hubs
+// together accept no more tasks than there are runs.
+func (s *Service) CheckRun(ctx context.Context, q *db.Queries, orgID, user string) error {
+	usage, err := s.Usage(ctx, q, orgID, true)
+	if err != nil {
+		return err
+	}
+	queued, err := q.QueuedRuns(ctx, db.QueuedRunsParams{OrgID: orgID, UserName: user})
+	if err != nil {
+		return fmt.Errorf("count the tasks of %s that wait: %w", orgID, err)
+	}
+	refuse := func(format string, args ...any) error {
+		fix := fmt.Sprintf("wait for %s, or have an administrator raise it: deckhand quota set, deckhand quota limit", usage.ResetsAt.Format("2 January"))
+		if s.cfg.UpgradeURL != "" {
+			fix += "; larger plans: " + s.cfg.UpgradeURL
+		}
+		return fault.New(fault.Exhausted, format, args...).WithCode(fault.BudgetLimit).WithFix("%s", fix)
+	}
+	if left := usage.Remaining(); left != Unlimited && left <= queued.Organisation {
+		return refuse("all %d runs of the plan %s for %s are used, or wait in the queue", usage.Allowed(), usage.Name, usage.Period)
+	}
+	for _, a := range usage.of(user) {
+		waiting := queued.Own
+		if a.name == Organisation {
+			waiting = queued.Organisation
+		}
+		for i, m := range metrics {
+			left := a.left(m)
+			if i == 0 && left != Unlimited {
+				left = max(0, left-waiting)
+			}
+			if left == 0 {
+				return refuse("all %d %s of %s for %s are used, or reserved by tasks that have not ended", *m.of(&a.limits), m.words, a.whose(), usage.Period)
+			}
+		}
+	}
+	return nil
+}
+
+// Line is what is used of one quota.
+type Line struct {
+	// Scope is "organisation" or "user".
+	Scope, Metric         string
+	Used, Reserved, Limit int64
+}
+
+// Lines returns the quotas that a user's runs draw on, the user's first.
+func (s *Usage) Lines(user string) []Line {
+	var out []Line
+	for _, a := range s.of(user) {
+		scope := "user"
+		if a.name == Organisation {
+			scope = "organisation"
+		}
+		for _, m := range metrics {
+			if most := *m.of(&a.limits); most > 0 {
+				out = append(out, Line{Scope: scope, Metric: m.name, Used: *m.of(&a.used), Reserved: *m.of(&a.reserved), Limit: most})
+			}
+		}
+	}
+	return out
+}
+
+// Past is what was used in a period, or by a user.
+type Past struct {
+	Period
+	Amounts
+
+	User string
+}
+
+// mostShown is how many users are listed.
+const mostShown = 200
+
+// History returns what an organisation or a user used in the current billing period and in
+// those before it, at most n of them.
+func (s *Service) History(ctx context.Context, orgID, user string, n int) ([]Past, error) {
+	h, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil {
+		return nil, err
+	}
+	var out []Past
+	period := PeriodAt(s.cfg.Now(), h.CycleDay)
+	for range n {
+		used, err := usedIn(ctx, s.cfg.Store.Queries, orgID, user, period)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Past{Period: period, Amounts: used, User: user})
+		period = period.before(h.CycleDay)
+	}
+	return out, nil
+}
+
+// Users returns what users used in the current billing period, those with the most runs first.
+func (s *Service) Users(ctx context.Context, orgID string) ([]Past, error) {
+	h, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
+	if err != nil {
+		return nil, err
+	}
+	period := PeriodAt(s.cfg.Now(), h.CycleDay)
+	rows, err := s.cfg.Store.UsedByUsers(ctx, db.UsedByUsersParams{
+		OrgID: orgID, Since: period.Since.Format("2006-01-02"), Until: period.Until.Format("2006-01-02"), MaxRows: mostShown,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what the users of %s have used: %w", orgID, err)
+	}
+	out := make([]Past, 0, len(rows))
+	for _, row := range rows {
+		out = append(out, Past{Period: period, User: row.UserName, Amounts: Amounts{Runs: row.Runs, Iterations: row.Iterations, Tokens: row.Tokens, ToolCalls: row.ToolCalls}})
+	}
+	return out, nil
+}
