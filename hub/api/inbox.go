@@ -157,6 +157,9 @@ func (h *Inbox) card(ctx context.Context, id string) (*deckhandv1.InboxItem, err
 		return nil, err
 	}
 	addCard(item, card)
+	if item.Attachments, err = h.attachments(ctx, row.InboxItem); err != nil {
+		return nil, err
+	}
 	rule, err := h.Inbox.PasskeyRule(ctx, org)
 	if err != nil {
 		return nil, err
@@ -307,7 +310,10 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 	case inbox.Question:
 		// Arguments that cannot be parsed any more are still shown unchanged.
 		if q, err := tool.QuestionOf(m.GetArguments().AsMap()); err == nil {
-			m.Question = &deckhandv1.InboxQuestion{Text: q.Text, Kind: q.Kind, Choices: q.Choices, DefaultAnswer: q.Default}
+			m.Question = &deckhandv1.InboxQuestion{Text: q.Text, Kind: q.Kind, Choices: q.Labels(), DefaultAnswer: q.Default}
+			for _, o := range q.Options {
+				m.Question.Options = append(m.Question.Options, &deckhandv1.InboxOption{Label: o.Label, Description: o.Description})
+			}
 		}
 	}
 	return m

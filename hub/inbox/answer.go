@@ -167,6 +167,7 @@ type Budgets interface {
 
 // Sealer encrypts what must not be readable at rest.
 type Sealer interface {
+	Opener
 	Seal(value []byte, object string) ([]byte, error)
 }
 

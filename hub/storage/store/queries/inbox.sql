@@ -221,3 +221,18 @@ WHERE org_id = @org_id AND user_id = @user_id AND item_id = ANY (@item_ids::text
 SELECT z.until FROM inbox_snoozes z JOIN inbox_items i ON i.id = z.item_id
 WHERE z.org_id = @org_id AND z.user_id = @user_id AND z.until > clock_timestamp() AND i.state = 'open'
 ORDER BY z.until LIMIT 1;
+
+-- name: CreateInboxAttachment :exec
+INSERT INTO inbox_attachments (item_id, number, org_id, path, size_bytes, sha256, problem, content_sealed)
+VALUES (@item_id, @number, @org_id, @path, @size_bytes, @sha256, @problem, sqlc.narg(content_sealed));
+
+-- name: InboxAttachments :many
+SELECT number, path, size_bytes, sha256, problem FROM inbox_attachments WHERE org_id = @org_id AND item_id = @item_id ORDER BY number;
+
+-- name: GetInboxAttachment :one
+SELECT * FROM inbox_attachments WHERE org_id = @org_id AND item_id = @item_id AND number = @number;
+
+-- name: PruneInboxAttachments :execrows
+UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
+    SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
+    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - @keep::interval LIMIT @max_rows);
