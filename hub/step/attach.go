@@ -89,9 +89,8 @@ func (s *Steps) readAttachments(ctx context.Context, t db.Task, paths []string) 
 	// A person gets them as they are, so that no secret may be in them.
 	mask := s.cfg.Redact.Org(t.OrgID)
 	for _, f := range files {
-		if mask.String(f.Path) != f.Path || mask.Knows(f.Data) {
-			return nil, fault.New(fault.Denied, "attachment %.200q contains a secret", mask.String(f.Path)).WithCode(fault.PermissionDenied).
-				WithFix("leave the secret out of the file, or do not attach it")
+		if mask.String(f.Path) != f.Path || hasSecret(mask, f.Data) {
+			return nil, secretRefused("attachment " + mask.String(f.Path))
 		}
 	}
 	return files, nil

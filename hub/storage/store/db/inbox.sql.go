@@ -264,6 +264,36 @@ func (q *Queries) CountSimilarDecisions(ctx context.Context, arg CountSimilarDec
 	return i, err
 }
 
+const createInboxAttachment = `-- name: CreateInboxAttachment :exec
+INSERT INTO inbox_attachments (item_id, number, org_id, path, size_bytes, sha256, problem, content_sealed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+`
+
+type CreateInboxAttachmentParams struct {
+	ItemID        string
+	Number        int32
+	OrgID         string
+	Path          string
+	SizeBytes     int64
+	Sha256        string
+	Problem       string
+	ContentSealed []byte
+}
+
+func (q *Queries) CreateInboxAttachment(ctx context.Context, arg CreateInboxAttachmentParams) error {
+	_, err := q.db.Exec(ctx, createInboxAttachment,
+		arg.ItemID,
+		arg.Number,
+		arg.OrgID,
+		arg.Path,
+		arg.SizeBytes,
+		arg.Sha256,
+		arg.Problem,
+		arg.ContentSealed,
+	)
+	return err
+}
+
 const createInboxItem = `-- name: CreateInboxItem :one
 INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
                          expires_at, on_expiry, detail, shape, offered, decision)
@@ -590,6 +620,32 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 	return items, nil
 }
 
+const getInboxAttachment = `-- name: GetInboxAttachment :one
+SELECT item_id, number, org_id, path, size_bytes, sha256, problem, content_sealed FROM inbox_attachments WHERE org_id = $1 AND item_id = $2 AND number = $3
+`
+
+type GetInboxAttachmentParams struct {
+	OrgID  string
+	ItemID string
+	Number int32
+}
+
+func (q *Queries) GetInboxAttachment(ctx context.Context, arg GetInboxAttachmentParams) (InboxAttachment, error) {
+	row := q.db.QueryRow(ctx, getInboxAttachment, arg.OrgID, arg.ItemID, arg.Number)
+	var i InboxAttachment
+	err := row.Scan(
+		&i.ItemID,
+		&i.Number,
+		&i.OrgID,
+		&i.Path,
+		&i.SizeBytes,
+		&i.Sha256,
+		&i.Problem,
+		&i.ContentSealed,
+	)
+	return i, err
+}
+
 const getInboxItem = `-- name: GetInboxItem :one
 SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
@@ -674,6 +730,49 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.AskedRecord,
 	)
 	return i, err
+}
+
+const inboxAttachments = `-- name: InboxAttachments :many
+SELECT number, path, size_bytes, sha256, problem FROM inbox_attachments WHERE org_id = $1 AND item_id = $2 ORDER BY number
+`
+
+type InboxAttachmentsParams struct {
+	OrgID  string
+	ItemID string
+}
+
+type InboxAttachmentsRow struct {
+	Number    int32
+	Path      string
+	SizeBytes int64
+	Sha256    string
+	Problem   string
+}
+
+func (q *Queries) InboxAttachments(ctx context.Context, arg InboxAttachmentsParams) ([]InboxAttachmentsRow, error) {
+	rows, err := q.db.Query(ctx, inboxAttachments, arg.OrgID, arg.ItemID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []InboxAttachmentsRow{}
+	for rows.Next() {
+		var i InboxAttachmentsRow
+		if err := rows.Scan(
+			&i.Number,
+			&i.Path,
+			&i.SizeBytes,
+			&i.Sha256,
+			&i.Problem,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const inboxChanges = `-- name: InboxChanges :one
@@ -1522,6 +1621,25 @@ func (q *Queries) ParkedTasks(ctx context.Context, arg ParkedTasksParams) ([]Tas
 		return nil, err
 	}
 	return items, nil
+}
+
+const pruneInboxAttachments = `-- name: PruneInboxAttachments :execrows
+UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
+    SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
+    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - $1::interval LIMIT $2)
+`
+
+type PruneInboxAttachmentsParams struct {
+	Keep    time.Duration
+	MaxRows int32
+}
+
+func (q *Queries) PruneInboxAttachments(ctx context.Context, arg PruneInboxAttachmentsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, pruneInboxAttachments, arg.Keep, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const putInboxChanges = `-- name: PutInboxChanges :execrows

@@ -41,6 +41,9 @@ const (
 	// InboxServiceReadInboxArgumentProcedure is the fully-qualified name of the InboxService's
 	// ReadInboxArgument RPC.
 	InboxServiceReadInboxArgumentProcedure = "/deckhand.v1.InboxService/ReadInboxArgument"
+	// InboxServiceReadInboxAttachmentProcedure is the fully-qualified name of the InboxService's
+	// ReadInboxAttachment RPC.
+	InboxServiceReadInboxAttachmentProcedure = "/deckhand.v1.InboxService/ReadInboxAttachment"
 	// InboxServiceAnswerInboxItemProcedure is the fully-qualified name of the InboxService's
 	// AnswerInboxItem RPC.
 	InboxServiceAnswerInboxItemProcedure = "/deckhand.v1.InboxService/AnswerInboxItem"
@@ -61,6 +64,10 @@ type InboxServiceClient interface {
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
+	// ReadInboxAttachment returns a piece of a file that the agent attached to its
+	// question, as it was when the question was asked. The audit has who reads its
+	// beginning. Who may read the task's workspace may read it.
+	ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error)
 	// AnswerInboxItem answers an open item; the task continues in the same
 	// transaction. Administrators may answer it, and the user who submitted the
 	// task if their role covers the tool. If the item has been answered or has
@@ -106,6 +113,12 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
 			connect.WithClientOptions(opts...),
 		),
+		readInboxAttachment: connect.NewClient[v1.ReadInboxAttachmentRequest, v1.ReadInboxAttachmentResponse](
+			httpClient,
+			baseURL+InboxServiceReadInboxAttachmentProcedure,
+			connect.WithSchema(inboxServiceMethods.ByName("ReadInboxAttachment")),
+			connect.WithClientOptions(opts...),
+		),
 		answerInboxItem: connect.NewClient[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse](
 			httpClient,
 			baseURL+InboxServiceAnswerInboxItemProcedure,
@@ -129,12 +142,13 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // inboxServiceClient implements InboxServiceClient.
 type inboxServiceClient struct {
-	listInbox         *connect.Client[v1.ListInboxRequest, v1.ListInboxResponse]
-	getInboxItem      *connect.Client[v1.GetInboxItemRequest, v1.GetInboxItemResponse]
-	readInboxArgument *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
-	answerInboxItem   *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
-	judgeInboxItem    *connect.Client[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse]
-	snoozeInboxItem   *connect.Client[v1.SnoozeInboxItemRequest, v1.SnoozeInboxItemResponse]
+	listInbox           *connect.Client[v1.ListInboxRequest, v1.ListInboxResponse]
+	getInboxItem        *connect.Client[v1.GetInboxItemRequest, v1.GetInboxItemResponse]
+	readInboxArgument   *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
+	readInboxAttachment *connect.Client[v1.ReadInboxAttachmentRequest, v1.ReadInboxAttachmentResponse]
+	answerInboxItem     *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
+	judgeInboxItem      *connect.Client[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse]
+	snoozeInboxItem     *connect.Client[v1.SnoozeInboxItemRequest, v1.SnoozeInboxItemResponse]
 }
 
 // ListInbox calls deckhand.v1.InboxService.ListInbox.
@@ -150,6 +164,11 @@ func (c *inboxServiceClient) GetInboxItem(ctx context.Context, req *connect.Requ
 // ReadInboxArgument calls deckhand.v1.InboxService.ReadInboxArgument.
 func (c *inboxServiceClient) ReadInboxArgument(ctx context.Context, req *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error) {
 	return c.readInboxArgument.CallUnary(ctx, req)
+}
+
+// ReadInboxAttachment calls deckhand.v1.InboxService.ReadInboxAttachment.
+func (c *inboxServiceClient) ReadInboxAttachment(ctx context.Context, req *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error) {
+	return c.readInboxAttachment.CallUnary(ctx, req)
 }
 
 // AnswerInboxItem calls deckhand.v1.InboxService.AnswerInboxItem.
@@ -176,6 +195,10 @@ type InboxServiceHandler interface {
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
+	// ReadInboxAttachment returns a piece of a file that the agent attached to its
+	// question, as it was when the question was asked. The audit has who reads its
+	// beginning. Who may read the task's workspace may read it.
+	ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error)
 	// AnswerInboxItem answers an open item; the task continues in the same
 	// transaction. Administrators may answer it, and the user who submitted the
 	// task if their role covers the tool. If the item has been answered or has
@@ -217,6 +240,12 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
 		connect.WithHandlerOptions(opts...),
 	)
+	inboxServiceReadInboxAttachmentHandler := connect.NewUnaryHandler(
+		InboxServiceReadInboxAttachmentProcedure,
+		svc.ReadInboxAttachment,
+		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxAttachment")),
+		connect.WithHandlerOptions(opts...),
+	)
 	inboxServiceAnswerInboxItemHandler := connect.NewUnaryHandler(
 		InboxServiceAnswerInboxItemProcedure,
 		svc.AnswerInboxItem,
@@ -243,6 +272,8 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 			inboxServiceGetInboxItemHandler.ServeHTTP(w, r)
 		case InboxServiceReadInboxArgumentProcedure:
 			inboxServiceReadInboxArgumentHandler.ServeHTTP(w, r)
+		case InboxServiceReadInboxAttachmentProcedure:
+			inboxServiceReadInboxAttachmentHandler.ServeHTTP(w, r)
 		case InboxServiceAnswerInboxItemProcedure:
 			inboxServiceAnswerInboxItemHandler.ServeHTTP(w, r)
 		case InboxServiceJudgeInboxItemProcedure:
@@ -268,6 +299,10 @@ func (UnimplementedInboxServiceHandler) GetInboxItem(context.Context, *connect.R
 
 func (UnimplementedInboxServiceHandler) ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReadInboxArgument is not implemented"))
+}
+
+func (UnimplementedInboxServiceHandler) ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReadInboxAttachment is not implemented"))
 }
 
 func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
