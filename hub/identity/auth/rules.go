@@ -109,6 +109,7 @@ var rules = map[string]Rule{
 	c.InboxServiceJudgeInboxItemProcedure:      {Kind: User, Role: "basic"},
 	c.InboxServiceAnswerInboxItemProcedure:     {Kind: User, Role: "basic"},
 	c.InboxServiceSnoozeInboxItemProcedure:     {Kind: User, Role: "viewer"},
+	c.InboxServiceReplyToTaskProcedure:         {Kind: User, Role: "basic"},
 	c.InboxServiceReadInboxAttachmentProcedure: {Kind: User, Role: "basic"},
 
 	c.PolicyServiceGetPolicyProcedure:      {Kind: User, Role: "viewer"},

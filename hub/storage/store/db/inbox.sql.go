@@ -846,6 +846,44 @@ func (q *Queries) InboxItemPosition(ctx context.Context, arg InboxItemPositionPa
 	return column_1, err
 }
 
+const inboxItemsOfSteps = `-- name: InboxItemsOfSteps :many
+SELECT DISTINCT ON (step_id) step_id::text AS step_id, id FROM inbox_items
+WHERE org_id = $1 AND task_id = $2 AND step_id = ANY ($3::text[])
+ORDER BY step_id, asked_at DESC, id DESC
+`
+
+type InboxItemsOfStepsParams struct {
+	OrgID   string
+	TaskID  string
+	StepIds []string
+}
+
+type InboxItemsOfStepsRow struct {
+	StepID string
+	ID     string
+}
+
+// The newest item of each of some steps of a task that has one.
+func (q *Queries) InboxItemsOfSteps(ctx context.Context, arg InboxItemsOfStepsParams) ([]InboxItemsOfStepsRow, error) {
+	rows, err := q.db.Query(ctx, inboxItemsOfSteps, arg.OrgID, arg.TaskID, arg.StepIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []InboxItemsOfStepsRow{}
+	for rows.Next() {
+		var i InboxItemsOfStepsRow
+		if err := rows.Scan(&i.StepID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const inboxSnoozes = `-- name: InboxSnoozes :many
 SELECT item_id, until FROM inbox_snoozes
 WHERE org_id = $1 AND user_id = $2 AND item_id = ANY ($3::text[]) AND until > clock_timestamp()
@@ -1268,6 +1306,26 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 	return i, err
 }
 
+const newestCallOf = `-- name: NewestCallOf :one
+SELECT arguments FROM steps
+WHERE org_id = $1 AND task_id = $2 AND tool = $3 AND state = 'succeeded'
+ORDER BY number DESC LIMIT 1
+`
+
+type NewestCallOfParams struct {
+	OrgID  string
+	TaskID string
+	Tool   string
+}
+
+// The arguments with which an agent last called a tool with success.
+func (q *Queries) NewestCallOf(ctx context.Context, arg NewestCallOfParams) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, newestCallOf, arg.OrgID, arg.TaskID, arg.Tool)
+	var arguments json.RawMessage
+	err := row.Scan(&arguments)
+	return arguments, err
+}
+
 const newestInboxItem = `-- name: NewestInboxItem :one
 SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
@@ -1319,26 +1377,6 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.Alike,
 	)
 	return i, err
-}
-
-const newestPlanStep = `-- name: NewestPlanStep :one
-SELECT arguments FROM steps
-WHERE org_id = $1 AND task_id = $2 AND tool = $3 AND state = 'succeeded'
-ORDER BY number DESC LIMIT 1
-`
-
-type NewestPlanStepParams struct {
-	OrgID  string
-	TaskID string
-	Tool   string
-}
-
-// The arguments with which an agent last set its plan.
-func (q *Queries) NewestPlanStep(ctx context.Context, arg NewestPlanStepParams) (json.RawMessage, error) {
-	row := q.db.QueryRow(ctx, newestPlanStep, arg.OrgID, arg.TaskID, arg.Tool)
-	var arguments json.RawMessage
-	err := row.Scan(&arguments)
-	return arguments, err
 }
 
 const nextInboxSnooze = `-- name: NextInboxSnooze :one
@@ -1516,6 +1554,41 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 		&i.Alike,
 	)
 	return i, err
+}
+
+const openItemsOfTask = `-- name: OpenItemsOfTask :many
+SELECT id, kind FROM inbox_items WHERE org_id = $1 AND task_id = $2 AND state = 'open' ORDER BY asked_at DESC, id DESC LIMIT 50
+`
+
+type OpenItemsOfTaskParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type OpenItemsOfTaskRow struct {
+	ID   string
+	Kind string
+}
+
+// What a task waits for, the newest first.
+func (q *Queries) OpenItemsOfTask(ctx context.Context, arg OpenItemsOfTaskParams) ([]OpenItemsOfTaskRow, error) {
+	rows, err := q.db.Query(ctx, openItemsOfTask, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OpenItemsOfTaskRow{}
+	for rows.Next() {
+		var i OpenItemsOfTaskRow
+		if err := rows.Scan(&i.ID, &i.Kind); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const parkedTasks = `-- name: ParkedTasks :many

@@ -173,8 +173,8 @@ WHERE org_id = @org_id AND agent_id = @agent_id AND tool = @tool AND state = 'an
   AND (@shape::text = '' OR shape = @shape) AND answered_at > clock_timestamp() - @since::interval
 ORDER BY answered_at DESC LIMIT 1;
 
--- name: NewestPlanStep :one
--- The arguments with which an agent last set its plan.
+-- name: NewestCallOf :one
+-- The arguments with which an agent last called a tool with success.
 SELECT arguments FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND tool = @tool AND state = 'succeeded'
 ORDER BY number DESC LIMIT 1;
@@ -236,3 +236,13 @@ SELECT * FROM inbox_attachments WHERE org_id = @org_id AND item_id = @item_id AN
 UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
     SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
     WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - @keep::interval LIMIT @max_rows);
+
+-- name: InboxItemsOfSteps :many
+-- The newest item of each of some steps of a task that has one.
+SELECT DISTINCT ON (step_id) step_id::text AS step_id, id FROM inbox_items
+WHERE org_id = @org_id AND task_id = @task_id AND step_id = ANY (@step_ids::text[])
+ORDER BY step_id, asked_at DESC, id DESC;
+
+-- name: OpenItemsOfTask :many
+-- What a task waits for, the newest first.
+SELECT id, kind FROM inbox_items WHERE org_id = @org_id AND task_id = @task_id AND state = 'open' ORDER BY asked_at DESC, id DESC LIMIT 50;

@@ -4375,6 +4375,104 @@ func (*AnswerInboxItemRequest_Resume_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Dismiss_) isAnswerInboxItemRequest_Answer() {}
 
+type ReplyToTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// For a question of kind choice the label of an option; for a confirmation yes or no.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplyToTaskRequest) Reset() {
+	*x = ReplyToTaskRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplyToTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplyToTaskRequest) ProtoMessage() {}
+
+func (x *ReplyToTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplyToTaskRequest.ProtoReflect.Descriptor instead.
+func (*ReplyToTaskRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ReplyToTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ReplyToTaskRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type ReplyToTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplyToTaskResponse) Reset() {
+	*x = ReplyToTaskResponse{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplyToTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplyToTaskResponse) ProtoMessage() {}
+
+func (x *ReplyToTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplyToTaskResponse.ProtoReflect.Descriptor instead.
+func (*ReplyToTaskResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ReplyToTaskResponse) GetItem() *InboxItem {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
 type AnswerInboxItemResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
@@ -4384,7 +4482,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4396,7 +4494,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4409,7 +4507,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{40}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -4432,7 +4530,7 @@ type AnswerInboxItemRequest_Raise struct {
 
 func (x *AnswerInboxItemRequest_Raise) Reset() {
 	*x = AnswerInboxItemRequest_Raise{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4444,7 +4542,7 @@ func (x *AnswerInboxItemRequest_Raise) String() string {
 func (*AnswerInboxItemRequest_Raise) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4478,7 +4576,7 @@ type AnswerInboxItemRequest_Allow struct {
 
 func (x *AnswerInboxItemRequest_Allow) Reset() {
 	*x = AnswerInboxItemRequest_Allow{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4588,7 @@ func (x *AnswerInboxItemRequest_Allow) String() string {
 func (*AnswerInboxItemRequest_Allow) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4516,7 +4614,7 @@ type AnswerInboxItemRequest_Resume struct {
 
 func (x *AnswerInboxItemRequest_Resume) Reset() {
 	*x = AnswerInboxItemRequest_Resume{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4626,7 @@ func (x *AnswerInboxItemRequest_Resume) String() string {
 func (*AnswerInboxItemRequest_Resume) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +4651,7 @@ type AnswerInboxItemRequest_Dismiss struct {
 
 func (x *AnswerInboxItemRequest_Dismiss) Reset() {
 	*x = AnswerInboxItemRequest_Dismiss{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4565,7 +4663,7 @@ func (x *AnswerInboxItemRequest_Dismiss) String() string {
 func (*AnswerInboxItemRequest_Dismiss) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +4689,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +4701,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4727,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4641,7 +4739,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4673,7 +4771,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4783,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4712,7 +4810,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +4822,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4747,17 +4845,23 @@ func (x *AnswerInboxItemRequest_Suggest) GetText() string {
 	return ""
 }
 
-// Replan has an approval's call left out, and the agent replace its plan.
+// Replan has an approval's call left out, and replaces the agent's plan.
 type AnswerInboxItemRequest_Replan struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the agent is told besides; may be empty.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// All items of the new plan.
+	Items []*PlanItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
+	// The revision of the plan that it replaces, 0 for none: see TaskPlanService. If the
+	// plan has another one by now, the answer is refused with ABORTED.
+	Revision      int32 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +4873,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4792,6 +4896,20 @@ func (x *AnswerInboxItemRequest_Replan) GetText() string {
 	return ""
 }
 
+func (x *AnswerInboxItemRequest_Replan) GetItems() []*PlanItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest_Replan) GetRevision() int32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // Clarify asks the agent something before an approval is decided: the call is
 // left out, and the agent may make it again when it has answered.
 type AnswerInboxItemRequest_Clarify struct {
@@ -4803,7 +4921,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +4933,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +4974,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +4986,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5033,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4927,7 +5045,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4953,7 +5071,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[53]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4965,7 +5083,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[53]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5000,7 +5118,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[54]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5012,7 +5130,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[54]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5044,7 +5162,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[55]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5174,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[55]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5082,7 +5200,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[56]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5212,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[56]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5239,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x0f\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1bdeckhand/v1/task_plan.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x0f\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -5484,7 +5602,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"E\n" +
 	"\x17SnoozeInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xfc\x0e\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xd9\x0f\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -5520,10 +5638,12 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x05Close\x1a)\n" +
 	"\aSuggest\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a(\n" +
-	"\x06Replan\x12\x1e\n" +
-	"\x04text\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a1\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a\x84\x01\n" +
+	"\x06Replan\x12\x1c\n" +
+	"\x04text\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xa0\x1fR\x04text\x127\n" +
+	"\x05items\x18\x02 \x03(\v2\x15.deckhand.v1.PlanItemB\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x05items\x12#\n" +
+	"\brevision\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\brevision\x1a1\n" +
 	"\aClarify\x12&\n" +
 	"\bquestion\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\bquestion\x1a\x9d\x01\n" +
@@ -5540,7 +5660,13 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x04Skip\x1a'\n" +
 	"\aResolve\x12\x1c\n" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceededB\x0f\n" +
-	"\x06answer\x12\x05\xbaH\x02\b\x01\"E\n" +
+	"\x06answer\x12\x05\xbaH\x02\b\x01\"Z\n" +
+	"\x12ReplyToTaskRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12\x1f\n" +
+	"\x04text\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\xa0\x9c\x01R\x04text\"A\n" +
+	"\x13ReplyToTaskResponse\x12*\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"E\n" +
 	"\x17AnswerInboxItemResponse\x12*\n" +
 	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xb5\x02\n" +
 	"\tInboxKind\x12\x1a\n" +
@@ -5571,13 +5697,14 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fInboxSnoozed\x12\x1d\n" +
 	"\x19INBOX_SNOOZED_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12INBOX_SNOOZED_ONLY\x10\x01\x12\x15\n" +
-	"\x11INBOX_SNOOZED_ANY\x10\x022\x94\x05\n" +
+	"\x11INBOX_SNOOZED_ANY\x10\x022\xe6\x05\n" +
 	"\fInboxService\x12J\n" +
 	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\x12S\n" +
 	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\x12b\n" +
 	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\x12h\n" +
 	"\x13ReadInboxAttachment\x12'.deckhand.v1.ReadInboxAttachmentRequest\x1a(.deckhand.v1.ReadInboxAttachmentResponse\x12\\\n" +
-	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\x12Y\n" +
+	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\x12P\n" +
+	"\vReplyToTask\x12\x1f.deckhand.v1.ReplyToTaskRequest\x1a .deckhand.v1.ReplyToTaskResponse\x12Y\n" +
 	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponse\x12\\\n" +
 	"\x0fSnoozeInboxItem\x12#.deckhand.v1.SnoozeInboxItemRequest\x1a$.deckhand.v1.SnoozeInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
@@ -5594,7 +5721,7 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxOrder)(0),                        // 1: deckhand.v1.InboxOrder
@@ -5640,75 +5767,78 @@ var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(*SnoozeInboxItemRequest)(nil),         // 41: deckhand.v1.SnoozeInboxItemRequest
 	(*SnoozeInboxItemResponse)(nil),        // 42: deckhand.v1.SnoozeInboxItemResponse
 	(*AnswerInboxItemRequest)(nil),         // 43: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 44: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Raise)(nil),   // 45: deckhand.v1.AnswerInboxItemRequest.Raise
-	(*AnswerInboxItemRequest_Allow)(nil),   // 46: deckhand.v1.AnswerInboxItemRequest.Allow
-	(*AnswerInboxItemRequest_Resume)(nil),  // 47: deckhand.v1.AnswerInboxItemRequest.Resume
-	(*AnswerInboxItemRequest_Dismiss)(nil), // 48: deckhand.v1.AnswerInboxItemRequest.Dismiss
-	(*AnswerInboxItemRequest_Accept)(nil),  // 49: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 50: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 51: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 52: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 53: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 54: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 55: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 56: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 57: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 58: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 59: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 60: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 61: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 62: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 63: google.protobuf.Timestamp
-	(StepState)(0),                         // 64: deckhand.v1.StepState
-	(*AlwaysAllow)(nil),                    // 65: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 66: deckhand.v1.TaskOverride
+	(*ReplyToTaskRequest)(nil),             // 44: deckhand.v1.ReplyToTaskRequest
+	(*ReplyToTaskResponse)(nil),            // 45: deckhand.v1.ReplyToTaskResponse
+	(*AnswerInboxItemResponse)(nil),        // 46: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Raise)(nil),   // 47: deckhand.v1.AnswerInboxItemRequest.Raise
+	(*AnswerInboxItemRequest_Allow)(nil),   // 48: deckhand.v1.AnswerInboxItemRequest.Allow
+	(*AnswerInboxItemRequest_Resume)(nil),  // 49: deckhand.v1.AnswerInboxItemRequest.Resume
+	(*AnswerInboxItemRequest_Dismiss)(nil), // 50: deckhand.v1.AnswerInboxItemRequest.Dismiss
+	(*AnswerInboxItemRequest_Accept)(nil),  // 51: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 52: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 53: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 54: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 55: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 56: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 57: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 58: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 59: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 60: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 61: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 62: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 63: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 64: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 65: google.protobuf.Timestamp
+	(StepState)(0),                         // 66: deckhand.v1.StepState
+	(*PlanItem)(nil),                       // 67: deckhand.v1.PlanItem
+	(*AlwaysAllow)(nil),                    // 68: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 69: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	2,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	61, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	62, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	63, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	64, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
 	28, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	63, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	63, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	62, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	63, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	65, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	65, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	65, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
 	24, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
 	27, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
 	18, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
 	23, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
 	6,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
 	8,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
-	63, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
+	65, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
 	12, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
 	13, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
 	15, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
-	63, // 19: deckhand.v1.InboxItem.snoozed_until:type_name -> google.protobuf.Timestamp
+	65, // 19: deckhand.v1.InboxItem.snoozed_until:type_name -> google.protobuf.Timestamp
 	5,  // 20: deckhand.v1.InboxItem.attachments:type_name -> deckhand.v1.InboxAttachment
 	7,  // 21: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
 	20, // 22: deckhand.v1.InboxContext.earlier_requests:type_name -> deckhand.v1.EarlierRequest
-	63, // 23: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
+	65, // 23: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
 	9,  // 24: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
 	9,  // 25: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
 	9,  // 26: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
 	10, // 27: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
 	11, // 28: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
-	64, // 29: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
-	63, // 30: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
-	63, // 31: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
+	66, // 29: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
+	65, // 30: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
+	65, // 31: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
 	14, // 32: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
-	63, // 33: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
+	65, // 33: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
 	16, // 34: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
 	21, // 35: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
 	22, // 36: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
 	23, // 37: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
 	19, // 38: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
-	63, // 39: deckhand.v1.EarlierRequest.at:type_name -> google.protobuf.Timestamp
-	64, // 40: deckhand.v1.EarlierRequest.state:type_name -> deckhand.v1.StepState
+	65, // 39: deckhand.v1.EarlierRequest.at:type_name -> google.protobuf.Timestamp
+	66, // 40: deckhand.v1.EarlierRequest.state:type_name -> deckhand.v1.StepState
 	25, // 41: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
 	26, // 42: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	61, // 43: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	63, // 43: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
 	29, // 44: deckhand.v1.InboxQuestion.options:type_name -> deckhand.v1.InboxOption
 	2,  // 45: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
 	0,  // 46: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
@@ -5716,52 +5846,56 @@ var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	3,  // 48: deckhand.v1.ListInboxRequest.snoozed:type_name -> deckhand.v1.InboxSnoozed
 	4,  // 49: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
 	32, // 50: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
-	63, // 51: deckhand.v1.ListInboxResponse.next_snooze_ends_at:type_name -> google.protobuf.Timestamp
+	65, // 51: deckhand.v1.ListInboxResponse.next_snooze_ends_at:type_name -> google.protobuf.Timestamp
 	0,  // 52: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
 	4,  // 53: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
 	18, // 54: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
 	8,  // 55: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
-	63, // 56: deckhand.v1.SnoozeInboxItemRequest.until:type_name -> google.protobuf.Timestamp
+	65, // 56: deckhand.v1.SnoozeInboxItemRequest.until:type_name -> google.protobuf.Timestamp
 	4,  // 57: deckhand.v1.SnoozeInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
 	17, // 58: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
-	55, // 59: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	56, // 60: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	57, // 61: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	58, // 62: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	59, // 63: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	60, // 64: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	52, // 65: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	53, // 66: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	54, // 67: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	49, // 68: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	50, // 69: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	51, // 70: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	45, // 71: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
-	46, // 72: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
-	47, // 73: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
-	48, // 74: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
-	4,  // 75: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	65, // 76: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	66, // 77: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	30, // 78: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	33, // 79: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	35, // 80: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	37, // 81: deckhand.v1.InboxService.ReadInboxAttachment:input_type -> deckhand.v1.ReadInboxAttachmentRequest
-	43, // 82: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	39, // 83: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
-	41, // 84: deckhand.v1.InboxService.SnoozeInboxItem:input_type -> deckhand.v1.SnoozeInboxItemRequest
-	31, // 85: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	34, // 86: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	36, // 87: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	38, // 88: deckhand.v1.InboxService.ReadInboxAttachment:output_type -> deckhand.v1.ReadInboxAttachmentResponse
-	44, // 89: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	40, // 90: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
-	42, // 91: deckhand.v1.InboxService.SnoozeInboxItem:output_type -> deckhand.v1.SnoozeInboxItemResponse
-	85, // [85:92] is the sub-list for method output_type
-	78, // [78:85] is the sub-list for method input_type
-	78, // [78:78] is the sub-list for extension type_name
-	78, // [78:78] is the sub-list for extension extendee
-	0,  // [0:78] is the sub-list for field type_name
+	57, // 59: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	58, // 60: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	59, // 61: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	60, // 62: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	61, // 63: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	62, // 64: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	54, // 65: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	55, // 66: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	56, // 67: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	51, // 68: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	52, // 69: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	53, // 70: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	47, // 71: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	48, // 72: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	49, // 73: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	50, // 74: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	4,  // 75: deckhand.v1.ReplyToTaskResponse.item:type_name -> deckhand.v1.InboxItem
+	4,  // 76: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	67, // 77: deckhand.v1.AnswerInboxItemRequest.Replan.items:type_name -> deckhand.v1.PlanItem
+	68, // 78: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	69, // 79: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	30, // 80: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	33, // 81: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	35, // 82: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	37, // 83: deckhand.v1.InboxService.ReadInboxAttachment:input_type -> deckhand.v1.ReadInboxAttachmentRequest
+	43, // 84: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	44, // 85: deckhand.v1.InboxService.ReplyToTask:input_type -> deckhand.v1.ReplyToTaskRequest
+	39, // 86: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	41, // 87: deckhand.v1.InboxService.SnoozeInboxItem:input_type -> deckhand.v1.SnoozeInboxItemRequest
+	31, // 88: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	34, // 89: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	36, // 90: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	38, // 91: deckhand.v1.InboxService.ReadInboxAttachment:output_type -> deckhand.v1.ReadInboxAttachmentResponse
+	46, // 92: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	45, // 93: deckhand.v1.InboxService.ReplyToTask:output_type -> deckhand.v1.ReplyToTaskResponse
+	40, // 94: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	42, // 95: deckhand.v1.InboxService.SnoozeInboxItem:output_type -> deckhand.v1.SnoozeInboxItemResponse
+	88, // [88:96] is the sub-list for method output_type
+	80, // [80:88] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -5772,6 +5906,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
+	file_deckhand_v1_task_plan_proto_init()
 	file_deckhand_v1_inbox_proto_msgTypes[8].OneofWrappers = []any{}
 	file_deckhand_v1_inbox_proto_msgTypes[39].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
@@ -5797,7 +5932,7 @@ func file_deckhand_v1_inbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   57,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -47,6 +47,9 @@ const (
 	// InboxServiceAnswerInboxItemProcedure is the fully-qualified name of the InboxService's
 	// AnswerInboxItem RPC.
 	InboxServiceAnswerInboxItemProcedure = "/deckhand.v1.InboxService/AnswerInboxItem"
+	// InboxServiceReplyToTaskProcedure is the fully-qualified name of the InboxService's ReplyToTask
+	// RPC.
+	InboxServiceReplyToTaskProcedure = "/deckhand.v1.InboxService/ReplyToTask"
 	// InboxServiceJudgeInboxItemProcedure is the fully-qualified name of the InboxService's
 	// JudgeInboxItem RPC.
 	InboxServiceJudgeInboxItemProcedure = "/deckhand.v1.InboxService/JudgeInboxItem"
@@ -74,6 +77,9 @@ type InboxServiceClient interface {
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	// ReplyToTask answers the open question of a task, as AnswerInboxItem does with a
+	// reply. FAILED_PRECONDITION if the task has asked nothing, or several questions.
+	ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error)
 	// JudgeInboxItem returns what the hub would decide about the call of an open
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
@@ -125,6 +131,12 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(inboxServiceMethods.ByName("AnswerInboxItem")),
 			connect.WithClientOptions(opts...),
 		),
+		replyToTask: connect.NewClient[v1.ReplyToTaskRequest, v1.ReplyToTaskResponse](
+			httpClient,
+			baseURL+InboxServiceReplyToTaskProcedure,
+			connect.WithSchema(inboxServiceMethods.ByName("ReplyToTask")),
+			connect.WithClientOptions(opts...),
+		),
 		judgeInboxItem: connect.NewClient[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse](
 			httpClient,
 			baseURL+InboxServiceJudgeInboxItemProcedure,
@@ -147,6 +159,7 @@ type inboxServiceClient struct {
 	readInboxArgument   *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
 	readInboxAttachment *connect.Client[v1.ReadInboxAttachmentRequest, v1.ReadInboxAttachmentResponse]
 	answerInboxItem     *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
+	replyToTask         *connect.Client[v1.ReplyToTaskRequest, v1.ReplyToTaskResponse]
 	judgeInboxItem      *connect.Client[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse]
 	snoozeInboxItem     *connect.Client[v1.SnoozeInboxItemRequest, v1.SnoozeInboxItemResponse]
 }
@@ -174,6 +187,11 @@ func (c *inboxServiceClient) ReadInboxAttachment(ctx context.Context, req *conne
 // AnswerInboxItem calls deckhand.v1.InboxService.AnswerInboxItem.
 func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
 	return c.answerInboxItem.CallUnary(ctx, req)
+}
+
+// ReplyToTask calls deckhand.v1.InboxService.ReplyToTask.
+func (c *inboxServiceClient) ReplyToTask(ctx context.Context, req *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error) {
+	return c.replyToTask.CallUnary(ctx, req)
 }
 
 // JudgeInboxItem calls deckhand.v1.InboxService.JudgeInboxItem.
@@ -205,6 +223,9 @@ type InboxServiceHandler interface {
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	// ReplyToTask answers the open question of a task, as AnswerInboxItem does with a
+	// reply. FAILED_PRECONDITION if the task has asked nothing, or several questions.
+	ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error)
 	// JudgeInboxItem returns what the hub would decide about the call of an open
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
@@ -252,6 +273,12 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(inboxServiceMethods.ByName("AnswerInboxItem")),
 		connect.WithHandlerOptions(opts...),
 	)
+	inboxServiceReplyToTaskHandler := connect.NewUnaryHandler(
+		InboxServiceReplyToTaskProcedure,
+		svc.ReplyToTask,
+		connect.WithSchema(inboxServiceMethods.ByName("ReplyToTask")),
+		connect.WithHandlerOptions(opts...),
+	)
 	inboxServiceJudgeInboxItemHandler := connect.NewUnaryHandler(
 		InboxServiceJudgeInboxItemProcedure,
 		svc.JudgeInboxItem,
@@ -276,6 +303,8 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 			inboxServiceReadInboxAttachmentHandler.ServeHTTP(w, r)
 		case InboxServiceAnswerInboxItemProcedure:
 			inboxServiceAnswerInboxItemHandler.ServeHTTP(w, r)
+		case InboxServiceReplyToTaskProcedure:
+			inboxServiceReplyToTaskHandler.ServeHTTP(w, r)
 		case InboxServiceJudgeInboxItemProcedure:
 			inboxServiceJudgeInboxItemHandler.ServeHTTP(w, r)
 		case InboxServiceSnoozeInboxItemProcedure:
@@ -307,6 +336,10 @@ func (UnimplementedInboxServiceHandler) ReadInboxAttachment(context.Context, *co
 
 func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.AnswerInboxItem is not implemented"))
+}
+
+func (UnimplementedInboxServiceHandler) ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReplyToTask is not implemented"))
 }
 
 func (UnimplementedInboxServiceHandler) JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error) {
