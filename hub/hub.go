@@ -488,11 +488,11 @@ func (h *Hub) close() {
 	}
 }
 
-// alert has destinations told of an audit entry of high severity.
+// alert has destinations told of an audit entry of high or critical severity.
 func (h *Hub) alert(ctx context.Context, tx *event.Tx, e db.AuditEntry) error {
 	return h.notify.Announce(ctx, tx, notification.Event{
 		OrgID: e.OrgID, Kind: string(eventkind.AuditHigh), Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
-			"entry_id": e.ID, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
+			"entry_id": e.ID, "severity": e.Severity, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
 			"address": e.Address, "user_agent": e.UserAgent, "reason": e.Reason, "time": e.Time.UTC().Format(time.RFC3339Nano),
 		},
 	})

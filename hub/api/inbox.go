@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -213,7 +215,10 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	case *deckhandv1.AnswerInboxItemRequest_Suggest_:
 		a.Reason = answer.Suggest.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Replan_:
-		a.Reason = answer.Replan.GetText()
+		a.Reason, a.PlanRevision = cmp.Or(answer.Replan.GetText(), a.Reason), answer.Replan.GetRevision()
+		if a.Plan, err = plan.Replace(nodesOf(answer.Replan.GetItems())); err != nil {
+			return nil, err
+		}
 	case *deckhandv1.AnswerInboxItemRequest_Clarify_:
 		a.Reason = answer.Clarify.GetQuestion()
 	case *deckhandv1.AnswerInboxItemRequest_Raise_:

@@ -59,3 +59,31 @@ func (h *Inbox) ReadInboxAttachment(ctx context.Context, req *connect.Request[de
 		Data: piece, NextOffset: m.GetOffset() + int64(len(piece)), SizeBytes: size, Sha256: a.Sha256,
 	}), nil
 }
+
+// ReplyToTask answers the open question of a task.
+func (h *Inbox) ReplyToTask(ctx context.Context, req *connect.Request[deckhandv1.ReplyToTaskRequest]) (*connect.Response[deckhandv1.ReplyToTaskResponse], error) {
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	if err != nil {
+		return nil, err
+	}
+	questions, err := h.Inbox.Questions(ctx, auth.From(ctx).OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	switch len(questions) {
+	case 0:
+		return nil, fault.New(fault.Precondition, "task %s has asked nothing that is open", id).WithObject(id).
+			WithFix("see what it waits for: deckhand task show %s; to tell its agent something: deckhand task message %s TEXT", id, id)
+	case 1:
+	default:
+		return nil, fault.New(fault.Precondition, "task %s has %d open questions", id, len(questions)).WithObject(id).
+			WithFix("answer each by its id: deckhand inbox list --task %s", id)
+	}
+	res, err := h.AnswerInboxItem(ctx, connect.NewRequest(&deckhandv1.AnswerInboxItemRequest{
+		ItemId: questions[0], Answer: &deckhandv1.AnswerInboxItemRequest_Reply_{Reply: &deckhandv1.AnswerInboxItemRequest_Reply{Text: req.Msg.GetText()}},
+	}))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.ReplyToTaskResponse{Item: res.Msg.GetItem()}), nil
+}

@@ -123,3 +123,17 @@ func (s *Service) ReadAttachment(ctx context.Context, orgID, itemID string, numb
 	})
 	return row, data, err
 }
+
+// Questions returns the ids of the open questions of a task, the newest first.
+func (s *Service) Questions(ctx context.Context, orgID, taskID string) (ids []string, err error) {
+	rows, err := s.cfg.Store.OpenItemsOfTask(ctx, db.OpenItemsOfTaskParams{OrgID: orgID, TaskID: taskID})
+	if err != nil {
+		return nil, fmt.Errorf("load what task %s waits for: %w", taskID, err)
+	}
+	for _, row := range rows {
+		if Kind(row.Kind) == Question {
+			ids = append(ids, row.ID)
+		}
+	}
+	return ids, nil
+}

@@ -1557,7 +1557,11 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 }
 
 const openItemsOfTask = `-- name: OpenItemsOfTask :many
-SELECT id, kind FROM inbox_items WHERE org_id = $1 AND task_id = $2 AND state = 'open' ORDER BY asked_at DESC, id DESC LIMIT 50
+SELECT i.id, i.kind FROM inbox_items i
+WHERE i.org_id = $1 AND i.state = 'open'
+  AND (i.task_id = $2
+       OR EXISTS (SELECT FROM stopped_tasks s WHERE s.task_id = $2 AND s.org_id = i.org_id AND s.kind = i.kind AND s.subject = i.subject))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT 50
 `
 
 type OpenItemsOfTaskParams struct {
@@ -1570,7 +1574,7 @@ type OpenItemsOfTaskRow struct {
 	Kind string
 }
 
-// What a task waits for, the newest first.
+// What a task waits for, the newest first: also what stopped it together with others.
 func (q *Queries) OpenItemsOfTask(ctx context.Context, arg OpenItemsOfTaskParams) ([]OpenItemsOfTaskRow, error) {
 	rows, err := q.db.Query(ctx, openItemsOfTask, arg.OrgID, arg.TaskID)
 	if err != nil {

@@ -244,5 +244,9 @@ WHERE org_id = @org_id AND task_id = @task_id AND step_id = ANY (@step_ids::text
 ORDER BY step_id, asked_at DESC, id DESC;
 
 -- name: OpenItemsOfTask :many
--- What a task waits for, the newest first.
-SELECT id, kind FROM inbox_items WHERE org_id = @org_id AND task_id = @task_id AND state = 'open' ORDER BY asked_at DESC, id DESC LIMIT 50;
+-- What a task waits for, the newest first: also what stopped it together with others.
+SELECT i.id, i.kind FROM inbox_items i
+WHERE i.org_id = @org_id AND i.state = 'open'
+  AND (i.task_id = @task_id
+       OR EXISTS (SELECT FROM stopped_tasks s WHERE s.task_id = @task_id AND s.org_id = i.org_id AND s.kind = i.kind AND s.subject = i.subject))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT 50;
