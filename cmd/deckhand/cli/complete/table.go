@@ -85,7 +85,7 @@ var flags = map[string]completion{
 	"node": {list: nodes}, "to-node": {list: nodes}, "from-node": {list: nodes}, "user": {list: users}, "delivery": {list: deliveries},
 	"provider": {list: providers}, "model": {list: models((*deckhandv1.Price).GetModel)},
 	"output": {words: output.Formats}, "mode": {words: persona.Modes()}, "role": {words: roles}, "log-level": {words: []string{"trace", "debug", "info", "warn", "error"}},
-	"log-format": {words: []string{"json", "text"}}, "severity": {words: []string{"low", "medium", "high"}}, "every": {words: []string{"day", "month"}},
+	"log-format": {words: []string{"json", "text"}}, "severity": {words: []string{"low", "medium", "high", "critical"}}, "every": {words: []string{"day", "month"}},
 	"smtp-security": {words: []string{"starttls", "tls", "none"}}, "overlap": {words: []string{"allow", "skip", "queue", "replace"}},
 	"missed": {words: []string{"skip", "once", "all"}}, "verify": {words: trigger.Verifications()},
 	"signature-encoding": {words: []string{"hex", "base64"}}, "signature-hash": {words: []string{"sha256", "sha1", "sha512"}},
