@@ -39,8 +39,8 @@ func TestAHubKilledAfterItSentWhatAnAgentSends(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	r := newMatrixRig(t)
 	for name, spec := range map[string]*deckhandv1.DestinationSpec{
-		"deploys": {To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: receiver.URL}}, ForAgents: &deckhandv1.AgentAccess{Agents: []string{"caller"}}},
-		"post": {ForAgents: &deckhandv1.AgentAccess{Agents: []string{"writer"}, Recipients: []string{"@example.com"}}, To: &deckhandv1.DestinationSpec_Email{Email: &deckhandv1.EmailDestination{
+		"deploys": {Events: []string{"none"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: receiver.URL}}, ForAgents: &deckhandv1.AgentAccess{Agents: []string{"caller"}}},
+		"post": {Events: []string{"none"}, ForAgents: &deckhandv1.AgentAccess{Agents: []string{"writer"}, Recipients: []string{"@example.com"}}, To: &deckhandv1.DestinationSpec_Email{Email: &deckhandv1.EmailDestination{
 			Host: mails.Host, Port: mails.Port, Security: "none", From: "agents@example.com", To: []string{"ops@example.com"},
 		}}},
 	} {
