@@ -59,6 +59,7 @@ var places = map[string]completion{
 	"task cancel TASK": {list: tasks(live()...)}, "task pause TASK": {list: tasks(live()...)}, "task resume TASK": {list: tasks(live()...)},
 	"task message TASK": {list: tasks(live()...)}, "task reorder TASK": {list: tasks(live()...)},
 	"policy corpus FILE": {files: true},
+	"task reply TASK": {list: tasks(live()...)},
 }
 
 // positional returns the completion of a placeholder of a command.
@@ -111,6 +112,7 @@ var flagPlaces = map[string]completion{
 	"audit list by":                   {list: users},
 	"task export format":              {words: []string{"jsonl", "asciicast"}},
 	"task resume-from workspace":      {words: []string{"restore", "overwrite", "keep"}},
+	"inbox replan plan":               {files: true},
 	"run after":                       {list: tasks()},
 	"audit export after":              {}, "provider price input": {}, "inbox approve key": {}, "task resume-from name": {},
 	"destination redrive all": {list: destinations},
