@@ -95,8 +95,13 @@ func attachmentLines(x *deckhandv1.InboxItem) string {
 
 // optionLines lists the possible replies to a question.
 func optionLines(x *deckhandv1.InboxItem) string {
-	n := 0
-	return linesOf(x.GetQuestion().GetOptions(), func(o *deckhandv1.InboxOption) string {
+	n, options := 0, x.GetQuestion().GetOptions()
+	if len(options) == 0 { // a hub of an earlier release
+		for _, label := range x.GetQuestion().GetChoices() {
+			options = append(options, &deckhandv1.InboxOption{Label: label})
+		}
+	}
+	return linesOf(options, func(o *deckhandv1.InboxOption) string {
 		n++
 		line := fmt.Sprintf("%d. %s", n, literal.Line(o.GetLabel()))
 		if o.GetDescription() != "" {

@@ -4,7 +4,6 @@ import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
 import { shellRoute } from "@/app/root";
-import { setComfort } from "@/app/comfort";
 import { Sources } from "@/features/task/Outcome";
 import { InboxItemSchema, InboxKind, InboxService, InboxState, type AnswerInboxItemRequest } from "@/gen/deckhand/v1/inbox_pb";
 import { TaskSchema } from "@/gen/deckhand/v1/task_pb";
@@ -58,7 +57,6 @@ it("a question shows what follows from each option, and its attachments are save
 });
 
 it("a call is left out and the plan replaced, in the revision that was edited", async () => {
-  setComfort({ undo: false });
   const item = create(InboxItemSchema, {
     id: "inbox_1", kind: InboxKind.APPROVAL, state: InboxState.OPEN, taskId: "task_1", agentName: "coder", stepId: "step_1", tool: "shell_exec", arguments: { command: "migrate" }, shownDigest: "d", mayAnswer: true,
   });
