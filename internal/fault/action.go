@@ -19,8 +19,8 @@ type Action struct {
 
 // actions are the places by code.
 var actions = map[Code]Action{
-	MaxIterations:     {"Resume with a higher limit", "/tasks/{task}", "deckhand task resume-from {task} --limit-iterations N"},
-	ExecutionTimeout:  {"Resume with a higher limit", "/tasks/{task}", "deckhand task resume-from {task} --limit-time DURATION"},
+	MaxIterations:     {"Resume with a higher limit", "/tasks/{task}", "deckhand task resume-from {task} --limit iterations=100"},
+	ExecutionTimeout:  {"Resume with a higher limit", "/tasks/{task}", "deckhand task resume-from {task} --limit active_time=2h"},
 	InputTimeout:      {"Retry the task", "/tasks/{task}", "deckhand task retry {task}"},
 	BudgetLimit:       {"Raise the budget", "/budgets", "deckhand budget show"},
 	EgressDenied:      {"Allow the host", "/agents/{agent}/edit", "deckhand agent show {agent}"},

@@ -59,7 +59,7 @@ var places = map[string]completion{
 	"task cancel TASK": {list: tasks(live()...)}, "task pause TASK": {list: tasks(live()...)}, "task resume TASK": {list: tasks(live()...)},
 	"task message TASK": {list: tasks(live()...)}, "task reorder TASK": {list: tasks(live()...)},
 	"policy corpus FILE": {files: true},
-	"task reply TASK": {list: tasks(live()...)},
+	"task reply TASK":    {list: tasks(live()...)},
 }
 
 // positional returns the completion of a placeholder of a command.

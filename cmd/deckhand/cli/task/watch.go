@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func watch(ctx context.Context, e *env.Env, ids []string, request *deckhandv1.Wa
 
 // progressLine says how far a running command is.
 func progressLine(p *deckhandv1.StepProgress) string {
-	out := fmt.Sprintf("step %d: %s", p.GetNumber(), output.Size(p.GetLogBytes()))
+	out := fmt.Sprintf("step %d: %s", p.GetNumber(), cmp.Or(output.Size(p.GetLogBytes()), "0 B"))
 	if p.GetCpuTime() != nil {
 		out += fmt.Sprintf(", %s CPU", p.GetCpuTime().AsDuration().Round(100*time.Millisecond))
 	}
