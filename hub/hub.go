@@ -404,7 +404,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
 		periodic.Job{Name: "delete old challenges of passkeys", Do: h.passkeys.Prune},
-		periodic.Job{Name: "delete old attachments of questions", Every: expiryInterval, Do: h.inbox.PruneAttachments},
+		periodic.Job{Name: "delete old attachments of questions", Every: expiryInterval, Do: h.inbox.Attachments.Prune},
 		periodic.Job{Name: "delete the waits of calls that have ended", Do: h.store.DeleteWaits},
 		periodic.Job{Name: "delete outages that no task waits for", Do: h.store.DeleteOldOutages},
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},

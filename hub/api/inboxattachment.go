@@ -20,7 +20,7 @@ func (h *Inbox) attachments(ctx context.Context, item db.InboxItem) (out []*deck
 	if inbox.Kind(item.Kind) != inbox.Question {
 		return nil, nil
 	}
-	rows, err := h.Inbox.Attachments(ctx, item.OrgID, item.ID)
+	rows, err := h.Inbox.Attachments.List(ctx, item.OrgID, item.ID)
 	for _, a := range rows {
 		out = append(out, &deckhandv1.InboxAttachment{Number: a.Number, Path: a.Path, SizeBytes: a.SizeBytes, Sha256: a.Sha256, Problem: a.Problem})
 	}
@@ -45,7 +45,7 @@ func (h *Inbox) ReadInboxAttachment(ctx context.Context, req *connect.Request[de
 	if err := mayAccess(ctx, h.Agents, t.Task, toRead); err != nil {
 		return nil, err
 	}
-	a, data, err := h.Inbox.ReadAttachment(ctx, who.OrgID, id, m.GetNumber(), m.GetOffset() == 0, actor(who))
+	a, data, err := h.Inbox.Attachments.Read(ctx, who.OrgID, id, m.GetNumber(), m.GetOffset() == 0, actor(who))
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (h *Inbox) ReplyToTask(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	questions, err := h.Inbox.Questions(ctx, auth.From(ctx).OrgID, id)
+	questions, err := inbox.OpenQuestions(ctx, h.Inbox, auth.From(ctx).OrgID, id)
 	if err != nil {
 		return nil, err
 	}

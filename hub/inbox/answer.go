@@ -197,12 +197,15 @@ type Config struct {
 type Service struct {
 	lifecycle.Runner
 
-	Snoozes Snoozes
-	cfg     Config
+	Snoozes     Snoozes
+	Attachments Attachments
+	cfg         Config
 }
 
 // New creates a Service.
-func New(cfg Config) *Service { return &Service{cfg: cfg, Snoozes: Snoozes{cfg.Store}} }
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, Snoozes: Snoozes{cfg.Store}, Attachments: Attachments{cfg}}
+}
 
 // Answer closes an open item; see Applied for what it stores. Repeating the same decision
 // as the same person has no effect.

@@ -64,6 +64,9 @@ func attachedPayload(list []NewAttachment) []map[string]any {
 	return out
 }
 
+// Attachments are the files that go with questions.
+type Attachments struct{ cfg Config }
+
 // keepAttachments is how long the content of attachments is kept after their item was closed,
 // and pruneBatch how many are deleted at once.
 const (
@@ -71,9 +74,9 @@ const (
 	pruneBatch      = 100
 )
 
-// PruneAttachments deletes the content of attachments whose items were closed long ago. Their
+// Prune deletes the content of attachments whose items were closed long ago. Their
 // names, sizes and digests stay.
-func (s *Service) PruneAttachments(ctx context.Context) error {
+func (s Attachments) Prune(ctx context.Context) error {
 	for {
 		n, err := s.cfg.Store.PruneInboxAttachments(ctx, db.PruneInboxAttachmentsParams{Keep: keepAttachments, MaxRows: pruneBatch})
 		if err != nil {
@@ -85,8 +88,8 @@ func (s *Service) PruneAttachments(ctx context.Context) error {
 	}
 }
 
-// Attachments returns what is attached to an item, without the content.
-func (s *Service) Attachments(ctx context.Context, orgID, itemID string) ([]db.InboxAttachmentsRow, error) {
+// List returns what is attached to an item, without the content.
+func (s Attachments) List(ctx context.Context, orgID, itemID string) ([]db.InboxAttachmentsRow, error) {
 	rows, err := s.cfg.Store.InboxAttachments(ctx, db.InboxAttachmentsParams{OrgID: orgID, ItemID: itemID})
 	if err != nil {
 		return nil, fmt.Errorf("load the attachments of %s: %w", itemID, err)
@@ -94,9 +97,9 @@ func (s *Service) Attachments(ctx context.Context, orgID, itemID string) ([]db.I
 	return rows, nil
 }
 
-// ReadAttachment returns the content of an attachment. The audit has who reads it from its
+// Read returns the content of an attachment. The audit has who reads it from its
 // beginning.
-func (s *Service) ReadAttachment(ctx context.Context, orgID, itemID string, number int32, begins bool, by event.Actor) (db.InboxAttachment, []byte, error) {
+func (s Attachments) Read(ctx context.Context, orgID, itemID string, number int32, begins bool, by event.Actor) (db.InboxAttachment, []byte, error) {
 	row, err := s.cfg.Store.GetInboxAttachment(ctx, db.GetInboxAttachmentParams{OrgID: orgID, ItemID: itemID, Number: number})
 	if store.IsNotFound(err) {
 		return row, nil, fault.New(fault.NotFound, "inbox item %s has no attachment %d", itemID, number).WithObject(itemID).
@@ -124,8 +127,8 @@ func (s *Service) ReadAttachment(ctx context.Context, orgID, itemID string, numb
 	return row, data, err
 }
 
-// Questions returns the ids of the open questions of a task, the newest first.
-func (s *Service) Questions(ctx context.Context, orgID, taskID string) (ids []string, err error) {
+// OpenQuestions returns the ids of the open questions of a task, the newest first.
+func OpenQuestions(ctx context.Context, s *Service, orgID, taskID string) (ids []string, err error) {
 	rows, err := s.cfg.Store.OpenItemsOfTask(ctx, db.OpenItemsOfTaskParams{OrgID: orgID, TaskID: taskID})
 	if err != nil {
 		return nil, fmt.Errorf("load what task %s waits for: %w", taskID, err)

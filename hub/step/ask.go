@@ -76,7 +76,7 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 		if err != nil {
 			return err
 		}
-		if err := s.attach(ctx, looksOf(tx), t, q, raw, &ask); err != nil {
+		if err := (attacher{s}).attach(ctx, looksOf(tx), t, q, raw, &ask); err != nil {
 			return err
 		}
 	} else if raw, err := s.arguments(step); err != nil {

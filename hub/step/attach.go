@@ -20,9 +20,12 @@ type attached struct {
 	problem string
 }
 
+// attacher reads what questions have attached.
+type attacher struct{ *Steps }
+
 // attachments returns the files of a question. Within a transaction it returns an
 // event.Outside if the node must be asked first.
-func (s *Steps) attachments(ctx context.Context, l *looks, t db.Task, q tool.Question, raw []byte) (attached, error) {
+func (s attacher) attachments(ctx context.Context, l *looks, t db.Task, q tool.Question, raw []byte) (attached, error) {
 	if len(q.Attachments) == 0 {
 		return attached{}, nil
 	}
@@ -47,7 +50,7 @@ func (s *Steps) attachments(ctx context.Context, l *looks, t db.Task, q tool.Que
 }
 
 // attachNow reads the files from the node.
-func (s *Steps) attachNow(ctx context.Context, t db.Task, q tool.Question) attached {
+func (s attacher) attachNow(ctx context.Context, t db.Task, q tool.Question) attached {
 	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
 	defer cancel()
 	files, err := s.readAttachments(ctx, t, q.Attachments)
@@ -68,7 +71,7 @@ func (s *Steps) attachNow(ctx context.Context, t db.Task, q tool.Question) attac
 	return attached{refused: e}
 }
 
-func (s *Steps) readAttachments(ctx context.Context, t db.Task, paths []string) ([]tool.File, error) {
+func (s attacher) readAttachments(ctx context.Context, t db.Task, paths []string) ([]tool.File, error) {
 	call := tool.Call{ExecID: ident.New("step"), Live: func(ctx context.Context) bool { return ctx.Err() == nil }}
 	if t.NodeID != nil {
 		p, err := s.persona(ctx, t)
@@ -97,7 +100,7 @@ func (s *Steps) readAttachments(ctx context.Context, t db.Task, paths []string) 
 }
 
 // refuseAttachments returns why a question cannot be asked with what it has attached, or nil.
-func (s *Steps) refuseAttachments(ctx context.Context, l *looks, t db.Task, q tool.Question, raw []byte) (*fault.Error, error) {
+func (s attacher) refuseAttachments(ctx context.Context, l *looks, t db.Task, q tool.Question, raw []byte) (*fault.Error, error) {
 	a, err := s.attachments(ctx, l, t, q, raw)
 	if err != nil || a.problem == "" {
 		return a.refused, err
@@ -107,7 +110,7 @@ func (s *Steps) refuseAttachments(ctx context.Context, l *looks, t db.Task, q to
 }
 
 // attach adds the files of a question to its item.
-func (s *Steps) attach(ctx context.Context, l *looks, t db.Task, q tool.Question, raw []byte, ask *inbox.NewItem) error {
+func (s attacher) attach(ctx context.Context, l *looks, t db.Task, q tool.Question, raw []byte, ask *inbox.NewItem) error {
 	a, err := s.attachments(ctx, l, t, q, raw)
 	if err != nil {
 		return err

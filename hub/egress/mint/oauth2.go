@@ -20,7 +20,7 @@ type OAuth2Client struct {
 	// RefreshToken is empty for tokens of the client itself. It is used again for each
 	// token: what a server returns as the next one is not stored.
 	RefreshToken string
-	Scopes               []string
+	Scopes       []string
 	// Audience is sent if it is not empty, for servers that want it.
 	Audience string
 }

@@ -78,8 +78,8 @@ func errorFlag(cmd *cobra.Command, code *string, what string) {
 }
 
 // withError reports whether an error code is one that was chosen; every code is if none was.
-func withError(code, chosen string) bool {
-	return chosen == "" || code == chosen || chosen == anyError && code != ""
+func withError(failure, chosen string) bool {
+	return chosen == "" || failure == chosen || chosen == anyError && failure != ""
 }
 
 // copyTaskLogs prints the output of all of a task's steps, or of those with an error, with a
