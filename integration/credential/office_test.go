@@ -100,7 +100,7 @@ func TestAnAgentWorksInAnOfficeSuite(t *testing.T) {
 	t.Parallel()
 	o := &office{life: 5 * time.Second}
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return suite() }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	server := newOrigin(t, "10.98.9.1", func(w http.ResponseWriter, r *http.Request) {
+	server := newOrigin(t, "10.98.61.1", func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/token":
 			o.token(w, r)
