@@ -128,7 +128,7 @@ turns:
       - {tool: mcp__office__sheets_append, arguments: {id: sheet-1, row: "March;12"}}
   - text: Done.
     calls: [{tool: complete_task, arguments: {summary: "the figures are in the sheet", sources: [{kind: document, reference: doc-1, title: March report}]}}]
-`, "mode: autonomous", "credentials: [google]", fmt.Sprintf("mcp: [{name: office, url: %q}]", server.url()+"/mcp"))
+`, "mode: autonomous", "credentials: [google]", fmt.Sprintf("egress: {allow: [%q]}", server.host+":"+server.port), fmt.Sprintf("mcp: [{name: office, url: %q}]", server.url()+"/mcp"))
 	id := f.Submit("clerk")
 	f.Ended(id)
 	var steps []struct{ Tool, State, Observation string }
