@@ -93,7 +93,7 @@ func TestAQuestionHasOptionsAndAttachments(t *testing.T) {
 	downloads := r.audited("inbox.attachment_downloaded")
 	require.Len(t, downloads, 1)
 	require.Equal(t, a.GetSha256(), downloads[0].GetAfter().AsMap()["sha256"])
-	require.NotContains(t, r.sql("SELECT content_sealed::text FROM inbox_attachments WHERE item_id = $1", id), hex.EncodeToString([]byte("a;b")))
+	require.NotContains(t, r.sql("SELECT content_sealed::text FROM inbox_attachments WHERE item_id = $1", id), hex.EncodeToString([]byte(long[:50])))
 	refuses(t, connect.CodeNotFound, r.user.Inbox.ReadInboxAttachment, &deckhandv1.ReadInboxAttachmentRequest{ItemId: id, Number: 2})
 	refuses(t, connect.CodeInvalidArgument, r.user.Inbox.ReadInboxAttachment, &deckhandv1.ReadInboxAttachmentRequest{ItemId: id, Number: 1, Offset: int64(len(long)) + 1})
 	// Who may not see the task does not see its attachments.
