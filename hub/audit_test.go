@@ -257,7 +257,7 @@ func TestTheHubVerifiesItsAudit(t *testing.T) {
 	require.Contains(t, foreign.GetProblem(), "in no chain and will not be sealed: 1,")
 	require.Equal(t, whole.GetPosition()+1, broken.GetPosition(), "it goes on behind what is broken")
 	allSealed(t, h)
-	told := do(t, admin.Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{Action: "audit.broken", Severity: "high"}).GetEntries()
+	told := do(t, admin.Audit.ListAuditEntries, &deckhandv1.ListAuditEntriesRequest{Action: "audit.broken", Severity: "critical"}).GetEntries()
 	require.Len(t, told, 1)
 
 	// Another organisation's log is another's.

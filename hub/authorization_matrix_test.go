@@ -158,6 +158,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.step
 		case "pointer":
 			out[name] = "/command"
+		case "number":
+			if m.Name() == "ReadInboxAttachmentRequest" {
+				out[name] = 1
+			}
 		case "job_id":
 			out[name] = "job_1"
 		case "node_id":

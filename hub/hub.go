@@ -405,6 +405,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
 		periodic.Job{Name: "delete old challenges of passkeys", Do: h.passkeys.Prune},
+		periodic.Job{Name: "delete old attachments of questions", Every: expiryInterval, Do: h.inbox.Attachments.Prune},
 		periodic.Job{Name: "delete the waits of calls that have ended", Do: h.store.DeleteWaits},
 		periodic.Job{Name: "delete outages that no task waits for", Do: h.store.DeleteOldOutages},
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},
@@ -488,11 +489,11 @@ func (h *Hub) close() {
 	}
 }
 
-// alert has destinations told of an audit entry of high severity.
+// alert has destinations told of an audit entry of high or critical severity.
 func (h *Hub) alert(ctx context.Context, tx *event.Tx, e db.AuditEntry) error {
 	return h.notify.Announce(ctx, tx, notification.Event{
 		OrgID: e.OrgID, Kind: string(eventkind.AuditHigh), Object: e.ObjectID, Once: fmt.Sprintf("audit.%d", e.ID), Details: map[string]any{
-			"entry_id": e.ID, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
+			"entry_id": e.ID, "severity": e.Severity, "actor": e.ActorID, "action": e.Action, "object_kind": e.ObjectKind, "object_id": e.ObjectID,
 			"address": e.Address, "user_agent": e.UserAgent, "reason": e.Reason, "time": e.Time.UTC().Format(time.RFC3339Nano),
 		},
 	})

@@ -298,7 +298,7 @@ func TestAQuestionIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("walker", strings.Replace(scripted("walker"), "[shell_exec,", "[request_input, shell_exec,", 1))
-	task, step, item := r.park("walker", "request_input", `{"question":"Which?","kind":"choice","choices":["red","blue"]}`)
+	task, step, item := r.park("walker", "request_input", `{"question":"Which?","kind":"choice","options":["red","blue"]}`)
 	require.Equal(t, taskNeedsWord, task.GetState())
 	require.Contains(t, task.GetReason(), item.GetId())
 	require.Equal(t, []string{"red", "blue"}, item.GetQuestion().GetChoices())

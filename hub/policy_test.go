@@ -257,7 +257,7 @@ func TestAnswersInWordsReachTheModel(t *testing.T) {
 		want   []string
 	}{
 		{&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Suggest_{Suggest: &deckhandv1.AnswerInboxItemRequest_Suggest{Text: "use the attic"}}}, "suggest", []string{"another way: use the attic"}},
-		{&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Replan_{Replan: &deckhandv1.AnswerInboxItemRequest_Replan{Text: "a backup first"}}}, "replan", []string{"another plan: a backup first", "update_plan"}},
+		{&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Replan_{Replan: &deckhandv1.AnswerInboxItemRequest_Replan{Text: "a backup first", Items: []*deckhandv1.PlanItem{{Title: "Back up"}}}}}, "replan", []string{"replaced your plan", "a backup first"}},
 		{&deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Clarify_{Clarify: &deckhandv1.AnswerInboxItemRequest_Clarify{Question: "who uses it?"}}}, "clarify", []string{"They ask: who uses it?"}},
 	} {
 		task, step, item := r.park("asker", "shell_exec", command("rm -r old"))

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/hub/tool"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -135,4 +137,37 @@ rules:
 	refuses(t, connect.CodeNotFound, admin.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "file_dlete"})
 	refuses(t, connect.CodeInvalidArgument, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{Listed: true})
 	refuses(t, connect.CodeInvalidArgument, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{PageToken: "file_dlete"})
+}
+
+// The registry has the tools of an agent's MCP servers, with the definition that was agreed on,
+// and says that a changed one is asked about.
+func TestTheRegistryHasToolsOfMCPServers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	r.apply("user", strings.Replace(scripted("user"), "limits:", "mcp: [{name: notes, command: [notes-server]}]\nlimits:", 1))
+	agent := do(t, r.user.Agents.GetAgent, &deckhandv1.GetAgentRequest{AgentId: "user"}).GetAgent().GetId()
+	definition := func(name, description string) string {
+		data, err := json.Marshal(tool.Definition{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string"}}}`)})
+		require.NoError(t, err)
+		return string(data)
+	}
+	for name, offered := range map[string]any{"find": nil, "drop": definition("drop", "Drop all.")} {
+		r.sql(`INSERT INTO mcp_tools (org_id, agent_id, name, server, tool, agreed, agreed_digest, agreed_at, offered, offered_digest, offered_at)
+			SELECT $1, $2, 'mcp__notes__' || $3::text, 'notes', $3, $4, 'a', now(), $5::text, CASE WHEN $5::text IS NULL THEN NULL ELSE 'b' END, CASE WHEN $5::text IS NULL THEN NULL ELSE now() END
+			RETURNING name`, r.OrgID, agent, name, definition(name, "Find notes."), offered)
+	}
+	got := map[string]*deckhandv1.ToolEntry{}
+	for _, e := range do(t, r.user.Tools.ListTools, &deckhandv1.ListToolsRequest{AgentId: "user", Listed: true, PageSize: 100}).GetTools() {
+		if strings.HasPrefix(e.GetTool().GetName(), "mcp__") {
+			got[e.GetTool().GetName()] = e
+		}
+	}
+	require.Len(t, got, 2)
+	found := got["mcp__notes__find"]
+	require.Contains(t, found.GetTool().GetDescription(), "Find notes.")
+	require.Contains(t, found.GetTool().GetInputSchema().AsMap()["properties"], "q")
+	require.Equal(t, "ask", got["mcp__notes__drop"].GetUse().GetEffect(), "its definition has changed")
+	require.Equal(t, "mcp__notes__find", do(t, r.user.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "mcp__notes__find", AgentId: "user"}).GetTool().GetTool().GetName())
+	// Without the agent there is no such tool.
+	refuses(t, connect.CodeNotFound, r.user.Tools.GetTool, &deckhandv1.GetToolRequest{Name: "mcp__notes__find"})
 }

@@ -85,7 +85,7 @@ func (c *Client) watchOnce(ctx context.Context, req *deckhandv1.WatchRequest, si
 		if cursor := res.GetCursor(); cursor != "" {
 			req.Cursor = cursor
 		}
-		if res.GetEvent() == nil && res.GetThinking() == nil {
+		if res.GetEvent() == nil && res.GetThinking() == nil && res.GetStepProgress() == nil {
 			continue
 		}
 		if !yield(proto.CloneOf(res), nil) {

@@ -20,6 +20,8 @@ import (
 type Events struct {
 	Tasks   *task.Service
 	Watcher *event.Watcher
+	// Progress looks at running commands.
+	Progress Progress
 	// Draining ends when the hub is about to stop: streams end then, and their callers
 	// continue from their cursor at another hub.
 	Draining context.Context
@@ -61,6 +63,14 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 	}); err != nil {
 		return err
 	}
+	if of := watch.TaskIDs; req.Msg.GetProgress() && watch.Follow {
+		if len(of) == 0 {
+			of = watch.Detailed
+		}
+		live := make(chan any)
+		watch.Live = live
+		go h.Progress.Follow(ctx, watch.OrgID, of, live) // ctx ends with this call
+	}
 	sees := h.seen(ctx)
 	err = h.Watcher.Run(ctx, watch, func(item event.Item) error {
 		res := &deckhandv1.WatchResponse{Cursor: item.Cursor.String()}
@@ -82,6 +92,12 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 				return err
 			}
 			res.Item = &deckhandv1.WatchResponse_Thinking{Thinking: piece}
+		case item.Live != nil:
+			p, _ := item.Live.(*deckhandv1.StepProgress)
+			if seen, err := sees(p.GetTaskId()); err != nil || !seen {
+				return err
+			}
+			res.Item = &deckhandv1.WatchResponse_StepProgress{StepProgress: p}
 		default:
 			res.Item = &deckhandv1.WatchResponse_Heartbeat_{Heartbeat: &deckhandv1.WatchResponse_Heartbeat{}}
 		}

@@ -83,7 +83,11 @@ func (h *Histories) ExportTask(ctx context.Context, req *connect.Request[deckhan
 	if cast {
 		to = &castOf{out: buffer}
 	}
-	if err := to.begin(taskRow(row), time.Now()); err != nil {
+	exported := taskRow(row)
+	if exported.Sources, err = sourcesOf(ctx, h.Store.Queries, row.Task); err != nil {
+		return err
+	}
+	if err := to.begin(exported, time.Now()); err != nil {
 		return err
 	}
 	if err := h.exportEvents(ctx, row.Task, to); err != nil {

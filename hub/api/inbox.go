@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -157,6 +159,9 @@ func (h *Inbox) card(ctx context.Context, id string) (*deckhandv1.InboxItem, err
 		return nil, err
 	}
 	addCard(item, card)
+	if item.Attachments, err = h.attachments(ctx, row.InboxItem); err != nil {
+		return nil, err
+	}
 	rule, err := h.Inbox.PasskeyRule(ctx, org)
 	if err != nil {
 		return nil, err
@@ -210,7 +215,10 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	case *deckhandv1.AnswerInboxItemRequest_Suggest_:
 		a.Reason = answer.Suggest.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Replan_:
-		a.Reason = answer.Replan.GetText()
+		a.Reason, a.PlanRevision = cmp.Or(answer.Replan.GetText(), a.Reason), answer.Replan.GetRevision()
+		if a.Plan, err = plan.Replace(nodesOf(answer.Replan.GetItems())); err != nil {
+			return nil, err
+		}
 	case *deckhandv1.AnswerInboxItemRequest_Clarify_:
 		a.Reason = answer.Clarify.GetQuestion()
 	case *deckhandv1.AnswerInboxItemRequest_Raise_:
@@ -307,7 +315,10 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 	case inbox.Question:
 		// Arguments that cannot be parsed any more are still shown unchanged.
 		if q, err := tool.QuestionOf(m.GetArguments().AsMap()); err == nil {
-			m.Question = &deckhandv1.InboxQuestion{Text: q.Text, Kind: q.Kind, Choices: q.Choices, DefaultAnswer: q.Default}
+			m.Question = &deckhandv1.InboxQuestion{Text: q.Text, Kind: q.Kind, Choices: q.Labels(), DefaultAnswer: q.Default}
+			for _, o := range q.Options {
+				m.Question.Options = append(m.Question.Options, &deckhandv1.InboxOption{Label: o.Label, Description: o.Description})
+			}
 		}
 	}
 	return m

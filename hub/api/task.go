@@ -160,6 +160,9 @@ func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.Get
 		}
 		m.Subtasks = subtasksMessage(below)
 	}
+	if err := h.detail(ctx, m, row.Task); err != nil {
+		return nil, err
+	}
 	return connect.NewResponse(&deckhandv1.GetTaskResponse{Task: m}), nil
 }
 
@@ -286,6 +289,9 @@ func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.L
 			s.Images = images[s.GetId()]
 		}
 		res.Steps = append(res.Steps, s)
+	}
+	if err := h.setApprovals(ctx, org, id, res.GetSteps()); err != nil {
+		return nil, err
 	}
 	if n := len(res.GetSteps()); n > 0 && n < int(rows[0].Found) {
 		res.NextPageToken = store.NumberToken(rows[n-1].Number)

@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -106,6 +107,9 @@ type Answer struct {
 	ShownDigest string
 	// Override changes the settings of an escalated task that is retried.
 	Override task.Override
+	// Plan replaces the agent's plan in PlanRevision, with the verdict Replan.
+	Plan         plan.Change
+	PlanRevision int32
 	// Limit is the new limit of a run or a budget that is raised.
 	Limit int64
 	By    event.Actor
@@ -167,6 +171,7 @@ type Budgets interface {
 
 // Sealer encrypts what must not be readable at rest.
 type Sealer interface {
+	Opener
 	Seal(value []byte, object string) ([]byte, error)
 }
 
@@ -192,12 +197,15 @@ type Config struct {
 type Service struct {
 	lifecycle.Runner
 
-	Snoozes Snoozes
-	cfg     Config
+	Snoozes     Snoozes
+	Attachments Attachments
+	cfg         Config
 }
 
 // New creates a Service.
-func New(cfg Config) *Service { return &Service{cfg: cfg, Snoozes: Snoozes{cfg.Store}} }
+func New(cfg Config) *Service {
+	return &Service{cfg: cfg, Snoozes: Snoozes{cfg.Store}, Attachments: Attachments{cfg}}
+}
 
 // Answer closes an open item; see Applied for what it stores. Repeating the same decision
 // as the same person has no effect.
@@ -255,6 +263,11 @@ func (s *Service) Answer(ctx context.Context, orgID, id string, a Answer) (db.Ge
 		}
 		if item.StepID == nil {
 			return s.closeTask(ctx, tx, t, item, a)
+		}
+		if a.Verdict == Replan {
+			if _, err := plan.EditIn(ctx, tx, t, a.PlanRevision, a.Plan, a.By); err != nil {
+				return err
+			}
 		}
 		effect, err := s.cfg.Steps.Resolve(ctx, tx, t, item, a)
 		if err != nil {
@@ -356,6 +369,7 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a 
 	if a.evidence != nil {
 		after["proof"] = a.evidence.Map()
 	}
+	after["waited_ms"] = time.Since(item.AskedAt).Milliseconds()
 	// The entry has the time, address and user agent. The preview may be cut; the digest
 	// covers all arguments, which the step keeps.
 	if err := audit.Append(tx, audit.Entry{

@@ -132,7 +132,7 @@ func (s *Service) CardOf(ctx context.Context, item db.InboxItem) (Card, error) {
 
 // plan reads the agent's plan.
 func (c *Card) plan(ctx context.Context, q *db.Queries, item db.InboxItem) error {
-	raw, err := q.NewestPlanStep(ctx, db.NewestPlanStepParams{OrgID: item.OrgID, TaskID: item.TaskID, Tool: toolname.UpdatePlan})
+	raw, err := q.NewestCallOf(ctx, db.NewestCallOfParams{OrgID: item.OrgID, TaskID: item.TaskID, Tool: toolname.UpdatePlan})
 	if store.IsNotFound(err) {
 		return nil
 	}

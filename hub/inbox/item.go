@@ -98,6 +98,9 @@ type NewItem struct {
 	// rule.
 	Shape string
 	Offer func(itemID string) (int32, error)
+	// Attachments are the files of a question. Seal encrypts them.
+	Attachments []NewAttachment
+	Seal        func(value []byte, object string) ([]byte, error)
 	// More is added to the event.
 	More map[string]any
 }
@@ -138,6 +141,9 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem
 	if err != nil {
 		return fmt.Errorf("store what is asked about step %s: %w", step.ID, err)
 	}
+	if err := attach(ctx, tx.Queries, item, ask); err != nil {
+		return err
+	}
 	if ask.Files != nil {
 		if err := ask.Files.Store(ctx, tx.Queries, t.OrgID, item.ID); err != nil {
 			return err
@@ -152,6 +158,9 @@ func Add(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, ask NewItem
 	}
 	for k, v := range ask.More {
 		payload[k] = v
+	}
+	if len(ask.Attachments) > 0 {
+		payload["attachments"] = attachedPayload(ask.Attachments)
 	}
 	return tx.Append(t.OrgID, t.ID, event.Hub, event.Draft{Type: events[ask.Kind], Payload: payload})
 }

@@ -71,7 +71,14 @@ func (s *Steps) ask(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, 
 			ask.Timeout = q.Timeout
 		}
 		ask.Kind, ask.OnExpiry = inbox.Question, inbox.OnExpiryDefault
-		ask.More = map[string]any{"question": q.Text, "answer_kind": q.Kind, "choices": q.Choices, "default": q.Default}
+		ask.More = map[string]any{"question": q.Text, "answer_kind": q.Kind, "options": q.Options, "default": q.Default}
+		raw, err := s.arguments(step)
+		if err != nil {
+			return err
+		}
+		if err := (attacher{s}).attach(ctx, looksOf(tx), t, q, raw, &ask); err != nil {
+			return err
+		}
 	} else if raw, err := s.arguments(step); err != nil {
 		return err
 	} else if ask.Files, err = s.fileChanges(ctx, looksOf(tx), t, step.Tool, arguments, raw); err != nil {

@@ -112,8 +112,16 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 			"the persona does not allow the tool %s", p.Tool)
 	}
 	if record.AsksPerson(arguments) {
-		if _, err := tool.QuestionOf(arguments); err != nil {
+		question, err := tool.QuestionOf(arguments)
+		if err != nil {
 			return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the question and ask again", "%v", err)
+		}
+		refused, err := attacher{s}.refuseAttachments(ctx, l, t, question, []byte(p.ArgumentsJSON))
+		if err != nil {
+			return arguments, category, judgement{unmade: err}
+		}
+		if refused != nil {
+			return arguments, category, judgement{denied: refused}
 		}
 	}
 	if slices.Contains(tool.Giving, p.Tool) {

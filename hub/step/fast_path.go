@@ -34,7 +34,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 		return step, false, nil
 	}
 	d, err := s.draft(ctx, s.cfg.Store.Queries, l, t, p)
-	if err != nil || State(d.params.State) != Granted || len(d.decision.Dangers) > 0 || d.counted || d.params.Checkpoint != "" {
+	if err != nil || State(d.params.State) != Granted || len(d.decision.Dangers) > 0 || d.decision.Answered || d.counted || d.params.Checkpoint != "" {
 		return step, false, err
 	}
 	step = d.step()

@@ -30,6 +30,8 @@ type looks struct {
 	undoable map[lookedAt]undone
 	// inspected is what calls would do, of tools that inspect.
 	inspected map[inspectedCall]inspected
+	// attached are the files of questions.
+	attached map[inspectedCall]attached
 	// changes are what calls would do to files, of file tools.
 	changes map[inspectedCall]*inbox.FileChanges
 	rounds  int

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/redact"
 )
 
 // Outbound sends to people and destinations; notification.Outbound does.
@@ -48,7 +50,18 @@ func (m *messenger) clean(field, text string) error {
 	if m.steps.cfg.Redact.Org(m.from.OrgID).String(text) == text {
 		return nil
 	}
-	return fault.New(fault.Denied, "%s contains a secret", field).WithCode(fault.PermissionDenied).WithFix("leave it out: secrets are not sent to anybody")
+	return secretRefused(field)
+}
+
+func secretRefused(field string) *fault.Error {
+	return fault.New(fault.Denied, "%.300s contains a secret", field).WithCode(fault.PermissionDenied).WithFix("leave it out: secrets are not sent to anybody")
+}
+
+// hasSecret reports whether the content of a file, which need not be text, contains a secret.
+func hasSecret(mask *redact.Redactor, data []byte) bool {
+	masked := bytes.Clone(data)
+	mask.Mask(masked)
+	return !bytes.Equal(masked, data)
 }
 
 // Notify stores a note with the outcome of its call.
@@ -91,8 +104,8 @@ func (m *messenger) mail(l tool.Letter) (notification.Mail, error) {
 		if err := m.clean("the name of an attachment", path.Base(f.Path)); err != nil {
 			return out, err
 		}
-		if err := m.clean("attachment "+f.Path, string(f.Data)); err != nil {
-			return out, err
+		if hasSecret(m.steps.cfg.Redact.Org(m.from.OrgID), f.Data) {
+			return out, secretRefused("attachment " + f.Path)
 		}
 		out.Attachments = append(out.Attachments, notification.Attachment{Name: path.Base(f.Path), Data: f.Data})
 	}

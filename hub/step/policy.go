@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // policies returns the policies that apply to a task's calls.
@@ -104,15 +106,37 @@ func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, categor
 		WithCode(fault.RateLimited).WithFix("go on without it, or wait"), nil
 }
 
-// auditDangers records a call that is known to be dangerous in the audit log.
-func auditDangers(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) error {
-	if len(d.Dangers) == 0 {
+// auditDecision records the decision about a call in the audit log, unless the call is an
+// ordinary one that is allowed. The arguments are in the step.
+func auditDecision(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) error {
+	e := audit.Entry{OrgID: t.OrgID, By: event.Actor{Kind: "agent", ID: t.AgentID}, ObjectKind: "step", ObjectID: step.ID, Reason: cmp.Or(step.DecisionReason, d.Why)}
+	switch state := State(step.State); {
+	case len(d.Dangers) > 0:
+		e.Action, e.Reason = "policy.dangerous", d.Why
+		if state == Granted || state == Started {
+			e.Severity = audit.Critical // nobody is asked
+		}
+	case state == Denied && step.ErrorCode == string(fault.PermissionDenied):
+		e.Action = "call.denied"
+	case state == Waiting && step.Tool != toolname.RequestInput && step.Tool != toolname.CompleteTask: // those ask by themselves
+		e.Action = "call.asked"
+	case d.Answered:
+		e.Action = "call.auto_approved"
+	default:
 		return nil
 	}
-	return audit.Append(tx, audit.Entry{
-		OrgID: t.OrgID, By: event.Actor{Kind: "agent", ID: t.AgentID}, Action: "policy.dangerous", ObjectKind: "step", ObjectID: step.ID, Reason: d.Why,
-		After: map[string]any{"task_id": t.ID, "tool": step.Tool, "state": step.State, "rule": d.Rule, "dangers": d.Dangers, "command": d.Command},
-	})
+	e.After = map[string]any{
+		"task_id": t.ID, "tool": step.Tool, "category": step.Category, "state": step.State, "rule": d.Rule,
+		// What the task has used before the call.
+		"tokens": t.InputTokens + t.OutputTokens, "cost_micros": t.CostMicros,
+	}
+	if step.ErrorCode != "" {
+		e.After["error_code"] = step.ErrorCode
+	}
+	if len(d.Dangers) > 0 {
+		e.After["dangers"], e.After["command"] = d.Dangers, d.Command
+	}
+	return audit.Append(tx, e)
 }
 
 // redecide returns the decision of the current policies on a step's call.

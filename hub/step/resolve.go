@@ -61,7 +61,7 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 		params.Observation = withReason(fmt.Sprintf("error %s: %s rejected this call of %s; it was not made", fault.PermissionDenied, by, step.Tool), a.Reason)
 	case inbox.Suggest, inbox.Replan, inbox.Clarify:
 		params.State, params.ErrorCode = string(Denied), string(fault.PermissionDenied)
-		params.Observation = fmt.Sprintf(said[a.Verdict], by, step.Tool, a.Reason)
+		params.Observation = strings.TrimSpace(fmt.Sprintf(said[a.Verdict], by, step.Tool, a.Reason))
 	case inbox.TimeOut:
 		params.DecisionReason = fmt.Sprintf("nobody answered %s in time", item.ID)
 		if inbox.Kind(item.Kind) == inbox.Question {
@@ -177,7 +177,7 @@ func (s *Steps) permitted(ctx context.Context, tx *event.Tx, t db.Task, step db.
 // said is the text that the agent sees for a verdict other than approval.
 var said = map[inbox.Verdict]string{
 	inbox.Suggest: "%s did not approve this call of %s; it was not made. They suggest another way: %s",
-	inbox.Replan:  "%s did not approve this call of %s; it was not made. They want another plan: %s\nReplace your plan (update_plan) before you do anything else.",
+	inbox.Replan:  "%s did not approve this call of %s; it was not made. They replaced your plan: go on with the new one, which you get in a message. %s",
 	inbox.Clarify: "%s wants to know more before they decide on this call of %s; it was not made. They ask: %s\nAnswer the question in words. Make the call again, if it is still right, and they decide on it then.",
 }
 

@@ -253,7 +253,7 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	if err != nil {
 		return step, fmt.Errorf("store step: %w", err)
 	}
-	if err := auditDangers(tx, t, step, d.decision); err != nil {
+	if err := auditDecision(tx, t, step, d.decision); err != nil {
 		return step, err
 	}
 	if step.Checkpoint != "" {

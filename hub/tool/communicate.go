@@ -267,8 +267,8 @@ func letterOf(ctx context.Context, c Call) (Letter, error) {
 	if found := html.FindString(l.Text); found != "" {
 		return l, invalid("body contains HTML: %.40q", found).WithFix("write plain text")
 	}
-	names, size := map[string]bool{}, 0
-	for _, file := range texts(c.Arguments, "attachments") {
+	names, files := map[string]bool{}, texts(c.Arguments, "attachments")
+	for _, file := range files {
 		name := path.Base(path.Clean("/" + file))
 		if slices.Contains(opened, strings.ToLower(path.Ext(name))) {
 			return l, invalid("attachments has %.200q, which a mail program may open as a page or a program", file).WithFix("send it as text, PDF or an archive")
@@ -277,16 +277,27 @@ func letterOf(ctx context.Context, c Call) (Letter, error) {
 			return l, invalid("attachments has two files that are called %.200q", name).WithFix("rename one")
 		}
 		names[name] = true
+	}
+	var err error
+	l.Files, err = ReadAttachments(ctx, c, files)
+	return l, err
+}
+
+// ReadAttachments reads whole files of the workspace, within the bounds of what may be
+// attached to a mail or a question.
+func ReadAttachments(ctx context.Context, c Call, paths []string) (files []File, err error) {
+	size := 0
+	for _, file := range paths {
 		data, err := readAttachment(ctx, c, file)
 		if err != nil {
-			return l, err
+			return nil, err
 		}
 		if size += len(data); size > maxAttachments {
-			return l, invalid("the attachments have more than 10 MiB together").WithFix("send fewer, or compress them")
+			return nil, fault.New(fault.Invalid, "the attachments have more than 10 MiB together").WithCode(fault.InvalidParameters).WithFix("send fewer, or compress them")
 		}
-		l.Files = append(l.Files, File{Path: file, Data: data})
+		files = append(files, File{Path: file, Data: data})
 	}
-	return l, nil
+	return files, nil
 }
 
 // readAttachment reads a whole file of the workspace.
@@ -308,8 +319,8 @@ func readAttachment(ctx context.Context, c Call, file string) ([]byte, error) {
 	return res.GetContent(), nil
 }
 
-// sum identifies the content of a file.
-func (f File) sum() string {
+// Sum identifies the content of a file: its SHA-256 in hexadecimal.
+func (f File) Sum() string {
 	digest := sha256.Sum256(f.Data)
 	return hex.EncodeToString(digest[:])
 }
@@ -318,7 +329,7 @@ func (f File) sum() string {
 func (l Letter) state(account, address string) string {
 	parts := []string{account, address}
 	for _, f := range l.Files {
-		parts = append(parts, f.Path, f.sum())
+		parts = append(parts, f.Path, f.Sum())
 	}
 	state, _ := json.Marshal(parts) // strings
 	return string(state)
@@ -352,7 +363,7 @@ func inspectMail(ctx context.Context, c Call) (Inspection, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "sent from %s (account %s), as plain text", address, account)
 	for _, f := range l.Files {
-		fmt.Fprintf(&out, "\nattachment %s: %d bytes, SHA-256 %s", f.Path, len(f.Data), f.sum())
+		fmt.Fprintf(&out, "\nattachment %s: %d bytes, SHA-256 %s", f.Path, len(f.Data), f.Sum())
 	}
 	return Inspection{State: l.state(account, address), Preview: out.String()}, nil
 }

@@ -195,7 +195,8 @@ func describe(exec *nodev1.Exec) (string, fault.Code) {
 	case nodev1.EndReason_END_REASON_OUTPUT_LIMIT:
 		return fmt.Sprintf("error %s: killed, because it wrote more output than its limit; send what is long to a file", fault.ToolFailed), fault.ToolFailed
 	case nodev1.EndReason_END_REASON_DISK_FULL:
-		return fmt.Sprintf("error %s: the node's disk is full", fault.ToolFailed), fault.ToolFailed
+		return fmt.Sprintf("error %s: the node's disk is full. Find what is large with `du -xh -d2 /workspace /tmp | sort -h | tail`, and delete what you do not need. "+
+			"If that is not enough, tell a person that an administrator can delete unused images there: deckhand node image prune NODE", fault.ToolFailed), fault.ToolFailed
 	case nodev1.EndReason_END_REASON_JAIL_LOST:
 		return fmt.Sprintf("error %s: the jail died under the command; what it had done until then stays done", fault.OutcomeUnknown),
 			fault.OutcomeUnknown

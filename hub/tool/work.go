@@ -56,7 +56,7 @@ func workTools() []*Tool {
 			Name: toolname.CompleteTask,
 			Description: "End the run. Use it once, as the last thing you do, when the goal is reached or you are sure that you cannot go on. " +
 				"Do not use it to report progress. Say truthfully how far you got: people and other agents act on the status. " +
-				`Example: {"status": "partial", "summary": "Fixed 3 of 4 failing tests; TestUpload still fails.", "files_changed": ["upload.go"], "left_over": ["TestUpload needs a server that this jail cannot reach"]}.`,
+				`Example: {"status": "partial", "summary": "Fixed 3 of 4 failing tests; TestUpload still fails.", "files_changed": ["upload.go"], "left_over": ["TestUpload needs a server that this jail cannot reach"], "sources": [{"kind": "url", "reference": "https://pkg.go.dev/net/http", "title": "Package http"}, {"kind": "step", "reference": "12"}]}.`,
 			Kind:     KindWork,
 			Category: safe, Place: worker, Idempotent: true, Reversible: true, Ends: true, Timeout: workTimeout, asksWhen: blocked,
 			schema: `{"type":"object","additionalProperties":false,"required":["summary"],"properties":{
@@ -65,6 +65,11 @@ func workTools() []*Tool {
 				"question":{"type":"string","minLength":1,"maxLength":4000,"description":"With blocked: what a person is to answer or do"},
 				"files_changed":{"type":"array","maxItems":1000,"items":{"type":"string","maxLength":4096}},
 				"next_run_in_seconds":{"type":"integer","minimum":0,"maximum":2592000,"description":"If a loop started this run: the time until the next run"},
+				"sources":{"type":"array","maxItems":50,"description":"What the result is based on, if it says something that a person may want to check","items":{
+					"type":"object","additionalProperties":false,"required":["kind","reference"],"properties":{
+						"kind":{"enum":["file","url","step","document"]},
+						"reference":{"type":"string","minLength":1,"maxLength":2000,"pattern":"^[^\\r\\n]+$","description":"A path in the workspace, an address, the number of a step, or the name of a document"},
+						"title":{"type":"string","maxLength":300,"pattern":"^[^\\r\\n]*$"}}}},
 				"left_over":{"type":"array","maxItems":100,"items":{"type":"string","maxLength":2000}}}}`,
 			preview: previewEnd,
 			run:     runEnd,

@@ -109,7 +109,8 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 					"password.txt", filepath.Join(stage.dir, "password.txt"), "app.pem", filepath.Join(stage.dir, "app.pem"), "keys.json", filepath.Join(stage.dir, "keys.json"),
 					"corp-ca.pem", filepath.Join(stage.dir, "corp-ca.pem"), "api.corp.example", stage.apiHost, "8443", stage.apiPort,
 					"registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar", filepath.Join(stage.dir, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
-					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json"), "tidy.md", filepath.Join(stage.dir, "tidy.md")).Replace(command)
+					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json"), "tidy.md", filepath.Join(stage.dir, "tidy.md"),
+					"application_default_credentials.json", filepath.Join(stage.dir, "application_default_credentials.json")).Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = harness.Root
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t, "deckhand"))+":"+os.Getenv("PATH"),
@@ -194,6 +195,9 @@ func (s *stage) set(document string) (end func()) {
 			require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
 		}
 		return api.Close
+	case "office.md":
+		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "application_default_credentials.json"),
+			[]byte(`{"type": "authorized_user", "client_id": "1234", "client_secret": "GOCSPX-3kd9Lq81vT7", "refresh_token": "1//0g-refresh-8fk2Lq7TzX"}`), 0o600))
 	case "images.md":
 		r := imagetest.NewRegistry(s.T)
 		require.NoError(s.T, os.CopyFS(s.certs, os.DirFS(r.CertsDir)))

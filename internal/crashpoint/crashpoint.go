@@ -48,6 +48,9 @@ const (
 	// answered yet. It is no moment of a step's, and has the delivery's id for a
 	// task's.
 	AfterDelivery Point = "crash-after-delivery"
+	// AfterOutbound: the hub has sent the mail or the webhook of an agent's call, and has not
+	// stored how that went.
+	AfterOutbound Point = "crash-after-outbound"
 	// AfterNotification: the hub has sent a notification and has not stored that. The
 	// task field contains the notification's id.
 	AfterNotification Point = "crash-after-notification"

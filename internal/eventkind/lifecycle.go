@@ -77,7 +77,7 @@ const (
 )
 
 var outside = []Outside{
-	{AuditHigh, []Group{Security}, "an entry of high severity is in the [audit](audit.md)"},
+	{AuditHigh, []Group{Security}, "an entry of high or critical severity is in the [audit](audit.md)"},
 	{DeliveryFailed, []Group{Failures}, "a delivery of a [trigger](triggers.md) started nothing; at most once an hour for each trigger"},
 	{TriggerTripped, []Group{Failures}, "a [trigger](triggers.md) stopped itself"},
 }

@@ -145,7 +145,7 @@ var table = []Entry{
 	{
 		Kind: InputRequired, Groups: []Group{Questions, Stream},
 		When:    "the agent asks a question",
-		Payload: "as `approval_requested`, and `question`, `answer_kind`, `choices`, `default`",
+		Payload: "as `approval_requested`, and `question`, `answer_kind`, `options` [{`label`, `description`}], `default`, `attachments` [{`path`, `size_bytes`, `sha256`, `problem`}]",
 	},
 	{
 		Kind: IterationComplete, Worker: true, Groups: []Group{Stream},

@@ -66,7 +66,11 @@ func normal(err error) *Error {
 }
 
 func (e *Error) info() *deckhandv1.ErrorInfo {
-	return &deckhandv1.ErrorInfo{Code: string(e.Code), Message: e.Message, Fix: e.Fix, ObjectId: e.ObjectID}
+	info := &deckhandv1.ErrorInfo{Code: string(e.Code), Message: e.Message, Fix: e.Fix, ObjectId: e.ObjectID}
+	if a, ok := ActionOf(e.Code, nil); ok {
+		info.Action = &deckhandv1.Action{Label: a.Label, Path: a.Path, Command: a.Command}
+	}
+	return info
 }
 
 func fromInfo(code connect.Code, message string, info *deckhandv1.ErrorInfo, cause error) *Error {

@@ -34,7 +34,9 @@ func systemPrompt(p *persona.Persona, tools map[string]*deckhandv1.Tool, byName 
 	out.WriteString("You are an agent that works unattended on a server, in an isolated environment (a jail). You act only by calling tools. ")
 	out.WriteString("Keep calling tools until the goal is reached. Request independent reads in one turn: they run in parallel.\n\n")
 	if tools[toolPlan] != nil {
-		out.WriteString("- If the work has several parts, begin with a short plan (update_plan) and keep the status of its items up to date. People follow your work by it.\n")
+		out.WriteString("- If the work has several parts, begin with a short plan (update_plan) and keep the status of its items up to date. People follow your work by it. " +
+			"An item is one result that can be checked, and the last ones check the whole. Example: 1 Reproduce the failure; 2 Find the cause (after 1); 3 Mend it (after 2), " +
+			"with the parts 3.1 Change the code and 3.2 Add a test; 4 Run all tests (after 3). Not: \"Analyse\", \"Work on it\", \"Finish\".\n")
 	}
 	if tools[toolname.ManageScratchpad] != nil {
 		out.WriteString("- You may be started again for the same work, after a crash or with a new goal. Your scratchpad (.deckhand/scratchpad.md) " +

@@ -64,7 +64,7 @@ func TestEveryArgumentAndFlagIsCompleted(t *testing.T) {
 	for place := range files {
 		name := place[strings.LastIndexAny(place, " -")+1:]
 		require.True(t, slices.Contains([]string{
-			"FILE", "FILE|DIR", "FOLDER", "LOCAL", "ARCHIVE", "filename", "file", "input", "payload", "key", "roots", "cert", "root", "ca", "paths", "config", "dir", "containerd",
+			"FILE", "FILE|DIR", "FOLDER", "LOCAL", "ARCHIVE", "filename", "file", "input", "payload", "key", "roots", "cert", "root", "ca", "paths", "config", "dir", "containerd", "plan",
 		}, name), "%s completes to files, and is none", place)
 	}
 	for _, known := range []string{"TASK", "AGENT", "NODE", "TRIGGER", "DESTINATION", "USER", "TEAM", "PROVIDER", "WORKER", "HOLD", "ID", "NAME"} {

@@ -298,7 +298,7 @@ func checkValue(kind Kind, v *deckhandv1.CredentialValue) error {
 		}
 	}
 	for field, text := range map[string]string{
-		"token": v.GetToken(), "client_secret": v.GetClientSecret(), "access_key_id": v.GetAccessKeyId(),
+		"token": v.GetToken(), "client_secret": v.GetClientSecret(), "refresh_token": v.GetRefreshToken(), "access_key_id": v.GetAccessKeyId(),
 		"secret_access_key": v.GetSecretAccessKey(), "session_token": v.GetSessionToken(),
 	} {
 		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -53,7 +53,7 @@ var forms = map[Kind]form{
 	},
 	GitLab: {settings: []string{"base_url"}, value: []string{"token"}, needs: []string{"token"}, baseURL: "https://gitlab.com", hosts: []string{"gitlab.com"}},
 	OAuth2Client: {
-		settings: []string{"token_url", "client_id", "scopes", "audience"}, value: []string{"client_secret"},
+		settings: []string{"token_url", "client_id", "scopes", "audience"}, value: []string{"client_secret", "refresh_token"},
 		needs: []string{"token_url", "client_id", "client_secret"}, issued: true,
 	},
 	AWS: {
@@ -128,7 +128,7 @@ func (c *Credentials) Values(row db.SealedWithinRow) ([]string, error) {
 
 // secrets returns the parts of a value that are secret, in the forms in which they are sent.
 func secrets(v *deckhandv1.CredentialValue) []string {
-	out := []string{v.GetToken(), v.GetPassword(), v.GetValue(), v.GetPrivateKey(), v.GetClientSecret(), v.GetAccessKeyId(), v.GetSecretAccessKey(), v.GetSessionToken()}
+	out := []string{v.GetToken(), v.GetPassword(), v.GetValue(), v.GetPrivateKey(), v.GetClientSecret(), v.GetRefreshToken(), v.GetAccessKeyId(), v.GetSecretAccessKey(), v.GetSessionToken()}
 	if user := v.GetUsername(); user != "" {
 		out = append(out, encodedBasic(user, v.GetPassword()))
 		if v.GetPassword() == "" {

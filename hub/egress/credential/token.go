@@ -157,7 +157,7 @@ func (c *Credentials) mint(ctx context.Context, row db.EgressCredential, s *deck
 		}
 	case OAuth2Client:
 		token, err = mint.OAuth2Client{
-			TokenURL: s.GetTokenUrl(), ID: s.GetClientId(), Secret: value.GetClientSecret(), Scopes: s.GetScopes(), Audience: s.GetAudience(),
+			TokenURL: s.GetTokenUrl(), ID: s.GetClientId(), Secret: value.GetClientSecret(), RefreshToken: value.GetRefreshToken(), Scopes: s.GetScopes(), Audience: s.GetAudience(),
 		}.Token(ctx, client)
 		if err != nil {
 			return mint.Token{}, c.masked(row.OrgID, err)

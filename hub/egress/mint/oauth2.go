@@ -14,10 +14,13 @@ import (
 )
 
 // OAuth2Client is a client of an OAuth 2.0 server that gets tokens for itself (RFC 6749,
-// section 4.4).
+// section 4.4), or with a refresh token for the person who has consented (section 6).
 type OAuth2Client struct {
 	TokenURL, ID, Secret string
-	Scopes               []string
+	// RefreshToken is empty for tokens of the client itself. It is used again for each
+	// token: what a server returns as the next one is not stored.
+	RefreshToken string
+	Scopes       []string
 	// Audience is sent if it is not empty, for servers that want it.
 	Audience string
 }
@@ -28,7 +31,15 @@ func (c OAuth2Client) Token(ctx context.Context, client *http.Client) (Token, er
 	if c.Audience != "" {
 		cfg.EndpointParams = url.Values{"audience": {c.Audience}}
 	}
-	issued, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, client)
+	var issued *oauth2.Token
+	var err error
+	if c.RefreshToken == "" {
+		issued, err = cfg.Token(ctx)
+	} else {
+		consented := oauth2.Config{ClientID: c.ID, ClientSecret: c.Secret, Endpoint: oauth2.Endpoint{TokenURL: c.TokenURL}}
+		issued, err = consented.TokenSource(ctx, &oauth2.Token{RefreshToken: c.RefreshToken}).Token()
+	}
 	var refused *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &refused) && refused.Response != nil:

@@ -103,12 +103,14 @@ var rules = map[string]Rule{
 	c.EventServiceListMomentsProcedure: {Kind: User, Role: "viewer"},
 
 	// Who may answer depends on the item, too: hub/inbox checks that.
-	c.InboxServiceListInboxProcedure:         {Kind: User, Role: "viewer"},
-	c.InboxServiceGetInboxItemProcedure:      {Kind: User, Role: "viewer"},
-	c.InboxServiceReadInboxArgumentProcedure: {Kind: User, Role: "viewer"},
-	c.InboxServiceJudgeInboxItemProcedure:    {Kind: User, Role: "basic"},
-	c.InboxServiceAnswerInboxItemProcedure:   {Kind: User, Role: "basic"},
-	c.InboxServiceSnoozeInboxItemProcedure:   {Kind: User, Role: "viewer"},
+	c.InboxServiceListInboxProcedure:           {Kind: User, Role: "viewer"},
+	c.InboxServiceGetInboxItemProcedure:        {Kind: User, Role: "viewer"},
+	c.InboxServiceReadInboxArgumentProcedure:   {Kind: User, Role: "viewer"},
+	c.InboxServiceJudgeInboxItemProcedure:      {Kind: User, Role: "basic"},
+	c.InboxServiceAnswerInboxItemProcedure:     {Kind: User, Role: "basic"},
+	c.InboxServiceSnoozeInboxItemProcedure:     {Kind: User, Role: "viewer"},
+	c.InboxServiceReplyToTaskProcedure:         {Kind: User, Role: "basic"},
+	c.InboxServiceReadInboxAttachmentProcedure: {Kind: User, Role: "basic"},
 
 	c.PolicyServiceGetPolicyProcedure:      {Kind: User, Role: "viewer"},
 	c.PolicyServiceApplyPolicyProcedure:    {Kind: User, Role: "admin"},

@@ -7,10 +7,12 @@
 //
 // What workers and the hub do to a task in normal operation is recorded in the task's
 // events only, which are append-only too: an additional entry for each would double what
-// a run writes.
+// a run writes. Decisions about an agent's call are entries if the call was refused, asked
+// about, dangerous, or allowed by a rule that comes from an approval.
 package audit
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,6 +36,8 @@ type Entry struct {
 	// Before and After are the values before and after the change.
 	Before, After map[string]any
 	Reason        string
+	// Severity replaces that of the action; empty for that.
+	Severity string
 }
 
 // maxUserAgent bounds what a caller may have stored of itself.
@@ -44,7 +48,7 @@ func Append(tx *event.Tx, e Entry) error {
 	mask := tx.Redact(e.OrgID)
 	p := db.AppendAuditParams{
 		OrgID: e.OrgID, ActorKind: e.By.Kind, ActorID: e.By.ID, Action: e.Action, ObjectKind: e.ObjectKind, ObjectID: e.ObjectID,
-		Severity: Severity(e.Action),
+		Severity: cmp.Or(e.Severity, Severity(e.Action)),
 		Reason:   mask.String(e.Reason), Address: e.By.Address, UserAgent: Clean(mask.String(e.By.UserAgent)),
 	}
 	var err error

@@ -59,7 +59,7 @@ type SealerConfig struct {
 	Key      ed25519.PrivateKey
 	// Every is how often entries are sealed; 0 for 1 s.
 	Every time.Duration
-	// Alert, if set, is called for each entry of high severity, in the transaction
+	// Alert, if set, is called for each entry of high or critical severity, in the transaction
 	// that seals it: once.
 	Alert func(ctx context.Context, tx *event.Tx, e db.AuditEntry) error
 	Log   hclog.Logger
@@ -148,7 +148,7 @@ func (s *Sealer) seal(ctx context.Context, orgID string) (int, error) {
 				return err
 			}
 			hash, ids[i] = auditlog.Next(hash, line), row.AuditEntry.ID
-			if row.AuditEntry.Severity == High {
+			if severity := row.AuditEntry.Severity; severity == High || severity == Critical {
 				if err := s.cfg.Alert(ctx, tx, row.AuditEntry); err != nil {
 					return fmt.Errorf("alert of entry %d: %w", row.AuditEntry.ID, err)
 				}

@@ -2,16 +2,19 @@ package audit
 
 import "strings"
 
-// The severity of an entry. High ones are sent to destinations.
+// The severity of an entry. High and critical ones are sent to destinations.
 const (
-	Low    = "low"
-	Medium = "medium"
-	High   = "high"
+	Low      = "low"
+	Medium   = "medium"
+	High     = "high"
+	Critical = "critical"
 )
 
 // severities are by action, or by the beginning of one that ends in a dot. The
 // longest counts; what is not here is low. High is what changes who may do what,
-// where keys and data go, and what stops others' work.
+// where keys and data go, and what stops others' work. Critical is what needs a person at
+// once: the audit cannot be trusted any more, or a dangerous call runs that nobody was asked
+// about.
 var severities = map[string]string{
 	"access.":                High,
 	"agent.deleted":          High,
@@ -42,7 +45,8 @@ var severities = map[string]string{
 	"workspace.exported":     Medium,
 	"audit.exported":         Medium,
 	"audit.verified":         Medium,
-	"audit.broken":           High,
+	"audit.broken":           Critical,
+	"call.denied":            Medium,
 }
 
 // Severity returns how much an action matters.

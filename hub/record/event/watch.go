@@ -103,17 +103,21 @@ type Watch struct {
 	After    Cursor
 	Follow   bool
 	Thinking bool
+	// Live are things to send to a follower between the events, which are stored nowhere; nil
+	// for none.
+	Live <-chan any
 	// Cut, if set, breaks the caller's connection: it is called while send waits
 	// for a caller that reads nothing at all, after three times SlowAfter.
 	Cut func()
 }
 
-// Item is one thing streamed: an event, a piece of thinking, or a heartbeat
-// when both are empty.
+// Item is one thing streamed: an event, a piece of thinking, something of Watch.Live, or a
+// heartbeat when all are empty.
 type Item struct {
 	Cursor   Cursor
 	Event    *Stored
 	Thinking []byte
+	Live     any
 }
 
 // Stored is an event as it was read. All who read it at the same time share it.
@@ -240,6 +244,11 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 				wait, again = min(2*wait, w.cfg.Poll), false
 			case piece := <-thinking:
 				if err := send(Item{Cursor: at, Thinking: piece}); err != nil {
+					return err
+				}
+				lastSent = time.Now()
+			case what := <-q.Live:
+				if err := send(Item{Cursor: at, Live: what}); err != nil {
 					return err
 				}
 				lastSent = time.Now()

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -75,6 +76,7 @@ func (s Outbound) once(ctx context.Context, from Sender, to outlet, send func(co
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
 	got := send(sending)
+	crashpoint.At(crashpoint.AfterOutbound, from.Task.ID, from.StepID)
 	p := db.SettleOutboundCallParams{OrgID: from.OrgID, ExecID: from.ExecID, DestinationID: to.row.ID, State: outboundSent, Status: int32(got.status), Said: got.said} //nolint:gosec // three digits
 	if got.err != nil {
 		p.State, p.Said = outboundRefused, got.err.Error()

@@ -158,60 +158,67 @@ func (s *Service) Edit(ctx context.Context, orgID, taskID string, revision int32
 		if err != nil {
 			return fmt.Errorf("lock task %s: %w", taskID, err)
 		}
-		if state := task.State(t.State); state.Final() {
-			return fault.New(fault.Precondition, "task %s has ended (%s): its plan stays as it is", taskID, state).WithObject(taskID).
-				WithFix("start another run: deckhand task retry %s", taskID)
-		}
-		p, err := load(ctx, tx.Queries, orgID, taskID)
-		if err != nil {
-			return err
-		}
-		if p.Row.Revision != revision {
-			return fault.New(fault.Aborted, "revision: the plan is at revision %d, changed by %s, and yours is %d", p.Row.Revision, p.Row.ChangedBy, revision).WithObject(taskID).
-				WithFix("look at it and make the change again: deckhand task plan show %s", taskID)
-		}
-		before := p.Row.Items
-		items, what, err := change(slices.Clone(p.Items))
-		if err != nil {
-			return err
-		}
-		if len(items) > maxItems {
-			return tooMany(strconv.Itoa(len(items)))
-		}
-		if err := plantree.Check(items); err != nil {
-			return fault.New(fault.Invalid, "%v", err).WithFix("correct the ids of parents and dependencies")
-		}
-		p.Items = items
-		what = tx.Redact(orgID).String(by.ID + " " + what)
-		changes := what
-		if p.Row.Changes != "" {
-			changes = p.Row.Changes + "; " + what
-		}
-		if len(changes) > maxChanges {
-			changes = "several changes, the last of them: " + what
-		}
-		said, _, err := message.Say(ctx, tx, t, fmt.Sprintf("Your plan was changed: %s.\nIt is now, in revision %d:\n%s\nWork by it, and keep these changes when you send update_plan.", what, revision+1, Text(items)), "", by, map[string]any{"plan_revision": revision + 1})
-		if err != nil {
-			return err
-		}
-		if out.Row, err = put(ctx, tx, t, p, by.ID, changes, &said.ID); err != nil {
-			return err
-		}
-		if out, err = read(out.Row); err != nil {
-			return err
-		}
-		if err := tx.Append(orgID, taskID, by, event.Draft{Type: eventkind.PlanUpdated, Payload: map[string]any{
-			"items": out.Items, "success_criteria": out.Criteria, "risks": out.Risks, "progress": plantree.Progress(out.Items),
-			"revision": out.Row.Revision, "by": by.ID, "change": what,
-		}}); err != nil {
-			return err
-		}
-		return audit.Append(tx, audit.Entry{
-			OrgID: orgID, By: by, Action: "task.plan_changed", ObjectKind: "task", ObjectID: taskID, Reason: what,
-			Before: map[string]any{"revision": revision, "items": string(before)}, After: map[string]any{"revision": out.Row.Revision, "items": string(out.Row.Items)},
-		})
+		out, err = EditIn(ctx, tx, t, revision, change, by)
+		return err
 	})
 	return out, err
+}
+
+// EditIn is Edit in a transaction that has locked the task's row.
+func EditIn(ctx context.Context, tx *event.Tx, t db.Task, revision int32, change Change, by event.Actor) (out Plan, err error) {
+	if state := task.State(t.State); state.Final() {
+		return out, fault.New(fault.Precondition, "task %s has ended (%s): its plan stays as it is", t.ID, state).WithObject(t.ID).
+			WithFix("start another run: deckhand task retry %s", t.ID)
+	}
+	p, err := load(ctx, tx.Queries, t.OrgID, t.ID)
+	if err != nil {
+		return out, err
+	}
+	if p.Row.Revision != revision {
+		return out, fault.New(fault.Aborted, "revision: the plan is at revision %d, changed by %s, and yours is %d", p.Row.Revision, p.Row.ChangedBy, revision).WithObject(t.ID).
+			WithFix("look at it and make the change again: deckhand task plan show %s", t.ID)
+	}
+	before := p.Row.Items
+	items, what, err := change(slices.Clone(p.Items))
+	if err != nil {
+		return out, err
+	}
+	if len(items) > maxItems {
+		return out, tooMany(strconv.Itoa(len(items)))
+	}
+	if err := plantree.Check(items); err != nil {
+		return out, fault.New(fault.Invalid, "%v", err).WithFix("correct the ids of parents and dependencies")
+	}
+	p.Items = items
+	what = tx.Redact(t.OrgID).String(by.ID + " " + what)
+	changes := what
+	if p.Row.Changes != "" {
+		changes = p.Row.Changes + "; " + what
+	}
+	if len(changes) > maxChanges {
+		changes = "several changes, the last of them: " + what
+	}
+	said, _, err := message.Say(ctx, tx, t, fmt.Sprintf("Your plan was changed: %s.\nIt is now, in revision %d:\n%s\nWork by it, and keep these changes when you send update_plan.", what, revision+1, Text(items)), "", by, map[string]any{"plan_revision": revision + 1})
+	if err != nil {
+		return out, err
+	}
+	row, err := put(ctx, tx, t, p, by.ID, changes, &said.ID)
+	if err != nil {
+		return out, err
+	}
+	if out, err = read(row); err != nil {
+		return out, err
+	}
+	if err := tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.PlanUpdated, Payload: map[string]any{
+		"items": out.Items, "success_criteria": out.Criteria, "risks": out.Risks, "progress": plantree.Progress(out.Items),
+		"revision": out.Row.Revision, "by": by.ID, "change": what,
+	}}); err != nil {
+		return out, err
+	}
+	return out, audit.Append(tx, audit.Entry{
+		OrgID: t.OrgID, By: by, Action: "task.plan_changed", ObjectKind: "task", ObjectID: t.ID, Reason: what,
+		Before: map[string]any{"revision": revision, "items": string(before)}, After: map[string]any{"revision": out.Row.Revision, "items": string(out.Row.Items)},
+	})
 }
 
 // Text returns a plan as an indented list.

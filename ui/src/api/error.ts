@@ -11,6 +11,8 @@ export type Problem = {
   fix: string;
   // The hub was not reached: trying again may help.
   unreachable: boolean;
+  // Where a person can do something about it.
+  action?: { label: string; path: string };
 };
 
 // problemOf reads an error of any kind.
@@ -26,6 +28,7 @@ export function problemOf(error: unknown): Problem {
       info?.fix ||
       (unreachable ? "Retrying automatically. If this goes on, run `deckhand doctor` on the hub's machine: it says what is wrong and how to start the hub." : ""),
     unreachable,
+    action: info?.action ? { label: info.action.label, path: info.action.path } : undefined,
   };
 }
 

@@ -1,4 +1,4 @@
-import type { Event, Thinking } from "@/gen/deckhand/v1/event_pb";
+import type { Event, Thinking, StepProgress } from "@/gen/deckhand/v1/event_pb";
 
 // LiveEvent is one event as the console keeps it: plain, so that it can go from
 // tab to tab, and small.
@@ -27,7 +27,17 @@ export type Piece = {
 };
 
 // Item is what one response of the stream brought.
-export type Item = { event: LiveEvent } | { piece: Piece };
+export type Item = { event: LiveEvent } | { piece: Piece } | { progress: Progress };
+
+// Progress is how far a command is that runs. It is never stored.
+export type Progress = {
+  taskId: string;
+  stepId: string;
+  logBytes: number;
+  // Processor time in seconds; undefined if it is not known.
+  cpu?: number;
+  lastLine: string;
+};
 
 export function liveEvent(e: Event): LiveEvent {
   return {
@@ -44,6 +54,16 @@ export function liveEvent(e: Event): LiveEvent {
 
 export function livePiece(t: Thinking): Piece {
   return { taskId: t.taskId, attempt: t.attempt, turn: t.turn, offset: Number(t.offset), text: t.text };
+}
+
+export function liveProgress(p: StepProgress): Progress {
+  return {
+    taskId: p.taskId,
+    stepId: p.stepId,
+    logBytes: Number(p.logBytes),
+    cpu: p.cpuTime && Number(p.cpuTime.seconds) + p.cpuTime.nanos / 1e9,
+    lastLine: p.lastLine,
+  };
 }
 
 // summaryTypes are the types of events that every page may need of every task.

@@ -141,6 +141,21 @@ describe("EventStore", () => {
     expect(h.store.view("task_1")).not.toBe(view);
   });
 
+  it("shows how far a command is until its step has its outcome", async () => {
+    const h = hub(1);
+    h.store.open("task_1");
+    await settle();
+    const progress = (stepId: string, logBytes: number) => h.store.apply([{ progress: { taskId: "task_1", stepId, logBytes, cpu: 1.5, lastLine: "ok" } }]);
+    progress("step_1", 10);
+    progress("step_2", 5);
+    progress("step_1", 20);
+    expect(h.store.view("task_1")?.progress).toMatchObject({ step_1: { logBytes: 20 }, step_2: { logBytes: 5 } });
+    h.store.apply([{ event: event(2, "tool_completed", { step_id: "step_1" }) }]);
+    expect(Object.keys(h.store.view("task_1")?.progress ?? {})).toEqual(["step_2"]);
+    h.store.apply([{ event: event(3, "state_changed", { from: "running", to: "paused" }) }]);
+    expect(h.store.view("task_1")?.progress).toBeUndefined();
+  });
+
   it("shows what the model says until the turn is an event", async () => {
     const h = hub(1);
     h.store.open("task_1");

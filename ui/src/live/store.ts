@@ -1,4 +1,4 @@
-import type { Item, LiveEvent, Piece } from "./event";
+import type { Item, LiveEvent, Piece, Progress } from "./event";
 
 // TaskView is what is known of one task's history. It is a new object each time
 // that something changed; events is the same array, which only grows.
@@ -15,6 +15,8 @@ export type TaskView = {
   loadingOlder: boolean;
   // What the model is saying now; none between turns.
   speaking?: Speaking;
+  // How far its running commands are, by the ids of their steps.
+  progress?: Readonly<Record<string, Progress>>;
 };
 
 export type Speaking = { attempt: number; turn: number; text: string };
@@ -127,8 +129,12 @@ export class EventStore {
         this.batch.push(item.event);
         const log = this.logs.get(item.event.taskId);
         if (log) this.take(item.event.taskId, log, [item.event]);
-      } else {
+      } else if ("piece" in item) {
         this.hear(item.piece);
+      } else {
+        const { progress } = item;
+        const log = this.logs.get(progress.taskId);
+        if (log) this.change(log, { progress: { ...log.view.progress, [progress.stepId]: progress } });
       }
     }
     if (this.batch.length > 0) this.gather();
@@ -197,7 +203,12 @@ export class EventStore {
       log.events.push(e);
       changed = true;
       if (log.speaking && e.type === "thinking" && ended(log.speaking, e)) log.speaking = undefined;
-      if (e.type === "state_changed" && e.payload.to !== "running") log.speaking = undefined;
+      if (e.type === "state_changed" && e.payload.to !== "running") {
+        log.speaking = undefined;
+        if (log.view.progress) log.view = { ...log.view, progress: undefined };
+      }
+      const { [String(e.payload.step_id)]: over, ...others } = log.view.progress ?? {};
+      if (over && e.type === "tool_completed") log.view = { ...log.view, progress: others };
     };
     for (const e of events) {
       const last = log.events.at(-1)?.seq;

@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { problemOf } from "@/api/error";
 import type { WatchResponse } from "@/gen/deckhand/v1/event_pb";
-import { liveEvent, livePiece, summaryTypes, type Item } from "./event";
+import { liveEvent, livePiece, liveProgress, summaryTypes, type Item } from "./event";
 
 // Status is how the stream stands. "live" means that the hub was heard lately.
 export type Status = "connecting" | "live" | "lost" | "off";
@@ -11,6 +11,7 @@ export type Request = {
   fromNow: boolean;
   follow: boolean;
   thinking: boolean;
+  progress: boolean;
   types: string[];
   detailedTaskIds: string[];
 };
@@ -111,6 +112,7 @@ export class Stream {
           fromNow: this.cursor === "",
           follow: true,
           thinking: true,
+          progress: true,
           types: summaryTypes,
           detailedTaskIds: detailed,
         },
@@ -130,6 +132,8 @@ export class Stream {
           this.cfg.onItems([{ event: liveEvent(response.item.value) }], this.cursor);
         } else if (response.item.case === "thinking") {
           this.cfg.onItems([{ piece: livePiece(response.item.value) }], this.cursor);
+        } else if (response.item.case === "stepProgress") {
+          this.cfg.onItems([{ progress: liveProgress(response.item.value) }], this.cursor);
         } else {
           this.cfg.onItems([], this.cursor);
         }

@@ -40,7 +40,7 @@ deckhand audit list --since 2026-01-01 --contains "rm -rf"`,
 	cmd.Flags().StringVar(&o.request.ObjectId, "object", "", "only changes of this task, hold or other object, by its whole id")
 	cmd.Flags().StringVar(&o.request.ActorId, "by", "", "only changes by this user")
 	cmd.Flags().StringVar(&o.request.Action, "action", "", "only changes of this kind, for example task.paused")
-	cmd.Flags().StringVar(&o.request.Severity, "severity", "", "only of this severity: low, medium or high")
+	cmd.Flags().StringVar(&o.request.Severity, "severity", "", "only of this severity: low, medium, high or critical")
 	cmd.Flags().StringVar(&o.request.Contains, "contains", "", "only entries with this text, in any case")
 	cmd.Flags().StringVar(&o.since, "since", "", "from this day on, such as 2026-01-31, in UTC")
 	cmd.Flags().StringVar(&o.until, "until", "", "before this day")

@@ -59,6 +59,7 @@ var places = map[string]completion{
 	"task cancel TASK": {list: tasks(live()...)}, "task pause TASK": {list: tasks(live()...)}, "task resume TASK": {list: tasks(live()...)},
 	"task message TASK": {list: tasks(live()...)}, "task reorder TASK": {list: tasks(live()...)},
 	"policy corpus FILE": {files: true},
+	"task reply TASK":    {list: tasks(live()...)},
 }
 
 // positional returns the completion of a placeholder of a command.
@@ -85,7 +86,7 @@ var flags = map[string]completion{
 	"node": {list: nodes}, "to-node": {list: nodes}, "from-node": {list: nodes}, "user": {list: users}, "delivery": {list: deliveries},
 	"provider": {list: providers}, "model": {list: models((*deckhandv1.Price).GetModel)},
 	"output": {words: output.Formats}, "mode": {words: persona.Modes()}, "role": {words: roles}, "log-level": {words: []string{"trace", "debug", "info", "warn", "error"}},
-	"log-format": {words: []string{"json", "text"}}, "severity": {words: []string{"low", "medium", "high"}}, "every": {words: []string{"day", "month"}},
+	"log-format": {words: []string{"json", "text"}}, "severity": {words: []string{"low", "medium", "high", "critical"}}, "every": {words: []string{"day", "month"}},
 	"smtp-security": {words: []string{"starttls", "tls", "none"}}, "overlap": {words: []string{"allow", "skip", "queue", "replace"}},
 	"missed": {words: []string{"skip", "once", "all"}}, "verify": {words: trigger.Verifications()},
 	"signature-encoding": {words: []string{"hex", "base64"}}, "signature-hash": {words: []string{"sha256", "sha1", "sha512"}},
@@ -111,6 +112,7 @@ var flagPlaces = map[string]completion{
 	"audit list by":                   {list: users},
 	"task export format":              {words: []string{"jsonl", "asciicast"}},
 	"task resume-from workspace":      {words: []string{"restore", "overwrite", "keep"}},
+	"inbox replan plan":               {files: true},
 	"run after":                       {list: tasks()},
 	"audit export after":              {}, "provider price input": {}, "inbox approve key": {}, "task resume-from name": {},
 	"destination redrive all": {list: destinations},

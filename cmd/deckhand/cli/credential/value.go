@@ -85,7 +85,17 @@ func parse(cmd *cobra.Command, kind, text string) (*deckhandv1.CredentialValue, 
 	case "github_app":
 		return &deckhandv1.CredentialValue{PrivateKey: text + "\n"}, nil
 	case "oauth2_client":
-		return &deckhandv1.CredentialValue{ClientSecret: text}, nil
+		if !strings.HasPrefix(text, "{") {
+			return &deckhandv1.CredentialValue{ClientSecret: text}, nil
+		}
+		var keys struct {
+			ClientSecret string `json:"client_secret"`
+			RefreshToken string `json:"refresh_token"`
+		}
+		if err := json.Unmarshal([]byte(text), &keys); err != nil || keys.ClientSecret == "" {
+			return nil, env.Usage(cmd, "the value of oauth2_client is the client's secret, or a JSON object with client_secret and refresh_token")
+		}
+		return &deckhandv1.CredentialValue{ClientSecret: keys.ClientSecret, RefreshToken: keys.RefreshToken}, nil
 	case "basic":
 		user, password, found := strings.Cut(text, ":")
 		if !found {

@@ -17,7 +17,7 @@ func answerCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "answer ID [TEXT]", Short: "Answer an agent's question",
 		Example: `deckhand inbox answer inbox_3q9 "the one in Frankfurt"
-# the second of the choices that inbox show numbers, or its text
+# the second of the options that inbox show numbers, or its text
 deckhand inbox answer inbox_3q9 --choice 2
 deckhand inbox answer inbox_3q9 --yes`,
 		Args: env.Args("ID", "[TEXT]"),
@@ -51,7 +51,7 @@ deckhand inbox answer inbox_3q9 --yes`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&choice, "choice", "", "one of the choices: its number in inbox show, or its text")
+	cmd.Flags().StringVar(&choice, "choice", "", "one of the options: its number in inbox show, or its text")
 	cmd.Flags().BoolVar(&yes, "yes", false, "the answer is yes")
 	cmd.Flags().BoolVar(&no, "no", false, "the answer is no")
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
@@ -77,7 +77,7 @@ func choose(e *env.Env, cmd *cobra.Command, id, choice string) (string, error) {
 		return choices[n-1], nil
 	}
 	if len(choices) == 0 {
-		return "", env.Usage(cmd, "%s is no question with choices, give TEXT, --yes or --no", item.GetId())
+		return "", env.Usage(cmd, "%s is no question with options, give TEXT, --yes or --no", item.GetId())
 	}
-	return "", env.Usage(cmd, "--choice %q is not one of the %d choices: %s", choice, len(choices), strings.Join(choices, ", "))
+	return "", env.Usage(cmd, "--choice %q is not one of the %d options: %s", choice, len(choices), strings.Join(choices, ", "))
 }

@@ -29,7 +29,7 @@ deckhand inbox answer inbox_7bc "the one in Frankfurt"
 deckhand inbox accept inbox_9xk
 `)
 	cmd.AddCommand(listCommand(e), showCommand(e), approveCommand(e), rejectCommand(e),
-		answerCommand(e), retryCommand(e), skipCommand(e), suggestCommand(e), replanCommand(e), askCommand(e), markCommand(e),
+		answerCommand(e), downloadCommand(e), retryCommand(e), skipCommand(e), suggestCommand(e), replanCommand(e), askCommand(e), markCommand(e),
 		acceptCommand(e), changesCommand(e), closeCommand(e), raiseCommand(e), allowCommand(e), resumeCommand(e), dismissCommand(e), snoozeCommand(e), reviewCommand(e))
 	return cmd
 }

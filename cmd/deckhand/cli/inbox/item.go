@@ -151,7 +151,8 @@ func noun(e *env.Env) output.Noun[*deckhandv1.InboxItem] {
 			{Header: "answered by", Value: (item).GetAnsweredBy, Alone: true},
 			{Header: "closed", Value: func(x item) string { return output.Moment(x.GetAnsweredAt()) }, Alone: true},
 			{Header: "reason", Value: (item).GetReason, Alone: true},
-			{Header: "choices", Value: func(x item) string { return indented(numbered(x.GetQuestion().GetChoices())) }, Block: true},
+			{Header: "options", Value: func(x item) string { return indented(optionLines(x)) }, Block: true},
+			{Header: "attachments", Value: func(x item) string { return indented(attachmentLines(x)) }, Block: true},
 			{Header: "default", Value: func(x item) string { return indented(x.GetQuestion().GetDefaultAnswer()) }, Block: true},
 			{Header: "summary", Value: func(x item) string { return indented(x.GetReview().GetSummary()) }, Block: true},
 			{Header: "files", Value: func(x item) string { return indented(strings.Join(x.GetReview().GetPaths(), "\n")) }, Block: true},
@@ -328,10 +329,11 @@ func itemState(x *deckhandv1.InboxItem) string {
 	return output.WithReason(output.EnumName(x.GetState()), x.GetAnswer())
 }
 
-func numbered(choices []string) string {
-	out := make([]string, len(choices))
-	for i, c := range choices {
-		out[i] = fmt.Sprintf("%d. %s", i+1, termsafe.Line(c))
+// linesOf returns a line for each of a list.
+func linesOf[T any](list []T, line func(T) string) string {
+	out := make([]string, len(list))
+	for i, one := range list {
+		out[i] = line(one)
 	}
 	return strings.Join(out, "\n")
 }

@@ -20,6 +20,7 @@ import (
 // logsOptions are the flags of task logs.
 type logsOptions struct {
 	follow  bool
+	failed  string
 	request *deckhandv1.ReadLogRequest
 }
 
@@ -32,7 +33,10 @@ for byte. On a terminal, control characters and escape sequences are made
 harmless.`,
 		Example: `deckhand task logs step_7bc --follow
 deckhand task logs task_3q9 --follow
-deckhand task logs task_3q9 > everything.log`,
+deckhand task logs task_3q9 > everything.log
+# of the steps that failed, and of those that ran into their time limit
+deckhand task logs task_3q9 --error
+deckhand task logs task_3q9 --error=AGENT_006`,
 		Args: env.Args("STEP|TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !e.Format.ForPeople() {
@@ -41,6 +45,9 @@ deckhand task logs task_3q9 > everything.log`,
 			client, err := e.Client()
 			if err != nil {
 				return err
+			}
+			if o.failed != "" && (o.follow || strings.HasPrefix(args[0], "step")) {
+				return env.Usage(cmd, "--error chooses steps of a TASK that have ended, leave out --follow")
 			}
 			if strings.HasPrefix(args[0], "step") {
 				o.request.StepId, o.request.Follow = args[0], o.follow
@@ -52,24 +59,39 @@ deckhand task logs task_3q9 > everything.log`,
 			if o.follow {
 				return followTaskLogs(cmd.Context(), e, client, args[0])
 			}
-			return copyTaskLogs(cmd.Context(), e, client, args[0])
+			return copyTaskLogs(cmd.Context(), e, client, args[0], o.failed)
 		},
 	}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "follow the output until the command or the task ends")
+	errorFlag(cmd, &o.failed, "only of steps that failed")
 	cmd.Flags().Int64Var(&o.request.Offset, "offset", 0, "begin at this byte")
 	return cmd
 }
 
-// copyTaskLogs prints the output of all of a task's steps, with a header for
-// each on standard error.
-func copyTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID string) error {
+// anyError is the value of the flag --error without a code.
+const anyError = "any"
+
+// errorFlag adds the flag that chooses by error.
+func errorFlag(cmd *cobra.Command, code *string, what string) {
+	cmd.Flags().StringVar(code, "error", "", what+"; with --error=`CODE` only those with this error code, such as AGENT_006")
+	cmd.Flags().Lookup("error").NoOptDefVal = anyError
+}
+
+// withError reports whether an error code is one that was chosen; every code is if none was.
+func withError(failure, chosen string) bool {
+	return chosen == "" || failure == chosen || chosen == anyError && failure != ""
+}
+
+// copyTaskLogs prints the output of all of a task's steps, or of those with an error, with a
+// header for each on standard error.
+func copyTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID, failed string) error {
 	steps, err := client.Steps(ctx, taskID)
 	if err != nil {
 		return err
 	}
 	printed := 0
 	for _, step := range steps {
-		if step.GetLogBytes() == 0 {
+		if step.GetLogBytes() == 0 || !withError(step.GetErrorCode(), failed) {
 			continue
 		}
 		printed++
@@ -78,7 +100,11 @@ func copyTaskLogs(ctx context.Context, e *env.Env, client *sdk.Client, taskID st
 			return err
 		}
 	}
-	if printed == 0 {
+	switch {
+	case printed > 0:
+	case failed != "":
+		e.Notef("no step of it with that error has written anything; its steps: deckhand task steps %s", taskID)
+	default:
 		e.Notef("no step of it has written anything; its steps: deckhand task steps %s", taskID)
 	}
 	return nil

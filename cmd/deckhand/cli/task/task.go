@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"charm.land/lipgloss/v2"
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/file"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/taskplan"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -34,7 +36,8 @@ deckhand task logs step_7bc
 	cmd.AddCommand(listCommand(e), file.Command(e, "task", "task_3q9"), taskplan.Command(e), showCommand(e), watchCommand(e),
 		stepsCommand(e), logsCommand(e), diffCommand(e), undoCommand(e), cancelCommand(e),
 		reorderCommand(e), assignCommand(e), completeCommand(e), pauseCommand(e), resumeCommand(e),
-		messageCommand(e), withdrawCommand(e), retryCommand(e), resumeFromCommand(e), checkpointsCommand(e), keepCheckpointCommand(e), jobsCommand(e), killJobCommand(e),
+		messageCommand(e), replyCommand(e), withdrawCommand(e), retryCommand(e), resumeFromCommand(e), checkpointsCommand(e), keepCheckpointCommand(e),
+		jobsCommand(e), killJobCommand(e),
 		artifactsCommand(e), receiptCommand(e), exportCommand(e), statsCommand(e))
 	return cmd
 }
@@ -90,11 +93,34 @@ func Noun(e *env.Env) output.Noun[*deckhandv1.Task] {
 			{Header: "error", Value: func(x *deckhandv1.Task) string {
 				return strings.TrimSpace(x.GetErrorCode() + " " + x.GetErrorMessage())
 			}, Alone: true},
+			{Header: "active time", Value: activeTime, Alone: true},
+			{Header: "undo until", Value: func(x *deckhandv1.Task) string { return output.Moment(x.GetUndoUntil()) }, Alone: true},
+			{Header: "what to do", Value: func(x *deckhandv1.Task) string { return x.GetAction().GetCommand() }, Alone: true},
 			{Header: "goal", Value: (*deckhandv1.Task).GetGoal, Block: true},
 			{Header: "context", Value: (*deckhandv1.Task).GetContext, Block: true},
 			{Header: "summary", Value: (*deckhandv1.Task).GetSummary, Block: true},
+			{Header: "sources", Value: sources, Block: true},
 		},
 	}
+}
+
+func activeTime(x *deckhandv1.Task) string {
+	if x.GetActiveTime().AsDuration() <= 0 {
+		return ""
+	}
+	return x.GetActiveTime().AsDuration().Round(time.Second).String()
+}
+
+// sources lists what the agent says that its result is based on.
+func sources(x *deckhandv1.Task) string {
+	out := make([]string, len(x.GetSources()))
+	for i, s := range x.GetSources() {
+		out[i] = "- " + s.GetKind() + " " + literal.Line(s.GetReference())
+		if s.GetTitle() != "" {
+			out[i] += ": " + literal.Line(s.GetTitle())
+		}
+	}
+	return strings.Join(out, "\n")
 }
 
 // subtasks sums up what is below a task.

@@ -7,7 +7,6 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -41,7 +40,7 @@ func showCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "show TASK", Short: "Show the plan of a task", Example: "deckhand task plan show task_3q9", Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := get(cmd, e, args[0])
+			p, err := Get(cmd, e, args[0])
 			if err != nil {
 				return err
 			}
@@ -106,25 +105,23 @@ func markCommand(e *env.Env) *cobra.Command {
 
 func replaceCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "replace TASK JSON|@FILE", Short: "Replace the plan of a task",
-		Long: `The plan is a JSON object with items, each with a title, and where needed an id, a
-status, depends_on and children.`,
-		Example: `deckhand task plan replace task_3q9 '{"items":[{"title":"Stop the writer","children":[{"title":"Drain it"}]}]}'`, Args: env.Args("TASK", "JSON|@FILE"),
+		Use: "replace TASK FILE", Short: "Replace the plan of a task",
+		Long: Form,
+		Example: `deckhand task plan replace task_3q9 plan.yaml
+# from standard input
+echo '["Stop the writer", "Migrate"]' | deckhand task plan replace task_3q9 -`, Args: env.Args("TASK", "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := env.ReadArguments(e, cmd, args[1])
+			plan, err := ReadPlan(e, cmd, args[1])
 			if err != nil {
 				return err
-			}
-			plan := &deckhandv1.ReplacePlan{}
-			if err := protojson.Unmarshal([]byte(text), plan); err != nil {
-				return env.Usage(cmd, "the plan cannot be read: %v", err)
 			}
 			return edit(cmd, e, &deckhandv1.EditTaskPlanRequest{TaskId: args[0], Change: &deckhandv1.EditTaskPlanRequest_Replace{Replace: plan}})
 		},
 	}
 }
 
-func get(cmd *cobra.Command, e *env.Env, task string) (*deckhandv1.TaskPlan, error) {
+// Get returns the plan of a task.
+func Get(cmd *cobra.Command, e *env.Env, task string) (*deckhandv1.TaskPlan, error) {
 	client, err := e.Client()
 	if err != nil {
 		return nil, err
@@ -138,7 +135,7 @@ func get(cmd *cobra.Command, e *env.Env, task string) (*deckhandv1.TaskPlan, err
 
 // edit makes a change to the plan as it is now.
 func edit(cmd *cobra.Command, e *env.Env, req *deckhandv1.EditTaskPlanRequest) error {
-	now, err := get(cmd, e, req.GetTaskId())
+	now, err := Get(cmd, e, req.GetTaskId())
 	if err != nil {
 		return err
 	}

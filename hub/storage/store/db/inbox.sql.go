@@ -264,6 +264,36 @@ func (q *Queries) CountSimilarDecisions(ctx context.Context, arg CountSimilarDec
 	return i, err
 }
 
+const createInboxAttachment = `-- name: CreateInboxAttachment :exec
+INSERT INTO inbox_attachments (item_id, number, org_id, path, size_bytes, sha256, problem, content_sealed)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+`
+
+type CreateInboxAttachmentParams struct {
+	ItemID        string
+	Number        int32
+	OrgID         string
+	Path          string
+	SizeBytes     int64
+	Sha256        string
+	Problem       string
+	ContentSealed []byte
+}
+
+func (q *Queries) CreateInboxAttachment(ctx context.Context, arg CreateInboxAttachmentParams) error {
+	_, err := q.db.Exec(ctx, createInboxAttachment,
+		arg.ItemID,
+		arg.Number,
+		arg.OrgID,
+		arg.Path,
+		arg.SizeBytes,
+		arg.Sha256,
+		arg.Problem,
+		arg.ContentSealed,
+	)
+	return err
+}
+
 const createInboxItem = `-- name: CreateInboxItem :one
 INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding,
                          expires_at, on_expiry, detail, shape, offered, decision)
@@ -590,6 +620,32 @@ func (q *Queries) FindInboxItems(ctx context.Context, arg FindInboxItemsParams) 
 	return items, nil
 }
 
+const getInboxAttachment = `-- name: GetInboxAttachment :one
+SELECT item_id, number, org_id, path, size_bytes, sha256, problem, content_sealed FROM inbox_attachments WHERE org_id = $1 AND item_id = $2 AND number = $3
+`
+
+type GetInboxAttachmentParams struct {
+	OrgID  string
+	ItemID string
+	Number int32
+}
+
+func (q *Queries) GetInboxAttachment(ctx context.Context, arg GetInboxAttachmentParams) (InboxAttachment, error) {
+	row := q.db.QueryRow(ctx, getInboxAttachment, arg.OrgID, arg.ItemID, arg.Number)
+	var i InboxAttachment
+	err := row.Scan(
+		&i.ItemID,
+		&i.Number,
+		&i.OrgID,
+		&i.Path,
+		&i.SizeBytes,
+		&i.Sha256,
+		&i.Problem,
+		&i.ContentSealed,
+	)
+	return i, err
+}
+
 const getInboxItem = `-- name: GetInboxItem :one
 SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
@@ -676,6 +732,49 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 	return i, err
 }
 
+const inboxAttachments = `-- name: InboxAttachments :many
+SELECT number, path, size_bytes, sha256, problem FROM inbox_attachments WHERE org_id = $1 AND item_id = $2 ORDER BY number
+`
+
+type InboxAttachmentsParams struct {
+	OrgID  string
+	ItemID string
+}
+
+type InboxAttachmentsRow struct {
+	Number    int32
+	Path      string
+	SizeBytes int64
+	Sha256    string
+	Problem   string
+}
+
+func (q *Queries) InboxAttachments(ctx context.Context, arg InboxAttachmentsParams) ([]InboxAttachmentsRow, error) {
+	rows, err := q.db.Query(ctx, inboxAttachments, arg.OrgID, arg.ItemID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []InboxAttachmentsRow{}
+	for rows.Next() {
+		var i InboxAttachmentsRow
+		if err := rows.Scan(
+			&i.Number,
+			&i.Path,
+			&i.SizeBytes,
+			&i.Sha256,
+			&i.Problem,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const inboxChanges = `-- name: InboxChanges :one
 SELECT item_id, org_id, changes, unknown, looked_at FROM inbox_changes WHERE org_id = $1 AND item_id = $2
 `
@@ -745,6 +844,44 @@ func (q *Queries) InboxItemPosition(ctx context.Context, arg InboxItemPositionPa
 	var column_1 int32
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const inboxItemsOfSteps = `-- name: InboxItemsOfSteps :many
+SELECT DISTINCT ON (step_id) step_id::text AS step_id, id FROM inbox_items
+WHERE org_id = $1 AND task_id = $2 AND step_id = ANY ($3::text[])
+ORDER BY step_id, asked_at DESC, id DESC
+`
+
+type InboxItemsOfStepsParams struct {
+	OrgID   string
+	TaskID  string
+	StepIds []string
+}
+
+type InboxItemsOfStepsRow struct {
+	StepID string
+	ID     string
+}
+
+// The newest item of each of some steps of a task that has one.
+func (q *Queries) InboxItemsOfSteps(ctx context.Context, arg InboxItemsOfStepsParams) ([]InboxItemsOfStepsRow, error) {
+	rows, err := q.db.Query(ctx, inboxItemsOfSteps, arg.OrgID, arg.TaskID, arg.StepIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []InboxItemsOfStepsRow{}
+	for rows.Next() {
+		var i InboxItemsOfStepsRow
+		if err := rows.Scan(&i.StepID, &i.ID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const inboxSnoozes = `-- name: InboxSnoozes :many
@@ -1169,6 +1306,26 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 	return i, err
 }
 
+const newestCallOf = `-- name: NewestCallOf :one
+SELECT arguments FROM steps
+WHERE org_id = $1 AND task_id = $2 AND tool = $3 AND state = 'succeeded'
+ORDER BY number DESC LIMIT 1
+`
+
+type NewestCallOfParams struct {
+	OrgID  string
+	TaskID string
+	Tool   string
+}
+
+// The arguments with which an agent last called a tool with success.
+func (q *Queries) NewestCallOf(ctx context.Context, arg NewestCallOfParams) (json.RawMessage, error) {
+	row := q.db.QueryRow(ctx, newestCallOf, arg.OrgID, arg.TaskID, arg.Tool)
+	var arguments json.RawMessage
+	err := row.Scan(&arguments)
+	return arguments, err
+}
+
 const newestInboxItem = `-- name: NewestInboxItem :one
 SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
@@ -1220,26 +1377,6 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.Alike,
 	)
 	return i, err
-}
-
-const newestPlanStep = `-- name: NewestPlanStep :one
-SELECT arguments FROM steps
-WHERE org_id = $1 AND task_id = $2 AND tool = $3 AND state = 'succeeded'
-ORDER BY number DESC LIMIT 1
-`
-
-type NewestPlanStepParams struct {
-	OrgID  string
-	TaskID string
-	Tool   string
-}
-
-// The arguments with which an agent last set its plan.
-func (q *Queries) NewestPlanStep(ctx context.Context, arg NewestPlanStepParams) (json.RawMessage, error) {
-	row := q.db.QueryRow(ctx, newestPlanStep, arg.OrgID, arg.TaskID, arg.Tool)
-	var arguments json.RawMessage
-	err := row.Scan(&arguments)
-	return arguments, err
 }
 
 const nextInboxSnooze = `-- name: NextInboxSnooze :one
@@ -1419,6 +1556,45 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 	return i, err
 }
 
+const openItemsOfTask = `-- name: OpenItemsOfTask :many
+SELECT i.id, i.kind FROM inbox_items i
+WHERE i.org_id = $1 AND i.state = 'open'
+  AND (i.task_id = $2
+       OR EXISTS (SELECT FROM stopped_tasks s WHERE s.task_id = $2 AND s.org_id = i.org_id AND s.kind = i.kind AND s.subject = i.subject))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT 50
+`
+
+type OpenItemsOfTaskParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type OpenItemsOfTaskRow struct {
+	ID   string
+	Kind string
+}
+
+// What a task waits for, the newest first: also what stopped it together with others.
+func (q *Queries) OpenItemsOfTask(ctx context.Context, arg OpenItemsOfTaskParams) ([]OpenItemsOfTaskRow, error) {
+	rows, err := q.db.Query(ctx, openItemsOfTask, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []OpenItemsOfTaskRow{}
+	for rows.Next() {
+		var i OpenItemsOfTaskRow
+		if err := rows.Scan(&i.ID, &i.Kind); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const parkedTasks = `-- name: ParkedTasks :many
 SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks
 WHERE org_id = $1 AND node_id = $2::text AND started_at IS NOT NULL AND state IN ('awaiting_approval', 'needs_input', 'paused')
@@ -1531,6 +1707,25 @@ func (q *Queries) ParkedTasks(ctx context.Context, arg ParkedTasksParams) ([]Tas
 		return nil, err
 	}
 	return items, nil
+}
+
+const pruneInboxAttachments = `-- name: PruneInboxAttachments :execrows
+UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
+    SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
+    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - $1::interval LIMIT $2)
+`
+
+type PruneInboxAttachmentsParams struct {
+	Keep    time.Duration
+	MaxRows int32
+}
+
+func (q *Queries) PruneInboxAttachments(ctx context.Context, arg PruneInboxAttachmentsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, pruneInboxAttachments, arg.Keep, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const putInboxChanges = `-- name: PutInboxChanges :execrows

@@ -422,6 +422,17 @@ type ImageSetup struct {
 	RemovedAt *time.Time
 }
 
+type InboxAttachment struct {
+	ItemID        string
+	Number        int32
+	OrgID         string
+	Path          string
+	SizeBytes     int64
+	Sha256        string
+	Problem       string
+	ContentSealed []byte
+}
+
 type InboxChange struct {
 	ItemID   string
 	OrgID    string

@@ -1204,6 +1204,55 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 	return i, err
 }
 
+const runningCommands = `-- name: RunningCommands :many
+SELECT id, task_id, number, exec_id, node_id::text AS node_id, started_at::timestamptz AS started_at FROM steps
+WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state = 'started' AND node_id IS NOT NULL
+ORDER BY task_id, number LIMIT $3
+`
+
+type RunningCommandsParams struct {
+	OrgID   string
+	TaskIds []string
+	MaxRows int32
+}
+
+type RunningCommandsRow struct {
+	ID        string
+	TaskID    string
+	Number    int32
+	ExecID    string
+	NodeID    string
+	StartedAt time.Time
+}
+
+// The steps of some tasks that run on a node.
+func (q *Queries) RunningCommands(ctx context.Context, arg RunningCommandsParams) ([]RunningCommandsRow, error) {
+	rows, err := q.db.Query(ctx, runningCommands, arg.OrgID, arg.TaskIds, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RunningCommandsRow{}
+	for rows.Next() {
+		var i RunningCommandsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.TaskID,
+			&i.Number,
+			&i.ExecID,
+			&i.NodeID,
+			&i.StartedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const searchSteps = `-- name: SearchSteps :many
 SELECT id, number, turn, tool, state, arguments, observation FROM steps
 WHERE org_id = $1 AND task_id = $2 AND tool <> $3

@@ -173,8 +173,8 @@ WHERE org_id = @org_id AND agent_id = @agent_id AND tool = @tool AND state = 'an
   AND (@shape::text = '' OR shape = @shape) AND answered_at > clock_timestamp() - @since::interval
 ORDER BY answered_at DESC LIMIT 1;
 
--- name: NewestPlanStep :one
--- The arguments with which an agent last set its plan.
+-- name: NewestCallOf :one
+-- The arguments with which an agent last called a tool with success.
 SELECT arguments FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND tool = @tool AND state = 'succeeded'
 ORDER BY number DESC LIMIT 1;
@@ -221,3 +221,32 @@ WHERE org_id = @org_id AND user_id = @user_id AND item_id = ANY (@item_ids::text
 SELECT z.until FROM inbox_snoozes z JOIN inbox_items i ON i.id = z.item_id
 WHERE z.org_id = @org_id AND z.user_id = @user_id AND z.until > clock_timestamp() AND i.state = 'open'
 ORDER BY z.until LIMIT 1;
+
+-- name: CreateInboxAttachment :exec
+INSERT INTO inbox_attachments (item_id, number, org_id, path, size_bytes, sha256, problem, content_sealed)
+VALUES (@item_id, @number, @org_id, @path, @size_bytes, @sha256, @problem, sqlc.narg(content_sealed));
+
+-- name: InboxAttachments :many
+SELECT number, path, size_bytes, sha256, problem FROM inbox_attachments WHERE org_id = @org_id AND item_id = @item_id ORDER BY number;
+
+-- name: GetInboxAttachment :one
+SELECT * FROM inbox_attachments WHERE org_id = @org_id AND item_id = @item_id AND number = @number;
+
+-- name: PruneInboxAttachments :execrows
+UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
+    SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
+    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - @keep::interval LIMIT @max_rows);
+
+-- name: InboxItemsOfSteps :many
+-- The newest item of each of some steps of a task that has one.
+SELECT DISTINCT ON (step_id) step_id::text AS step_id, id FROM inbox_items
+WHERE org_id = @org_id AND task_id = @task_id AND step_id = ANY (@step_ids::text[])
+ORDER BY step_id, asked_at DESC, id DESC;
+
+-- name: OpenItemsOfTask :many
+-- What a task waits for, the newest first: also what stopped it together with others.
+SELECT i.id, i.kind FROM inbox_items i
+WHERE i.org_id = @org_id AND i.state = 'open'
+  AND (i.task_id = @task_id
+       OR EXISTS (SELECT FROM stopped_tasks s WHERE s.task_id = @task_id AND s.org_id = i.org_id AND s.kind = i.kind AND s.subject = i.subject))
+ORDER BY i.asked_at DESC, i.id DESC LIMIT 50;

@@ -260,3 +260,9 @@ SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 's
 -- The calls of a task that were made, or will be.
 SELECT count(*)::bigint FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND (started_at IS NOT NULL OR state IN ('proposed', 'waiting', 'granted'));
+
+-- name: RunningCommands :many
+-- The steps of some tasks that run on a node.
+SELECT id, task_id, number, exec_id, node_id::text AS node_id, started_at::timestamptz AS started_at FROM steps
+WHERE org_id = @org_id AND task_id = ANY (@task_ids::text[]) AND state = 'started' AND node_id IS NOT NULL
+ORDER BY task_id, number LIMIT @max_rows;

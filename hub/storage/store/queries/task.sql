@@ -243,3 +243,8 @@ ORDER BY started_at DESC NULLS FIRST, id LIMIT 1;
 
 -- name: TriggerKnown :one
 SELECT EXISTS (SELECT 1 FROM tasks WHERE org_id = @org_id AND trigger_id = @trigger_id)::boolean;
+
+-- name: TaskActiveTime :one
+-- The time that workers have spent on a task.
+SELECT coalesce(sum(coalesce(ended_at, clock_timestamp()) - claimed_at), '0')::interval AS active
+FROM attempts WHERE org_id = @org_id AND task_id = @task_id;

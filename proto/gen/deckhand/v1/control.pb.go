@@ -813,7 +813,7 @@ type AuditEntry struct {
 	// Address of the caller.
 	Address   string `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"`
 	UserAgent string `protobuf:"bytes,12,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// low, medium or high. High ones are sent to destinations.
+	// low, medium, high or critical. High and critical ones are sent to destinations.
 	Severity      string `protobuf:"bytes,13,opt,name=severity,proto3" json:"severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1667,7 +1667,7 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x12GetReceiptResponse\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\fR\x04line\")\n" +
 	"\x13ExportAuditResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\x99\x03\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xa3\x03\n" +
 	"\x17ListAuditEntriesRequest\x12%\n" +
 	"\tobject_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bobjectId\x12#\n" +
 	"\bactor_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aactorId\x12\x1f\n" +
@@ -1675,8 +1675,8 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12&\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tB\a\xbaH\x04r\x02(@R\tpageToken\x126\n" +
-	"\bseverity\x18\x06 \x01(\tB\x1a\xbaH\x17r\x15R\x00R\x03lowR\x06mediumR\x04highR\bseverity\x120\n" +
+	"page_token\x18\x05 \x01(\tB\a\xbaH\x04r\x02(@R\tpageToken\x12@\n" +
+	"\bseverity\x18\x06 \x01(\tB$\xbaH!r\x1fR\x00R\x03lowR\x06mediumR\x04highR\bcriticalR\bseverity\x120\n" +
 	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12$\n" +
 	"\bcontains\x18\t \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\bcontains\"u\n" +

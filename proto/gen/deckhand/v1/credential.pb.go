@@ -206,8 +206,11 @@ type CredentialValue struct {
 	AccessKeyId     string `protobuf:"bytes,7,opt,name=access_key_id,json=accessKeyId,proto3" json:"access_key_id,omitempty"`
 	SecretAccessKey string `protobuf:"bytes,8,opt,name=secret_access_key,json=secretAccessKey,proto3" json:"secret_access_key,omitempty"`
 	SessionToken    string `protobuf:"bytes,9,opt,name=session_token,json=sessionToken,proto3" json:"session_token,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of oauth2_client: what a person's consent gave. With it, access tokens are for
+	// what that person may do; without it, for the client itself.
+	RefreshToken  string `protobuf:"bytes,29,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CredentialValue) Reset() {
@@ -299,6 +302,13 @@ func (x *CredentialValue) GetSecretAccessKey() string {
 func (x *CredentialValue) GetSessionToken() string {
 	if x != nil {
 		return x.SessionToken
+	}
+	return ""
+}
+
+func (x *CredentialValue) GetRefreshToken() string {
+	if x != nil {
+		return x.RefreshToken
 	}
 	return ""
 }
@@ -1709,7 +1719,7 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\x03api\x18\x0e \x01(\tB\x17\xbaH\x14r\x12R\x00R\x06githubR\x06gitlabR\x03api\x1a>\n" +
 	"\x10PermissionsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa9\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x03\n" +
 	"\x0fCredentialValue\x12\"\n" +
 	"\x05token\x18\x01 \x01(\tB\f\xbaH\x06r\x04(\x80\x80\x01\x80\x01\x01R\x05token\x12'\n" +
 	"\busername\x18\x02 \x01(\tB\v\xbaH\x05r\x03(\x80 \x80\x01\x01R\busername\x12'\n" +
@@ -1720,7 +1730,8 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\rclient_secret\x18\x06 \x01(\tB\v\xbaH\x05r\x03(\x80 \x80\x01\x01R\fclientSecret\x12/\n" +
 	"\raccess_key_id\x18\a \x01(\tB\v\xbaH\x05r\x03(\x80\x01\x80\x01\x01R\vaccessKeyId\x127\n" +
 	"\x11secret_access_key\x18\b \x01(\tB\v\xbaH\x05r\x03(\x80\b\x80\x01\x01R\x0fsecretAccessKey\x121\n" +
-	"\rsession_token\x18\t \x01(\tB\f\xbaH\x06r\x04(\x80\x80\x01\x80\x01\x01R\fsessionToken\"\x83\x05\n" +
+	"\rsession_token\x18\t \x01(\tB\f\xbaH\x06r\x04(\x80\x80\x01\x80\x01\x01R\fsessionToken\x121\n" +
+	"\rrefresh_token\x18\x1d \x01(\tB\f\xbaH\x06r\x04(\x80\x80\x01\x80\x01\x01R\frefreshToken\"\x83\x05\n" +
 	"\n" +
 	"Credential\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +

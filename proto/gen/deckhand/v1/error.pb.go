@@ -35,7 +35,9 @@ type ErrorInfo struct {
 	// How to fix it. May be empty.
 	Fix string `protobuf:"bytes,3,opt,name=fix,proto3" json:"fix,omitempty"`
 	// The id of the object at fault. May be empty.
-	ObjectId      string `protobuf:"bytes,4,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
+	ObjectId string `protobuf:"bytes,4,opt,name=object_id,json=objectId,proto3" json:"object_id,omitempty"`
+	// Where a person can do something about it; unset if there is no such place.
+	Action        *Action `protobuf:"bytes,24,opt,name=action,proto3" json:"action,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -98,16 +100,92 @@ func (x *ErrorInfo) GetObjectId() string {
 	return ""
 }
 
+func (x *ErrorInfo) GetAction() *Action {
+	if x != nil {
+		return x.Action
+	}
+	return nil
+}
+
+// Action is the place where a person can correct what went wrong.
+type Action struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A verb and its object, for a button: "Connect the provider".
+	Label string `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	// The path in the console, from its root: "/providers".
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// The command that does the same, or shows what to do.
+	Command       string `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Action) Reset() {
+	*x = Action{}
+	mi := &file_deckhand_v1_error_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Action) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Action) ProtoMessage() {}
+
+func (x *Action) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_error_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Action.ProtoReflect.Descriptor instead.
+func (*Action) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_error_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Action) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *Action) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Action) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
 var File_deckhand_v1_error_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/error.proto\x12\vdeckhand.v1\"h\n" +
+	"\x17deckhand/v1/error.proto\x12\vdeckhand.v1\"\x95\x01\n" +
 	"\tErrorInfo\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x10\n" +
 	"\x03fix\x18\x03 \x01(\tR\x03fix\x12\x1b\n" +
-	"\tobject_id\x18\x04 \x01(\tR\bobjectIdBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\tobject_id\x18\x04 \x01(\tR\bobjectId\x12+\n" +
+	"\x06action\x18\x18 \x01(\v2\x13.deckhand.v1.ActionR\x06action\"L\n" +
+	"\x06Action\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x18\n" +
+	"\acommand\x18\x03 \x01(\tR\acommandBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_error_proto_rawDescOnce sync.Once
@@ -121,16 +199,18 @@ func file_deckhand_v1_error_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_error_proto_rawDescData
 }
 
-var file_deckhand_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_deckhand_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_deckhand_v1_error_proto_goTypes = []any{
 	(*ErrorInfo)(nil), // 0: deckhand.v1.ErrorInfo
+	(*Action)(nil),    // 1: deckhand.v1.Action
 }
 var file_deckhand_v1_error_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	1, // 0: deckhand.v1.ErrorInfo.action:type_name -> deckhand.v1.Action
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_error_proto_init() }
@@ -144,7 +224,7 @@ func file_deckhand_v1_error_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_error_proto_rawDesc), len(file_deckhand_v1_error_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

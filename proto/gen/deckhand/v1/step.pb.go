@@ -624,7 +624,9 @@ type Step struct {
 	// task, and where they are asked for.
 	Images []*Image `protobuf:"bytes,25,rep,name=images,proto3" json:"images,omitempty"`
 	// The policies' decision, and the rule that it is based on.
-	Decision      *Decision `protobuf:"bytes,26,opt,name=decision,proto3" json:"decision,omitempty"`
+	Decision *Decision `protobuf:"bytes,26,opt,name=decision,proto3" json:"decision,omitempty"`
+	// The newest inbox item about it; empty for none. Only ListSteps sets it.
+	ApprovalId    string `protobuf:"bytes,46,opt,name=approval_id,json=approvalId,proto3" json:"approval_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,6 +843,13 @@ func (x *Step) GetDecision() *Decision {
 	return nil
 }
 
+func (x *Step) GetApprovalId() string {
+	if x != nil {
+		return x.ApprovalId
+	}
+	return ""
+}
+
 var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
@@ -874,7 +883,7 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\x05Image\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\xe0\a\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\x81\b\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
@@ -908,7 +917,9 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
 	"changed_by\x18\x18 \x01(\tR\tchangedBy\x12*\n" +
 	"\x06images\x18\x19 \x03(\v2\x12.deckhand.v1.ImageR\x06images\x121\n" +
-	"\bdecision\x18\x1a \x01(\v2\x15.deckhand.v1.DecisionR\bdecision*\xb3\x02\n" +
+	"\bdecision\x18\x1a \x01(\v2\x15.deckhand.v1.DecisionR\bdecision\x12\x1f\n" +
+	"\vapproval_id\x18. \x01(\tR\n" +
+	"approvalId*\xb3\x02\n" +
 	"\tStepState\x12\x1a\n" +
 	"\x16STEP_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13STEP_STATE_PROPOSED\x10\x01\x12\x15\n" +

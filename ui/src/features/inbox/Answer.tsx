@@ -23,7 +23,8 @@ import { InboxKind, InboxService, type AnswerInboxItemRequestSchema, type CallDe
 import { EditCall } from "./EditCall";
 import type { Guard } from "./guard";
 import { Held, mayHold } from "./Held";
-import { choicesOf } from "./Question";
+import { choicesOf, optionOf } from "./Question";
+import { Replan } from "./Replan";
 import { RetryTask } from "./RetryTask";
 import type { Seen } from "./seen";
 import { SomeChanges } from "./SomeChanges";
@@ -40,7 +41,6 @@ type Form = "change" | "some" | "reject" | "always" | "suggest" | "replan" | "cl
 // button, and the label of the text.
 const inWords = {
   suggest: ["Suggest an alternative", "Alternative"],
-  replan: ["Give it a new plan", "New plan"],
   clarify: ["Ask the agent first", "Your question"],
   changes: ["Ask for changes", "What should change"],
 } as const;
@@ -236,7 +236,8 @@ export function Answer(props: {
     ? [
         ...(some ? [{ name: "some", label: "Approve some changes", disabled: !whole, run: show("some") }] : []),
         { name: "edit", label: "Edit and approve", disabled: !whole, run: show("change") },
-        ...(["suggest", "replan", "clarify"] as const).map((f): One => ({ name: f, label: inWords[f][0], run: show(f) })),
+        ...(["suggest", "clarify"] as const).map((f): One => ({ name: f, label: inWords[f][0], run: show(f) })),
+        { name: "replan", label: "Replace the plan", run: show("replan") },
         { name: "skip", label: "Skip", run: skip },
         ...(may(session, "admin") ? [{ name: "always", label: "Always allow", run: show("always") }] : []),
       ]
@@ -321,6 +322,15 @@ export function Answer(props: {
           onBack={back}
         />
       )}
+      {form === "replan" && (
+        <Replan
+          taskId={item.taskId}
+          busy={busy === "replan"}
+          disabled={still}
+          onReplan={(value) => void give("replan", { case: "replan", value }, "The plan was replaced")}
+          onBack={back}
+        />
+      )}
       {form === "retry" && (
         <RetryTask
           item={item}
@@ -354,7 +364,7 @@ export function Answer(props: {
           <TextArea rows={form === "changes" ? 6 : 3} value={words} maxLength={4000} autoFocus onChange={(e) => setWords(e.target.value)} />
         </Field>
       )}
-      {(form === "reject" || form === "always" || form === "stop" || form === "suggest" || form === "replan" || form === "clarify") && (
+      {(form === "reject" || form === "always" || form === "stop" || form === "suggest" || form === "clarify") && (
         <Field label="Reason" hint={form === "reject" && review ? "All file changes are undone and the task fails." : form === "reject" ? "Shown to the agent." : "Stored in the audit log."}>
           <Input value={reason} maxLength={4000} autoFocus={form === "reject" || form === "stop"} onChange={(e) => setReason(e.target.value)} />
         </Field>
@@ -453,9 +463,20 @@ function Reply(props: { item: InboxItem; choices: string[]; keys: boolean; still
   if (choices.length > 0)
     return (
       <fieldset disabled={props.still} aria-label="Answer" className="flex flex-wrap gap-2">
-        {choices.map((c, i) => (
-          <Choice key={c} nth={i + 1} keys={props.keys} isDefault={c === item.question?.defaultAnswer} text={c} busy={props.busy !== ""} onReply={props.onReply} />
-        ))}
+        {choices.map((c, i) => {
+          const description = optionOf(item, c)?.description;
+          const choice = <Choice key={c} nth={i + 1} keys={props.keys} isDefault={c === item.question?.defaultAnswer} text={c} busy={props.busy !== ""} onReply={props.onReply} />;
+          return description ? (
+            <div key={c} className="flex basis-full flex-wrap items-center gap-2">
+              {choice}
+              <p className="min-w-0 flex-1 text-xs break-words text-dim">
+                <Literal text={description} />
+              </p>
+            </div>
+          ) : (
+            choice
+          );
+        })}
       </fieldset>
     );
   const send = () => text.trim() && props.onReply(text);

@@ -50,7 +50,7 @@ export function follows(item: InboxItem): Record<string, string> {
     some: "Writes the changes that you keep, and no other. The agent sees which.",
     edit: "Runs with what you change. The agent sees the change.",
     suggest: "Does not run. The agent is told another way.",
-    replan: "Does not run. The agent replaces its plan first.",
+    replan: "Does not run. The agent goes on with your plan.",
     clarify: "Does not run. The agent answers you, then may ask again.",
     always: "Runs, and calls like it are not asked about for 30 days.",
     retry: item.kind === InboxKind.UNKNOWN ? `Runs once more. ${again}` : "The task goes on where it stopped.",

@@ -6,11 +6,13 @@ import { Button } from "@/components/Button";
 import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
 import { Markdown } from "@/components/Markdown";
+import { safeLink } from "@/components/link";
 import { dollars } from "@/components/money";
+import { Place } from "@/components/Place";
 import { duration, millis } from "@/components/Time";
 import { Tail } from "@/features/log/Tail";
 import { may } from "@/features/session/queries";
-import { TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
+import { TaskState, type Task, type TaskSource } from "@/gen/deckhand/v1/task_pb";
 import { WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { partlyDone } from "@/gen/facts";
 import { failureOf, type Remedy } from "./failure";
@@ -40,6 +42,7 @@ function Result(props: { task: Task; title: string; rest?: boolean }) {
         {props.title}
       </h2>
       {task.summary ? <Markdown text={task.summary} /> : <p className="text-dim">The agent gave no summary.</p>}
+      <Sources task={task} />
       {task.errorMessage && !props.rest && <p className="text-warn"><Literal text={task.errorMessage} /></p>}
       {props.rest && may(session, "basic") && <Button onClick={() => setResume(true)}>Continue with the rest</Button>}
       <Figures task={task} />
@@ -47,6 +50,60 @@ function Result(props: { task: Task; title: string; rest?: boolean }) {
         <ResumeFrom task={task} onClose={() => setResume(false)} onMade={(made) => void navigate({ to: "/tasks/$task", params: { task: made.id }, search: {} })} />
       )}
     </section>
+  );
+}
+
+// Sources are what the agent says that its result is based on. Nobody has checked it: an address
+// is text, and a link only if a browser may follow it.
+export function Sources({ task }: { task: Task }) {
+  if (task.sources.length === 0) return null;
+  return (
+    <div>
+      <h3 className="text-xs font-semibold text-dim">Sources, as the agent says</h3>
+      <ul className="list-inside list-disc text-xs">
+        {task.sources.map((s, i) => (
+          <li key={i} className="break-words">
+            <span className="text-dim">{s.kind}</span> <SourceReference task={task} of={s} />
+            {s.title && (
+              <>
+                {": "}
+                <Literal text={s.title} />
+              </>
+            )}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function SourceReference({ task, of }: { task: Task; of: TaskSource }) {
+  const text = <Literal className="font-mono" text={of.reference} />;
+  const link = of.kind === "url" ? safeLink(of.reference) : undefined;
+  if (link)
+    return (
+      <a href={link} target="_blank" rel="noreferrer noopener" className="underline">
+        {text}
+      </a>
+    );
+  const step = of.kind === "step" && /^\d{1,9}$/.test(of.reference) ? Number(of.reference) : undefined;
+  if (step !== undefined)
+    return (
+      <Link to="/tasks/$task" params={{ task: task.id }} search={{ tab: "steps", step }} className="underline">
+        {text}
+      </Link>
+    );
+  return text;
+}
+
+// Mend leads to the place where a person can do something about a task.
+export function Mend({ task }: { task: Task }) {
+  const { action } = task;
+  if (!action || action.path === `/tasks/${task.id}`) return null;
+  return (
+    <Place path={action.path} className="inline-flex min-h-8 items-center rounded-md border border-accent bg-panel px-3 text-sm font-medium hover:bg-raised" title={action.command}>
+      {action.label}
+    </Place>
   );
 }
 
@@ -114,6 +171,7 @@ function Failed({ task, thread }: { task: Task; thread: Thread }) {
             {step.logBytes > 0 ? `Open step ${step.number} and its log` : `Open step ${step.number}`}
           </Link>
         )}
+        <Mend task={task} />
         {may(session, "basic") && failure.remedies.map((r) => remedies[r])}
       </div>
       {step && (
@@ -134,6 +192,7 @@ function Failed({ task, thread }: { task: Task; thread: Thread }) {
           <Markdown text={task.summary} />
         </details>
       )}
+      <Sources task={task} />
       {(open === "retry" || open === "limit") && <RetryWith task={task} limits={open === "limit"} onClose={() => setOpen(undefined)} onMade={goTo} />}
       {open === "resume" && <ResumeFrom task={task} onClose={() => setOpen(undefined)} onMade={goTo} />}
     </section>

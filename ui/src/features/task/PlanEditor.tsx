@@ -10,7 +10,7 @@ import { Input, Select } from "@/components/Field";
 import { Literal } from "@/components/Literal";
 import { showError } from "@/components/showError";
 import { may } from "@/features/session/queries";
-import { TaskPlanService, type EditTaskPlanRequest, type PlanItem, type TaskPlan } from "@/gen/deckhand/v1/task_plan_pb";
+import { TaskPlanService, type EditTaskPlanRequest, type PlanItem } from "@/gen/deckhand/v1/task_plan_pb";
 import { PlanTree } from "./Plan";
 import type { Plan } from "./thread";
 
@@ -55,7 +55,7 @@ function Editor(props: { taskId: string; seen: Plan | undefined }) {
   };
   return (
     <div className="space-y-2">
-      <Level plan={plan} items={plan.items} parent="" busy={busy} edit={(change) => void edit(change)} />
+      <PlanLevel items={plan.items} parent="" busy={busy} edit={(change) => void edit(change)} />
       {plan.changes && (
         <p role="note" className="text-xs text-dim">
           The agent is told: <Literal text={plan.changes} />
@@ -65,10 +65,11 @@ function Editor(props: { taskId: string; seen: Plan | undefined }) {
   );
 }
 
-type Props = { plan: TaskPlan; items: PlanItem[]; parent: string; busy: boolean; edit: (change: EditTaskPlanRequest["change"]) => void };
+type Props = { items: PlanItem[]; parent: string; busy: boolean; edit: (change: EditTaskPlanRequest["change"]) => void };
 
-// Level is the items of one parent, and the box for another one.
-function Level(props: Props) {
+// PlanLevel is the items of one parent, and the box for another one: with edit it is used for a
+// plan of the hub and for a draft.
+export function PlanLevel(props: Props) {
   const { items, parent, busy, edit } = props;
   const move = (id: string, before: string) => edit({ case: "move", value: { $typeName: "deckhand.v1.MovePlanItem", id, parent, before } });
   return (
@@ -107,7 +108,7 @@ function Level(props: Props) {
               <Trash2 aria-hidden className="size-3.5" />
             </Button>
           </div>
-          {i.children.length > 0 && <Level {...props} items={i.children} parent={i.id} />}
+          {i.children.length > 0 && <PlanLevel {...props} items={i.children} parent={i.id} />}
         </li>
       ))}
       <li className="py-1">

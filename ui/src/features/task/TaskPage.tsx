@@ -26,7 +26,7 @@ import { Composer } from "./Composer";
 import { Cost } from "./Cost";
 import { Limits } from "./Limits";
 import { Artifacts, Checkpoints, Manage } from "./Manage";
-import { Outcome } from "./Outcome";
+import { Mend, Outcome } from "./Outcome";
 import { PlanEditor } from "./PlanEditor";
 import { taskTabs, type TaskTab } from "./search";
 import { Steps } from "./Steps";
@@ -194,7 +194,7 @@ function Summary({ task, phase, limits }: { task: Task; phase: string | undefine
         <progress className="h-1.5 w-full max-w-md accent-accent" value={task.progress} max={1} aria-label="Progress" />
       )}
       {task.agentId && !final(task.state) && <Likely taskId={task.id} />}
-      {task.reason && !final(task.state) && <p className="text-warn"><Literal text={task.reason} /></p>}
+      {task.reason && !final(task.state) && <p className="text-warn"><Literal text={task.reason} /> <Mend task={task} /></p>}
     </div>
   );
 }

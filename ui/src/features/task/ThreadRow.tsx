@@ -18,15 +18,16 @@ import { tasks } from "./actions";
 import { quiet, stateOf, wentWrong } from "./calls";
 import type { Call, Entry, Said, Subtask, Turn } from "./thread";
 import { Seen } from "./Seen";
+import type { Progress } from "@/live/event";
 import { CallArguments, Output, titleOf } from "./tools";
 
 // Row is an entry of a thread.
-export const Row = memo(function Row({ entry, taskId }: { entry: Entry; taskId: string }) {
+export const Row = memo(function Row({ entry, taskId, progress }: { entry: Entry; taskId: string; progress?: Progress }) {
   switch (entry.kind) {
     case "turn":
       return <TurnRow turn={entry} />;
     case "call":
-      return <CallRow call={entry} taskId={taskId} />;
+      return <CallRow call={entry} taskId={taskId} progress={progress} />;
     case "said":
       return <SaidRow said={entry} taskId={taskId} />;
     case "note":
@@ -99,7 +100,7 @@ function SaidRow({ said, taskId }: { said: Said; taskId: string }) {
 
 // CallRow is a tool call: one line, unless it changed something, failed, runs, or
 // waits for somebody.
-function CallRow({ call, taskId }: { call: Call; taskId: string }) {
+function CallRow({ call, taskId, progress }: { call: Call; taskId: string; progress?: Progress }) {
   const calm = quiet(call);
   const [chosen, setOpen] = useState<boolean>();
   const open = chosen ?? !calm;
@@ -134,8 +135,22 @@ function CallRow({ call, taskId }: { call: Call; taskId: string }) {
           </Badge>
         )}
       </header>
+      {open && progress && call.state === "started" && <Running progress={progress} />}
       {open && <CallBody call={call} taskId={taskId} />}
     </article>
+  );
+}
+
+// Running says how far a command is.
+function Running({ progress: p }: { progress: Progress }) {
+  return (
+    <p className="flex min-w-0 gap-2 text-xs text-dim" data-testid="progress">
+      <span className="shrink-0 tabular-nums">
+        {bytes(p.logBytes)}
+        {p.cpu !== undefined && `, ${p.cpu < 10 ? p.cpu.toFixed(1) : Math.round(p.cpu)} s CPU`}
+      </span>
+      {p.lastLine && <Literal className="min-w-0 flex-1 truncate font-mono" text={p.lastLine} />}
+    </p>
   );
 }
 

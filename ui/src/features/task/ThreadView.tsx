@@ -112,7 +112,7 @@ export function ThreadView(props: { taskId: string; view: TaskView; thread: Thre
                 style={{ transform: `translateY(${item.start}px)` }}
               >
                 {entry ? (
-                  <Row entry={entry} taskId={taskId} />
+                  <Row entry={entry} taskId={taskId} progress={entry.kind === "call" ? view.progress?.[entry.stepId] : undefined} />
                 ) : (
                   <div className="rounded-md border border-dashed p-3" data-testid="speaking">
                     <p className="pb-1 text-xs text-dim">Thinking</p>

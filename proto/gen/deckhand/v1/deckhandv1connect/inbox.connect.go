@@ -41,9 +41,15 @@ const (
 	// InboxServiceReadInboxArgumentProcedure is the fully-qualified name of the InboxService's
 	// ReadInboxArgument RPC.
 	InboxServiceReadInboxArgumentProcedure = "/deckhand.v1.InboxService/ReadInboxArgument"
+	// InboxServiceReadInboxAttachmentProcedure is the fully-qualified name of the InboxService's
+	// ReadInboxAttachment RPC.
+	InboxServiceReadInboxAttachmentProcedure = "/deckhand.v1.InboxService/ReadInboxAttachment"
 	// InboxServiceAnswerInboxItemProcedure is the fully-qualified name of the InboxService's
 	// AnswerInboxItem RPC.
 	InboxServiceAnswerInboxItemProcedure = "/deckhand.v1.InboxService/AnswerInboxItem"
+	// InboxServiceReplyToTaskProcedure is the fully-qualified name of the InboxService's ReplyToTask
+	// RPC.
+	InboxServiceReplyToTaskProcedure = "/deckhand.v1.InboxService/ReplyToTask"
 	// InboxServiceJudgeInboxItemProcedure is the fully-qualified name of the InboxService's
 	// JudgeInboxItem RPC.
 	InboxServiceJudgeInboxItemProcedure = "/deckhand.v1.InboxService/JudgeInboxItem"
@@ -61,12 +67,19 @@ type InboxServiceClient interface {
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
+	// ReadInboxAttachment returns a piece of a file that the agent attached to its
+	// question, as it was when the question was asked. The audit has who reads its
+	// beginning. Who may read the task's workspace may read it.
+	ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error)
 	// AnswerInboxItem answers an open item; the task continues in the same
 	// transaction. Administrators may answer it, and the user who submitted the
 	// task if their role covers the tool. If the item has been answered or has
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	// ReplyToTask answers the open question of a task, as AnswerInboxItem does with a
+	// reply. FAILED_PRECONDITION if the task has asked nothing, or several questions.
+	ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error)
 	// JudgeInboxItem returns what the hub would decide about the call of an open
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
@@ -106,10 +119,22 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
 			connect.WithClientOptions(opts...),
 		),
+		readInboxAttachment: connect.NewClient[v1.ReadInboxAttachmentRequest, v1.ReadInboxAttachmentResponse](
+			httpClient,
+			baseURL+InboxServiceReadInboxAttachmentProcedure,
+			connect.WithSchema(inboxServiceMethods.ByName("ReadInboxAttachment")),
+			connect.WithClientOptions(opts...),
+		),
 		answerInboxItem: connect.NewClient[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse](
 			httpClient,
 			baseURL+InboxServiceAnswerInboxItemProcedure,
 			connect.WithSchema(inboxServiceMethods.ByName("AnswerInboxItem")),
+			connect.WithClientOptions(opts...),
+		),
+		replyToTask: connect.NewClient[v1.ReplyToTaskRequest, v1.ReplyToTaskResponse](
+			httpClient,
+			baseURL+InboxServiceReplyToTaskProcedure,
+			connect.WithSchema(inboxServiceMethods.ByName("ReplyToTask")),
 			connect.WithClientOptions(opts...),
 		),
 		judgeInboxItem: connect.NewClient[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse](
@@ -129,12 +154,14 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 
 // inboxServiceClient implements InboxServiceClient.
 type inboxServiceClient struct {
-	listInbox         *connect.Client[v1.ListInboxRequest, v1.ListInboxResponse]
-	getInboxItem      *connect.Client[v1.GetInboxItemRequest, v1.GetInboxItemResponse]
-	readInboxArgument *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
-	answerInboxItem   *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
-	judgeInboxItem    *connect.Client[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse]
-	snoozeInboxItem   *connect.Client[v1.SnoozeInboxItemRequest, v1.SnoozeInboxItemResponse]
+	listInbox           *connect.Client[v1.ListInboxRequest, v1.ListInboxResponse]
+	getInboxItem        *connect.Client[v1.GetInboxItemRequest, v1.GetInboxItemResponse]
+	readInboxArgument   *connect.Client[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse]
+	readInboxAttachment *connect.Client[v1.ReadInboxAttachmentRequest, v1.ReadInboxAttachmentResponse]
+	answerInboxItem     *connect.Client[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse]
+	replyToTask         *connect.Client[v1.ReplyToTaskRequest, v1.ReplyToTaskResponse]
+	judgeInboxItem      *connect.Client[v1.JudgeInboxItemRequest, v1.JudgeInboxItemResponse]
+	snoozeInboxItem     *connect.Client[v1.SnoozeInboxItemRequest, v1.SnoozeInboxItemResponse]
 }
 
 // ListInbox calls deckhand.v1.InboxService.ListInbox.
@@ -152,9 +179,19 @@ func (c *inboxServiceClient) ReadInboxArgument(ctx context.Context, req *connect
 	return c.readInboxArgument.CallUnary(ctx, req)
 }
 
+// ReadInboxAttachment calls deckhand.v1.InboxService.ReadInboxAttachment.
+func (c *inboxServiceClient) ReadInboxAttachment(ctx context.Context, req *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error) {
+	return c.readInboxAttachment.CallUnary(ctx, req)
+}
+
 // AnswerInboxItem calls deckhand.v1.InboxService.AnswerInboxItem.
 func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
 	return c.answerInboxItem.CallUnary(ctx, req)
+}
+
+// ReplyToTask calls deckhand.v1.InboxService.ReplyToTask.
+func (c *inboxServiceClient) ReplyToTask(ctx context.Context, req *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error) {
+	return c.replyToTask.CallUnary(ctx, req)
 }
 
 // JudgeInboxItem calls deckhand.v1.InboxService.JudgeInboxItem.
@@ -176,12 +213,19 @@ type InboxServiceHandler interface {
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
 	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
+	// ReadInboxAttachment returns a piece of a file that the agent attached to its
+	// question, as it was when the question was asked. The audit has who reads its
+	// beginning. Who may read the task's workspace may read it.
+	ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error)
 	// AnswerInboxItem answers an open item; the task continues in the same
 	// transaction. Administrators may answer it, and the user who submitted the
 	// task if their role covers the tool. If the item has been answered or has
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
 	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	// ReplyToTask answers the open question of a task, as AnswerInboxItem does with a
+	// reply. FAILED_PRECONDITION if the task has asked nothing, or several questions.
+	ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error)
 	// JudgeInboxItem returns what the hub would decide about the call of an open
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
@@ -217,10 +261,22 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
 		connect.WithHandlerOptions(opts...),
 	)
+	inboxServiceReadInboxAttachmentHandler := connect.NewUnaryHandler(
+		InboxServiceReadInboxAttachmentProcedure,
+		svc.ReadInboxAttachment,
+		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxAttachment")),
+		connect.WithHandlerOptions(opts...),
+	)
 	inboxServiceAnswerInboxItemHandler := connect.NewUnaryHandler(
 		InboxServiceAnswerInboxItemProcedure,
 		svc.AnswerInboxItem,
 		connect.WithSchema(inboxServiceMethods.ByName("AnswerInboxItem")),
+		connect.WithHandlerOptions(opts...),
+	)
+	inboxServiceReplyToTaskHandler := connect.NewUnaryHandler(
+		InboxServiceReplyToTaskProcedure,
+		svc.ReplyToTask,
+		connect.WithSchema(inboxServiceMethods.ByName("ReplyToTask")),
 		connect.WithHandlerOptions(opts...),
 	)
 	inboxServiceJudgeInboxItemHandler := connect.NewUnaryHandler(
@@ -243,8 +299,12 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 			inboxServiceGetInboxItemHandler.ServeHTTP(w, r)
 		case InboxServiceReadInboxArgumentProcedure:
 			inboxServiceReadInboxArgumentHandler.ServeHTTP(w, r)
+		case InboxServiceReadInboxAttachmentProcedure:
+			inboxServiceReadInboxAttachmentHandler.ServeHTTP(w, r)
 		case InboxServiceAnswerInboxItemProcedure:
 			inboxServiceAnswerInboxItemHandler.ServeHTTP(w, r)
+		case InboxServiceReplyToTaskProcedure:
+			inboxServiceReplyToTaskHandler.ServeHTTP(w, r)
 		case InboxServiceJudgeInboxItemProcedure:
 			inboxServiceJudgeInboxItemHandler.ServeHTTP(w, r)
 		case InboxServiceSnoozeInboxItemProcedure:
@@ -270,8 +330,16 @@ func (UnimplementedInboxServiceHandler) ReadInboxArgument(context.Context, *conn
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReadInboxArgument is not implemented"))
 }
 
+func (UnimplementedInboxServiceHandler) ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReadInboxAttachment is not implemented"))
+}
+
 func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.AnswerInboxItem is not implemented"))
+}
+
+func (UnimplementedInboxServiceHandler) ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReplyToTask is not implemented"))
 }
 
 func (UnimplementedInboxServiceHandler) JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error) {

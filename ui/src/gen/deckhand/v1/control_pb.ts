@@ -388,7 +388,7 @@ export type AuditEntry = Message<"deckhand.v1.AuditEntry"> & {
   userAgent: string;
 
   /**
-   * low, medium or high. High ones are sent to destinations.
+   * low, medium, high or critical. High and critical ones are sent to destinations.
    *
    * @generated from field: string severity = 13;
    */

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/error.proto.
  */
 export const file_deckhand_v1_error: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9lcnJvci5wcm90bxILZGVja2hhbmQudjEiSgoJRXJyb3JJbmZvEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRILCgNmaXgYAyABKAkSEQoJb2JqZWN0X2lkGAQgASgJQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw");
+  fileDesc("ChdkZWNraGFuZC92MS9lcnJvci5wcm90bxILZGVja2hhbmQudjEibwoJRXJyb3JJbmZvEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRILCgNmaXgYAyABKAkSEQoJb2JqZWN0X2lkGAQgASgJEiMKBmFjdGlvbhgYIAEoCzITLmRlY2toYW5kLnYxLkFjdGlvbiI2CgZBY3Rpb24SDQoFbGFiZWwYASABKAkSDAoEcGF0aBgCIAEoCRIPCgdjb21tYW5kGAMgASgJQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw");
 
 /**
  * ErrorInfo is attached as a detail to every error of the hub or a node.
@@ -49,6 +49,13 @@ export type ErrorInfo = Message<"deckhand.v1.ErrorInfo"> & {
    * @generated from field: string object_id = 4;
    */
   objectId: string;
+
+  /**
+   * Where a person can do something about it; unset if there is no such place.
+   *
+   * @generated from field: deckhand.v1.Action action = 24;
+   */
+  action?: Action | undefined;
 };
 
 /**
@@ -57,4 +64,39 @@ export type ErrorInfo = Message<"deckhand.v1.ErrorInfo"> & {
  */
 export const ErrorInfoSchema: GenMessage<ErrorInfo> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_error, 0);
+
+/**
+ * Action is the place where a person can correct what went wrong.
+ *
+ * @generated from message deckhand.v1.Action
+ */
+export type Action = Message<"deckhand.v1.Action"> & {
+  /**
+   * A verb and its object, for a button: "Connect the provider".
+   *
+   * @generated from field: string label = 1;
+   */
+  label: string;
+
+  /**
+   * The path in the console, from its root: "/providers".
+   *
+   * @generated from field: string path = 2;
+   */
+  path: string;
+
+  /**
+   * The command that does the same, or shows what to do.
+   *
+   * @generated from field: string command = 3;
+   */
+  command: string;
+};
+
+/**
+ * Describes the message deckhand.v1.Action.
+ * Use `create(ActionSchema)` to create a new message.
+ */
+export const ActionSchema: GenMessage<Action> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_error, 1);
 

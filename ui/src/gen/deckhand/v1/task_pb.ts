@@ -4,6 +4,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Action } from "./error_pb";
+import { file_deckhand_v1_error } from "./error_pb";
 import type { Step } from "./step_pb";
 import { file_deckhand_v1_step } from "./step_pb";
 import type { FileChange, UndoConflict } from "./workspace_pb";
@@ -16,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/task.proto.
  */
 export const file_deckhand_v1_task: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS90YXNrLnByb3RvEgtkZWNraGFuZC52MSKWAQoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGQoRY2FjaGVfcmVhZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEhQKDGxpbWl0X3Rva2VucxgGIAEoAyKTCgoEVGFzaxIKCgJpZBgBIAEoCRIQCghhZ2VudF9pZBgCIAEoCRISCgphZ2VudF9uYW1lGAMgASgJEhUKDWFnZW50X3ZlcnNpb24YBCABKAUSDQoFdGl0bGUYBSABKAkSDAoEZ29hbBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIOCgZyZWFzb24YCCABKAkSEAoIcHJpb3JpdHkYCSABKAUSDwoHYXR0ZW1wdBgKIAEoBRIRCgl3b3JrZXJfaWQYCyABKAkSDwoHbm9kZV9pZBgMIAEoCRIRCglpdGVyYXRpb24YDSABKAUSEAoIcHJvZ3Jlc3MYDiABKAESDwoHc3VtbWFyeRgPIAEoCRISCgplcnJvcl9jb2RlGBAgASgJEhUKDWVycm9yX21lc3NhZ2UYESABKAkSIQoFdXNhZ2UYEiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIWCg5jb3JyZWxhdGlvbl9pZBgTIAEoCRISCgpjcmVhdGVkX2J5GBQgASgJEhAKCHByb3ZpZGVyGBUgASgJEg0KBW1vZGVsGBYgASgJEi4KCmNyZWF0ZWRfYXQYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglldmVudF9zZXEYGiABKAMSEgoKbGluZWFnZV9pZBgbIAEoCRIRCglvcmlnaW5faWQYHCABKAkSEgoKcmVzdW1lZF9hdBgdIAEoBRISCgp0cmlnZ2VyX2lkGB4gASgJEisKCG92ZXJyaWRlGB8gASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhIKCnBhdXNlX25leHQYICABKAkSGAoQbWVzc2FnZXNfd2FpdGluZxghIAEoBRIQCghhc3NpZ25lZRg8IAEoCRITCgthc3NpZ25lZF9ieRg9IAEoCRIvCgthc3NpZ25lZF9hdBg+IAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHY29udGV4dBg/IAEoCRI2Cgxjb252ZXJzYXRpb24YQCADKAsyIC5kZWNraGFuZC52MS5Db252ZXJzYXRpb25NZXNzYWdlEg0KBWFmdGVyGEEgAygJEicKCHN0YW5kaW5nGEIgASgLMhUuZGVja2hhbmQudjEuU3RhbmRpbmcSLgoKbm90X2JlZm9yZRhDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYRCABKAUSFQoNd29ya2VyX2xvc3NlcxhFIAEoBRIRCglwYXJlbnRfaWQYRiABKAkSEwoLaGFuZGVkX2Zyb20YRyABKAkSKQoIbWFuaWZlc3QYSCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCHN1YnRhc2tzGEkgASgLMhUuZGVja2hhbmQudjEuU3VidGFza3MSDAoEY2hhdBhKIAEoCBINCgVpbWFnZRhLIAEoCRIRCgl0YXNrX3R5cGUYVSABKAkSFAoMcXVvdGFfbGltaXRzGFYgAygJEhQKDHJlc3VtZWRfdHVybhhXIAEoCCJvCghTdWJ0YXNrcxINCgV0YXNrcxgBIAEoBRIMCgRsaXZlGAIgASgFEhEKCXN1Y2NlZWRlZBgDIAEoBRIQCghwcm9ncmVzcxgEIAEoARIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIo0BCgxUYXNrT3ZlcnJpZGUSFAoMbWVtb3J5X2J5dGVzGAEgASgDEg8KB25vZGVfaWQYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSJwoGbGltaXRzGAUgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cxIMCgRtb2RlGAYgASgJIqwBCgpUYXNrTGltaXRzEhIKCml0ZXJhdGlvbnMYASABKAUSLgoLYWN0aXZlX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGdG9rZW5zGAMgASgDEg0KBWNhbGxzGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEg0KBWZpbGVzGBAgASgDEhcKD2ZpbGVfc2l6ZV9ieXRlcxgRIAEoAyJ8CgtUYXNrTWVzc2FnZRIKCgJpZBgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB3NhaWRfYnkYAyABKAkSEgoKYWZ0ZXJfdHVybhgEIAEoBRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLSAQoOVGFza0NoZWNrcG9pbnQSEQoJaXRlcmF0aW9uGAEgASgFEg4KBnJlYXNvbhgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRuYW1lGAUgASgJEhQKDGJlZm9yZV9zdGVwcxgGIAMoBRIKCgJpZBgQIAEoCRINCgVwaGFzZRgRIAEoCSIxChNDb252ZXJzYXRpb25NZXNzYWdlEgwKBHJvbGUYASABKAkSDAoEdGV4dBgCIAEoCSJRCghTdGFuZGluZxINCgVwbGFjZRgBIAEoBRInCgR3YWl0GAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg0KBWJhc2lzGAMgASgJIioKCUlucHV0RmlsZRIMCgRwYXRoGAEgASgJEg8KB2NvbnRlbnQYAiABKAwiVAoNVGFza0FydGlmYWN0cxIUCgxmcm9tX3Rhc2tfaWQYASABKAkSDQoFcGF0aHMYAiADKAkSDgoGZm9sZGVyGAMgASgJEg4KBnNoYXJlZBgEIAEoCCKPAwoRU3VibWl0VGFza1JlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDAoEZ29hbBgCIAEoCRINCgV0aXRsZRgDIAEoCRIQCghwcmlvcml0eRgEIAEoBRImCgZpbnB1dHMYBSADKAsyFi5kZWNraGFuZC52MS5JbnB1dEZpbGUSFwoPaWRlbXBvdGVuY3lfa2V5GAYgASgJEhEKCWFzc2lnbl90bxg8IAEoCRIPCgdjb250ZXh0GD0gASgJEjYKDGNvbnZlcnNhdGlvbhg+IAMoCzIgLmRlY2toYW5kLnYxLkNvbnZlcnNhdGlvbk1lc3NhZ2USDQoFYWZ0ZXIYPyADKAkSLQoJYXJ0aWZhY3RzGEAgAygLMhouZGVja2hhbmQudjEuVGFza0FydGlmYWN0cxIMCgRjaGF0GEEgASgIEhAKCHJlcGx5X3RvGEIgASgJEisKCG92ZXJyaWRlGEMgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhEKCXRhc2tfdHlwZRhNIAEoCSJNChJTdWJtaXRUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSFgoOcXVldWVfcG9zaXRpb24YAiABKAUiIQoOR2V0VGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCSIyCg9HZXRUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sinQIKEExpc3RUYXNrc1JlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSJgoGc3RhdGVzGAIgAygOMhYuZGVja2hhbmQudjEuVGFza1N0YXRlEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJEhEKCXBhcmVudF9pZBgFIAEoCRINCgVxdWVyeRgGIAEoCRIwCgxjcmVhdGVkX2Zyb20YByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRjaGF0GAkgASgIEhIKCmxpbmVhZ2Vfb2YYFCABKAkiTgoRTGlzdFRhc2tzUmVzcG9uc2USIAoFdGFza3MYASADKAsyES5kZWNraGFuZC52MS5UYXNrEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSI0ChFDYW5jZWxUYXNrUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSI1ChJDYW5jZWxUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2siSQoQUGF1c2VUYXNrUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCRIUCgxvbl9uZXh0X3Rvb2wYAyABKAgiNAoRUGF1c2VUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2siTQoRUmVzdW1lVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRInCgZsaW1pdHMYAiABKAsyFy5kZWNraGFuZC52MS5UYXNrTGltaXRzIjUKElJlc3VtZVRhc2tSZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzayJcCg9UZWxsVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIMCgR0ZXh0GAIgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIRCglpbnRlcnJ1cHQYBCABKAgiXgoQVGVsbFRhc2tSZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzaxIpCgdtZXNzYWdlGAIgASgLMhguZGVja2hhbmQudjEuVGFza01lc3NhZ2UiPQoWV2l0aGRyYXdNZXNzYWdlUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkiZQoXV2l0aGRyYXdNZXNzYWdlUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSKQoHbWVzc2FnZRgCIAEoCzIYLmRlY2toYW5kLnYxLlRhc2tNZXNzYWdlImkKEFJldHJ5VGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIrCghvdmVycmlkZRgCIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkiNAoRUmV0cnlUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2si+QEKFVJlc3VtZVRhc2tGcm9tUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCWl0ZXJhdGlvbhgCIAEoBRIPCgdtZXNzYWdlGAMgASgJEisKCG92ZXJyaWRlGAQgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRIvCgl3b3Jrc3BhY2UYBiABKA4yHC5kZWNraGFuZC52MS5SZXN1bWVXb3Jrc3BhY2USDwoHcHJldmlldxgHIAEoCBIMCgRuYW1lGAggASgJEhUKDWNoZWNrcG9pbnRfaWQYEiABKAkiygEKEFdvcmtzcGFjZVJlc3RvcmUSDQoFc3RhdGUYASABKAMSKAoHY2hhbmdlcxgCIAMoCzIXLmRlY2toYW5kLnYxLkZpbGVDaGFuZ2USDQoFZmlsZXMYAyABKAUSLAoJY29uZmxpY3RzGAQgAygLMhkuZGVja2hhbmQudjEuVW5kb0NvbmZsaWN0Eg4KBm90aGVycxgFIAMoCRIXCg9vcmlnaW5hbF9kaWdlc3QYBiABKAkSFwoPcmVzdG9yZWRfZGlnZXN0GAcgASgJImsKFlJlc3VtZVRhc2tGcm9tUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSMAoJd29ya3NwYWNlGAIgASgLMh0uZGVja2hhbmQudjEuV29ya3NwYWNlUmVzdG9yZSJQChZMaXN0Q2hlY2twb2ludHNSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiZAoXTGlzdENoZWNrcG9pbnRzUmVzcG9uc2USMAoLY2hlY2twb2ludHMYASADKAsyGy5kZWNraGFuZC52MS5UYXNrQ2hlY2twb2ludBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkifwoVS2VlcENoZWNrcG9pbnRSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSEQoJaXRlcmF0aW9uGAIgASgFEisKCGtlZXBfZm9yGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhUKDWNoZWNrcG9pbnRfaWQYDSABKAkiSQoWS2VlcENoZWNrcG9pbnRSZXNwb25zZRIvCgpjaGVja3BvaW50GAEgASgLMhsuZGVja2hhbmQudjEuVGFza0NoZWNrcG9pbnQiegoQTGlzdFN0ZXBzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEg8KB3N0ZXBfaWQYBCABKAkSDQoFYnJpZWYYBSABKAgSDgoGaW1hZ2VzGCMgASgIIk4KEUxpc3RTdGVwc1Jlc3BvbnNlEiAKBXN0ZXBzGAEgAygLMhEuZGVja2hhbmQudjEuU3RlcBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkimAIKA0pvYhIKCgJpZBgBIAEoCRIPCgd0YXNrX2lkGAIgASgJEg8KB3N0ZXBfaWQYAyABKAkSDwoHY29tbWFuZBgEIAEoCRIkCgVzdGF0ZRgFIAEoDjIVLmRlY2toYW5kLnYxLkpvYlN0YXRlEi4KCnN0YXJ0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdvdXRjb21lGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIkCgV1c2FnZRgJIAEoCzIVLmRlY2toYW5kLnYxLkpvYlVzYWdlInMKCEpvYlVzYWdlEisKCGNwdV90aW1lGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1lbW9yeV9ieXRlcxgCIAEoAxIRCglwcm9jZXNzZXMYAyABKAUSEQoJbG9nX2J5dGVzGAQgASgDIiIKD0xpc3RKb2JzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJIjIKEExpc3RKb2JzUmVzcG9uc2USHgoEam9icxgBIAMoCzIQLmRlY2toYW5kLnYxLkpvYiIxCg5LaWxsSm9iUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEg4KBmpvYl9pZBgCIAEoCSJICg9LaWxsSm9iUmVzcG9uc2USHQoDam9iGAEgASgLMhAuZGVja2hhbmQudjEuSm9iEhYKDnByb2Nlc3Nlc19sZWZ0GAIgASgFIkEKDlJlYWRMb2dSZXF1ZXN0Eg8KB3N0ZXBfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEg4KBmZvbGxvdxgDIAEoCCJpCg9SZWFkTG9nUmVzcG9uc2USDgoGb2Zmc2V0GAEgASgDEg4KBnN0cmVhbRgCIAEoCRIMCgRkYXRhGAMgASgMEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKpEDCglUYXNrU3RhdGUSGgoWVEFTS19TVEFURV9VTlNQRUNJRklFRBAAEhYKElRBU0tfU1RBVEVfUEVORElORxABEhUKEVRBU0tfU1RBVEVfUVVFVUVEEAISFwoTVEFTS19TVEFURV9TVEFSVElORxADEhYKElRBU0tfU1RBVEVfUlVOTklORxAEEhYKElRBU0tfU1RBVEVfV0FJVElORxAFEiAKHFRBU0tfU1RBVEVfQVdBSVRJTkdfQVBQUk9WQUwQBhIaChZUQVNLX1NUQVRFX05FRURTX0lOUFVUEAcSFQoRVEFTS19TVEFURV9QQVVTRUQQCBIcChhUQVNLX1NUQVRFX1JFVklFV19ORUVERUQQCRIYChRUQVNLX1NUQVRFX0VTQ0FMQVRFRBAKEhgKFFRBU0tfU1RBVEVfU1VDQ0VFREVEEAsSFQoRVEFTS19TVEFURV9GQUlMRUQQDBIYChRUQVNLX1NUQVRFX1RJTUVEX09VVBANEhgKFFRBU0tfU1RBVEVfQ0FOQ0VMTEVEEA4qjAEKD1Jlc3VtZVdvcmtzcGFjZRIgChxSRVNVTUVfV09SS1NQQUNFX1VOU1BFQ0lGSUVEEAASHAoYUkVTVU1FX1dPUktTUEFDRV9SRVNUT1JFEAESHgoaUkVTVU1FX1dPUktTUEFDRV9PVkVSV1JJVEUQAhIZChVSRVNVTUVfV09SS1NQQUNFX0tFRVAQAypRCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABIVChFKT0JfU1RBVEVfUlVOTklORxABEhMKD0pPQl9TVEFURV9FTkRFRBACMoIKCgtUYXNrU2VydmljZRJNCgpTdWJtaXRUYXNrEh4uZGVja2hhbmQudjEuU3VibWl0VGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5TdWJtaXRUYXNrUmVzcG9uc2USRAoHR2V0VGFzaxIbLmRlY2toYW5kLnYxLkdldFRhc2tSZXF1ZXN0GhwuZGVja2hhbmQudjEuR2V0VGFza1Jlc3BvbnNlEkoKCUxpc3RUYXNrcxIdLmRlY2toYW5kLnYxLkxpc3RUYXNrc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0VGFza3NSZXNwb25zZRJNCgpDYW5jZWxUYXNrEh4uZGVja2hhbmQudjEuQ2FuY2VsVGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5DYW5jZWxUYXNrUmVzcG9uc2USSgoJUGF1c2VUYXNrEh0uZGVja2hhbmQudjEuUGF1c2VUYXNrUmVxdWVzdBoeLmRlY2toYW5kLnYxLlBhdXNlVGFza1Jlc3BvbnNlEk0KClJlc3VtZVRhc2sSHi5kZWNraGFuZC52MS5SZXN1bWVUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tSZXNwb25zZRJHCghUZWxsVGFzaxIcLmRlY2toYW5kLnYxLlRlbGxUYXNrUmVxdWVzdBodLmRlY2toYW5kLnYxLlRlbGxUYXNrUmVzcG9uc2USXAoPV2l0aGRyYXdNZXNzYWdlEiMuZGVja2hhbmQudjEuV2l0aGRyYXdNZXNzYWdlUmVxdWVzdBokLmRlY2toYW5kLnYxLldpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEkoKCVJldHJ5VGFzaxIdLmRlY2toYW5kLnYxLlJldHJ5VGFza1JlcXVlc3QaHi5kZWNraGFuZC52MS5SZXRyeVRhc2tSZXNwb25zZRJZCg5SZXN1bWVUYXNrRnJvbRIiLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tGcm9tUmVxdWVzdBojLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tGcm9tUmVzcG9uc2USXAoPTGlzdENoZWNrcG9pbnRzEiMuZGVja2hhbmQudjEuTGlzdENoZWNrcG9pbnRzUmVxdWVzdBokLmRlY2toYW5kLnYxLkxpc3RDaGVja3BvaW50c1Jlc3BvbnNlElkKDktlZXBDaGVja3BvaW50EiIuZGVja2hhbmQudjEuS2VlcENoZWNrcG9pbnRSZXF1ZXN0GiMuZGVja2hhbmQudjEuS2VlcENoZWNrcG9pbnRSZXNwb25zZRJKCglMaXN0U3RlcHMSHS5kZWNraGFuZC52MS5MaXN0U3RlcHNSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdFN0ZXBzUmVzcG9uc2USRwoITGlzdEpvYnMSHC5kZWNraGFuZC52MS5MaXN0Sm9ic1JlcXVlc3QaHS5kZWNraGFuZC52MS5MaXN0Sm9ic1Jlc3BvbnNlEkQKB0tpbGxKb2ISGy5kZWNraGFuZC52MS5LaWxsSm9iUmVxdWVzdBocLmRlY2toYW5kLnYxLktpbGxKb2JSZXNwb25zZRJGCgdSZWFkTG9nEhsuZGVja2hhbmQudjEuUmVhZExvZ1JlcXVlc3QaHC5kZWNraGFuZC52MS5SZWFkTG9nUmVzcG9uc2UwAUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_step, file_deckhand_v1_workspace, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS90YXNrLnByb3RvEgtkZWNraGFuZC52MSKWAQoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGQoRY2FjaGVfcmVhZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEhQKDGxpbWl0X3Rva2VucxgGIAEoAyKDCwoEVGFzaxIKCgJpZBgBIAEoCRIQCghhZ2VudF9pZBgCIAEoCRISCgphZ2VudF9uYW1lGAMgASgJEhUKDWFnZW50X3ZlcnNpb24YBCABKAUSDQoFdGl0bGUYBSABKAkSDAoEZ29hbBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIOCgZyZWFzb24YCCABKAkSEAoIcHJpb3JpdHkYCSABKAUSDwoHYXR0ZW1wdBgKIAEoBRIRCgl3b3JrZXJfaWQYCyABKAkSDwoHbm9kZV9pZBgMIAEoCRIRCglpdGVyYXRpb24YDSABKAUSEAoIcHJvZ3Jlc3MYDiABKAESDwoHc3VtbWFyeRgPIAEoCRISCgplcnJvcl9jb2RlGBAgASgJEhUKDWVycm9yX21lc3NhZ2UYESABKAkSIQoFdXNhZ2UYEiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIWCg5jb3JyZWxhdGlvbl9pZBgTIAEoCRISCgpjcmVhdGVkX2J5GBQgASgJEhAKCHByb3ZpZGVyGBUgASgJEg0KBW1vZGVsGBYgASgJEi4KCmNyZWF0ZWRfYXQYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglldmVudF9zZXEYGiABKAMSEgoKbGluZWFnZV9pZBgbIAEoCRIRCglvcmlnaW5faWQYHCABKAkSEgoKcmVzdW1lZF9hdBgdIAEoBRISCgp0cmlnZ2VyX2lkGB4gASgJEisKCG92ZXJyaWRlGB8gASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhIKCnBhdXNlX25leHQYICABKAkSGAoQbWVzc2FnZXNfd2FpdGluZxghIAEoBRIQCghhc3NpZ25lZRg8IAEoCRITCgthc3NpZ25lZF9ieRg9IAEoCRIvCgthc3NpZ25lZF9hdBg+IAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHY29udGV4dBg/IAEoCRI2Cgxjb252ZXJzYXRpb24YQCADKAsyIC5kZWNraGFuZC52MS5Db252ZXJzYXRpb25NZXNzYWdlEg0KBWFmdGVyGEEgAygJEicKCHN0YW5kaW5nGEIgASgLMhUuZGVja2hhbmQudjEuU3RhbmRpbmcSLgoKbm90X2JlZm9yZRhDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYRCABKAUSFQoNd29ya2VyX2xvc3NlcxhFIAEoBRIRCglwYXJlbnRfaWQYRiABKAkSEwoLaGFuZGVkX2Zyb20YRyABKAkSKQoIbWFuaWZlc3QYSCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCHN1YnRhc2tzGEkgASgLMhUuZGVja2hhbmQudjEuU3VidGFza3MSDAoEY2hhdBhKIAEoCBINCgVpbWFnZRhLIAEoCRIoCgdzb3VyY2VzGF8gAygLMhcuZGVja2hhbmQudjEuVGFza1NvdXJjZRIjCgZhY3Rpb24YYCABKAsyEy5kZWNraGFuZC52MS5BY3Rpb24SLgoKdW5kb191bnRpbBhhIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoLYWN0aXZlX3RpbWUYYiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPAoKVGFza1NvdXJjZRIMCgRraW5kGAEgASgJEhEKCXJlZmVyZW5jZRgCIAEoCRINCgV0aXRsZRgDIAEoCSJvCghTdWJ0YXNrcxINCgV0YXNrcxgBIAEoBRIMCgRsaXZlGAIgASgFEhEKCXN1Y2NlZWRlZBgDIAEoBRIQCghwcm9ncmVzcxgEIAEoARIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIo0BCgxUYXNrT3ZlcnJpZGUSFAoMbWVtb3J5X2J5dGVzGAEgASgDEg8KB25vZGVfaWQYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSJwoGbGltaXRzGAUgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cxIMCgRtb2RlGAYgASgJIoQBCgpUYXNrTGltaXRzEhIKCml0ZXJhdGlvbnMYASABKAUSLgoLYWN0aXZlX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGdG9rZW5zGAMgASgDEg0KBWNhbGxzGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDInwKC1Rhc2tNZXNzYWdlEgoKAmlkGAEgASgJEgwKBHRleHQYAiABKAkSDwoHc2FpZF9ieRgDIAEoCRISCgphZnRlcl90dXJuGAQgASgFEi4KCmNyZWF0ZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIrcBCg5UYXNrQ2hlY2twb2ludBIRCglpdGVyYXRpb24YASABKAUSDgoGcmVhc29uGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBG5hbWUYBSABKAkSFAoMYmVmb3JlX3N0ZXBzGAYgAygFIjEKE0NvbnZlcnNhdGlvbk1lc3NhZ2USDAoEcm9sZRgBIAEoCRIMCgR0ZXh0GAIgASgJIlEKCFN0YW5kaW5nEg0KBXBsYWNlGAEgASgFEicKBHdhaXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFYmFzaXMYAyABKAkiKgoJSW5wdXRGaWxlEgwKBHBhdGgYASABKAkSDwoHY29udGVudBgCIAEoDCJUCg1UYXNrQXJ0aWZhY3RzEhQKDGZyb21fdGFza19pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIOCgZmb2xkZXIYAyABKAkSDgoGc2hhcmVkGAQgASgIIvwCChFTdWJtaXRUYXNrUmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIMCgRnb2FsGAIgASgJEg0KBXRpdGxlGAMgASgJEhAKCHByaW9yaXR5GAQgASgFEiYKBmlucHV0cxgFIAMoCzIWLmRlY2toYW5kLnYxLklucHV0RmlsZRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSEQoJYXNzaWduX3RvGDwgASgJEg8KB2NvbnRleHQYPSABKAkSNgoMY29udmVyc2F0aW9uGD4gAygLMiAuZGVja2hhbmQudjEuQ29udmVyc2F0aW9uTWVzc2FnZRINCgVhZnRlchg/IAMoCRItCglhcnRpZmFjdHMYQCADKAsyGi5kZWNraGFuZC52MS5UYXNrQXJ0aWZhY3RzEgwKBGNoYXQYQSABKAgSEAoIcmVwbHlfdG8YQiABKAkSKwoIb3ZlcnJpZGUYQyABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUiTQoSU3VibWl0VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEhYKDnF1ZXVlX3Bvc2l0aW9uGAIgASgFIiEKDkdldFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiMgoPR2V0VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIp0CChBMaXN0VGFza3NSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEiYKBnN0YXRlcxgCIAMoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIRCglwYXJlbnRfaWQYBSABKAkSDQoFcXVlcnkYBiABKAkSMAoMY3JlYXRlZF9mcm9tGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEY2hhdBgJIAEoCBISCgpsaW5lYWdlX29mGBQgASgJIk4KEUxpc3RUYXNrc1Jlc3BvbnNlEiAKBXRhc2tzGAEgAygLMhEuZGVja2hhbmQudjEuVGFzaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNAoRQ2FuY2VsVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNQoSQ2FuY2VsVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIkkKEFBhdXNlVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMb25fbmV4dF90b29sGAMgASgIIjQKEVBhdXNlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIk0KEVJlc3VtZVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSJwoGbGltaXRzGAIgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cyI1ChJSZXN1bWVUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2siXAoPVGVsbFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSDAoEdGV4dBgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEQoJaW50ZXJydXB0GAQgASgIIl4KEFRlbGxUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSKQoHbWVzc2FnZRgCIAEoCzIYLmRlY2toYW5kLnYxLlRhc2tNZXNzYWdlIj0KFldpdGhkcmF3TWVzc2FnZVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJImUKF1dpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEikKB21lc3NhZ2UYAiABKAsyGC5kZWNraGFuZC52MS5UYXNrTWVzc2FnZSJpChBSZXRyeVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSKwoIb3ZlcnJpZGUYAiABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIjQKEVJldHJ5VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIuIBChVSZXN1bWVUYXNrRnJvbVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglpdGVyYXRpb24YAiABKAUSDwoHbWVzc2FnZRgDIAEoCRIrCghvdmVycmlkZRgEIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkSLwoJd29ya3NwYWNlGAYgASgOMhwuZGVja2hhbmQudjEuUmVzdW1lV29ya3NwYWNlEg8KB3ByZXZpZXcYByABKAgSDAoEbmFtZRgIIAEoCSLKAQoQV29ya3NwYWNlUmVzdG9yZRINCgVzdGF0ZRgBIAEoAxIoCgdjaGFuZ2VzGAIgAygLMhcuZGVja2hhbmQudjEuRmlsZUNoYW5nZRINCgVmaWxlcxgDIAEoBRIsCgljb25mbGljdHMYBCADKAsyGS5kZWNraGFuZC52MS5VbmRvQ29uZmxpY3QSDgoGb3RoZXJzGAUgAygJEhcKD29yaWdpbmFsX2RpZ2VzdBgGIAEoCRIXCg9yZXN0b3JlZF9kaWdlc3QYByABKAkiawoWUmVzdW1lVGFza0Zyb21SZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzaxIwCgl3b3Jrc3BhY2UYAiABKAsyHS5kZWNraGFuZC52MS5Xb3Jrc3BhY2VSZXN0b3JlIlAKFkxpc3RDaGVja3BvaW50c1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJkChdMaXN0Q2hlY2twb2ludHNSZXNwb25zZRIwCgtjaGVja3BvaW50cxgBIAMoCzIbLmRlY2toYW5kLnYxLlRhc2tDaGVja3BvaW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJoChVLZWVwQ2hlY2twb2ludFJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglpdGVyYXRpb24YAiABKAUSKwoIa2VlcF9mb3IYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iSQoWS2VlcENoZWNrcG9pbnRSZXNwb25zZRIvCgpjaGVja3BvaW50GAEgASgLMhsuZGVja2hhbmQudjEuVGFza0NoZWNrcG9pbnQiegoQTGlzdFN0ZXBzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJEg8KB3N0ZXBfaWQYBCABKAkSDQoFYnJpZWYYBSABKAgSDgoGaW1hZ2VzGCMgASgIIk4KEUxpc3RTdGVwc1Jlc3BvbnNlEiAKBXN0ZXBzGAEgAygLMhEuZGVja2hhbmQudjEuU3RlcBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkimAIKA0pvYhIKCgJpZBgBIAEoCRIPCgd0YXNrX2lkGAIgASgJEg8KB3N0ZXBfaWQYAyABKAkSDwoHY29tbWFuZBgEIAEoCRIkCgVzdGF0ZRgFIAEoDjIVLmRlY2toYW5kLnYxLkpvYlN0YXRlEi4KCnN0YXJ0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdvdXRjb21lGAggASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIkCgV1c2FnZRgJIAEoCzIVLmRlY2toYW5kLnYxLkpvYlVzYWdlInMKCEpvYlVzYWdlEisKCGNwdV90aW1lGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1lbW9yeV9ieXRlcxgCIAEoAxIRCglwcm9jZXNzZXMYAyABKAUSEQoJbG9nX2J5dGVzGAQgASgDIiIKD0xpc3RKb2JzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJIjIKEExpc3RKb2JzUmVzcG9uc2USHgoEam9icxgBIAMoCzIQLmRlY2toYW5kLnYxLkpvYiIxCg5LaWxsSm9iUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEg4KBmpvYl9pZBgCIAEoCSJICg9LaWxsSm9iUmVzcG9uc2USHQoDam9iGAEgASgLMhAuZGVja2hhbmQudjEuSm9iEhYKDnByb2Nlc3Nlc19sZWZ0GAIgASgFIkEKDlJlYWRMb2dSZXF1ZXN0Eg8KB3N0ZXBfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDEg4KBmZvbGxvdxgDIAEoCCJpCg9SZWFkTG9nUmVzcG9uc2USDgoGb2Zmc2V0GAEgASgDEg4KBnN0cmVhbRgCIAEoCRIMCgRkYXRhGAMgASgMEigKBHRpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wKpEDCglUYXNrU3RhdGUSGgoWVEFTS19TVEFURV9VTlNQRUNJRklFRBAAEhYKElRBU0tfU1RBVEVfUEVORElORxABEhUKEVRBU0tfU1RBVEVfUVVFVUVEEAISFwoTVEFTS19TVEFURV9TVEFSVElORxADEhYKElRBU0tfU1RBVEVfUlVOTklORxAEEhYKElRBU0tfU1RBVEVfV0FJVElORxAFEiAKHFRBU0tfU1RBVEVfQVdBSVRJTkdfQVBQUk9WQUwQBhIaChZUQVNLX1NUQVRFX05FRURTX0lOUFVUEAcSFQoRVEFTS19TVEFURV9QQVVTRUQQCBIcChhUQVNLX1NUQVRFX1JFVklFV19ORUVERUQQCRIYChRUQVNLX1NUQVRFX0VTQ0FMQVRFRBAKEhgKFFRBU0tfU1RBVEVfU1VDQ0VFREVEEAsSFQoRVEFTS19TVEFURV9GQUlMRUQQDBIYChRUQVNLX1NUQVRFX1RJTUVEX09VVBANEhgKFFRBU0tfU1RBVEVfQ0FOQ0VMTEVEEA4qjAEKD1Jlc3VtZVdvcmtzcGFjZRIgChxSRVNVTUVfV09SS1NQQUNFX1VOU1BFQ0lGSUVEEAASHAoYUkVTVU1FX1dPUktTUEFDRV9SRVNUT1JFEAESHgoaUkVTVU1FX1dPUktTUEFDRV9PVkVSV1JJVEUQAhIZChVSRVNVTUVfV09SS1NQQUNFX0tFRVAQAypRCghKb2JTdGF0ZRIZChVKT0JfU1RBVEVfVU5TUEVDSUZJRUQQABIVChFKT0JfU1RBVEVfUlVOTklORxABEhMKD0pPQl9TVEFURV9FTkRFRBACMoIKCgtUYXNrU2VydmljZRJNCgpTdWJtaXRUYXNrEh4uZGVja2hhbmQudjEuU3VibWl0VGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5TdWJtaXRUYXNrUmVzcG9uc2USRAoHR2V0VGFzaxIbLmRlY2toYW5kLnYxLkdldFRhc2tSZXF1ZXN0GhwuZGVja2hhbmQudjEuR2V0VGFza1Jlc3BvbnNlEkoKCUxpc3RUYXNrcxIdLmRlY2toYW5kLnYxLkxpc3RUYXNrc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0VGFza3NSZXNwb25zZRJNCgpDYW5jZWxUYXNrEh4uZGVja2hhbmQudjEuQ2FuY2VsVGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5DYW5jZWxUYXNrUmVzcG9uc2USSgoJUGF1c2VUYXNrEh0uZGVja2hhbmQudjEuUGF1c2VUYXNrUmVxdWVzdBoeLmRlY2toYW5kLnYxLlBhdXNlVGFza1Jlc3BvbnNlEk0KClJlc3VtZVRhc2sSHi5kZWNraGFuZC52MS5SZXN1bWVUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tSZXNwb25zZRJHCghUZWxsVGFzaxIcLmRlY2toYW5kLnYxLlRlbGxUYXNrUmVxdWVzdBodLmRlY2toYW5kLnYxLlRlbGxUYXNrUmVzcG9uc2USXAoPV2l0aGRyYXdNZXNzYWdlEiMuZGVja2hhbmQudjEuV2l0aGRyYXdNZXNzYWdlUmVxdWVzdBokLmRlY2toYW5kLnYxLldpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEkoKCVJldHJ5VGFzaxIdLmRlY2toYW5kLnYxLlJldHJ5VGFza1JlcXVlc3QaHi5kZWNraGFuZC52MS5SZXRyeVRhc2tSZXNwb25zZRJZCg5SZXN1bWVUYXNrRnJvbRIiLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tGcm9tUmVxdWVzdBojLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tGcm9tUmVzcG9uc2USXAoPTGlzdENoZWNrcG9pbnRzEiMuZGVja2hhbmQudjEuTGlzdENoZWNrcG9pbnRzUmVxdWVzdBokLmRlY2toYW5kLnYxLkxpc3RDaGVja3BvaW50c1Jlc3BvbnNlElkKDktlZXBDaGVja3BvaW50EiIuZGVja2hhbmQudjEuS2VlcENoZWNrcG9pbnRSZXF1ZXN0GiMuZGVja2hhbmQudjEuS2VlcENoZWNrcG9pbnRSZXNwb25zZRJKCglMaXN0U3RlcHMSHS5kZWNraGFuZC52MS5MaXN0U3RlcHNSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdFN0ZXBzUmVzcG9uc2USRwoITGlzdEpvYnMSHC5kZWNraGFuZC52MS5MaXN0Sm9ic1JlcXVlc3QaHS5kZWNraGFuZC52MS5MaXN0Sm9ic1Jlc3BvbnNlEkQKB0tpbGxKb2ISGy5kZWNraGFuZC52MS5LaWxsSm9iUmVxdWVzdBocLmRlY2toYW5kLnYxLktpbGxKb2JSZXNwb25zZRJGCgdSZWFkTG9nEhsuZGVja2hhbmQudjEuUmVhZExvZ1JlcXVlc3QaHC5kZWNraGFuZC52MS5SZWFkTG9nUmVzcG9uc2UwAUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_error, file_deckhand_v1_step, file_deckhand_v1_workspace, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Usage is what model calls consumed.
@@ -377,26 +379,35 @@ export type Task = Message<"deckhand.v1.Task"> & {
   image: string;
 
   /**
-   * What it is counted under in statistics: what its submitter or its persona says, else
-   * its agent's name.
+   * What the agent says that its result is based on. Only GetTask sets it, and
+   * exports.
    *
-   * @generated from field: string task_type = 85;
+   * @generated from field: repeated deckhand.v1.TaskSource sources = 95;
    */
-  taskType: string;
+  sources: TaskSource[];
 
   /**
-   * Of a claimed task: the limits that a quota lowers for this run ("iterations", "tokens").
+   * Where a person can do something about a task that failed or is stopped. Only
+   * GetTask sets it.
    *
-   * @generated from field: repeated string quota_limits = 86;
+   * @generated from field: deckhand.v1.Action action = 96;
    */
-  quotaLimits: string[];
+  action?: Action | undefined;
 
   /**
-   * It went on with the turn after resumed_at, too, and made its calls itself.
+   * Until when its changes of files can be undone; unset while it has not ended.
+   * Only GetTask sets it.
    *
-   * @generated from field: bool resumed_turn = 87;
+   * @generated from field: google.protobuf.Timestamp undo_until = 97;
    */
-  resumedTurn: boolean;
+  undoUntil?: Timestamp | undefined;
+
+  /**
+   * The time that workers have spent on it. Only GetTask sets it.
+   *
+   * @generated from field: google.protobuf.Duration active_time = 98;
+   */
+  activeTime?: Duration | undefined;
 };
 
 /**
@@ -405,6 +416,43 @@ export type Task = Message<"deckhand.v1.Task"> & {
  */
 export const TaskSchema: GenMessage<Task> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_task, 1);
+
+/**
+ * TaskSource is something that the result of a task is based on, as its agent
+ * says. Nobody has checked it.
+ *
+ * @generated from message deckhand.v1.TaskSource
+ */
+export type TaskSource = Message<"deckhand.v1.TaskSource"> & {
+  /**
+   * "file", "url", "step" or "document".
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * A path in the workspace, an address, the number of a step, or the name of a
+   * document. Secrets are masked.
+   *
+   * @generated from field: string reference = 2;
+   */
+  reference: string;
+
+  /**
+   * May be empty.
+   *
+   * @generated from field: string title = 3;
+   */
+  title: string;
+};
+
+/**
+ * Describes the message deckhand.v1.TaskSource.
+ * Use `create(TaskSourceSchema)` to create a new message.
+ */
+export const TaskSourceSchema: GenMessage<TaskSource> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_task, 2);
 
 /**
  * Subtasks sums up the tasks below one, those below them included.
@@ -449,7 +497,7 @@ export type Subtasks = Message<"deckhand.v1.Subtasks"> & {
  * Use `create(SubtasksSchema)` to create a new message.
  */
 export const SubtasksSchema: GenMessage<Subtasks> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 2);
+  messageDesc(file_deckhand_v1_task, 3);
 
 /**
  * TaskOverride is what a task runs with instead of what its persona says. Empty
@@ -507,7 +555,7 @@ export type TaskOverride = Message<"deckhand.v1.TaskOverride"> & {
  * Use `create(TaskOverrideSchema)` to create a new message.
  */
 export const TaskOverrideSchema: GenMessage<TaskOverride> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 3);
+  messageDesc(file_deckhand_v1_task, 4);
 
 /**
  * TaskLimits end a run that does not end by itself; 0 leaves the persona's.
@@ -545,20 +593,6 @@ export type TaskLimits = Message<"deckhand.v1.TaskLimits"> & {
    * @generated from field: int64 cost_micros = 5;
    */
   costMicros: bigint;
-
-  /**
-   * Files of the workspace that the run creates or changes.
-   *
-   * @generated from field: int64 files = 16;
-   */
-  files: bigint;
-
-  /**
-   * Size of the largest of them.
-   *
-   * @generated from field: int64 file_size_bytes = 17;
-   */
-  fileSizeBytes: bigint;
 };
 
 /**
@@ -566,7 +600,7 @@ export type TaskLimits = Message<"deckhand.v1.TaskLimits"> & {
  * Use `create(TaskLimitsSchema)` to create a new message.
  */
 export const TaskLimitsSchema: GenMessage<TaskLimits> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 4);
+  messageDesc(file_deckhand_v1_task, 5);
 
 /**
  * TaskMessage is what a person said to an agent.
@@ -609,7 +643,7 @@ export type TaskMessage = Message<"deckhand.v1.TaskMessage"> & {
  * Use `create(TaskMessageSchema)` to create a new message.
  */
 export const TaskMessageSchema: GenMessage<TaskMessage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 5);
+  messageDesc(file_deckhand_v1_task, 6);
 
 /**
  * TaskCheckpoint is a point that a new task can continue from.
@@ -623,7 +657,7 @@ export type TaskCheckpoint = Message<"deckhand.v1.TaskCheckpoint"> & {
   iteration: number;
 
   /**
-   * "auto": an iteration ended there; "phase": a phase of the next iteration did; "agent": the agent named it; "manual": a
+   * "auto": an iteration ended there; "agent": the agent named it; "manual": a
    * person keeps it; "error": the task failed after it; "risk", "step": the
    * persona's rule made a checkpoint before a call of the next iteration.
    *
@@ -657,19 +691,6 @@ export type TaskCheckpoint = Message<"deckhand.v1.TaskCheckpoint"> & {
    * @generated from field: repeated int32 before_steps = 6;
    */
   beforeSteps: number[];
-
-  /**
-   * @generated from field: string id = 16;
-   */
-  id: string;
-
-  /**
-   * "iterate": the iteration ended there. "select_tool": behind the iteration, where the
-   * next turn is chosen and none of its calls was made.
-   *
-   * @generated from field: string phase = 17;
-   */
-  phase: string;
 };
 
 /**
@@ -677,7 +698,7 @@ export type TaskCheckpoint = Message<"deckhand.v1.TaskCheckpoint"> & {
  * Use `create(TaskCheckpointSchema)` to create a new message.
  */
 export const TaskCheckpointSchema: GenMessage<TaskCheckpoint> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 6);
+  messageDesc(file_deckhand_v1_task, 7);
 
 /**
  * ConversationMessage is a part of what was said before a task.
@@ -703,7 +724,7 @@ export type ConversationMessage = Message<"deckhand.v1.ConversationMessage"> & {
  * Use `create(ConversationMessageSchema)` to create a new message.
  */
 export const ConversationMessageSchema: GenMessage<ConversationMessage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 7);
+  messageDesc(file_deckhand_v1_task, 8);
 
 /**
  * Standing is a task's place in its organisation's queue.
@@ -738,7 +759,7 @@ export type Standing = Message<"deckhand.v1.Standing"> & {
  * Use `create(StandingSchema)` to create a new message.
  */
 export const StandingSchema: GenMessage<Standing> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 8);
+  messageDesc(file_deckhand_v1_task, 9);
 
 /**
  * InputFile is put into the workspace before the first step.
@@ -764,7 +785,7 @@ export type InputFile = Message<"deckhand.v1.InputFile"> & {
  * Use `create(InputFileSchema)` to create a new message.
  */
 export const InputFileSchema: GenMessage<InputFile> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 9);
+  messageDesc(file_deckhand_v1_task, 10);
 
 /**
  * TaskArtifacts are files of another task's workspace that a task begins with.
@@ -810,7 +831,7 @@ export type TaskArtifacts = Message<"deckhand.v1.TaskArtifacts"> & {
  * Use `create(TaskArtifactsSchema)` to create a new message.
  */
 export const TaskArtifactsSchema: GenMessage<TaskArtifacts> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 10);
+  messageDesc(file_deckhand_v1_task, 11);
 
 /**
  * @generated from message deckhand.v1.SubmitTaskRequest
@@ -916,14 +937,6 @@ export type SubmitTaskRequest = Message<"deckhand.v1.SubmitTaskRequest"> & {
    * @generated from field: deckhand.v1.TaskOverride override = 67;
    */
   override?: TaskOverride | undefined;
-
-  /**
-   * What it is counted under in statistics: lower-case letters, digits and dashes. Empty for
-   * what the persona says, else the agent's name.
-   *
-   * @generated from field: string task_type = 77;
-   */
-  taskType: string;
 };
 
 /**
@@ -931,7 +944,7 @@ export type SubmitTaskRequest = Message<"deckhand.v1.SubmitTaskRequest"> & {
  * Use `create(SubmitTaskRequestSchema)` to create a new message.
  */
 export const SubmitTaskRequestSchema: GenMessage<SubmitTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 11);
+  messageDesc(file_deckhand_v1_task, 12);
 
 /**
  * @generated from message deckhand.v1.SubmitTaskResponse
@@ -955,7 +968,7 @@ export type SubmitTaskResponse = Message<"deckhand.v1.SubmitTaskResponse"> & {
  * Use `create(SubmitTaskResponseSchema)` to create a new message.
  */
 export const SubmitTaskResponseSchema: GenMessage<SubmitTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 12);
+  messageDesc(file_deckhand_v1_task, 13);
 
 /**
  * @generated from message deckhand.v1.GetTaskRequest
@@ -972,7 +985,7 @@ export type GetTaskRequest = Message<"deckhand.v1.GetTaskRequest"> & {
  * Use `create(GetTaskRequestSchema)` to create a new message.
  */
 export const GetTaskRequestSchema: GenMessage<GetTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 13);
+  messageDesc(file_deckhand_v1_task, 14);
 
 /**
  * @generated from message deckhand.v1.GetTaskResponse
@@ -989,7 +1002,7 @@ export type GetTaskResponse = Message<"deckhand.v1.GetTaskResponse"> & {
  * Use `create(GetTaskResponseSchema)` to create a new message.
  */
 export const GetTaskResponseSchema: GenMessage<GetTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 14);
+  messageDesc(file_deckhand_v1_task, 15);
 
 /**
  * @generated from message deckhand.v1.ListTasksRequest
@@ -1069,7 +1082,7 @@ export type ListTasksRequest = Message<"deckhand.v1.ListTasksRequest"> & {
  * Use `create(ListTasksRequestSchema)` to create a new message.
  */
 export const ListTasksRequestSchema: GenMessage<ListTasksRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 15);
+  messageDesc(file_deckhand_v1_task, 16);
 
 /**
  * @generated from message deckhand.v1.ListTasksResponse
@@ -1091,7 +1104,7 @@ export type ListTasksResponse = Message<"deckhand.v1.ListTasksResponse"> & {
  * Use `create(ListTasksResponseSchema)` to create a new message.
  */
 export const ListTasksResponseSchema: GenMessage<ListTasksResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 16);
+  messageDesc(file_deckhand_v1_task, 17);
 
 /**
  * @generated from message deckhand.v1.CancelTaskRequest
@@ -1113,7 +1126,7 @@ export type CancelTaskRequest = Message<"deckhand.v1.CancelTaskRequest"> & {
  * Use `create(CancelTaskRequestSchema)` to create a new message.
  */
 export const CancelTaskRequestSchema: GenMessage<CancelTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 17);
+  messageDesc(file_deckhand_v1_task, 18);
 
 /**
  * @generated from message deckhand.v1.CancelTaskResponse
@@ -1130,7 +1143,7 @@ export type CancelTaskResponse = Message<"deckhand.v1.CancelTaskResponse"> & {
  * Use `create(CancelTaskResponseSchema)` to create a new message.
  */
 export const CancelTaskResponseSchema: GenMessage<CancelTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 18);
+  messageDesc(file_deckhand_v1_task, 19);
 
 /**
  * @generated from message deckhand.v1.PauseTaskRequest
@@ -1157,7 +1170,7 @@ export type PauseTaskRequest = Message<"deckhand.v1.PauseTaskRequest"> & {
  * Use `create(PauseTaskRequestSchema)` to create a new message.
  */
 export const PauseTaskRequestSchema: GenMessage<PauseTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 19);
+  messageDesc(file_deckhand_v1_task, 20);
 
 /**
  * @generated from message deckhand.v1.PauseTaskResponse
@@ -1174,7 +1187,7 @@ export type PauseTaskResponse = Message<"deckhand.v1.PauseTaskResponse"> & {
  * Use `create(PauseTaskResponseSchema)` to create a new message.
  */
 export const PauseTaskResponseSchema: GenMessage<PauseTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 20);
+  messageDesc(file_deckhand_v1_task, 21);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskRequest
@@ -1199,7 +1212,7 @@ export type ResumeTaskRequest = Message<"deckhand.v1.ResumeTaskRequest"> & {
  * Use `create(ResumeTaskRequestSchema)` to create a new message.
  */
 export const ResumeTaskRequestSchema: GenMessage<ResumeTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 21);
+  messageDesc(file_deckhand_v1_task, 22);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskResponse
@@ -1216,7 +1229,7 @@ export type ResumeTaskResponse = Message<"deckhand.v1.ResumeTaskResponse"> & {
  * Use `create(ResumeTaskResponseSchema)` to create a new message.
  */
 export const ResumeTaskResponseSchema: GenMessage<ResumeTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 22);
+  messageDesc(file_deckhand_v1_task, 23);
 
 /**
  * @generated from message deckhand.v1.TellTaskRequest
@@ -1255,7 +1268,7 @@ export type TellTaskRequest = Message<"deckhand.v1.TellTaskRequest"> & {
  * Use `create(TellTaskRequestSchema)` to create a new message.
  */
 export const TellTaskRequestSchema: GenMessage<TellTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 23);
+  messageDesc(file_deckhand_v1_task, 24);
 
 /**
  * @generated from message deckhand.v1.TellTaskResponse
@@ -1277,7 +1290,7 @@ export type TellTaskResponse = Message<"deckhand.v1.TellTaskResponse"> & {
  * Use `create(TellTaskResponseSchema)` to create a new message.
  */
 export const TellTaskResponseSchema: GenMessage<TellTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 24);
+  messageDesc(file_deckhand_v1_task, 25);
 
 /**
  * @generated from message deckhand.v1.WithdrawMessageRequest
@@ -1301,7 +1314,7 @@ export type WithdrawMessageRequest = Message<"deckhand.v1.WithdrawMessageRequest
  * Use `create(WithdrawMessageRequestSchema)` to create a new message.
  */
 export const WithdrawMessageRequestSchema: GenMessage<WithdrawMessageRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 25);
+  messageDesc(file_deckhand_v1_task, 26);
 
 /**
  * @generated from message deckhand.v1.WithdrawMessageResponse
@@ -1323,7 +1336,7 @@ export type WithdrawMessageResponse = Message<"deckhand.v1.WithdrawMessageRespon
  * Use `create(WithdrawMessageResponseSchema)` to create a new message.
  */
 export const WithdrawMessageResponseSchema: GenMessage<WithdrawMessageResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 26);
+  messageDesc(file_deckhand_v1_task, 27);
 
 /**
  * @generated from message deckhand.v1.RetryTaskRequest
@@ -1353,7 +1366,7 @@ export type RetryTaskRequest = Message<"deckhand.v1.RetryTaskRequest"> & {
  * Use `create(RetryTaskRequestSchema)` to create a new message.
  */
 export const RetryTaskRequestSchema: GenMessage<RetryTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 27);
+  messageDesc(file_deckhand_v1_task, 28);
 
 /**
  * @generated from message deckhand.v1.RetryTaskResponse
@@ -1372,7 +1385,7 @@ export type RetryTaskResponse = Message<"deckhand.v1.RetryTaskResponse"> & {
  * Use `create(RetryTaskResponseSchema)` to create a new message.
  */
 export const RetryTaskResponseSchema: GenMessage<RetryTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 28);
+  messageDesc(file_deckhand_v1_task, 29);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskFromRequest
@@ -1428,13 +1441,6 @@ export type ResumeTaskFromRequest = Message<"deckhand.v1.ResumeTaskFromRequest">
    * @generated from field: string name = 8;
    */
   name: string;
-
-  /**
-   * The checkpoint's id, in place of both.
-   *
-   * @generated from field: string checkpoint_id = 18;
-   */
-  checkpointId: string;
 };
 
 /**
@@ -1442,7 +1448,7 @@ export type ResumeTaskFromRequest = Message<"deckhand.v1.ResumeTaskFromRequest">
  * Use `create(ResumeTaskFromRequestSchema)` to create a new message.
  */
 export const ResumeTaskFromRequestSchema: GenMessage<ResumeTaskFromRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 29);
+  messageDesc(file_deckhand_v1_task, 30);
 
 /**
  * WorkspaceRestore is what giving back the workspace of a checkpoint changes.
@@ -1502,7 +1508,7 @@ export type WorkspaceRestore = Message<"deckhand.v1.WorkspaceRestore"> & {
  * Use `create(WorkspaceRestoreSchema)` to create a new message.
  */
 export const WorkspaceRestoreSchema: GenMessage<WorkspaceRestore> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 30);
+  messageDesc(file_deckhand_v1_task, 31);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskFromResponse
@@ -1528,7 +1534,7 @@ export type ResumeTaskFromResponse = Message<"deckhand.v1.ResumeTaskFromResponse
  * Use `create(ResumeTaskFromResponseSchema)` to create a new message.
  */
 export const ResumeTaskFromResponseSchema: GenMessage<ResumeTaskFromResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 31);
+  messageDesc(file_deckhand_v1_task, 32);
 
 /**
  * @generated from message deckhand.v1.ListCheckpointsRequest
@@ -1559,7 +1565,7 @@ export type ListCheckpointsRequest = Message<"deckhand.v1.ListCheckpointsRequest
  * Use `create(ListCheckpointsRequestSchema)` to create a new message.
  */
 export const ListCheckpointsRequestSchema: GenMessage<ListCheckpointsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 32);
+  messageDesc(file_deckhand_v1_task, 33);
 
 /**
  * @generated from message deckhand.v1.ListCheckpointsResponse
@@ -1583,7 +1589,7 @@ export type ListCheckpointsResponse = Message<"deckhand.v1.ListCheckpointsRespon
  * Use `create(ListCheckpointsResponseSchema)` to create a new message.
  */
 export const ListCheckpointsResponseSchema: GenMessage<ListCheckpointsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 33);
+  messageDesc(file_deckhand_v1_task, 34);
 
 /**
  * @generated from message deckhand.v1.KeepCheckpointRequest
@@ -1607,13 +1613,6 @@ export type KeepCheckpointRequest = Message<"deckhand.v1.KeepCheckpointRequest">
    * @generated from field: google.protobuf.Duration keep_for = 3;
    */
   keepFor?: Duration | undefined;
-
-  /**
-   * The checkpoint's id, in place of iteration.
-   *
-   * @generated from field: string checkpoint_id = 13;
-   */
-  checkpointId: string;
 };
 
 /**
@@ -1621,7 +1620,7 @@ export type KeepCheckpointRequest = Message<"deckhand.v1.KeepCheckpointRequest">
  * Use `create(KeepCheckpointRequestSchema)` to create a new message.
  */
 export const KeepCheckpointRequestSchema: GenMessage<KeepCheckpointRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 34);
+  messageDesc(file_deckhand_v1_task, 35);
 
 /**
  * @generated from message deckhand.v1.KeepCheckpointResponse
@@ -1638,7 +1637,7 @@ export type KeepCheckpointResponse = Message<"deckhand.v1.KeepCheckpointResponse
  * Use `create(KeepCheckpointResponseSchema)` to create a new message.
  */
 export const KeepCheckpointResponseSchema: GenMessage<KeepCheckpointResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 35);
+  messageDesc(file_deckhand_v1_task, 36);
 
 /**
  * @generated from message deckhand.v1.ListStepsRequest
@@ -1692,7 +1691,7 @@ export type ListStepsRequest = Message<"deckhand.v1.ListStepsRequest"> & {
  * Use `create(ListStepsRequestSchema)` to create a new message.
  */
 export const ListStepsRequestSchema: GenMessage<ListStepsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 36);
+  messageDesc(file_deckhand_v1_task, 37);
 
 /**
  * @generated from message deckhand.v1.ListStepsResponse
@@ -1716,7 +1715,7 @@ export type ListStepsResponse = Message<"deckhand.v1.ListStepsResponse"> & {
  * Use `create(ListStepsResponseSchema)` to create a new message.
  */
 export const ListStepsResponseSchema: GenMessage<ListStepsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 37);
+  messageDesc(file_deckhand_v1_task, 38);
 
 /**
  * Job is a command that goes on in the background although the call that started it has
@@ -1785,7 +1784,7 @@ export type Job = Message<"deckhand.v1.Job"> & {
  * Use `create(JobSchema)` to create a new message.
  */
 export const JobSchema: GenMessage<Job> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 38);
+  messageDesc(file_deckhand_v1_task, 39);
 
 /**
  * JobUsage is what the processes of a job use at a moment.
@@ -1823,7 +1822,7 @@ export type JobUsage = Message<"deckhand.v1.JobUsage"> & {
  * Use `create(JobUsageSchema)` to create a new message.
  */
 export const JobUsageSchema: GenMessage<JobUsage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 39);
+  messageDesc(file_deckhand_v1_task, 40);
 
 /**
  * @generated from message deckhand.v1.ListJobsRequest
@@ -1842,7 +1841,7 @@ export type ListJobsRequest = Message<"deckhand.v1.ListJobsRequest"> & {
  * Use `create(ListJobsRequestSchema)` to create a new message.
  */
 export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 40);
+  messageDesc(file_deckhand_v1_task, 41);
 
 /**
  * @generated from message deckhand.v1.ListJobsResponse
@@ -1861,7 +1860,7 @@ export type ListJobsResponse = Message<"deckhand.v1.ListJobsResponse"> & {
  * Use `create(ListJobsResponseSchema)` to create a new message.
  */
 export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 41);
+  messageDesc(file_deckhand_v1_task, 42);
 
 /**
  * @generated from message deckhand.v1.KillJobRequest
@@ -1885,7 +1884,7 @@ export type KillJobRequest = Message<"deckhand.v1.KillJobRequest"> & {
  * Use `create(KillJobRequestSchema)` to create a new message.
  */
 export const KillJobRequestSchema: GenMessage<KillJobRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 42);
+  messageDesc(file_deckhand_v1_task, 43);
 
 /**
  * @generated from message deckhand.v1.KillJobResponse
@@ -1909,7 +1908,7 @@ export type KillJobResponse = Message<"deckhand.v1.KillJobResponse"> & {
  * Use `create(KillJobResponseSchema)` to create a new message.
  */
 export const KillJobResponseSchema: GenMessage<KillJobResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 43);
+  messageDesc(file_deckhand_v1_task, 44);
 
 /**
  * @generated from message deckhand.v1.ReadLogRequest
@@ -1942,7 +1941,7 @@ export type ReadLogRequest = Message<"deckhand.v1.ReadLogRequest"> & {
  * Use `create(ReadLogRequestSchema)` to create a new message.
  */
 export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 44);
+  messageDesc(file_deckhand_v1_task, 45);
 
 /**
  * @generated from message deckhand.v1.ReadLogResponse
@@ -1978,7 +1977,7 @@ export type ReadLogResponse = Message<"deckhand.v1.ReadLogResponse"> & {
  * Use `create(ReadLogResponseSchema)` to create a new message.
  */
 export const ReadLogResponseSchema: GenMessage<ReadLogResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 45);
+  messageDesc(file_deckhand_v1_task, 46);
 
 /**
  * TaskState is the state of a task. The transitions between states are one

@@ -1,0 +1,155 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+const (
+	lookEvery = time.Second
+	// progressTimeout bounds one look at all commands, so that a node that does not respond
+	// keeps the progress of others back for no longer.
+	progressTimeout = 5 * time.Second
+	// maxProgress is how many commands of a watch are looked at.
+	maxProgress = 20
+	// progressTail is how much of the end of an output is read for its last line, in bytes,
+	// and progressLine how much of the line is shown, in characters.
+	progressTail = 8 << 10
+	progressLine = 200
+)
+
+// Progress looks at the commands that run for watched tasks. It asks their nodes only while
+// somebody watches, and stores nothing.
+type Progress struct {
+	Store  *store.Store
+	Node   func(nodeID string) (machine.Link, error)
+	Redact *redact.Redactor
+}
+
+// Follow sends how far the running commands of tasks are, once a second and if anything has
+// changed, until ctx ends.
+func (p Progress) Follow(ctx context.Context, orgID string, taskIDs []string, to chan<- any) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	sent := map[string]*deckhandv1.StepProgress{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := p.look(ctx, orgID, taskIDs)
+		next := map[string]*deckhandv1.StepProgress{}
+		for _, one := range now {
+			next[one.GetStepId()] = one
+			if before := sent[one.GetStepId()]; before != nil && before.GetLogBytes() == one.GetLogBytes() &&
+				before.GetCpuTime().AsDuration() == one.GetCpuTime().AsDuration() && before.GetMemoryBytes() == one.GetMemoryBytes() {
+				continue
+			}
+			select {
+			case to <- one:
+			case <-ctx.Done():
+				return
+			}
+		}
+		sent = next
+	}
+}
+
+// look asks the nodes once. What cannot be found out is left out.
+func (p Progress) look(ctx context.Context, orgID string, taskIDs []string) (out []*deckhandv1.StepProgress) {
+	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
+	defer cancel()
+	rows, err := p.Store.RunningCommands(ctx, db.RunningCommandsParams{OrgID: orgID, TaskIds: taskIDs, MaxRows: maxProgress})
+	if err != nil {
+		return nil // the next look may succeed
+	}
+	nodes := map[string]map[string]*nodev1.Exec{}
+	for _, row := range rows {
+		link, err := p.Node(row.NodeID)
+		if err != nil {
+			continue
+		}
+		execs := nodes[row.NodeID]
+		if execs == nil {
+			execs = map[string]*nodev1.Exec{}
+			res, err := link.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{LiveOnly: true, Usage: true})
+			if err != nil {
+				continue
+			}
+			for _, e := range res.GetExecs() {
+				execs[e.GetExecId()] = e
+			}
+			nodes[row.NodeID] = execs
+		}
+		e := execs[row.ExecID]
+		if e.GetState() != nodev1.ExecState_EXEC_STATE_RUNNING {
+			continue
+		}
+		out = append(out, &deckhandv1.StepProgress{
+			TaskId: row.TaskID, StepId: row.ID, Number: row.Number, LogBytes: e.GetLogBytes(), StartedAt: timestamppb.New(row.StartedAt),
+			CpuTime: e.GetUsage().GetCpuTime(), MemoryBytes: e.GetUsage().GetMemoryBytes(), LastLine: p.lastLine(ctx, orgID, link, e),
+		})
+	}
+	return out
+}
+
+// lastLine returns the last line of a command's output that is whole, with secrets masked: what
+// may be the beginning of a secret is not shown. It is empty if there is none.
+func (p Progress) lastLine(ctx context.Context, orgID string, link machine.Link, e *nodev1.Exec) string {
+	from := max(0, e.GetLogBytes()-progressTail)
+	if e.GetLogBytes() == 0 {
+		return ""
+	}
+	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: e.GetExecId(), Offset: from, Limit: e.GetLogBytes() - from})
+	if err != nil {
+		return ""
+	}
+	var tail []byte
+	for {
+		piece, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return ""
+		}
+		tail = append(tail, piece.GetData()...)
+	}
+	settled := p.Redact.Org(orgID).Mask(tail)
+	tail = tail[:settled]
+	if from > 0 {
+		// The first line may begin within a secret.
+		tail = tail[bytes.IndexAny(tail, "\r\n")+1:]
+	}
+	return lastLineOf(tail)
+}
+
+// lastLineOf returns the last line of an output that is whole and not empty.
+func lastLineOf(output []byte) string {
+	end := bytes.LastIndexAny(output, "\r\n")
+	if end < 0 {
+		return ""
+	}
+	lines := strings.FieldsFunc(strings.ToValidUTF8(string(output[:end]), "\uFFFD"), func(r rune) bool { return r == '\r' || r == '\n' })
+	for i := len(lines) - 1; i >= 0; i-- {
+		if line := strings.TrimSpace(lines[i]); line != "" {
+			return textcut.Runes(line, progressLine, "…")
+		}
+	}
+	return ""
+}
