@@ -57,6 +57,9 @@ func (m *Manager) beginWorkspace(ctx context.Context, p paths, rec *nodev1.JailR
 // Workspace returns the folder on the host that is a jail's /workspace,
 // whether the jail runs or not.
 func (m *Manager) Workspace(id string) (string, error) {
+	if dir, ok := hostFolder(id); ok {
+		return m.hostFolder(id, dir)
+	}
 	p, rec, err := m.known(id)
 	if err != nil {
 		return "", err

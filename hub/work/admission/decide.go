@@ -270,7 +270,7 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 		for _, n := range r.nodes {
 			if n.Node.ID == *home && n.Node.RevokedAt == nil {
 				if n.Connected {
-					return n.Node.ID, r.closed(n.Node), nil
+					return n.Node.ID, r.closed(n.Node, q.ID), nil
 				}
 				return "", fmt.Sprintf("node %s, which holds the workspace, is not connected; start deckhand-node there", n.Node.Name), nil
 			}
@@ -290,7 +290,7 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 		if !n.Connected {
 			continue
 		}
-		if blocked = r.closed(n.Node); blocked == "" {
+		if blocked = r.closed(n.Node, q.ID); blocked == "" {
 			return n.Node.ID, "", nil
 		}
 	}
@@ -303,10 +303,15 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 	return "", "no node matches the persona's nodes; enrol one (deckhand node token) or change the persona", nil
 }
 
-// closed returns why nothing may start on a node; empty if it may.
-func (r *round) closed(n db.Node) string {
+// closed returns why a task may not start on a node; empty if it may. The holder of the node's
+// lock may.
+func (r *round) closed(n db.Node, taskID string) string {
 	if h := r.holds.Node(n.ID); h != nil {
 		return hold.Describe(h)
 	}
-	return node.Blocked(n, r.locks[n.ID])
+	held := r.locks[n.ID]
+	if held != nil && held.TaskID != nil && *held.TaskID == taskID {
+		held = nil
+	}
+	return node.Blocked(n, held)
 }
