@@ -153,6 +153,7 @@ func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, l *looks, t db.Ta
 		Reversible: record.Reversible || record.ReadOnly, Effect: decided.Effect, Passkey: decided.Passkey, Policy: set.SourceOf(decided.Rule),
 	}
 	out.Source = sourceOf(decided, record, p, arguments)
+	out.OnMachine = record.Machines() && !record.ReadOnly
 	if err := l.unseen(set, call); err != nil {
 		return inbox.CallDecision{}, err
 	}

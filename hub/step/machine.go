@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
+	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -423,4 +424,25 @@ func (m *machines) Tail(ctx context.Context, e tool.MachineExec, most int64) (st
 		}
 		b.Write(piece.GetData())
 	}
+}
+
+// MachineChange returns where a step changed files of a machine; false for one that was made on
+// none.
+func (s *Steps) MachineChange(ctx context.Context, t db.Task, step db.Step) (workspace.MachineChange, bool, error) {
+	record := s.cfg.Tools.Get(step.Tool)
+	if record == nil || !record.Machine && step.Tool != toolname.HostWrite || step.StartedAt == nil {
+		return workspace.MachineChange{}, false, nil
+	}
+	row, err := s.cfg.Store.LockOfTaskAt(ctx, db.LockOfTaskAtParams{OrgID: t.OrgID, TaskID: t.ID, At: *step.StartedAt})
+	if store.IsNotFound(err) {
+		return workspace.MachineChange{}, false, nil
+	}
+	if err != nil {
+		return workspace.MachineChange{}, false, fmt.Errorf("find the lock of task %s: %w", t.ID, err)
+	}
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return workspace.MachineChange{}, false, err
+	}
+	return workspace.MachineChange{NodeID: row.NodeLock.NodeID, Folders: p.Host.Paths, ChangeID: step.ExecID}, true, nil
 }

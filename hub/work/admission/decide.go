@@ -7,6 +7,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/hold"
@@ -301,6 +302,14 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 		return "", "no node that the persona may use is connected; start deckhand-node on one", nil
 	}
 	return "", "no node matches the persona's nodes; enrol one (deckhand node token) or change the persona", nil
+}
+
+// holder returns the task that holds the lock of a node; empty for none.
+func (r *round) holder(nodeID string) string {
+	if held := r.locks[nodeID]; held != nil {
+		return store.Text(held.TaskID)
+	}
+	return ""
 }
 
 // closed returns why a task may not start on a node; empty if it may. The holder of the node's

@@ -166,9 +166,9 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
                    node_id, jail_id, decision, outcome, checkpoint, started_at, finished_at)
 VALUES ($1, $2, $3, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $4, $5, $6, $7, $8, $9, $10,
         $11, $12, $13,
-        CASE WHEN $14 = 'started' AND node_held_by_other($15, $3) THEN 'granted' ELSE $14 END, $16, $17, $18,
+        CASE WHEN $14::text = 'started' AND node_held_by_other($15, $3) THEN 'granted' ELSE $14::text END, $16, $17, $18,
         $15, $19, coalesce($20::jsonb, '{}'), coalesce($21::jsonb, '{}'), $22,
-        CASE WHEN $23::boolean AND NOT ($14 = 'started' AND node_held_by_other($15, $3)) THEN clock_timestamp() END,
+        CASE WHEN $23::boolean AND NOT ($14::text = 'started' AND node_held_by_other($15, $3)) THEN clock_timestamp() END,
         CASE WHEN $24::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
@@ -188,7 +188,7 @@ type CreateStepParams struct {
 	ArgumentsSealed []byte
 	ArgumentsDigest []byte
 	Reasoning       string
-	State           interface{}
+	State           string
 	NodeID          *string
 	DecisionReason  string
 	Observation     string
@@ -540,7 +540,7 @@ WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = $3 AND (t.org_id = $4) IS TRUE AND t.attempt = $5 AND t.lease_hash = $6
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
-      AND NOT ($7 = 'started' AND node_held_by_other(t.node_id, t.id))
+      AND NOT ($7::text = 'started' AND node_held_by_other(t.node_id, t.id))
     FOR UPDATE
 ), created AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
@@ -566,7 +566,7 @@ type GrantLeasedStepParams struct {
 	OrgID           string
 	Attempt         int32
 	LeaseHash       []byte
-	State           interface{}
+	State           string
 	ID              string
 	Turn            int32
 	CallIndex       int32

@@ -7,9 +7,9 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
                    node_id, jail_id, decision, outcome, checkpoint, started_at, finished_at)
 VALUES (@id, @org_id, @task_id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = @task_id), @turn, @call_index, @call_id, @attempt, @tool, @category, @arguments,
         @arguments_sealed, @arguments_digest, @reasoning,
-        CASE WHEN @state = 'started' AND node_held_by_other(sqlc.narg(node_id), @task_id) THEN 'granted' ELSE @state END, @decision_reason, @observation, @error_code,
+        CASE WHEN @state::text = 'started' AND node_held_by_other(sqlc.narg(node_id), @task_id) THEN 'granted' ELSE @state::text END, @decision_reason, @observation, @error_code,
         sqlc.narg(node_id), @jail_id, coalesce(sqlc.narg(decision)::jsonb, '{}'), coalesce(sqlc.narg(outcome)::jsonb, '{}'), @checkpoint,
-        CASE WHEN @ran::boolean AND NOT (@state = 'started' AND node_held_by_other(sqlc.narg(node_id), @task_id)) THEN clock_timestamp() END,
+        CASE WHEN @ran::boolean AND NOT (@state::text = 'started' AND node_held_by_other(sqlc.narg(node_id), @task_id)) THEN clock_timestamp() END,
         CASE WHEN @ended::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING *;
@@ -80,7 +80,7 @@ WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
-      AND NOT (@state = 'started' AND node_held_by_other(t.node_id, t.id))
+      AND NOT (@state::text = 'started' AND node_held_by_other(t.node_id, t.id))
     FOR UPDATE
 ), created AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
