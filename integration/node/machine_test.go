@@ -127,7 +127,7 @@ turns:
 	})
 	require.Contains(t, f.CLI(0, "node", "locks").Out, "agent ops")
 	client := f.Client()
-	_, err = client.NodeExecs.StartNodeExec(t.Context(), connect.NewRequest(&deckhandv1.StartNodeExecRequest{NodeId: name, Target: deckhandv1.NodeExecTarget_NODE_EXEC_TARGET_HOST, Argv: []string{"true"}}))
+	_, err = client.NodeExecs.StartNodeExec(t.Context(), connect.NewRequest(&deckhandv1.StartNodeExecRequest{NodeId: name, Target: &deckhandv1.StartNodeExecRequest_Host{Host: true}, Argv: []string{"true"}}))
 	require.Equal(t, fault.NodeLocked, fault.As(err).Code)
 
 	// Neither kill is noticed.
