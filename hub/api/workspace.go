@@ -273,7 +273,7 @@ func (h *Workspaces) undoOnMachine(ctx context.Context, ask workspace.Request) (
 		if err != nil {
 			return done, false, err
 		}
-		change, found, err := h.Steps.MachineChange(ctx, ask.Task, one)
+		change, found, err := step.MachineChange(ctx, h.Steps, ask.Task, one)
 		if err != nil {
 			return done, false, err
 		}

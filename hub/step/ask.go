@@ -104,7 +104,7 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 		return ask, err
 	}
 	if record.Machine {
-		if ask.Preview, err = s.onMachine(ctx, tx.Queries, step, ask.Preview); err != nil {
+		if ask.Preview, err = onMachine(ctx, tx.Queries, step, ask.Preview); err != nil {
 			return ask, err
 		}
 	}

@@ -130,7 +130,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		return arguments, category, deny(fault.NotFound, fault.ToolNotFound, "go on without it",
 			"the MCP server %s does not offer the tool %s any more", server.Server.Name, server.Tool)
 	}
-	lock, refused, err := s.machineFor(ctx, q, t, agent, record, arguments)
+	lock, refused, err := machineFor(ctx, q, t, agent, record, arguments)
 	if err != nil {
 		return arguments, category, judgement{denied: fault.New(fault.Internal, "the locks of nodes cannot be read").WithCause(err)}
 	}

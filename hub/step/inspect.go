@@ -94,7 +94,7 @@ func (s *Steps) askForInspection(ctx context.Context, t db.Task, record *tool.To
 		if err != nil {
 			return tool.Inspection{}, err
 		}
-		if call.Machines, err = s.machinesOf(ctx, t, p, db.Step{}); err != nil {
+		if call.Machines, err = machinesOf(ctx, s, t, p, db.Step{}); err != nil {
 			return tool.Inspection{}, err
 		}
 		return record.Inspect(ctx, call)

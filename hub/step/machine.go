@@ -36,7 +36,7 @@ const adminRole = "admin"
 
 // machineFor returns the lock that a call on a machine is made under, or why the call cannot be
 // made; neither for a call that is on none.
-func (s *Steps) machineFor(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, record *tool.Tool, arguments map[string]any) (*db.NodeLock, *fault.Error, error) {
+func machineFor(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, record *tool.Tool, arguments map[string]any) (*db.NodeLock, *fault.Error, error) {
 	if record.Name == toolname.NodeLock {
 		name, _ := arguments["node"].(string)
 		_, refused, err := hostNode(ctx, q, t.OrgID, p, name)
@@ -74,7 +74,7 @@ func hostNode(ctx context.Context, q *db.Queries, orgID string, p *persona.Perso
 }
 
 // onMachine adds the node to what a person is shown of a command on a machine.
-func (s *Steps) onMachine(ctx context.Context, q *db.Queries, step db.Step, preview string) (string, error) {
+func onMachine(ctx context.Context, q *db.Queries, step db.Step, preview string) (string, error) {
 	if step.NodeID == nil {
 		return preview, nil
 	}
@@ -90,7 +90,7 @@ const lockLook = 500 * time.Millisecond
 
 // waitForLock waits, as long as a call of the worker may, for the release of a lock that keeps a
 // granted step from starting, and says in the step why it waits.
-func (s *Steps) waitForLock(ctx context.Context, t db.Task, step db.Step) error {
+func waitForLock(ctx context.Context, s *Steps, t db.Task, step db.Step) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.NodeWait)
 	defer cancel()
 	tick := time.NewTicker(lockLook)
@@ -141,7 +141,7 @@ type machines struct {
 	by   node.User
 }
 
-func (s *Steps) machinesOf(ctx context.Context, t db.Task, p *persona.Persona, step db.Step) (*machines, error) {
+func machinesOf(ctx context.Context, s *Steps, t db.Task, p *persona.Persona, step db.Step) (*machines, error) {
 	name, err := s.cfg.Agents.NameOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID)
 	if err != nil {
 		return nil, err
@@ -150,12 +150,12 @@ func (s *Steps) machinesOf(ctx context.Context, t db.Task, p *persona.Persona, s
 }
 
 // machineCall completes the data of a call that works with machines.
-func (s *Steps) machineCall(ctx context.Context, t db.Task, step db.Step, record *tool.Tool, call *tool.Call) error {
+func machineCall(ctx context.Context, s *Steps, t db.Task, step db.Step, record *tool.Tool, call *tool.Call) error {
 	p, err := s.persona(ctx, t)
 	if err != nil {
 		return err
 	}
-	m, err := s.machinesOf(ctx, t, p, step)
+	m, err := machinesOf(ctx, s, t, p, step)
 	if err != nil {
 		return err
 	}
@@ -428,7 +428,7 @@ func (m *machines) Tail(ctx context.Context, e tool.MachineExec, most int64) (st
 
 // MachineChange returns where a step changed files of a machine; false for one that was made on
 // none.
-func (s *Steps) MachineChange(ctx context.Context, t db.Task, step db.Step) (workspace.MachineChange, bool, error) {
+func MachineChange(ctx context.Context, s *Steps, t db.Task, step db.Step) (workspace.MachineChange, bool, error) {
 	record := s.cfg.Tools.Get(step.Tool)
 	if record == nil || !record.Machine && step.Tool != toolname.HostWrite || step.StartedAt == nil {
 		return workspace.MachineChange{}, false, nil

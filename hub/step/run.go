@@ -193,7 +193,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		return call, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
 	}
 	if record.Machines() {
-		if err := s.machineCall(ctx, t, step, record, &call); err != nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		if err := machineCall(ctx, s, t, step, record, &call); err != nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
 			return call, err
 		}
 	}

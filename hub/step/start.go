@@ -146,7 +146,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		return err
 	})
 	if err == nil && !parked && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
-		err = s.waitForLock(ctx, t, step)
+		err = waitForLock(ctx, s, t, step)
 	}
 	return step, t, err
 }

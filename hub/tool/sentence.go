@@ -126,8 +126,8 @@ var sentences = map[string]sayer{
 	toolname.NodeLock: func(arg func(string) string, _ string) string {
 		return fmt.Sprintf("Lock the node %s for %s minutes, to work on the machine itself", arg("node"), arg("minutes"))
 	},
-	toolname.NodeUnlock:       plain("Release the lock of the node"),
-	toolname.PinFact:          about("Remember a fact:", "key"),
+	toolname.NodeUnlock: plain("Release the lock of the node"),
+	toolname.PinFact:    about("Remember a fact:", "key"),
 	toolname.PullRequestComment: func(arg func(string) string, _ string) string {
 		return fmt.Sprintf("Comment on pull request #%s of %s", arg("number"), arg("repository"))
 	},

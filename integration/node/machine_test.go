@@ -115,6 +115,16 @@ turns:
 	require.Contains(t, always.Err, "each call of node_lock is asked about")
 	f.CLI(0, "inbox", "approve", first)
 	second := f.Item(id, first)
+	killHub := func() {
+		api, edge, bus := f.Hub.Addresses(t)
+		f.Hub.Kill()
+		f.StartHub("--listen", api, "--edge-listen", edge, "--nats-listen", bus)
+		require.Contains(t, f.CLI(0, "node", "locks").Out, "agent ops", "the lock survives")
+	}
+	killHub() // after the lock was taken
+	item, err = f.Client().Inbox.GetInboxItem(t.Context(), connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: second}))
+	require.NoError(t, err)
+	require.Contains(t, item.Msg.GetItem().GetPreview(), "On node "+name+". It runs on the machine itself, as root, and not in a jail.")
 	f.CLI(0, "inbox", "approve", second)
 	run := step(f, id, 4, deckhandv1.StepState_STEP_STATE_STARTED)
 	waittest.Until(t, time.Minute, "the command to have changed files", func() bool { _, err := os.Stat(in("created")); return err == nil })
@@ -133,10 +143,7 @@ turns:
 	// Neither kill is noticed.
 	node.Kill()
 	f.StartNode()
-	api, edge, bus := f.Hub.Addresses(t)
-	f.Hub.Kill()
-	f.StartHub("--listen", api, "--edge-listen", edge, "--nats-listen", bus)
-	require.Contains(t, f.CLI(0, "node", "locks").Out, "agent ops", "the lock survives")
+	killHub()
 	require.NoError(t, os.WriteFile(dir+".go", nil, 0o600))
 	t.Cleanup(func() { _ = os.Remove(dir + ".go") })
 	f.Ended(id)

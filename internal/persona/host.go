@@ -66,7 +66,8 @@ const (
 // noHostPaths are folders that cannot be recorded, or that hold the kernel's own files.
 var noHostPaths = []string{"/proc", "/sys", "/dev", "/run"}
 
-func (d *decoder) host(n *yaml.Node, h *Host) {
+// hostOf reads host.
+func hostOf(d *decoder, n *yaml.Node, h *Host) {
 	met := d.mapping(n, "host", []field{
 		{"nodes", func(n *yaml.Node) {
 			h.Nodes = d.list(n, "host.nodes", maxHostNodes, func(n *yaml.Node, value string) {
@@ -113,7 +114,7 @@ func (d *decoder) host(n *yaml.Node, h *Host) {
 var hostTools = []string{toolname.NodeLock, toolname.NodeUnlock, toolname.HostExec, toolname.HostRead, toolname.HostWrite, toolname.NodeExecMany}
 
 // usedHost checks that tools and host go together.
-func (d *decoder) usedHost(met map[string]int, p *Persona) {
+func usedHost(d *decoder, met map[string]int, p *Persona) {
 	if met["tools"] == 0 {
 		return
 	}

@@ -17,21 +17,18 @@ func hostFolder(id string) (dir string, ok bool) {
 	return strings.CutPrefix(id, nodelink.HostFolder)
 }
 
-// hostFolder returns a folder of the machine, or why it may not be used: it is no folder, it is
+// checkHostFolder returns a folder of the machine, or why it may not be used: it is no folder, it is
 // reached through a symbolic link, or it holds the node's own data.
-func (m *Manager) hostFolder(id, dir string) (string, error) {
-	if err := m.allowsHost(HostID); err != nil {
-		return "", err
-	}
+func checkHostFolder(dataDir, id, dir string) (string, error) {
 	bad := func(format string, args ...any) error {
 		return fault.New(fault.Precondition, format, args...).WithFix("name another folder in host.paths of the persona").WithObject(id)
 	}
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 		return "", bad("%q is not the absolute path of a folder", dir)
 	}
-	data, err := filepath.EvalSymlinks(m.cfg.DataDir)
+	data, err := filepath.EvalSymlinks(dataDir)
 	if err != nil {
-		data = m.cfg.DataDir
+		data = dataDir
 	}
 	if within(dir, data) || within(data, dir) {
 		return "", bad("%s holds the node's own data", dir)

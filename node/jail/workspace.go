@@ -58,7 +58,10 @@ func (m *Manager) beginWorkspace(ctx context.Context, p paths, rec *nodev1.JailR
 // whether the jail runs or not.
 func (m *Manager) Workspace(id string) (string, error) {
 	if dir, ok := hostFolder(id); ok {
-		return m.hostFolder(id, dir)
+		if err := m.allowsHost(HostID); err != nil {
+			return "", err
+		}
+		return checkHostFolder(m.cfg.DataDir, id, dir)
 	}
 	p, rec, err := m.known(id)
 	if err != nil {

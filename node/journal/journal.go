@@ -58,7 +58,7 @@ const (
 	// maxReturned how much is returned.
 	maxRead     = 64 << 20
 	maxReturned = 1 << 20
-	// maxEntry is the longest entry in bytes, as journalctl writes it; longer fields are null.
+	// maxEntry is the longest entry in bytes, as journalctl writes it; a longer one is left out.
 	maxEntry = 8 << 20
 )
 
@@ -207,7 +207,7 @@ func (m *Machine) Read(ctx context.Context, req *nodev1.ReadJournalRequest) (*no
 	if err := m.shown(req.GetUnit()); err != nil {
 		return nil, err
 	}
-	args := []string{"--output=json", "--no-pager", "--quiet", "--reverse", "--unit=" + req.GetUnit()}
+	args := []string{"--output=json", "--no-pager", "--quiet", "--all", "--reverse", "--unit=" + req.GetUnit()}
 	if m.cfg.Dir != "" {
 		args = append(args, "--directory="+m.cfg.Dir)
 	}

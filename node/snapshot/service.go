@@ -141,7 +141,7 @@ func New(cfg Config) (*Service, error) {
 // collection of old changes. An undo that cannot be finished now is logged, and
 // retried by the next call for that workspace.
 func (s *Service) Start(ctx context.Context) error {
-	ids, err := s.known()
+	ids, err := known(s)
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ const (
 )
 
 // known returns the ids of all workspaces and folders with a record.
-func (s *Service) known() ([]string, error) {
+func known(s *Service) ([]string, error) {
 	dirs, err := os.ReadDir(s.cfg.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("find the workspaces' records: %w", err)

@@ -307,7 +307,7 @@ func (sp *space) recover(ctx context.Context) error {
 
 // Collect forgets changes that are old, and contents that nothing refers to.
 func (s *Service) Collect(ctx context.Context) {
-	ids, err := s.known()
+	ids, err := known(s)
 	if err != nil {
 		s.cfg.Log.Error("find the workspaces' records", "error", err)
 		return
