@@ -65,14 +65,15 @@ func TestOnlyAnAdministratorLetsAnAgentLockANode(t *testing.T) {
 		require.NoError(t, err)
 	}
 	// A task of somebody who is no administrator gets no further than the call.
-	res, err := carl.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "ops-autonomous", Goal: "go on"}))
-	if err == nil { // where the agent is seen by all
-		lease := r.begin(res.Msg.GetTask().GetId(), 1)
-		r.turn(lease, 1)
-		step, err := r.propose(lease, 1, 0, "node_lock", lockSim)
-		require.NoError(t, err)
-		require.Equal(t, stepDenied, step.GetState())
-	}
+	r.apply("ops-carl", onMachines("ops-carl", "autonomous"))
+	res, err := carl.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "ops-carl", Goal: "go on"}))
+	require.NoError(t, err)
+	lease := r.begin(res.Msg.GetTask().GetId(), 1)
+	r.turn(lease, 1)
+	step, err := r.propose(lease, 1, 0, "node_lock", lockSim)
+	require.NoError(t, err)
+	require.Equal(t, stepDenied, step.GetState())
+	require.Contains(t, step.GetObservation(), "role advanced")
 }
 
 // While a task holds the lock, steps of other tasks on the node do not start and say why, its
@@ -125,7 +126,8 @@ func TestATasksLockKeepsOthersWaiting(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(30*time.Minute), held.GetExpiresAt().AsTime(), waittest.Limit(time.Minute))
 
 	// Others wait: in the queue, with their next step, and people.
-	waits := r.submit("walker")
+	r.apply("second", scripted("second"))
+	waits := r.submit("second")
 	require.Eventually(t, func() bool {
 		return strings.Contains(r.task(waits.GetId()).GetReason(), "node sim is locked by agent ops until ")
 	}, waittest.Limit(10*time.Second), 10*time.Millisecond)
@@ -213,7 +215,13 @@ func TestALockEndsWithItsTask(t *testing.T) {
 // once.
 func TestACommandOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: func(ctx context.Context, l *nodetest.Live) *nodev1.Exec {
+		if l.Spec.GetArgv()[2] == "hang" {
+			<-ctx.Done()
+			return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_KILLED}
+		}
+		return talker(ctx, l)
+	}})
 	r.apply("ops", strings.Replace(onMachines("ops", "autonomous"), "[sim]", "[sim, gone]", 1))
 	task, step, item := r.park("ops", "node_exec_many", `{"nodes":["sim"],"command":"uptime","at_most_at_once":3}`)
 	require.Contains(t, item.GetPreview(), "On 1 nodes:\nsim")
@@ -235,9 +243,28 @@ func TestACommandOnSeveralNodes(t *testing.T) {
 	require.Equal(t, step.GetId(), r.sql("SELECT step_id FROM node_execs WHERE id = $1", id))
 	require.Empty(t, r.sql("SELECT coalesce(string_agg(id, ','), '') FROM node_locks WHERE released_at IS NULL AND node_id = $1", r.node.ID()))
 
-	r.turn(lease, 3)
-	denied, err := r.propose(lease, 3, 0, "node_exec_many", `{"nodes":["sim","gone"],"command":"uptime"}`)
+	r.turn(lease, 2)
+	denied, err := r.propose(lease, 2, 0, "node_exec_many", `{"nodes":["sim","gone"],"command":"uptime"}`)
 	require.NoError(t, err)
 	require.Equal(t, stepDenied, denied.GetState())
 	require.Contains(t, denied.GetObservation(), `there is no node "gone"`)
+
+	// The end of the task ends all of its commands.
+	r.finish(lease)
+	task, step, item = r.park("ops", "node_exec_many", `{"nodes":["sim"],"command":"hang"}`)
+	_, err = r.answer(approve(item.GetId(), ""))
+	require.NoError(t, err)
+	lease = r.begin(task.GetId(), 2)
+	running := make(chan struct{})
+	go func() {
+		defer close(running)
+		_, _ = r.execute(lease, step.GetId())
+	}()
+	state := func() string {
+		return r.sql("SELECT coalesce(string_agg(state || ' ' || end_reason, ','), '') FROM node_execs WHERE step_id = $1", step.GetId())
+	}
+	require.Eventually(t, func() bool { return state() == "running " }, waittest.Limit(20*time.Second), 20*time.Millisecond)
+	r.kill(deckhandv1.KillScope_KILL_SCOPE_TASK, task.GetId())
+	require.Eventually(t, func() bool { return state() == "ended killed" }, waittest.Limit(30*time.Second), 20*time.Millisecond)
+	<-running
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -245,6 +246,9 @@ func (m *machines) Lock(ctx context.Context, name, reason string, most time.Dura
 	if refused != nil {
 		return tool.MachineLock{}, refused
 	}
+	if err := node.Require(row, nodelink.Machines, "run an agent's commands on the machine itself"); err != nil {
+		return tool.MachineLock{}, err
+	}
 	l, err := m.s.cfg.Nodes.LockForTask(ctx, row, m.by, m.step.ID, reason, most)
 	if err != nil {
 		return tool.MachineLock{}, err
@@ -357,6 +361,9 @@ func (m *machines) Start(ctx context.Context, name, command string, timeout time
 	}
 	if refused != nil {
 		return tool.MachineExec{}, refused
+	}
+	if err := node.Require(row, nodelink.Machines, "run an agent's commands on the machine itself"); err != nil {
+		return tool.MachineExec{}, err
 	}
 	id := m.execID(row.ID)
 	if known, err := m.s.cfg.Execs.Get(ctx, m.t.OrgID, id); err == nil {
