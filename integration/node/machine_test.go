@@ -21,17 +21,20 @@ import (
 // operator applies a scripted agent that may work on machines.
 func operator(f *harness.Fleet, name, script, host string) {
 	f.T.Helper()
-	dir := f.T.TempDir()
+	dir, files := f.T.TempDir(), ""
+	if strings.Contains(host, "paths") {
+		files = "host_read, host_write, "
+	}
 	require.NoError(f.T, os.WriteFile(filepath.Join(dir, name+".md"), fmt.Appendf(nil, `---
 name: %[1]s
 description: Works on machines.
 provider: script
 script: %[1]s.script.yaml
-tools: [shell_exec, node_list, node_lock, host_exec, host_read, host_write, node_exec_many, service_status, journal_read, complete_task]
+tools: [shell_exec, node_list, node_lock, host_exec, %[3]sservice_status, journal_read, complete_task]
 host: %[2]s
 ---
 Do what the script says.
-`, name, host), 0o600))
+`, name, host, files), 0o600))
 	require.NoError(f.T, os.WriteFile(filepath.Join(dir, name+".script.yaml"), []byte(script), 0o600))
 	f.CLI(0, "agent", "apply", "-f", dir)
 }
