@@ -24,7 +24,7 @@ func TestChangesOfTheMachineAreTakenBack(t *testing.T) {
 	t.Parallel()
 	one, two, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	in := func(dir, name string) string { return filepath.Join(dir, name) }
-	for _, file := range []string{in(one, "before"), in(one, "changed"), in(two, "deleted"), in(elsewhere, "changed")} {
+	for _, file := range []string{in(one, "before"), in(one, "changed"), in(one, "-first"), in(one, "#sorted before a dot"), in(two, "deleted"), in(elsewhere, "changed")} {
 		require.NoError(t, os.WriteFile(file, []byte("old\n"), 0o640))
 		require.NoError(t, os.Chown(file, 1234, 1234))
 	}
@@ -64,7 +64,7 @@ func TestChangesOfTheMachineAreTakenBack(t *testing.T) {
 	require.Equal(t, "new\n", string(text))
 	undo(first.GetExecId(), one)
 	undo(first.GetExecId(), two)
-	for _, file := range []string{in(one, "before"), in(one, "changed"), in(two, "deleted")} {
+	for _, file := range []string{in(one, "before"), in(one, "changed"), in(one, "-first"), in(one, "#sorted before a dot"), in(two, "deleted")} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err, "it was there before")
 		require.Equal(t, "old\n", string(text), file)
@@ -73,7 +73,7 @@ func TestChangesOfTheMachineAreTakenBack(t *testing.T) {
 	require.NoFileExists(t, in(one, "y"))
 	left, err := os.ReadDir(one)
 	require.NoError(t, err)
-	require.Len(t, left, 2, "nothing of the node's own is left")
+	require.Len(t, left, 4, "nothing of the node's own is left")
 	text, err = os.ReadFile(in(elsewhere, "changed"))
 	require.NoError(t, err)
 	require.Equal(t, "new\n", string(text))

@@ -555,6 +555,11 @@ func (l *lookup) link(res *scan.Result, now map[string]*tree.Entry) {
 // stood still. The next look finds what there is.
 func withFolders(t *tree.Tree, changes []tree.Change) []tree.Change {
 	made := map[string]bool{}
+	for _, c := range changes {
+		if c.Path == tree.Root && c.After != nil {
+			made[tree.Root] = true // the first look finds it with all that is in it
+		}
+	}
 	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		if c.After == nil || c.Path == tree.Root {
 			return false
