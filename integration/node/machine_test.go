@@ -199,10 +199,10 @@ turns:
   - text: I lock the node.
     calls: [{tool: node_lock, arguments: {node: %[1]q, reason: "look around", minutes: 1}}]
   - text: I wait.
-    calls: [{tool: host_exec, arguments: {command: "sleep 3141", timeout_seconds: 3600}}]
+    calls: [{tool: host_exec, arguments: {command: "tail -f -s 3141 /dev/null", timeout_seconds: 3600}}]
   - text: All done.
     calls: [{tool: complete_task, arguments: {summary: "looked"}}]
-`, name), fmt.Sprintf(`{nodes: [%q], commands: ["sleep *"]}`, name))
+`, name), fmt.Sprintf(`{nodes: [%q], commands: ["tail -f *"]}`, name))
 	locked := func() bool { return strings.Contains(f.CLI(0, "node", "locks").Out, "agent ops") }
 	start := func() string {
 		id := f.Submit("ops")
@@ -214,14 +214,14 @@ turns:
 	id := start()
 	f.CLI(0, "kill", "task", id, "--yes")
 	require.False(t, locked(), "with the end of the task")
-	require.Zero(t, running(t, "sleep 3141"))
+	require.Zero(t, running(t, "tail -f -s 3141 /dev/null"))
 
 	id = start()
 	f.CLI(0, "node", "unlock", name, "--force")
 	require.False(t, locked())
 	ended := step(f, id, 2, deckhandv1.StepState_STEP_STATE_FAILED)
 	require.Contains(t, ended.GetObservation(), "killed")
-	require.Zero(t, running(t, "sleep 3141"))
+	require.Zero(t, running(t, "tail -f -s 3141 /dev/null"))
 	f.Ended(id)
 
 	// The command may run no longer than the lock.
