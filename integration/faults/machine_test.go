@@ -43,11 +43,9 @@ func TestTheMachineAndItsLockSurviveKills(t *testing.T) {
 		victim string
 		at     crashpoint.Point
 	}{
-		{"hub", crashpoint.BeforeOutcome},        // the lock is taken, and its step does not say so
-		{"node daemon", crashpoint.AfterLedger},  // the command is recorded
-		{"hub", crashpoint.AfterLedger},          //
-		{"worker", crashpoint.AfterStart},        // the step that takes the lock has begun
-		{"node daemon", crashpoint.AfterOutcome}, // the lock is on record
+		{"hub", crashpoint.BeforeOutcome},       // the lock is taken, and its step does not say so
+		{"node daemon", crashpoint.AfterLedger}, // the command is recorded, and not started
+		{"hub", crashpoint.AfterLedger},
 	} {
 		what := fmt.Sprintf("%s killed at %s", c.victim, c.at)
 		counter := filepath.Join(t.TempDir(), "counter")
