@@ -157,7 +157,7 @@ func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) e
 			return err
 		}
 		if !force && held.TaskID != nil {
-			return locked(node, held).WithFix("wait, kill the task with: deckhand task kill %s, or take the lock from it: deckhand node unlock %s --force", *held.TaskID, node.Name)
+			return locked(node, held).WithFix("wait, kill the task with: deckhand kill task %s, or take the lock from it: deckhand node unlock %s --force", *held.TaskID, node.Name)
 		}
 		if !force && held.UserID != by.ID {
 			return locked(node, held).WithFix("ask %s, or release it all the same: deckhand node unlock %s --force", held.UserName, node.Name)
