@@ -227,9 +227,9 @@ func (m *machines) List(ctx context.Context) ([]tool.Machine, error) {
 				out[i].Usage = res.GetSamples()[0].GetHost()
 			}
 			if res, err := link.Node().GetMachine(ctx, &nodev1.GetMachineRequest{}); err == nil {
-				i0 := res.GetMachine()
-				i0.Os, i0.Kernel, i0.Systemd = mask(i0.GetOs()), mask(i0.GetKernel()), mask(i0.GetSystemd())
-				out[i].Info = i0
+				info := res.GetMachine()
+				info.Os, info.Kernel, info.Systemd = mask(info.GetOs()), mask(info.GetKernel()), mask(info.GetSystemd())
+				out[i].Info = info
 			}
 			return nil
 		})

@@ -85,7 +85,7 @@ func inspectMany(ctx context.Context, c Call) (Inspection, error) {
 	}, nil
 }
 
-// runs of commands on several nodes.
+// many is one call that runs a command on several nodes.
 type many struct {
 	c       Call
 	command string
