@@ -43,6 +43,29 @@ func TestChangesOfTheMachineAreTakenBack(t *testing.T) {
 	first, _ := n.run(spec("echo new > "+in(one, "changed")+"; mkdir "+in(one, "made")+"; echo x > "+in(one, "made/x")+"; rm "+in(two, "deleted")+"; echo new > "+in(elsewhere, "changed"), one, two))
 	require.Equal(t, []string{in(one, "changed"), in(one, "made"), in(one, "made/x"), in(two, "deleted")}, changed(first))
 
+	// Somebody else changes a file between two commands, and another one before the undo.
+	require.NoError(t, os.WriteFile(in(two, "by hand"), []byte("theirs\n"), 0o600))
+	between, _ := n.run(spec("echo ours > '"+in(two, "by hand")+"'; echo ours > "+in(two, "later"), two))
+	require.Equal(t, []string{in(two, "by hand"), in(two, "later")}, changed(between))
+	require.NoError(t, os.WriteFile(in(two, "later"), []byte("theirs\n"), 0o600))
+	refused, err := s.UndoChanges(t.Context(), &nodev1.UndoChangesRequest{
+		JailId: nodelink.HostFolder + two, OperationId: ident.New("undo"), Range: &nodev1.ChangeRange{By: []string{between.GetExecId()}},
+	})
+	require.NoError(t, err)
+	require.False(t, refused.GetApplied())
+	require.Len(t, refused.GetConflicts(), 1)
+	require.Equal(t, "later", string(refused.GetConflicts()[0].GetPath()))
+	require.NoError(t, os.Remove(in(two, "later")))
+	skipped, err := s.UndoChanges(t.Context(), &nodev1.UndoChangesRequest{
+		JailId: nodelink.HostFolder + two, OperationId: ident.New("undo"), Range: &nodev1.ChangeRange{By: []string{between.GetExecId()}},
+		OnConflict: nodev1.OnConflict_ON_CONFLICT_SKIP,
+	})
+	require.NoError(t, err)
+	require.True(t, skipped.GetApplied())
+	theirs, err := os.ReadFile(in(two, "by hand"))
+	require.NoError(t, err)
+	require.Equal(t, "theirs\n", string(theirs), "what was there before the command is there again")
+
 	long := spec("echo begun; echo newer > "+in(one, "changed")+"; while [ ! -e "+in(elsewhere, "go")+" ]; do sleep 0.05; done; echo y > "+in(one, "y"), one, two)
 	n.startExec(long)
 	n.until(long.GetExecId(), "begun")
@@ -84,9 +107,9 @@ func TestChangesOfTheMachineAreTakenBack(t *testing.T) {
 	for dir, says := range map[string]string{
 		link: "symbolic link", filepath.Join(elsewhere, "none"): "there is no folder", in(elsewhere, "changed"): "is not a folder", n.cfg.DataDir: "the node's own data",
 	} {
-		refused, _ := n.run(spec("echo ran > "+in(elsewhere, "ran"), one, dir))
-		require.Equal(t, nodev1.EndReason_END_REASON_START_FAILED, refused.GetEndReason(), dir)
-		require.Contains(t, refused.GetStartError(), says)
+		unrecorded, _ := n.run(spec("echo ran > "+in(elsewhere, "ran"), one, dir))
+		require.Equal(t, nodev1.EndReason_END_REASON_START_FAILED, unrecorded.GetEndReason(), dir)
+		require.Contains(t, unrecorded.GetStartError(), says)
 	}
 	require.NoFileExists(t, in(elsewhere, "ran"))
 	_, err = n.api.StartExec(t.Context(), &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{ExecId: ident.New("step"), JailId: n.ensure(), Argv: []string{"true"}, HostPaths: []string{one}}})

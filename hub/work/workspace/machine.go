@@ -71,9 +71,6 @@ func (w *Workspaces) UndoOnMachine(ctx context.Context, req Request, step db.Ste
 	var changed []string
 	for _, dir := range m.Folders {
 		res, err := undo(dir, "", true)
-		if fault.Is(err, fault.NotFound) {
-			continue // the step changed nothing there
-		}
 		if err != nil {
 			return out, err
 		}
