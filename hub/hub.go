@@ -251,7 +251,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
@@ -384,6 +384,8 @@ func (h *Hub) assembleJobs() {
 		}},
 		periodic.Job{Name: "queue the tasks whose time has come", Do: periodic.Uncounted(h.tasks.Due)},
 		periodic.Job{Name: "give kill orders again", Do: h.kills.Sweep},
+		periodic.Job{Name: "release node locks whose time is over", Do: h.nodes.ReleaseOver},
+		periodic.Job{Name: "end commands whose step has ended", Do: h.execs.KillOrphans},
 		periodic.Job{Name: "settle lost model calls", Do: periodic.Uncounted(h.budgets.Sweep)},
 		periodic.Job{Name: "count late model calls", Do: periodic.Uncounted(h.reports.CountLate)},
 		periodic.Job{Name: "open and withdraw inbox items about what ended", Every: stopSweep, Do: func(ctx context.Context) error { return stop.Sweep(ctx, h.store, h.recorder) }},

@@ -226,6 +226,7 @@ func lockMessage(l db.NodeLock, nodeName string) *deckhandv1.NodeLock {
 	return &deckhandv1.NodeLock{
 		Id: l.ID, NodeId: l.NodeID, NodeName: nodeName, By: l.UserName, Reason: l.Reason, ExecId: store.Text(l.ExecID),
 		TakenAt: timestamppb.New(l.TakenAt), ReleasedAt: timestamp(l.ReleasedAt), ReleasedBy: l.ReleasedBy,
+		TaskId: store.Text(l.TaskID), ExpiresAt: timestamp(l.ExpiresAt),
 	}
 }
 

@@ -161,7 +161,7 @@ func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
 
 func decisionMessage(row db.GetInboxItemRow, d inbox.CallDecision) *deckhandv1.CallDecision {
 	m := &deckhandv1.CallDecision{
-		Source: d.Source, Policy: d.Policy, Effect: string(d.Effect), Passkey: d.Passkey, Reversible: d.Reversible,
+		Source: d.Source, Policy: d.Policy, Effect: string(d.Effect), Passkey: d.Passkey, OnMachine: d.OnMachine, Reversible: d.Reversible,
 		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: store.Text(row.NodeID), NodeName: row.NodeName,
 		Folder: d.Folder, User: d.User, TimeoutSeconds: d.TimeoutSeconds, Hosts: d.Hosts, Irreversible: d.Irreversible,
 		Definition: wholeRunes(d.Definition, longArgument), AgreedDefinition: wholeRunes(d.AgreedDefinition, longArgument),

@@ -248,14 +248,50 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
-	done, err := h.Changes.Undo(ctx, workspace.Request{
+	ask := workspace.Request{
 		Task: t, StepIDs: ids, Last: int(req.Msg.GetLast()), OnConflict: nodev1.OnConflict(req.Msg.GetOnConflict()),
 		Preview: req.Msg.GetPreview(), ExpectState: req.Msg.GetExpectState(), Paths: req.Msg.GetPaths(), By: actor(auth.From(ctx)),
-	})
+	}
+	done, onMachine, err := h.undoOnMachine(ctx, ask)
+	if err == nil && !onMachine {
+		done, err = h.Changes.Undo(ctx, ask)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(h.undone(ctx, done)), nil
+}
+
+// undoOnMachine undoes what a named step changed on a machine itself; false if it changed files
+// of its workspace. Only administrators change machines.
+func (h *Workspaces) undoOnMachine(ctx context.Context, ask workspace.Request) (done workspace.UndoResult, onMachine bool, err error) {
+	for _, id := range ask.StepIDs {
+		if nodelink.IsJobID(id) {
+			continue
+		}
+		one, err := h.Steps.Get(ctx, ask.Task.OrgID, id)
+		if err != nil {
+			return done, false, err
+		}
+		change, found, err := step.MachineChange(ctx, h.Steps, ask.Task, one)
+		if err != nil {
+			return done, false, err
+		}
+		if !found {
+			continue
+		}
+		switch {
+		case auth.From(ctx).Role != nodeexec.AdminRole:
+			return done, true, fault.New(fault.Denied, "step %s changed a machine itself, and only administrators undo that", id).
+				WithCode(fault.PermissionDenied).WithObject(id).WithFix("ask an administrator")
+		case len(ask.StepIDs) > 1:
+			return done, true, fault.New(fault.Invalid, "step %s changed a machine itself, which is undone one step at a time", id).WithObject(id).
+				WithFix("name this step only")
+		}
+		done, err := h.Changes.UndoOnMachine(ctx, ask, one, change)
+		return done, true, err
+	}
+	return done, false, nil
 }
 
 // UndoNodeExec restores the files as they were before a person's command.

@@ -48,6 +48,8 @@ type CallDecision struct {
 	Effect policy.Effect `json:"effect,omitempty"`
 	// Passkey reports that a rule of the policies takes a passkey to approve the call.
 	Passkey bool `json:"passkey,omitempty"`
+	// OnMachine reports that the call works on a machine itself, and not in a jail.
+	OnMachine bool `json:"on_machine,omitempty"`
 	// Reversible reports that everything that the call changes can be undone.
 	Reversible bool `json:"reversible,omitempty"`
 	// Request is the request that the call sends; nil for none.

@@ -44,6 +44,9 @@ type Rule struct {
 	Hosts                []Glob
 	// NotHosts are the hosts other than which it is for.
 	NotHosts []Glob
+	// Outside limits the rule to calls that write files outside of the folders NotWrites.
+	Outside   bool
+	NotWrites []string
 	// Mode is that of the persona; "" for any.
 	Mode string
 	// Undoable limits the rule to calls that a snapshot of the workspace can undo, of at
@@ -141,6 +144,9 @@ func (r *Rule) matches(u *unit) answer {
 	}
 	if m > no && len(r.Writes) > 0 {
 		m = both(m, r.overFiles(r.Writes, u.files, shell.Writes))
+	}
+	if m > no && r.Outside {
+		m = both(m, outside(r.NotWrites, u.files))
 	}
 	if m > no && len(r.Hosts)+len(r.NotHosts) > 0 {
 		m = both(m, r.overHosts(u.hosts))

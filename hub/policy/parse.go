@@ -264,11 +264,11 @@ func (d *decoder) reachable(n *yaml.Node, r *Rule) {
 		return
 	}
 	for _, g := range r.Tools {
-		if g.re != nil || g.text == toolname.ShellExec {
+		if g.re != nil || g.text == toolname.ShellExec || slices.Contains(onMachine, g.text) {
 			return
 		}
 	}
-	d.add(n.Line, "rule %s never matches: its tools run no commands; write tool: shell_exec, or leave tool or command out", r.Name)
+	d.add(n.Line, "rule %s never matches: its tools run no commands; write tool: shell_exec or host_exec, or leave tool or command out", r.Name)
 }
 
 var categories = []string{"safe", "moderate", "dangerous"}

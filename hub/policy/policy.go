@@ -60,6 +60,8 @@ type Call struct {
 	Program string
 	// Line is what was typed into a terminal since its last line; see Typed.
 	Line string
+	// Folders are those of a machine that a call on the machine itself may write.
+	Folders []string
 
 	script *shell.Script
 }
@@ -151,7 +153,13 @@ func (s Set) Category(tool, registered string) string {
 // read takes the script of a call apart, once.
 func (c *Call) read() {
 	script, ok := c.Arguments["command"].(string)
-	if !ok || c.script != nil || c.Tool != toolname.ShellExec {
+	switch {
+	case !ok || c.script != nil:
+		return
+	case slices.Contains(onMachine, c.Tool):
+		c.readMachine(script)
+		return
+	case c.Tool != toolname.ShellExec:
 		return
 	}
 	read := shell.Read(script, shell.Options{Before: c.Written, Now: c.Now, Dir: text(c.Arguments, "cwd")})
@@ -168,7 +176,7 @@ func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 		for _, r := range src.Rules {
 			if r.applies(c) {
 				rules = append(rules, r)
-				about = about || len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts) > 0
+				about = about || len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts) > 0 || r.Outside
 			}
 		}
 	}
@@ -181,6 +189,16 @@ func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
 func (s Set) Decide(c Call) Decision {
 	d := s.decide(c)
 	passkey := d.Passkey
+	if jailed, ok := c.asJail(); ok {
+		// Only what denies it or asks about it counts.
+		if as := s.decide(jailed); strength[as.Effect] >= strength[Ask] {
+			passkey = passkey || as.Passkey
+			if strength[as.Effect] > strength[d.Effect] {
+				as.Dangers = d.Dangers
+				d = as
+			}
+		}
+	}
 	for _, other := range c.standsFor() {
 		as := s.decide(other)
 		passkey = passkey || as.Passkey
@@ -277,6 +295,7 @@ func Dangers(c Call) []danger.Finding {
 }
 
 var fileVerbs = map[string]string{
+	toolname.HostWrite: "write", toolname.HostRead: "read",
 	toolname.FileWrite: "write", toolname.FileAppend: "write", toolname.FileEdit: "write", toolname.FileMove: "write", toolname.FileDelete: "delete", toolname.FileRead: "read",
 }
 

@@ -29,7 +29,7 @@ const (
 )
 
 // shapeless are the tools that run commands, type into a program, or change many files.
-var shapeless = []string{toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite, toolname.ApplyPatch}
+var shapeless = []string{toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite, toolname.ApplyPatch, toolname.HostExec, toolname.NodeExecMany, toolname.NodeLock}
 
 // ShapeOf returns what a call has in common with others that do the like: which
 // arguments it has, the folder of each path, the host of each address, and what

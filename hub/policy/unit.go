@@ -34,6 +34,7 @@ var (
 	pathKeys    = []string{"path", "from", "to", "source", "target", "destination", "paths", "file", "files", "cwd", "folder"}
 	hostKeys    = []string{"url", "host", "address", "urls"}
 	changedKeys = map[string][]string{
+		toolname.HostWrite: {"path"},
 		toolname.FileWrite: {"path"}, toolname.FileAppend: {"path"}, toolname.FileEdit: {"path"}, toolname.FileDelete: {"path"}, toolname.FileMove: {"from", "to"},
 	}
 )
@@ -50,7 +51,7 @@ type wants struct{ files, hosts bool }
 
 func wantsOf(rules []*Rule) (w wants) {
 	for _, r := range rules {
-		w.files = w.files || len(r.Paths)+len(r.Reads)+len(r.Writes) > 0
+		w.files = w.files || len(r.Paths)+len(r.Reads)+len(r.Writes) > 0 || r.Outside
 		w.hosts = w.hosts || len(r.Hosts)+len(r.NotHosts) > 0
 	}
 	return w
@@ -61,8 +62,12 @@ func unitsOf(c Call, rules []*Rule) []*unit {
 		return []*unit{unitOfTool(c)}
 	}
 	out, w := make([]*unit, 0, len(c.script.Commands)+1), wantsOf(rules)
+	folders := jailFolders
+	if slices.Contains(onMachine, c.Tool) {
+		folders = c.Folders
+	}
 	for i := range c.script.Commands {
-		out = append(out, unitOfCommand(&c.script.Commands[i], c.Arguments, w))
+		out = append(out, unitOfCommand(&c.script.Commands[i], c.Arguments, w, folders))
 	}
 	if len(out) == 0 {
 		out = append(out, &unit{args: c.Arguments, command: &shell.Command{}})
@@ -97,7 +102,8 @@ func unitOfTool(c Call) *unit {
 	return u
 }
 
-func unitOfCommand(cmd *shell.Command, args map[string]any, wants wants) *unit {
+// unitOfCommand returns the unit of a command that may write to some folders.
+func unitOfCommand(cmd *shell.Command, args map[string]any, wants wants, folders []string) *unit {
 	u := &unit{command: cmd, args: args, within: cmd.Within, tame: true, settled: cmd.Args}
 	for i, a := range cmd.Args {
 		if s := settled(a); s != a {
@@ -108,7 +114,7 @@ func unitOfCommand(cmd *shell.Command, args map[string]any, wants wants) *unit {
 		}
 	}
 	for _, w := range cmd.Writes {
-		u.tame = u.tame && tame(cmd.Path(w))
+		u.tame = u.tame && tame(cmd.Path(w), folders)
 	}
 	if wants.files {
 		u.files = filesOf(cmd)
@@ -148,13 +154,21 @@ func filesOf(cmd *shell.Command) []shell.Operand {
 	return out
 }
 
-// tame reports whether a file that is written by redirection is in the workspace, or is a
-// device without effect.
-func tame(w shell.Word) bool {
-	if strings.HasPrefix(w.Text, "/dev/fd/") || w.Text == "/dev/null" || w.Text == "/dev/stdout" || w.Text == "/dev/stderr" || w.Text == "/dev/tty" {
+// jailFolders are the folders to which a command of a jail may redirect its output.
+var jailFolders = []string{shell.Workspace, "/tmp"}
+
+// tame reports whether a file that is written by redirection is below one of some folders, or
+// is a device without effect.
+func tame(w shell.Word, folders []string) bool {
+	if isDevice(w.Text) {
 		return true
 	}
-	return w.Known && (strings.HasPrefix(w.Text, shell.Workspace+"/") || strings.HasPrefix(w.Text, "/tmp/"))
+	return w.Known && slices.ContainsFunc(folders, func(dir string) bool { return strings.HasPrefix(w.Text, dir+"/") })
+}
+
+// isDevice reports whether a path is a device that it does no harm to write to.
+func isDevice(name string) bool {
+	return strings.HasPrefix(name, "/dev/fd/") || name == "/dev/null" || name == "/dev/stdout" || name == "/dev/stderr" || name == "/dev/tty"
 }
 
 // maxLabel is how many bytes of a command or a preview are shown.

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -109,6 +110,11 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err != nil {
 		return ask, err
 	}
+	if record.Machine {
+		if ask.Preview, err = onMachine(ctx, tx.Queries, step, ask.Preview); err != nil {
+			return ask, err
+		}
+	}
 	if record.Inspects() {
 		i, err := s.inspect(ctx, looksOf(tx), t, record, raw)
 		if err != nil {
@@ -125,6 +131,9 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 
 // jailUser is the user that runs every command in a jail.
 const jailUser = "uid 1000 of the jail"
+
+// machineUser is the user that runs commands on a machine itself.
+const machineUser = "root of the machine itself, outside of any jail"
 
 // decisionOf returns what an approver is shown of the decision on a call: the result of
 // the current policies, what was read in the call, and where it would run.
@@ -151,6 +160,7 @@ func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, l *looks, t db.Ta
 		Reversible: record.Reversible || record.ReadOnly, Effect: decided.Effect, Passkey: decided.Passkey, Policy: set.SourceOf(decided.Rule),
 	}
 	out.Source = sourceOf(decided, record, p, arguments)
+	out.OnMachine = record.Machines() && !record.ReadOnly
 	if err := l.unseen(set, call); err != nil {
 		return inbox.CallDecision{}, err
 	}
@@ -172,6 +182,10 @@ func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, l *looks, t db.Ta
 		return out, nil
 	}
 	folder, _ := arguments["cwd"].(string)
+	if record.Machine {
+		out.Folder, out.User = cmp.Or(folder, "/root"), machineUser
+		return out, nil
+	}
 	out.Folder, out.User = policy.Abs(folder), jailUser
 	spec, err := s.jailOf(ctx, t, p)
 	if err != nil {
@@ -296,7 +310,9 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, l *looks, t db.Task,
 		}
 		parts[inspectedPart] = i.State
 	}
-	if s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+	if step.JailID == tool.HostJail && step.NodeID != nil {
+		parts["machine"] = *step.NodeID
+	} else if s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
 		spec, err := s.jailOf(ctx, t, p)
 		if err != nil {
 			return nil, err

@@ -38,6 +38,8 @@ type judgement struct {
 	checkpoint string
 	// unmade is why there is no decision yet; nil if there is one.
 	unmade error
+	// machine is the lock of the machine that the call is made on; nil for one in the jail.
+	machine *db.NodeLock
 }
 
 // judge returns the call's arguments, its category and the decision on it. The
@@ -141,6 +143,13 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		return arguments, category, deny(fault.NotFound, fault.ToolNotFound, "go on without it",
 			"the MCP server %s does not offer the tool %s any more", server.Server.Name, server.Tool)
 	}
+	lock, refused, err := machineFor(ctx, q, t, agent, record, arguments)
+	if err != nil {
+		return arguments, category, judgement{denied: fault.New(fault.Internal, "the locks of nodes cannot be read").WithCause(err)}
+	}
+	if refused != nil {
+		return arguments, category, judgement{denied: refused}
+	}
 	if refused := s.refusePart(agent, role, set, policy.Call{Tool: p.Tool, Arguments: arguments}); refused != nil {
 		return arguments, category, judgement{denied: refused}
 	}
@@ -158,7 +167,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	if err != nil {
 		return arguments, category, judgement{denied: fault.New(fault.Internal, "what the policies say cannot be found out").WithCause(err)}
 	}
-	out := judgement{policy: decided, counted: counted}
+	out := judgement{policy: decided, counted: counted, machine: lock}
 	why := approvalReason(record, agent, arguments)
 	if why == "" {
 		others, err := s.standsFor(ctx, q, t, set, policy.Call{Tool: p.Tool, Arguments: arguments})
@@ -187,6 +196,8 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		out.ask = server.Ask
 	case record.AsksPerson(arguments):
 		out.ask = why
+	case record.AdminDecides != "":
+		out.ask = why // no rule waives it
 	case decided.Effect == policy.Ask:
 		out.ask = decided.Why
 	case why != "" && decided.Effect == policy.Allow && !decided.Answered && !policyMayWaive(record, agent):

@@ -23,6 +23,9 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 	if slices.Contains(tool.Giving, p.Tool) {
 		return step, false, nil // decided under the task's lock
 	}
+	if record := s.cfg.Tools.Get(p.Tool); record != nil && record.Machine {
+		return step, false, nil // it is made on another node than the task's
+	}
 	t, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
 	if store.IsNotFound(err) {
 		return step, false, nil

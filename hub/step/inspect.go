@@ -89,6 +89,16 @@ func (s *Steps) askForInspection(ctx context.Context, t db.Task, record *tool.To
 		return tool.Inspection{}, fmt.Errorf("read arguments of %s: %w", record.Name, err)
 	}
 	var err error
+	if record.Machines() {
+		p, err := s.persona(ctx, t)
+		if err != nil {
+			return tool.Inspection{}, err
+		}
+		if call.Machines, err = machinesOf(ctx, s, t, p, db.Step{}); err != nil {
+			return tool.Inspection{}, err
+		}
+		return record.Inspect(ctx, call)
+	}
 	if record.Sends() {
 		if call.Messages, err = messengerOf(ctx, s, t, call.ExecID, call.ExecID, nil); err != nil {
 			return tool.Inspection{}, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
@@ -33,6 +34,9 @@ func (s *Steps) decide(ctx context.Context, q *db.Queries, l *looks, t db.Task, 
 	c, err := s.situation(ctx, q, l, t, p, set, c, before)
 	if err != nil {
 		return policy.Decision{}, err
+	}
+	if record := s.cfg.Tools.Get(c.Tool); record != nil && record.Machines() {
+		set, c.Folders = append(slices.Clone(set), policy.Machine(p.Host)), p.Host.Paths
 	}
 	d := set.Decide(c)
 	if look, ok := c.Now.(*changed); ok && look.failed != nil {
@@ -179,6 +183,9 @@ func (s *Steps) denySince(ctx context.Context, tx *event.Tx, step db.Step, code 
 
 // recategorised returns a tool with the category that the policies assign to it.
 func recategorised(record *tool.Tool, set policy.Set) *tool.Tool {
+	if record.AdminDecides != "" || record.Machine {
+		return record // no policy hands the decision to others than administrators
+	}
 	registered := tool.CategoryName(record.Category)
 	if name := set.Category(record.Name, registered); name != registered {
 		other := *record

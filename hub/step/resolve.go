@@ -28,6 +28,10 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	params := db.ResolveStepParams{DecisionReason: withReason(string(a.Verdict)+" by "+by, a.Reason)}
 	switch a.Verdict {
 	case inbox.Approve:
+		if why := s.cfg.Tools.WhyAdmin(step.Tool); why != "" && a.Role != adminRole {
+			return effect, fault.New(fault.Denied, "only an administrator approves a call of %s: %s", step.Tool, why).
+				WithCode(fault.PermissionDenied).WithObject(item.ID).WithFix("ask an administrator")
+		}
 		if err := s.permitted(ctx, tx, t, step, a.ArgumentsJSON); err != nil {
 			return effect, err
 		}
@@ -138,6 +142,9 @@ func (s *Steps) always(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 	var arguments map[string]any
 	if err := json.Unmarshal(raw, &arguments); err != nil {
 		return fault.New(fault.Invalid, "the arguments are no JSON object").WithFix("correct them, or leave them as they are")
+	}
+	if why := s.cfg.Tools.WhyAdmin(item.Tool); why != "" {
+		return fault.New(fault.Precondition, "each call of %s is asked about: %s", item.Tool, why).WithObject(item.ID).WithFix("approve this call only")
 	}
 	decided, err := s.redecide(ctx, tx.Queries, looksOf(tx), t, step, raw)
 	if err != nil {

@@ -192,6 +192,11 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 	if err := json.Unmarshal(arguments, &call.Arguments); err != nil {
 		return call, fmt.Errorf("read arguments of step %s: %w", step.ID, err)
 	}
+	if record.Machines() {
+		if err := machineCall(ctx, s, t, step, record, &call); err != nil || record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+			return call, err
+		}
+	}
 	if record.Sends() && !record.Stores() {
 		return sendingCall(ctx, s, t, step, record, call)
 	}

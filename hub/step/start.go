@@ -122,6 +122,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		return step, db.Task{}, err
 	}
 	var t db.Task
+	parked := false
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		if t, err = lease.LockTask(ctx, tx, orgID, le); err != nil {
 			return err
@@ -137,7 +138,6 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 			return err
 		}
 		if record := s.cfg.Tools.Get(step.Tool); record != nil && record.Waits {
-			var parked bool
 			if step, parked, err = s.park(ctx, tx, t, stepID); err != nil || parked {
 				return err
 			}
@@ -145,6 +145,9 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		step, err = s.startIn(ctx, tx, t, stepID)
 		return err
 	})
+	if err == nil && !parked && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+		err = waitForLock(ctx, s, t, step)
+	}
 	return step, t, err
 }
 

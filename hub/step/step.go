@@ -28,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -38,6 +39,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
+	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
@@ -119,6 +121,9 @@ type Config struct {
 	Images *image.Images
 	// Setups prepares them.
 	Setups *setup.Setups
+	// Nodes locks nodes for tasks, and Execs runs commands on several of them.
+	Nodes *node.Nodes
+	Execs *nodeexec.Execs
 	// GoBack brings the workspace of a running task back to what it was at one of its
 	// checkpoints, once for a step.
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, named db.CheckpointNamedRow) (tool.Restored, error)
@@ -308,6 +313,9 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	}
 	if d.params.Arguments, err = json.Marshal(s.cfg.Redact.Org(t.OrgID).Map(d.arguments)); err != nil {
 		return d, fmt.Errorf("encode arguments: %w", err)
+	}
+	if decision.machine != nil {
+		d.params.NodeID, d.params.JailID = &decision.machine.NodeID, tool.HostJail
 	}
 	d.decision, d.counted, d.params.Checkpoint = decision.policy, decision.counted, decision.checkpoint
 	if d.params.Decision, err = json.Marshal(d.decision); err != nil {

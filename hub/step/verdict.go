@@ -20,7 +20,11 @@ func Verdict(record *tool.Tool, p *persona.Persona, decided policy.Decision) (po
 	switch {
 	case !tool.Allowed(p, record.Name) && p.MCPServerOf(record.Name) == nil:
 		return Missing, fmt.Sprintf("its persona does not list %s", record.Name)
-	case decided.Effect == policy.Deny, decided.Effect == policy.Ask:
+	case decided.Effect == policy.Deny:
+		return decided.Effect, decided.Why
+	case record.AdminDecides != "":
+		return policy.Ask, why
+	case decided.Effect == policy.Ask:
 		return decided.Effect, decided.Why
 	case why != "" && decided.Effect == policy.Allow && !policyMayWaive(record, p):
 		return policy.Ask, why

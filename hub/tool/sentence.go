@@ -101,6 +101,9 @@ var sentences = map[string]sayer{
 	},
 	toolname.Glob:           about("Find the files", "pattern"),
 	toolname.HandoffToAgent: about("Hand the task over to the agent", "target_agent"),
+	toolname.HostExec:       plain("Run a command on the machine itself, outside of any jail"),
+	toolname.HostRead:       about("Read on the machine itself", "path"),
+	toolname.HostWrite:      about("Write on the machine itself", "path"),
 	toolname.HTTPDelete:     sending("DELETE"),
 	toolname.HTTPDownload: func(arg func(string) string, _ string) string {
 		return fmt.Sprintf("Download from %s into %s", host(arg("url")), arg("path"))
@@ -112,10 +115,19 @@ var sentences = map[string]sayer{
 	toolname.JobKill:          about("End the background command", "job"),
 	toolname.JobList:          plain("List the background commands"),
 	toolname.JobOutput:        about("Read the output of the background command", "job"),
+	toolname.JournalRead:      about("Read the journal of", "unit"),
 	toolname.JSONQuery:        about("Query the JSON file", "path"),
 	toolname.LogDigest:        about("Summarize the log", "path"),
 	toolname.ManageScratchpad: plain("Read or write the agent's notes"),
-	toolname.PinFact:          about("Remember a fact:", "key"),
+	toolname.NodeExecMany: func(arg func(string) string, _ string) string {
+		return "Run a command on the machines of " + either(arg("nodes"), "several nodes")
+	},
+	toolname.NodeList: plain("List the nodes"),
+	toolname.NodeLock: func(arg func(string) string, _ string) string {
+		return fmt.Sprintf("Lock the node %s for %s minutes, to work on the machine itself", arg("node"), arg("minutes"))
+	},
+	toolname.NodeUnlock: plain("Release the lock of the node"),
+	toolname.PinFact:    about("Remember a fact:", "key"),
 	toolname.PullRequestComment: func(arg func(string) string, _ string) string {
 		return fmt.Sprintf("Comment on pull request #%s of %s", arg("number"), arg("repository"))
 	},
@@ -124,6 +136,7 @@ var sentences = map[string]sayer{
 	},
 	toolname.RequestInput:  plain("Answer a question of the agent"),
 	toolname.SemanticGrep:  about("Search files for", "query"),
+	toolname.ServiceStatus: about("Look at the service", "unit"),
 	toolname.ShellExec:     there("Run a command"),
 	toolname.TailStats:     about("Look at the end of the log", "path"),
 	toolname.TerminalClose: about("Close the terminal", "job"),

@@ -118,7 +118,7 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 			}
 		}
 		var res *nodev1.WaitExecResponse
-		res, err = c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.ExecID, Timeout: durationpb.New(waitStep)})
+		res, err = c.Node.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: c.ExecID, Timeout: durationpb.New(cmp.Or(c.lookEvery, waitStep))})
 		exec = res.GetExec()
 	}
 	if err == nil && c.Ran != nil {
@@ -221,6 +221,9 @@ func excerpt(ctx context.Context, c Call, of Job, from, to int64) (string, error
 	tail, err := readLog(ctx, c, of.ExecID, to-tailBytes, tailBytes)
 	if err != nil {
 		return "", err
+	}
+	if c.Lock != nil {
+		return fmt.Sprintf("%s\n[... bytes %d to %d of %d left out; run the command again with its output in a file to read all of it ...]\n%s", head, from+headBytes, to-tailBytes, to, tail), nil
 	}
 	return fmt.Sprintf(`%s
 [... bytes %d to %d of %d left out; all of it is in %s/%s; to read on: %s {"job": %q, "offset": %d} ...]

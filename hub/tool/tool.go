@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -86,6 +87,13 @@ type Call struct {
 	Messages Messenger
 	// Earlier is how it went if this run of the step sent something before; nil if not.
 	Earlier *Delivery
+	// Machines works with machines themselves, for tools that do.
+	Machines Machines
+	// Lock is the lock of the machine under which a command of the call runs; nil if the task
+	// held none when the call began.
+	Lock *MachineLock
+	// lookEvery is how long one question for a command's end waits; 0 for the usual.
+	lookEvery time.Duration
 	// Approved is the state that a person approved the call for, for tools that inspect; empty
 	// if none was asked.
 	Approved string
@@ -159,7 +167,13 @@ type Tool struct {
 	// Waits: a long call has no worker while it waits.
 	Waits bool
 	// Ends: it ends the run.
-	Ends    bool
+	Ends bool
+	// AdminDecides is why only an administrator decides each call, whatever the mode, the
+	// persona and the policies say; empty for a tool of which that is not so.
+	AdminDecides string
+	// Machine: a call is a command on the machine whose lock the task holds, and not in its
+	// jail.
+	Machine bool
 	Timeout time.Duration
 	// Expected is how long a call usually takes, without the wait for an approval; 0 for a
 	// moment.
@@ -175,6 +189,8 @@ type Tool struct {
 	stores bool
 	// runs reports that it runs a command on a node, under the step's id.
 	runs bool
+	// machines reports that it works with machines: see Call.Machines.
+	machines bool
 
 	schema string // JSON Schema of the arguments, draft 2020-12
 	// run runs the call and returns its end. It may be called again for the same step,
@@ -200,6 +216,9 @@ func (t *Tool) Sends() bool {
 
 // Runs reports whether the tool runs a command on a node, under the step's id.
 func (t *Tool) Runs() bool { return t.runs }
+
+// Machines reports whether the tool works with machines, by Call.Machines.
+func (t *Tool) Machines() bool { return t.machines }
 
 // Run runs a granted call, or re-attaches to it.
 func (t *Tool) Run(ctx context.Context, c Call) (Result, error) {
@@ -248,7 +267,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), communicationTools(), agentTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -303,6 +322,7 @@ var comeWith = map[string][]string{
 	toolname.Delegate:      {toolname.Wait},
 	toolname.FileEdit:      {toolname.ApplyPatch},
 	toolname.FileRead:      {toolname.FileView},
+	toolname.NodeLock:      {toolname.NodeUnlock},
 	toolname.ShellExec:     {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
 	toolname.TerminalOpen:  {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
 }
@@ -339,6 +359,8 @@ const asksFirst = " A person is asked before each call, which may take long or b
 func (t *Tool) ApprovalReason(p *persona.Persona) string {
 	category := CategoryName(t.Category)
 	switch {
+	case t.AdminDecides != "":
+		return t.AdminDecides
 	case slices.Contains(p.Approvals.Tools, t.Name):
 		return fmt.Sprintf("the persona's approvals.tools lists %s", t.Name)
 	case t.Category >= deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS:
@@ -409,7 +431,7 @@ func inJail(ctx context.Context, c Call, fn func() error) error {
 	if e == nil || (e.Kind != fault.NotFound && e.Kind != fault.Precondition) || e.ObjectID != c.Jail.GetJailId() {
 		return err
 	}
-	if _, err := c.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: c.Jail}); err != nil {
+	if _, err := c.Node.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: c.Jail, HostMode: c.Jail.GetRootfs() == nodelink.RootMachine}); err != nil {
 		return fmt.Errorf("make jail: %w", err)
 	}
 	err = fn()

@@ -52,6 +52,10 @@ const (
 	// there, whole, in a file with the name of the step's run.
 	OutputsPath = "/deckhand/out"
 
+	// HostFolder begins the id by which a node records a folder of the machine, and confines
+	// file operations to it; the folder's absolute path follows.
+	HostFolder = "host:"
+
 	// TrustPath is the folder in a jail with the certificates that its programs are to trust
 	// for the hosts whose TLS the egress proxy terminates.
 	TrustPath = "/deckhand/trust"
@@ -119,7 +123,9 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	8: JailSpec.writable_root, root_user and setup, FinishSetup.
 //	9: Egress.bindings, authorities and Rule.http, EgressService.Channel.
 //	10: UndoChangesRequest.paths, ReadState and ListState, IndexLog.
-const Capability = States
+//	11: ExecSpec.host_paths, folders of the machine by HostFolder, GetMachine, GetUnit and
+//	    ReadJournal.
+const Capability = Machines
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -140,4 +146,6 @@ const (
 	Credentials = 9
 	// States is what undoing single files needs, which older nodes would take for all files.
 	States = 10
+	// Machines is what agents need that work on the machine itself, or look at its services.
+	Machines = 11
 )

@@ -108,6 +108,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 			p.Checkpoints = Checkpoints(d.choice(n, "checkpoints", []string{string(EachIteration), string(EachStep), string(OnRisk)}))
 		}},
 		{"output_limit", func(n *yaml.Node) { p.OutputBytes = d.size(n, "output_limit", 1<<20) }},
+		{"host", func(n *yaml.Node) { hostOf(d, n, &p.Host) }},
 	})
 	d.require(root, met, map[string]string{
 		"name":        "name: and a name such as log-triage",
@@ -118,6 +119,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 	d.provider(met, p)
 	d.reached(&p.Egress)
 	d.usedCredentials(p)
+	usedHost(d, met, p)
 	if p.Workspace.RestoreOnFailure == BeforeRisk && p.Checkpoints != OnRisk {
 		d.problems.add(met["workspace"], "workspace.restore_on_failure is %s, which no rule makes: add checkpoints: %s, or name another checkpoint", quote(BeforeRisk), OnRisk)
 	}

@@ -119,6 +119,8 @@ type Persona struct {
 	OutputBytes int64
 	Jobs        Jobs
 	Checkpoints Checkpoints
+	// Host lets the agent work on machines themselves; the zero value does not.
+	Host Host
 	// Triggers have the agent start without a person.
 	Triggers []Trigger
 	// Prompt is the body: the system prompt.

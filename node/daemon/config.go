@@ -103,6 +103,13 @@ type Config struct {
 	// in one workspace. Zero: 7 days, 20 GiB.
 	KeepChanges      time.Duration `koanf:"keep-changes"`
 	KeepChangesBytes int64         `koanf:"keep-changes-bytes"`
+	// JournalUnits are the systemd units whose state and journal agents may read, with * and ?
+	// as in file names; none by default. JournalFields are the fields of an entry that they see
+	// beside its time and message, and JournalDir is a folder of journal files to read in place
+	// of the machine's own.
+	JournalUnits  Paths  `koanf:"journal-units"`
+	JournalFields Paths  `koanf:"journal-fields"`
+	JournalDir    string `koanf:"journal-dir"`
 	// NoHostMode refuses all commands outside of jails, for every user.
 	NoHostMode bool `koanf:"no-host-mode"`
 	// Images says where jails get their images from.
@@ -153,6 +160,9 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("gvisor-platform", "", "platform of gVisor, for personas with trust verified: systrap, ptrace or kvm (default systrap if the installed runsc has it, else ptrace)")
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
 	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
+	flags.StringSlice("journal-units", nil, "systemd units whose state and journal agents may read: nginx.service,app-*.service; none by default")
+	flags.StringSlice("journal-fields", nil, "fields of the journal that agents see beside the time and the message: PRIORITY,_PID")
+	flags.String("journal-dir", "", "folder of journal files to read in place of the machine's own journal")
 	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")
 	flags.Duration("keep-results", 7*24*time.Hour, "how long what a command came to is kept once the hub has it on record; what it has not is kept for 30 days")
 	flags.Duration("keep-logs", 7*24*time.Hour, "how long a command's output is kept after its end")

@@ -31,6 +31,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/identity"
 	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/jail"
+	"github.com/deckhand-sh/deckhand/node/journal"
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
 	"github.com/deckhand-sh/deckhand/node/operatorskill"
@@ -67,6 +68,7 @@ type Daemon struct {
 	execs     *exec.Service
 	files     *files.Service
 	usage     *telemetry.Service
+	journal   *journal.Machine
 	pressure  *pressure.Watch
 	notify    *notifier
 	linked    atomic.Bool // a session with the hub stands
@@ -161,6 +163,9 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger, Changes: d.snapshots}); err != nil {
+		return nil, err
+	}
+	if d.journal, err = journal.New(journal.Config{Units: c.JournalUnits, Fields: c.JournalFields, Dir: c.JournalDir}); err != nil {
 		return nil, err
 	}
 	if d.usage, err = telemetry.New(telemetry.Config{Jails: d.jails, Dir: c.DataDir, Log: c.Log.Named("telemetry")}); err != nil {

@@ -27,3 +27,30 @@ func (n nodeServer) SetDrain(_ context.Context, req *nodev1.SetDrainRequest) (*n
 	now := n.d.jails.Drain()
 	return &nodev1.SetDrainResponse{Draining: now.Draining, Reason: now.Reason}, nil
 }
+
+// GetMachine implements the service.
+func (n nodeServer) GetMachine(ctx context.Context, _ *nodev1.GetMachineRequest) (*nodev1.GetMachineResponse, error) {
+	info, err := n.d.journal.Info(ctx)
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	return &nodev1.GetMachineResponse{Machine: info}, nil
+}
+
+// GetUnit implements the service.
+func (n nodeServer) GetUnit(ctx context.Context, req *nodev1.GetUnitRequest) (*nodev1.GetUnitResponse, error) {
+	properties, err := n.d.journal.Unit(ctx, req.GetUnit())
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	return &nodev1.GetUnitResponse{Properties: properties}, nil
+}
+
+// ReadJournal implements the service.
+func (n nodeServer) ReadJournal(ctx context.Context, req *nodev1.ReadJournalRequest) (*nodev1.ReadJournalResponse, error) {
+	out, err := n.d.journal.Read(ctx, req)
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	return out, nil
+}

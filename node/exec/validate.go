@@ -140,6 +140,12 @@ func validateHost(s *nodev1.ExecSpec) error {
 	case s.GetJailId() == jail.HostID && !named:
 		return fault.New(fault.Denied, "a command on the machine itself needs the node's lock, and host_lock names none").
 			WithFix("lock the node with: deckhand node lock").WithObject(s.GetExecId())
+	case s.GetJailId() != jail.HostID && len(s.GetHostPaths()) > 0:
+		return fault.New(fault.Invalid, "host_paths: jail %q is not the machine itself", s.GetJailId()).
+			WithCode(fault.InvalidParameters).WithFix("leave it empty for a jail").WithObject(s.GetExecId())
+	case len(s.GetHostPaths()) > 0 && s.BackgroundAfter != nil:
+		return fault.New(fault.Invalid, "host_paths: commands on the machine itself do not go on in the background").
+			WithCode(fault.InvalidParameters).WithFix("leave background_after unset").WithObject(s.GetExecId())
 	case s.GetJailId() != jail.HostID && lock != nil:
 		return fault.New(fault.Invalid, "host_lock: jail %q is not the machine itself", s.GetJailId()).
 			WithCode(fault.InvalidParameters).WithFix("leave it unset for a jail").WithObject(s.GetExecId())

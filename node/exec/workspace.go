@@ -2,9 +2,14 @@ package exec
 
 import (
 	"context"
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -26,6 +31,66 @@ type Workspaces interface {
 	End(ctx context.Context, jailID, execID string, keep bool) *nodev1.WorkspaceChange
 }
 
+// recorded returns the ids under which what a command changes is recorded: its jail's
+// workspace, or the folders of the machine that it names.
+func recorded(spec *nodev1.ExecSpec) []string {
+	if spec.GetJailId() != jail.HostID {
+		return []string{spec.GetJailId()}
+	}
+	out := make([]string, len(spec.GetHostPaths()))
+	for i, dir := range spec.GetHostPaths() {
+		out[i] = nodelink.HostFolder + dir
+	}
+	return out
+}
+
+// together returns what was changed in several folders of the machine as one change, with
+// absolute paths.
+func together(spec *nodev1.ExecSpec, changes []*nodev1.WorkspaceChange) *nodev1.WorkspaceChange {
+	if spec.GetJailId() != jail.HostID {
+		return changes[0]
+	}
+	var out *nodev1.WorkspaceChange
+	for i, c := range changes {
+		if c == nil {
+			continue
+		}
+		if out == nil {
+			out = &nodev1.WorkspaceChange{Id: c.GetId()}
+		}
+		dir := spec.GetHostPaths()[i]
+		absolute := func(name []byte) []byte { return append([]byte(dir+"/"), name...) }
+		out.Files += c.GetFiles()
+		out.Unkept += c.GetUnkept()
+		if out.Error == "" && c.GetError() != "" {
+			out.Error = dir + ": " + c.GetError()
+		}
+		for _, f := range c.GetChanges() {
+			if len(out.GetChanges()) < maxHostChanges {
+				f = proto.CloneOf(f)
+				f.Path = absolute(f.GetPath())
+				out.Changes = append(out.Changes, f)
+			}
+		}
+		for _, name := range c.GetUnkeptPaths() {
+			if len(out.GetUnkeptPaths()) < maxHostUnkept {
+				out.UnkeptPaths = append(out.UnkeptPaths, absolute(name))
+			}
+		}
+		for _, other := range c.GetSharedWith() {
+			if !slices.Contains(out.GetSharedWith(), other) {
+				out.SharedWith = append(out.SharedWith, other)
+			}
+		}
+	}
+	return out
+}
+
+const (
+	maxHostChanges = 100
+	maxHostUnkept  = 20
+)
+
 // recordBefore records the workspace before the command is started. If that
 // fails, the command is not run, because its changes could not be undone:
 // recordBefore returns an end that says why.
@@ -34,8 +99,16 @@ func (w *watch) recordBefore(ctx context.Context) (refusal *nodev1.Exec, err err
 	if w.s.spaces == nil {
 		return nil, nil
 	}
-	err = w.s.spaces.Begin(ctx, spec.GetJailId(), spec.GetExecId(), spec.GetSnapshot())
-	if err == nil && jobFromStart(spec) {
+	ids := recorded(spec)
+	for i, id := range ids {
+		if err = w.s.spaces.Begin(ctx, id, spec.GetExecId(), spec.GetSnapshot()); err != nil {
+			for _, begun := range ids[:i] {
+				w.s.spaces.End(ctx, begun, spec.GetExecId(), false)
+			}
+			break
+		}
+	}
+	if err == nil && jobFromStart(spec) && spec.GetJailId() != jail.HostID {
 		// Before it is started, so that all that it changes is the job's.
 		w.s.spaces.Detach(ctx, spec.GetJailId(), spec.GetExecId(), nodelink.JobID(spec.GetExecId()), false)
 	}
@@ -64,7 +137,9 @@ func (s *Service) resume(ctx context.Context, records []*nodev1.ExecRecord) {
 		if rec.GetJobSince() != nil || jobFromStart(spec) {
 			err = s.spaces.ResumeJob(ctx, spec.GetJailId(), nodelink.JobID(spec.GetExecId()))
 		} else {
-			err = s.spaces.Resume(ctx, spec.GetJailId(), spec.GetExecId())
+			for _, id := range recorded(spec) {
+				err = errors.Join(err, s.spaces.Resume(ctx, id, spec.GetExecId()))
+			}
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			s.log.Error("resume recording a command's workspace", "exec_id", spec.GetExecId(), "error", err)
@@ -82,7 +157,15 @@ func (w *watch) recordAfter(ctx context.Context, final *nodev1.Exec) {
 		final.JobWorkspace = w.s.spaces.EndJob(ctx, spec.GetJailId(), nodelink.JobID(spec.GetExecId()), spec.GetSnapshot() && ran(final))
 		return
 	}
-	final.Workspace = w.s.spaces.End(ctx, spec.GetJailId(), spec.GetExecId(), spec.GetSnapshot() && ran(final))
+	ids := recorded(spec)
+	if len(ids) == 0 {
+		return
+	}
+	changes := make([]*nodev1.WorkspaceChange, len(ids))
+	for i, id := range ids {
+		changes[i] = w.s.spaces.End(ctx, id, spec.GetExecId(), spec.GetSnapshot() && ran(final))
+	}
+	final.Workspace = together(spec, changes)
 }
 
 // ran reports whether a command may have changed anything.

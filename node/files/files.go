@@ -116,7 +116,7 @@ func (s *Service) open(jailID, path string) (*workspace, string, error) {
 		return nil, "", fmt.Errorf("open the workspace of %s: %w", jailID, err)
 	}
 	uid, gid := s.cfg.Workspaces.Owner(jailID)
-	return &workspace{root: root, uid: uid, gid: gid}, name, nil
+	return &workspace{root: root, uid: uid, gid: gid, keepOwner: strings.HasPrefix(jailID, nodelink.HostFolder)}, name, nil
 }
 
 // openToRead is open for a call that only reads: it may also name an output.

@@ -41,6 +41,9 @@ func violation(name string) *fault.Error {
 type workspace struct {
 	root     *os.Root
 	uid, gid int
+	// keepOwner reports that a file that is replaced keeps its owner: it is a folder of the
+	// machine, whose files are of many users.
+	keepOwner bool
 }
 
 func (w *workspace) close() { _ = w.root.Close() }

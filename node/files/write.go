@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -72,6 +73,9 @@ func (w *workspace) write(name string, req *nodev1.WriteFileRequest) (*nodev1.Wr
 	mode := fs.FileMode(newFile)
 	if info != nil {
 		mode = info.Mode().Perm()
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && w.keepOwner {
+			w.uid, w.gid = int(st.Uid), int(st.Gid)
+		}
 	}
 	if err := w.replace(name, mode, req.GetContent()); err != nil {
 		return nil, explain(req.GetPath(), err)

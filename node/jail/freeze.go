@@ -46,6 +46,9 @@ type freezer struct {
 // Stopping a jail thaws it, and so does the next daemon when it finds it. To
 // freeze a jail for longer than a moment, use Held.
 func (m *Manager) Freeze(ctx context.Context, id string) (thaw func() error, err error) {
+	if _, ok := hostFolder(id); ok {
+		id = HostID // what changes it are commands on the machine
+	}
 	e := m.entry(id)
 	// Before the lock: finding a jail again thaws it, for which it is taken.
 	cg, err := m.Cgroup(ctx, id)

@@ -212,6 +212,9 @@ func (m *Manager) agent() (uid, gid int) {
 
 // Owner returns the user and group, on the host, that own what a jail's commands write.
 func (m *Manager) Owner(id string) (uid, gid int) {
+	if _, ok := hostFolder(id); ok {
+		return 0, 0
+	}
 	if conn := m.connOf(m.entry(id)); conn.Alive() { // most callers are about to write into a running jail
 		return m.ownerOf(&nodev1.JailSpec{RootUser: conn.Root})
 	}

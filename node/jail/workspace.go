@@ -57,6 +57,12 @@ func (m *Manager) beginWorkspace(ctx context.Context, p paths, rec *nodev1.JailR
 // Workspace returns the folder on the host that is a jail's /workspace,
 // whether the jail runs or not.
 func (m *Manager) Workspace(id string) (string, error) {
+	if dir, ok := hostFolder(id); ok {
+		if err := m.allowsHost(HostID); err != nil {
+			return "", err
+		}
+		return checkHostFolder(m.cfg.DataDir, id, dir)
+	}
 	p, rec, err := m.known(id)
 	if err != nil {
 		return "", err

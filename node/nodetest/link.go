@@ -54,3 +54,11 @@ func (l Link) Egress() nodev1.EgressServiceClient { return nodev1.NewEgressServi
 
 // Images returns a client of that service.
 func (l Link) Images() nodev1.ImageServiceClient { return nodev1.NewImageServiceClient(l.conn) }
+
+// Node returns a client of that service.
+func (l Link) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(l.conn) }
+
+// Telemetry returns a client of that service.
+func (l Link) Telemetry() nodev1.TelemetryServiceClient {
+	return nodev1.NewTelemetryServiceClient(l.conn)
+}

@@ -8,11 +8,13 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/snapshot/blob"
 	"github.com/deckhand-sh/deckhand/node/snapshot/history"
 	"github.com/deckhand-sh/deckhand/node/snapshot/nofollow"
@@ -39,7 +41,8 @@ type state struct {
 	jobs, jobWindow map[string]bool
 	// recovered: no undo of an earlier daemon is left.
 	recovered bool
-	// clean: nothing can have changed since.
+	// clean: nothing can have changed since. It is never set for a folder of the machine,
+	// which others than commands of the node change.
 	clean bool
 }
 
@@ -495,7 +498,7 @@ func (l *lookup) commit(res *scan.Result, entries []*tree.Entry, next history.Ne
 		return false, err
 	}
 	st.window, st.jobWindow = maps.Clone(st.live), maps.Clone(st.jobs)
-	st.clean = st.running() == 0
+	st.clean = st.running() == 0 && !strings.HasPrefix(sp.jailID, nodelink.HostFolder)
 	return len(changes) > 0, nil
 }
 
@@ -555,6 +558,11 @@ func (l *lookup) link(res *scan.Result, now map[string]*tree.Entry) {
 // stood still. The next look finds what there is.
 func withFolders(t *tree.Tree, changes []tree.Change) []tree.Change {
 	made := map[string]bool{}
+	for _, c := range changes {
+		if c.Path == tree.Root && c.After != nil {
+			made[tree.Root] = true // the first look finds it with all that is in it
+		}
+	}
 	return slices.DeleteFunc(changes, func(c tree.Change) bool {
 		if c.After == nil || c.Path == tree.Root {
 			return false

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/snapshot/tree"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -23,7 +24,8 @@ func (s *Service) fail(doing string, err error) error {
 
 // about calls fn for a jail that has a workspace.
 func (s *Service) about(ctx context.Context, jailID string, fn func(*space) error) error {
-	if noWorkspace(jailID) || jailID == "" || strings.ContainsAny(jailID, "/\x00") {
+	folder := strings.HasPrefix(jailID, nodelink.HostFolder) // Jails checks its path
+	if noWorkspace(jailID) || jailID == "" || !folder && strings.ContainsAny(jailID, "/\x00") {
 		return fault.New(fault.NotFound, "jail %q has no workspace", jailID).WithObject(jailID)
 	}
 	return s.with(ctx, jailID, fn)

@@ -22,10 +22,13 @@ package snapshot
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +37,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/snapshot/blob"
 	"github.com/deckhand-sh/deckhand/node/snapshot/history"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -137,16 +141,13 @@ func New(cfg Config) (*Service, error) {
 // collection of old changes. An undo that cannot be finished now is logged, and
 // retried by the next call for that workspace.
 func (s *Service) Start(ctx context.Context) error {
-	dirs, err := os.ReadDir(s.cfg.Dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("find the workspaces' records: %w", err)
+	ids, err := known(s)
+	if err != nil {
+		return err
 	}
-	for _, dir := range dirs {
-		if !s.recorded(dir.Name()) {
-			continue
-		}
-		if err := s.with(ctx, dir.Name(), func(*space) error { return nil }); err != nil {
-			s.cfg.Log.Error("open the record of a workspace", "jail_id", dir.Name(), "error", err)
+	for _, id := range ids {
+		if err := s.with(ctx, id, func(*space) error { return nil }); err != nil {
+			s.cfg.Log.Error("open the record of a workspace", "jail_id", id, "error", err)
 		}
 	}
 	return s.Run(ctx, s.loop)
@@ -158,7 +159,43 @@ func (s *Service) recorded(jailID string) bool {
 }
 
 func (s *Service) storeDir(jailID string) string {
+	if strings.HasPrefix(jailID, nodelink.HostFolder) {
+		sum := sha256.Sum256([]byte(jailID))
+		return filepath.Join(s.cfg.Dir, hostJail, foldersDir, hex.EncodeToString(sum[:]))
+	}
 	return filepath.Join(s.cfg.Dir, jailID, "snapshots")
+}
+
+const (
+	// foldersDir has the records of folders of the machine.
+	foldersDir = "folders"
+	// folderName is the file in each that has its id.
+	folderName = "folder"
+)
+
+// known returns the ids of all workspaces and folders with a record.
+func known(s *Service) ([]string, error) {
+	dirs, err := os.ReadDir(s.cfg.Dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("find the workspaces' records: %w", err)
+	}
+	var out []string
+	for _, dir := range dirs {
+		if s.recorded(dir.Name()) {
+			out = append(out, dir.Name())
+		}
+	}
+	folders, err := os.ReadDir(filepath.Join(s.cfg.Dir, hostJail, foldersDir))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("find the records of folders: %w", err)
+	}
+	for _, dir := range folders {
+		id, err := os.ReadFile(filepath.Join(s.cfg.Dir, hostJail, foldersDir, dir.Name(), folderName))
+		if err == nil && s.recorded(string(id)) {
+			out = append(out, string(id))
+		}
+	}
+	return out, nil
 }
 
 func (s *Service) recordPath(jailID string) string {
@@ -256,6 +293,11 @@ func (sp *space) open(ctx context.Context) error {
 	}
 	if err := os.MkdirAll(sp.dir, 0o700); err != nil {
 		return fmt.Errorf("make the store of a workspace: %w", err)
+	}
+	if strings.HasPrefix(sp.jailID, nodelink.HostFolder) {
+		if err := os.WriteFile(filepath.Join(sp.dir, folderName), []byte(sp.jailID), 0o600); err != nil {
+			return fmt.Errorf("write down whose record it is: %w", err)
+		}
 	}
 	blobs, err := blob.Open(sp.dir, max(0, sp.s.cfg.Reserve))
 	if err != nil {

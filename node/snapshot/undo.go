@@ -307,18 +307,15 @@ func (sp *space) recover(ctx context.Context) error {
 
 // Collect forgets changes that are old, and contents that nothing refers to.
 func (s *Service) Collect(ctx context.Context) {
-	dirs, err := os.ReadDir(s.cfg.Dir)
+	ids, err := known(s)
 	if err != nil {
 		s.cfg.Log.Error("find the workspaces' records", "error", err)
 		return
 	}
-	for _, dir := range dirs {
-		if !s.recorded(dir.Name()) {
-			continue
-		}
-		err := s.with(ctx, dir.Name(), func(sp *space) error { return sp.collect(ctx, false) })
+	for _, id := range ids {
+		err := s.with(ctx, id, func(sp *space) error { return sp.collect(ctx, false) })
 		if err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error("collect old changes", "jail_id", dir.Name(), "error", err)
+			s.cfg.Log.Error("collect old changes", "jail_id", id, "error", err)
 		}
 	}
 }

@@ -16,4 +16,6 @@ type Link interface {
 	Snapshots() nodev1.SnapshotServiceClient
 	Egress() nodev1.EgressServiceClient
 	Images() nodev1.ImageServiceClient
+	Node() nodev1.NodeServiceClient
+	Telemetry() nodev1.TelemetryServiceClient
 }

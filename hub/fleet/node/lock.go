@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
@@ -18,13 +19,19 @@ type User struct {
 	ID, Name string
 	// Address and UserAgent are those of the call, for the audit.
 	Address, UserAgent string
+	// TaskID is the task on whose behalf an agent acts, with the agent's id in ID; empty for
+	// a person.
+	TaskID string
 }
 
 // Actor returns the user as the audit names them. One without an id is the hub
 // itself, for the machine that it runs on.
 func (u User) Actor() event.Actor {
-	if u.ID == "" {
+	switch {
+	case u.ID == "":
 		return event.Hub
+	case u.TaskID != "":
+		return event.Actor{Kind: "agent", ID: u.ID}
 	}
 	return event.Actor{Kind: event.User, ID: u.Name, Address: u.Address, UserAgent: u.UserAgent}
 }
@@ -63,7 +70,11 @@ func heldLock(ctx context.Context, q *db.Queries, orgID, nodeID string) (*db.Nod
 
 // LockedBy returns a text about the holder of a lock.
 func LockedBy(nodeName string, l *db.NodeLock) string {
-	return fmt.Sprintf("node %s is locked by %s: %s", nodeName, l.UserName, l.Reason)
+	until := ""
+	if l.ExpiresAt != nil {
+		until = " until " + l.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("node %s is locked by %s%s: %s", nodeName, l.UserName, until, l.Reason)
 }
 
 // locked is the error of a task that must wait for a lock.
@@ -117,7 +128,7 @@ func takeLock(ctx context.Context, q *db.Queries, node db.Node, by User, reason 
 		return lock, false, err
 	case held == nil:
 		return lock, false, fault.New(fault.Aborted, "the lock of node %s has just been released", node.Name).WithFix("try again")
-	case held.UserID != by.ID || held.ExecID != nil:
+	case held.UserID != by.ID || held.ExecID != nil || store.Text(held.TaskID) != by.TaskID:
 		return *held, false, locked(node, held)
 	}
 	return *held, false, nil
@@ -144,6 +155,9 @@ func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) e
 		held, err := heldLock(ctx, tx.Queries, node.OrgID, node.ID)
 		if err != nil || held == nil {
 			return err
+		}
+		if !force && held.TaskID != nil {
+			return locked(node, held).WithFix("wait, kill the task with: deckhand kill task %s, or take the lock from it: deckhand node unlock %s --force", *held.TaskID, node.Name)
 		}
 		if !force && held.UserID != by.ID {
 			return locked(node, held).WithFix("ask %s, or release it all the same: deckhand node unlock %s --force", held.UserName, node.Name)

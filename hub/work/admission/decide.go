@@ -8,6 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/hold"
@@ -304,7 +305,7 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 		for _, n := range r.nodes {
 			if n.Node.ID == *home && n.Node.RevokedAt == nil {
 				if n.Connected {
-					return n.Node.ID, r.closed(n.Node), nil
+					return n.Node.ID, r.closed(n.Node, q.ID), nil
 				}
 				return "", fmt.Sprintf("node %s, which holds the workspace, is not connected; start deckhand-node there", n.Node.Name), nil
 			}
@@ -324,7 +325,7 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 		if !n.Connected {
 			continue
 		}
-		if blocked = r.closed(n.Node); blocked == "" {
+		if blocked = r.closed(n.Node, q.ID); blocked == "" {
 			return n.Node.ID, "", nil
 		}
 	}
@@ -337,10 +338,23 @@ func (r *round) node(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (ch
 	return "", "no node matches the persona's nodes; enrol one (deckhand node token) or change the persona", nil
 }
 
-// closed returns why nothing may start on a node; empty if it may.
-func (r *round) closed(n db.Node) string {
+// holder returns the task that holds the lock of a node; empty for none.
+func (r *round) holder(nodeID string) string {
+	if held := r.locks[nodeID]; held != nil {
+		return store.Text(held.TaskID)
+	}
+	return ""
+}
+
+// closed returns why a task may not start on a node; empty if it may. The holder of the node's
+// lock may.
+func (r *round) closed(n db.Node, taskID string) string {
 	if h := r.holds.Node(n.ID); h != nil {
 		return hold.Describe(h)
 	}
-	return node.Blocked(n, r.locks[n.ID])
+	held := r.locks[n.ID]
+	if held != nil && held.TaskID != nil && *held.TaskID == taskID {
+		held = nil
+	}
+	return node.Blocked(n, held)
 }

@@ -103,7 +103,7 @@ func (r *round) beyond(ctx context.Context, tx *event.Tx, reach int32) ([]db.Que
 		}
 	}
 	for _, n := range r.nodes {
-		if n.Node.RevokedAt != nil || !n.Connected || r.closed(n.Node) != "" {
+		if n.Node.RevokedAt != nil || !n.Connected || r.closed(n.Node, r.holder(n.Node.ID)) != "" {
 			p.Nodes = append(p.Nodes, n.Node.ID)
 		}
 	}

@@ -61,6 +61,9 @@ type File struct {
 	Along []string
 }
 
+// adminRole is the role of those who may let an agent work on machines.
+const adminRole = "admin"
+
 // The changes that Apply returns.
 const (
 	Created   = "created"
@@ -115,6 +118,10 @@ func (s *Service) apply(ctx context.Context, orgID string, f File, by Applier, d
 		if _, err := persona.Parse(f.Name, []byte(f.Markdown), known); err != nil {
 			return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
 		}
+	}
+	if p.Host.Set() && by.Role != adminRole {
+		return db.GetAgentRow{}, "", fault.New(fault.Denied, "host: only administrators let an agent work on machines, and you have the role %s", by.Role).
+			WithCode(fault.PermissionDenied).WithFix("remove host from the persona, or have an administrator apply it")
 	}
 	if (p.Script != "") != (f.Script != "") {
 		return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s: the persona names script %q, but the request's script field does not go with it", f.Name, p.Script).

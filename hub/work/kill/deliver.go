@@ -145,6 +145,9 @@ func (s *Switch) ask(ctx context.Context, order db.KillOrder) error {
 			return fault.FromGRPC(err)
 		}
 	}
+	if order.JailID == "" {
+		return nil // it has only commands there
+	}
 	used, err := s.inUse(ctx, s.cfg.Store.Queries, order.OrgID, order.JailID, order.TaskID)
 	if err != nil || used {
 		return err

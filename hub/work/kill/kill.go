@@ -262,8 +262,29 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 			return nil, nil, nil, fmt.Errorf("store the order to kill task %s: %w", t.ID, err)
 		}
 		orders = append(orders, order)
+		for nodeID, ids := range elsewhere(steps, t) {
+			order, err := tx.CreateKillOrder(ctx, db.CreateKillOrderParams{
+				ID: ident.New("kill"), OrgID: t.OrgID, TaskID: t.ID, NodeID: nodeID, StepIds: ids, OrderedBy: o.By.ID,
+			})
+			if err != nil {
+				return nil, nil, nil, fmt.Errorf("store the order to kill the commands of task %s on node %s: %w", t.ID, nodeID, err)
+			}
+			orders = append(orders, order)
+		}
 	}
 	return orders, ended, idle, nil
+}
+
+// elsewhere returns the names under which steps of a task may run on other nodes than its own,
+// by node: on machines that it has locked.
+func elsewhere(steps []db.Step, t db.Task) map[string][]string {
+	out := map[string][]string{}
+	for _, step := range steps {
+		if step.TaskID == t.ID && step.StartedAt != nil && step.NodeID != nil && *step.NodeID != *t.NodeID {
+			out[*step.NodeID] = append(out[*step.NodeID], step.ExecID)
+		}
+	}
+	return out
 }
 
 func (s *Switch) open(ctx context.Context, tx *event.Tx, o Order, ids []string) ([]db.KillOrder, error) {

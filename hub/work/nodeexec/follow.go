@@ -74,6 +74,25 @@ func (e *Execs) adopt(ctx context.Context, nodeIDs []string) error {
 	return e.adoptRows(rows)
 }
 
+// KillOrphans ends commands that were part of a step which does not run any more: its task
+// was killed, or it ended while no hub waited for them.
+func (e *Execs) KillOrphans(ctx context.Context) error {
+	rows, err := e.cfg.Store.OrphanedNodeExecs(ctx)
+	if err != nil {
+		return fmt.Errorf("find commands whose step has ended: %w", err)
+	}
+	for _, row := range rows {
+		link, err := e.cfg.Node(row.NodeID)
+		if err != nil {
+			continue // when it is connected again
+		}
+		if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: row.ID, By: "hub: its step has ended"}); err != nil {
+			e.cfg.Log.Info("cannot end a command whose step has ended; will try again", "exec_id", row.ID, "error", err)
+		}
+	}
+	return nil
+}
+
 // AdoptAll follows commands that have not ended and may have lost their follower, because
 // a hub died. Following one twice is harmless: its end is stored once.
 func (e *Execs) AdoptAll(ctx context.Context) error {

@@ -54,6 +54,11 @@ type Request struct {
 	// Stored, if set, is called in the transaction that stores the command.
 	Stored func(q *db.Queries, execID string) error
 	By     node.User
+	// ID, if set, is the command's: it is started once under it. StepID is the step of an
+	// agent's task that it is part of; empty for a person's own.
+	ID, StepID string
+	// HostPaths are folders of the machine whose changes are recorded; only with Host.
+	HostPaths []string
 	// Role is the person's; host mode needs AdminRole.
 	Role   string
 	Reason string
@@ -93,11 +98,14 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 		timeout = defaultTimeout
 	}
 	spec := &nodev1.ExecSpec{
-		ExecId: ident.New(Kind), JailId: jail.GetJailId(), Argv: r.Argv, Env: r.Env, Dir: r.Dir,
-		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host && !r.Fresh, ByPerson: true,
+		ExecId: cmp.Or(r.ID, ident.New(Kind)), JailId: jail.GetJailId(), Argv: r.Argv, Env: r.Env, Dir: r.Dir,
+		Timeout: durationpb.New(timeout), Stdin: r.Stdin, Pty: r.Pty, Snapshot: !r.Host && !r.Fresh, ByPerson: r.StepID == "",
 	}
 	if r.Shell {
 		spec.Shell = &nodev1.Shell{}
+	}
+	if r.Host && len(r.HostPaths) > 0 {
+		spec.HostPaths, spec.Snapshot = r.HostPaths, true
 	}
 	// What was stored is followed to its end, whether the caller waits or not.
 	ctx = context.WithoutCancel(ctx)
@@ -193,6 +201,9 @@ func (e *Execs) storeIntent(ctx context.Context, r Request, spec *nodev1.ExecSpe
 		Terminal: r.Pty != nil, Argv: e.redactAll(r.OrgID, r.Argv), Dir: e.cfg.Redact.Org(r.OrgID).String(r.Dir),
 		Reason: e.cfg.Redact.Org(r.OrgID).String(r.Reason), UserID: r.By.ID, UserName: r.By.Name,
 	}
+	if r.StepID != "" {
+		params.StepID = &r.StepID
+	}
 	if r.Host {
 		params.Target, params.AgentID, params.JailID = Host, nil, ""
 	}
@@ -208,6 +219,10 @@ func (e *Execs) storeIntent(ctx context.Context, r Request, spec *nodev1.ExecSpe
 				return err
 			}
 			spec.HostLock = &nodev1.HostLock{LockId: lock.ID, Holder: cmp.Or(r.By.Name, r.By.ID)}
+		} else if r.Jail != nil {
+			// It prepares a task.
+		} else if err := node.OpenToPeople(ctx, tx.Queries, r.Node); err != nil {
+			return err
 		}
 		var err error
 		if params.SpecSealed, err = e.seal(spec); err != nil {

@@ -43,6 +43,11 @@ func (t *Tree) Apply(changes []Change) error {
 		}
 	}
 	for _, c := range changes {
+		if c.Path == Root && c.After != nil {
+			t.Set(Root, c.After) // "." is not before all other names
+		}
+	}
+	for _, c := range changes {
 		if c.After != nil && !t.Set(c.Path, c.After) {
 			return fmt.Errorf("put %q into the tree: its folder is not there", c.Path)
 		}

@@ -29,6 +29,14 @@ func locksCommand(e *env.Env) *cobra.Command {
 	return cmd
 }
 
+// lockEnd is when a lock was released, or ends at the latest.
+func lockEnd(x *deckhandv1.NodeLock) string {
+	if x.GetReleasedAt() != nil {
+		return output.Moment(x.GetReleasedAt())
+	}
+	return output.Moment(x.GetExpiresAt())
+}
+
 func lockNoun() output.Noun[*deckhandv1.NodeLock] {
 	return output.Noun[*deckhandv1.NodeLock]{
 		Name: (*deckhandv1.NodeLock).GetNodeName,
@@ -36,9 +44,10 @@ func lockNoun() output.Noun[*deckhandv1.NodeLock] {
 			{Header: "node", Value: (*deckhandv1.NodeLock).GetNodeName},
 			{Header: "by", Value: (*deckhandv1.NodeLock).GetBy},
 			{Header: "since", Value: func(x *deckhandv1.NodeLock) string { return output.Moment(x.GetTakenAt()) }},
-			{Header: "until", Value: func(x *deckhandv1.NodeLock) string { return output.Moment(x.GetReleasedAt()) }},
+			{Header: "until", Value: lockEnd},
 			{Header: "reason", Value: (*deckhandv1.NodeLock).GetReason, Max: 60},
 			{Header: "command", Value: (*deckhandv1.NodeLock).GetExecId, Wide: true},
+			{Header: "task", Value: (*deckhandv1.NodeLock).GetTaskId, Wide: true},
 			{Header: "released", Value: (*deckhandv1.NodeLock).GetReleasedBy, Wide: true},
 			{Header: "id", Value: (*deckhandv1.NodeLock).GetId, Wide: true},
 		},

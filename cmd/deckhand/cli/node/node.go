@@ -42,7 +42,11 @@ deckhand node exec web-1 --agent log-triage -- ls -l
 func work(n *deckhandv1.Node) string {
 	var parts []string
 	if l := n.GetLock(); l != nil {
-		parts = append(parts, "locked by "+l.GetBy()+": "+l.GetReason())
+		until := ""
+		if l.GetExpiresAt() != nil {
+			until = " until " + output.Moment(l.GetExpiresAt())
+		}
+		parts = append(parts, "locked by "+l.GetBy()+until+": "+l.GetReason())
 	}
 	if d := n.GetDrain(); d != nil {
 		text := "drained by " + d.GetBy()

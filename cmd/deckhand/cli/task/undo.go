@@ -26,7 +26,8 @@ func undoCommand(e *env.Env) *cobra.Command {
 named ones. With --yes it is done, unless later steps changed the same files,
 which are reported then. What a job changed after its step had ended is undone with the
 whole task, or with --job. Only files of the workspace come back: what a command
-did elsewhere stays done.`,
+did elsewhere stays done. What a step changed on a machine itself is undone by an
+administrator, with --step for that step alone: see docs/host.md.`,
 		Example: `deckhand task undo task_3q9
 deckhand task undo task_3q9 --last 2 --yes
 deckhand task undo task_3q9 --step step_7bc --skip-conflicts --yes

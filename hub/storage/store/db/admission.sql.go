@@ -585,7 +585,8 @@ func (q *Queries) TakeBackFromAgent(ctx context.Context, arg TakeBackFromAgentPa
 const takeBackFromNode = `-- name: TakeBackFromNode :exec
 UPDATE tasks SET admitted_at = NULL, reason = $1,
     node_id = CASE WHEN attempt = 0 AND origin_id IS NULL THEN NULL ELSE node_id END
-WHERE org_id = $2 AND node_id = $3::text AND state = 'queued' AND admitted_at IS NOT NULL
+WHERE tasks.org_id = $2 AND tasks.node_id = $3::text AND state = 'queued' AND admitted_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM node_locks l WHERE l.task_id = tasks.id AND l.released_at IS NULL AND l.node_id = tasks.node_id)
 `
 
 type TakeBackFromNodeParams struct {
@@ -595,7 +596,8 @@ type TakeBackFromNodeParams struct {
 }
 
 // Tasks that were admitted to a node, and not claimed yet, go back to the
-// queue. A task that has nothing on the node may then start on another.
+// queue. A task that has nothing on the node may then start on another. The holder of the
+// node's lock stays.
 func (q *Queries) TakeBackFromNode(ctx context.Context, arg TakeBackFromNodeParams) error {
 	_, err := q.db.Exec(ctx, takeBackFromNode, arg.Reason, arg.OrgID, arg.NodeID)
 	return err

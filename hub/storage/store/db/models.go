@@ -677,6 +677,7 @@ type NodeExec struct {
 	Files       int32
 	UndoneAt    *time.Time
 	UndoID      *string
+	StepID      *string
 }
 
 type NodeLock struct {
@@ -690,6 +691,9 @@ type NodeLock struct {
 	TakenAt    time.Time
 	ReleasedAt *time.Time
 	ReleasedBy string
+	TaskID     *string
+	StepID     *string
+	ExpiresAt  *time.Time
 }
 
 type NodeSession struct {

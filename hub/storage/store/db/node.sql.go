@@ -402,6 +402,40 @@ func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 	return i, err
 }
 
+const nodeByName = `-- name: NodeByName :one
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE org_id = $1 AND name = $2 AND revoked_at IS NULL
+`
+
+type NodeByNameParams struct {
+	OrgID string
+	Name  string
+}
+
+func (q *Queries) NodeByName(ctx context.Context, arg NodeByNameParams) (Node, error) {
+	row := q.db.QueryRow(ctx, nodeByName, arg.OrgID, arg.Name)
+	var i Node
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.Name,
+		&i.KeyFingerprint,
+		&i.Labels,
+		&i.Version,
+		&i.Capability,
+		&i.Runtimes,
+		&i.CreatedAt,
+		&i.LastSeenAt,
+		&i.RevokedAt,
+		&i.DrainedAt,
+		&i.DrainedBy,
+		&i.DrainReason,
+		&i.Pressure,
+		&i.Skills,
+		&i.PinnedLabels,
+	)
+	return i, err
+}
+
 const nodeSkills = `-- name: NodeSkills :one
 SELECT skills FROM nodes WHERE org_id = $1 AND id = $2
 `

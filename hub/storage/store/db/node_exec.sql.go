@@ -11,9 +11,9 @@ import (
 )
 
 const createNodeExec = `-- name: CreateNodeExec :one
-INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id
+INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name, step_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+RETURNING id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id, step_id
 `
 
 type CreateNodeExecParams struct {
@@ -30,6 +30,7 @@ type CreateNodeExecParams struct {
 	Reason     string
 	UserID     string
 	UserName   string
+	StepID     *string
 }
 
 func (q *Queries) CreateNodeExec(ctx context.Context, arg CreateNodeExecParams) (NodeExec, error) {
@@ -47,6 +48,7 @@ func (q *Queries) CreateNodeExec(ctx context.Context, arg CreateNodeExecParams) 
 		arg.Reason,
 		arg.UserID,
 		arg.UserName,
+		arg.StepID,
 	)
 	var i NodeExec
 	err := row.Scan(
@@ -77,6 +79,7 @@ func (q *Queries) CreateNodeExec(ctx context.Context, arg CreateNodeExecParams) 
 		&i.Files,
 		&i.UndoneAt,
 		&i.UndoID,
+		&i.StepID,
 	)
 	return i, err
 }
@@ -165,7 +168,7 @@ func (q *Queries) FindNodeExecs(ctx context.Context, arg FindNodeExecsParams) ([
 }
 
 const getNodeExec = `-- name: GetNodeExec :one
-SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
+SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, e.step_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = $1 AND e.id = $2
 `
 
@@ -210,13 +213,14 @@ func (q *Queries) GetNodeExec(ctx context.Context, arg GetNodeExecParams) (GetNo
 		&i.NodeExec.Files,
 		&i.NodeExec.UndoneAt,
 		&i.NodeExec.UndoID,
+		&i.NodeExec.StepID,
 		&i.NodeName,
 	)
 	return i, err
 }
 
 const listNodeExecs = `-- name: ListNodeExecs :many
-SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
+SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, e.step_id, n.name AS node_name FROM node_execs e JOIN nodes n ON n.id = e.node_id
 WHERE e.org_id = $1 AND ($2::text = '' OR e.node_id = $2) AND (NOT $3::boolean OR e.state <> 'ended')
   AND ($4::boolean OR e.user_name = nullif($5::text, ''))
   AND ($6::timestamptz IS NULL
@@ -287,6 +291,7 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 			&i.NodeExec.Files,
 			&i.NodeExec.UndoneAt,
 			&i.NodeExec.UndoID,
+			&i.NodeExec.StepID,
 			&i.NodeName,
 		); err != nil {
 			return nil, err
@@ -300,7 +305,7 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 }
 
 const liveNodeExecs = `-- name: LiveNodeExecs :many
-SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id FROM node_execs WHERE node_id = ANY ($1::text[]) AND state <> 'ended'
+SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id, step_id FROM node_execs WHERE node_id = ANY ($1::text[]) AND state <> 'ended'
 `
 
 // For the replica that has the nodes' links, in any organisation.
@@ -341,6 +346,7 @@ func (q *Queries) LiveNodeExecs(ctx context.Context, nodeIds []string) ([]NodeEx
 			&i.Files,
 			&i.UndoneAt,
 			&i.UndoID,
+			&i.StepID,
 		); err != nil {
 			return nil, err
 		}
@@ -353,7 +359,7 @@ func (q *Queries) LiveNodeExecs(ctx context.Context, nodeIds []string) ([]NodeEx
 }
 
 const oldLiveNodeExecs = `-- name: OldLiveNodeExecs :many
-SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - $1::interval
+SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id, step_id FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - $1::interval
 `
 
 // Those that a dead hub may have left, in any organisation.
@@ -394,6 +400,62 @@ func (q *Queries) OldLiveNodeExecs(ctx context.Context, olderThan time.Duration)
 			&i.Files,
 			&i.UndoneAt,
 			&i.UndoID,
+			&i.StepID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const orphanedNodeExecs = `-- name: OrphanedNodeExecs :many
+SELECT e.id, e.org_id, e.node_id, e.target, e.agent_id, e.jail_id, e.terminal, e.argv, e.dir, e.spec_sealed, e.reason, e.state, e.end_reason, e.exit_code, e.signal, e.killed_by, e.error, e.log_bytes, e.members_left, e.user_id, e.user_name, e.created_at, e.started_at, e.finished_at, e.files, e.undone_at, e.undo_id, e.step_id FROM node_execs e JOIN steps s ON s.id = e.step_id AND s.org_id = e.org_id
+WHERE e.state <> 'ended' AND s.state <> 'started'
+`
+
+// Commands of steps that do not run any more, in any organisation.
+func (q *Queries) OrphanedNodeExecs(ctx context.Context) ([]NodeExec, error) {
+	rows, err := q.db.Query(ctx, orphanedNodeExecs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NodeExec{}
+	for rows.Next() {
+		var i NodeExec
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.NodeID,
+			&i.Target,
+			&i.AgentID,
+			&i.JailID,
+			&i.Terminal,
+			&i.Argv,
+			&i.Dir,
+			&i.SpecSealed,
+			&i.Reason,
+			&i.State,
+			&i.EndReason,
+			&i.ExitCode,
+			&i.Signal,
+			&i.KilledBy,
+			&i.Error,
+			&i.LogBytes,
+			&i.MembersLeft,
+			&i.UserID,
+			&i.UserName,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Files,
+			&i.UndoneAt,
+			&i.UndoID,
+			&i.StepID,
 		); err != nil {
 			return nil, err
 		}

@@ -54,7 +54,7 @@ func (q *Queries) DrainNode(ctx context.Context, arg DrainNodeParams) (int64, er
 }
 
 const heldNodeLock = `-- name: HeldNodeLock :one
-SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by FROM node_locks WHERE org_id = $1 AND node_id = $2 AND released_at IS NULL
+SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at FROM node_locks WHERE org_id = $1 AND node_id = $2 AND released_at IS NULL
 `
 
 type HeldNodeLockParams struct {
@@ -76,12 +76,15 @@ func (q *Queries) HeldNodeLock(ctx context.Context, arg HeldNodeLockParams) (Nod
 		&i.TakenAt,
 		&i.ReleasedAt,
 		&i.ReleasedBy,
+		&i.TaskID,
+		&i.StepID,
+		&i.ExpiresAt,
 	)
 	return i, err
 }
 
 const heldNodeLocks = `-- name: HeldNodeLocks :many
-SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by FROM node_locks WHERE org_id = $1 AND released_at IS NULL
+SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at FROM node_locks WHERE org_id = $1 AND released_at IS NULL
 `
 
 func (q *Queries) HeldNodeLocks(ctx context.Context, orgID string) ([]NodeLock, error) {
@@ -104,6 +107,9 @@ func (q *Queries) HeldNodeLocks(ctx context.Context, orgID string) ([]NodeLock, 
 			&i.TakenAt,
 			&i.ReleasedAt,
 			&i.ReleasedBy,
+			&i.TaskID,
+			&i.StepID,
+			&i.ExpiresAt,
 		); err != nil {
 			return nil, err
 		}
@@ -116,7 +122,7 @@ func (q *Queries) HeldNodeLocks(ctx context.Context, orgID string) ([]NodeLock, 
 }
 
 const listNodeLocks = `-- name: ListNodeLocks :many
-SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = $1 AND ($2::text = '' OR l.node_id = $2) AND ($3::boolean OR l.released_at IS NULL)
   AND ($4::timestamptz IS NULL
        OR (l.released_at IS NULL, l.taken_at, l.id) < ($5::boolean, $4::timestamptz, $6::text))
@@ -167,6 +173,9 @@ func (q *Queries) ListNodeLocks(ctx context.Context, arg ListNodeLocksParams) ([
 			&i.NodeLock.TakenAt,
 			&i.NodeLock.ReleasedAt,
 			&i.NodeLock.ReleasedBy,
+			&i.NodeLock.TaskID,
+			&i.NodeLock.StepID,
+			&i.NodeLock.ExpiresAt,
 			&i.NodeName,
 		); err != nil {
 			return nil, err
@@ -177,6 +186,123 @@ func (q *Queries) ListNodeLocks(ctx context.Context, arg ListNodeLocksParams) ([
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockOfStep = `-- name: LockOfStep :one
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+WHERE l.org_id = $1 AND l.step_id = $2::text
+`
+
+type LockOfStepParams struct {
+	OrgID  string
+	StepID string
+}
+
+type LockOfStepRow struct {
+	NodeLock NodeLock
+	NodeName string
+}
+
+// The lock that a step took, whether it is held or not.
+func (q *Queries) LockOfStep(ctx context.Context, arg LockOfStepParams) (LockOfStepRow, error) {
+	row := q.db.QueryRow(ctx, lockOfStep, arg.OrgID, arg.StepID)
+	var i LockOfStepRow
+	err := row.Scan(
+		&i.NodeLock.ID,
+		&i.NodeLock.OrgID,
+		&i.NodeLock.NodeID,
+		&i.NodeLock.UserID,
+		&i.NodeLock.UserName,
+		&i.NodeLock.Reason,
+		&i.NodeLock.ExecID,
+		&i.NodeLock.TakenAt,
+		&i.NodeLock.ReleasedAt,
+		&i.NodeLock.ReleasedBy,
+		&i.NodeLock.TaskID,
+		&i.NodeLock.StepID,
+		&i.NodeLock.ExpiresAt,
+		&i.NodeName,
+	)
+	return i, err
+}
+
+const lockOfTask = `-- name: LockOfTask :one
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+WHERE l.org_id = $1 AND l.task_id = $2::text AND l.released_at IS NULL AND l.expires_at > now()
+`
+
+type LockOfTaskParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type LockOfTaskRow struct {
+	NodeLock NodeLock
+	NodeName string
+}
+
+// The lock that a task holds.
+func (q *Queries) LockOfTask(ctx context.Context, arg LockOfTaskParams) (LockOfTaskRow, error) {
+	row := q.db.QueryRow(ctx, lockOfTask, arg.OrgID, arg.TaskID)
+	var i LockOfTaskRow
+	err := row.Scan(
+		&i.NodeLock.ID,
+		&i.NodeLock.OrgID,
+		&i.NodeLock.NodeID,
+		&i.NodeLock.UserID,
+		&i.NodeLock.UserName,
+		&i.NodeLock.Reason,
+		&i.NodeLock.ExecID,
+		&i.NodeLock.TakenAt,
+		&i.NodeLock.ReleasedAt,
+		&i.NodeLock.ReleasedBy,
+		&i.NodeLock.TaskID,
+		&i.NodeLock.StepID,
+		&i.NodeLock.ExpiresAt,
+		&i.NodeName,
+	)
+	return i, err
+}
+
+const lockOfTaskAt = `-- name: LockOfTaskAt :one
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+WHERE l.org_id = $1 AND l.task_id = $2::text AND l.taken_at <= $3 AND l.expires_at > $3
+  AND (l.released_at IS NULL OR l.released_at > $3)
+ORDER BY l.taken_at DESC LIMIT 1
+`
+
+type LockOfTaskAtParams struct {
+	OrgID  string
+	TaskID string
+	At     time.Time
+}
+
+type LockOfTaskAtRow struct {
+	NodeLock NodeLock
+	NodeName string
+}
+
+// The lock that a task held at a time.
+func (q *Queries) LockOfTaskAt(ctx context.Context, arg LockOfTaskAtParams) (LockOfTaskAtRow, error) {
+	row := q.db.QueryRow(ctx, lockOfTaskAt, arg.OrgID, arg.TaskID, arg.At)
+	var i LockOfTaskAtRow
+	err := row.Scan(
+		&i.NodeLock.ID,
+		&i.NodeLock.OrgID,
+		&i.NodeLock.NodeID,
+		&i.NodeLock.UserID,
+		&i.NodeLock.UserName,
+		&i.NodeLock.Reason,
+		&i.NodeLock.ExecID,
+		&i.NodeLock.TakenAt,
+		&i.NodeLock.ReleasedAt,
+		&i.NodeLock.ReleasedBy,
+		&i.NodeLock.TaskID,
+		&i.NodeLock.StepID,
+		&i.NodeLock.ExpiresAt,
+		&i.NodeName,
+	)
+	return i, err
 }
 
 const releaseExecLock = `-- name: ReleaseExecLock :execrows
@@ -218,11 +344,87 @@ func (q *Queries) ReleaseNodeLock(ctx context.Context, arg ReleaseNodeLockParams
 	return result.RowsAffected(), nil
 }
 
+const releaseOverLocks = `-- name: ReleaseOverLocks :many
+UPDATE node_locks SET released_at = now(), released_by = CASE WHEN expires_at <= now() THEN 'the end of its time' ELSE 'the end of its task' END
+WHERE id IN (SELECT l.id FROM node_locks l JOIN tasks t ON t.id = l.task_id
+             WHERE l.released_at IS NULL AND (l.expires_at <= now() OR t.finished_at IS NOT NULL)
+             ORDER BY l.id FOR UPDATE OF l SKIP LOCKED)
+RETURNING org_id, node_id, task_id
+`
+
+type ReleaseOverLocksRow struct {
+	OrgID  string
+	NodeID string
+	TaskID *string
+}
+
+// Releases the locks whose time is over, and those that an ended task left, in any
+// organisation.
+func (q *Queries) ReleaseOverLocks(ctx context.Context) ([]ReleaseOverLocksRow, error) {
+	rows, err := q.db.Query(ctx, releaseOverLocks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ReleaseOverLocksRow{}
+	for rows.Next() {
+		var i ReleaseOverLocksRow
+		if err := rows.Scan(&i.OrgID, &i.NodeID, &i.TaskID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const releaseTaskLock = `-- name: ReleaseTaskLock :one
+UPDATE node_locks l SET released_at = now(), released_by = $1 FROM nodes n
+WHERE l.org_id = $2 AND l.task_id = $3::text AND l.released_at IS NULL AND n.id = l.node_id
+RETURNING l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name
+`
+
+type ReleaseTaskLockParams struct {
+	ReleasedBy string
+	OrgID      string
+	TaskID     string
+}
+
+type ReleaseTaskLockRow struct {
+	NodeLock NodeLock
+	NodeName string
+}
+
+// Releases the lock that a task holds.
+func (q *Queries) ReleaseTaskLock(ctx context.Context, arg ReleaseTaskLockParams) (ReleaseTaskLockRow, error) {
+	row := q.db.QueryRow(ctx, releaseTaskLock, arg.ReleasedBy, arg.OrgID, arg.TaskID)
+	var i ReleaseTaskLockRow
+	err := row.Scan(
+		&i.NodeLock.ID,
+		&i.NodeLock.OrgID,
+		&i.NodeLock.NodeID,
+		&i.NodeLock.UserID,
+		&i.NodeLock.UserName,
+		&i.NodeLock.Reason,
+		&i.NodeLock.ExecID,
+		&i.NodeLock.TakenAt,
+		&i.NodeLock.ReleasedAt,
+		&i.NodeLock.ReleasedBy,
+		&i.NodeLock.TaskID,
+		&i.NodeLock.StepID,
+		&i.NodeLock.ExpiresAt,
+		&i.NodeName,
+	)
+	return i, err
+}
+
 const takeNodeLock = `-- name: TakeNodeLock :one
 INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, exec_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (node_id) WHERE released_at IS NULL DO NOTHING
-RETURNING id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by
+RETURNING id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at
 `
 
 type TakeNodeLockParams struct {
@@ -258,6 +460,61 @@ func (q *Queries) TakeNodeLock(ctx context.Context, arg TakeNodeLockParams) (Nod
 		&i.TakenAt,
 		&i.ReleasedAt,
 		&i.ReleasedBy,
+		&i.TaskID,
+		&i.StepID,
+		&i.ExpiresAt,
+	)
+	return i, err
+}
+
+const takeTaskLock = `-- name: TakeTaskLock :one
+INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, task_id, step_id, expires_at)
+SELECT $1, t.org_id, $2, t.agent_id, $3, $4, t.id, $5::text, now() + $6::interval
+FROM tasks t JOIN steps s ON s.org_id = t.org_id AND s.task_id = t.id
+WHERE t.org_id = $7 AND t.id = $8 AND t.finished_at IS NULL AND s.id = $5::text AND s.state = 'started'
+ON CONFLICT DO NOTHING
+RETURNING id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at
+`
+
+type TakeTaskLockParams struct {
+	ID       string
+	NodeID   string
+	UserName string
+	Reason   string
+	StepID   string
+	Lasts    time.Duration
+	OrgID    string
+	TaskID   string
+}
+
+// Takes the lock of a node for a step of a running task. Returns no row if the lock is
+// held, the task holds another, or the task does not run any more.
+func (q *Queries) TakeTaskLock(ctx context.Context, arg TakeTaskLockParams) (NodeLock, error) {
+	row := q.db.QueryRow(ctx, takeTaskLock,
+		arg.ID,
+		arg.NodeID,
+		arg.UserName,
+		arg.Reason,
+		arg.StepID,
+		arg.Lasts,
+		arg.OrgID,
+		arg.TaskID,
+	)
+	var i NodeLock
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.NodeID,
+		&i.UserID,
+		&i.UserName,
+		&i.Reason,
+		&i.ExecID,
+		&i.TakenAt,
+		&i.ReleasedAt,
+		&i.ReleasedBy,
+		&i.TaskID,
+		&i.StepID,
+		&i.ExpiresAt,
 	)
 	return i, err
 }

@@ -183,8 +183,10 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
                    node_id, jail_id, decision, outcome, checkpoint, started_at, finished_at)
 VALUES ($1, $2, $3, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $4, $5, $6, $7, $8, $9, $10,
-        $11, $12, $13, $14, $15, $16, $17,
-        $18, $19, coalesce($20::jsonb, '{}'), coalesce($21::jsonb, '{}'), $22, CASE WHEN $23::boolean THEN clock_timestamp() END,
+        $11, $12, $13,
+        CASE WHEN $14::text = 'started' AND node_held_by_other($15, $3) THEN 'granted' ELSE $14::text END, $16, $17, $18,
+        $15, $19, coalesce($20::jsonb, '{}'), coalesce($21::jsonb, '{}'), $22,
+        CASE WHEN $23::boolean AND NOT ($14::text = 'started' AND node_held_by_other($15, $3)) THEN clock_timestamp() END,
         CASE WHEN $24::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
@@ -205,10 +207,10 @@ type CreateStepParams struct {
 	ArgumentsDigest []byte
 	Reasoning       string
 	State           string
+	NodeID          *string
 	DecisionReason  string
 	Observation     string
 	ErrorCode       string
-	NodeID          *string
 	JailID          string
 	Decision        []byte
 	Outcome         []byte
@@ -218,7 +220,8 @@ type CreateStepParams struct {
 }
 
 // Returns no row if the call has a step already. The caller has locked the
-// task's row in an earlier statement: steps are numbered from the last one.
+// task's row in an earlier statement: steps are numbered from the last one. One that
+// would start on a node whose lock another agent's task holds stays granted.
 func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, createStep,
 		arg.ID,
@@ -235,10 +238,10 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		arg.ArgumentsDigest,
 		arg.Reasoning,
 		arg.State,
+		arg.NodeID,
 		arg.DecisionReason,
 		arg.Observation,
 		arg.ErrorCode,
-		arg.NodeID,
 		arg.JailID,
 		arg.Decision,
 		arg.Outcome,
@@ -555,14 +558,15 @@ WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = $3 AND (t.org_id = $4) IS TRUE AND t.attempt = $5 AND t.lease_hash = $6
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
+      AND NOT ($7::text = 'started' AND node_held_by_other(t.node_id, t.id))
     FOR UPDATE
 ), created AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                        arguments_sealed, arguments_digest, reasoning, state, decision_reason, decision, node_id, jail_id,
                        started_at)
-    SELECT $7, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $8, $9, $10, held.attempt, $11, $12, $13,
-           $14, $15, $16, $17, $18, $19, held.node_id, held.jail_id,
-           CASE WHEN $17 = 'started' THEN clock_timestamp() END
+    SELECT $8, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $9, $10, $11, held.attempt, $12, $13, $14,
+           $15, $16, $17, $7, $18, $19, held.node_id, held.jail_id,
+           CASE WHEN $7 = 'started' THEN clock_timestamp() END
     FROM held
     ON CONFLICT DO NOTHING
     RETURNING steps.number, steps.proposed_at, steps.started_at
@@ -580,6 +584,7 @@ type GrantLeasedStepParams struct {
 	OrgID           string
 	Attempt         int32
 	LeaseHash       []byte
+	State           string
 	ID              string
 	Turn            int32
 	CallIndex       int32
@@ -590,7 +595,6 @@ type GrantLeasedStepParams struct {
 	ArgumentsSealed []byte
 	ArgumentsDigest []byte
 	Reasoning       string
-	State           string
 	DecisionReason  string
 	Decision        json.RawMessage
 }
@@ -605,8 +609,8 @@ type GrantLeasedStepRow struct {
 // Stores a step that is granted without conditions, and starts it if the call
 // is made at once, with its events, in its own transaction. Returns no row if
 // the call has a step already, another step was stored while this one waited
-// for the task's row, a pause before the next call was requested, or the lease
-// has ended.
+// for the task's row, a pause before the next call was requested, the lease
+// has ended, or another agent's task holds the lock of the node.
 func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams) (GrantLeasedStepRow, error) {
 	row := q.db.QueryRow(ctx, grantLeasedStep,
 		arg.Types,
@@ -615,6 +619,7 @@ func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams
 		arg.OrgID,
 		arg.Attempt,
 		arg.LeaseHash,
+		arg.State,
 		arg.ID,
 		arg.Turn,
 		arg.CallIndex,
@@ -625,7 +630,6 @@ func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams
 		arg.ArgumentsSealed,
 		arg.ArgumentsDigest,
 		arg.Reasoning,
-		arg.State,
 		arg.DecisionReason,
 		arg.Decision,
 	)
@@ -1396,6 +1400,22 @@ func (q *Queries) SetLookedAt(ctx context.Context, arg SetLookedAtParams) error 
 	return err
 }
 
+const setStepWait = `-- name: SetStepWait :exec
+UPDATE steps SET decision_reason = $1 WHERE org_id = $2 AND id = $3 AND state = 'granted' AND decision_reason <> $1
+`
+
+type SetStepWaitParams struct {
+	Reason string
+	OrgID  string
+	ID     string
+}
+
+// Says why a granted step does not start yet.
+func (q *Queries) SetStepWait(ctx context.Context, arg SetStepWaitParams) error {
+	_, err := q.db.Exec(ctx, setStepWait, arg.Reason, arg.OrgID, arg.ID)
+	return err
+}
+
 const skipLaterSteps = `-- name: SkipLaterSteps :many
 WITH skipped AS (
     UPDATE steps s SET state = 'skipped', decision_reason = $1, observation = $2, finished_at = clock_timestamp()
@@ -1512,7 +1532,7 @@ WITH held AS (
 ), started AS (
     UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = held.attempt FROM held
     WHERE steps.org_id = held.org_id AND steps.id = $6 AND steps.task_id = held.id AND steps.state = 'granted'
-      AND steps.granted_binding IS NULL
+      AND steps.granted_binding IS NULL AND NOT node_held_by_other(steps.node_id, steps.task_id)
     RETURNING steps.started_at
 )
 SELECT started.started_at,
@@ -1556,6 +1576,7 @@ UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at 
     attempt = CASE WHEN $1::boolean THEN attempt ELSE $2 END, released = released OR $1
 WHERE org_id = $3 AND id = $4 AND task_id = $5
   AND state = CASE WHEN $1 THEN 'deferred' ELSE 'granted' END
+  AND NOT node_held_by_other(node_id, task_id)
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
 `
 
@@ -1568,7 +1589,8 @@ type StartStepParams struct {
 }
 
 // Starts a granted step, or with released a deferred one. The caller has
-// verified that it may: by the grant's binding, or by the review's verdict.
+// verified that it may: by the grant's binding, or by the review's verdict. It does not
+// start while another agent's task holds the lock of its node.
 func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, startStep,
 		arg.Released,

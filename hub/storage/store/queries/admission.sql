@@ -25,10 +25,12 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE AND state = 'queued';
 
 -- name: TakeBackFromNode :exec
 -- Tasks that were admitted to a node, and not claimed yet, go back to the
--- queue. A task that has nothing on the node may then start on another.
+-- queue. A task that has nothing on the node may then start on another. The holder of the
+-- node's lock stays.
 UPDATE tasks SET admitted_at = NULL, reason = @reason,
     node_id = CASE WHEN attempt = 0 AND origin_id IS NULL THEN NULL ELSE node_id END
-WHERE org_id = @org_id AND node_id = @node_id::text AND state = 'queued' AND admitted_at IS NOT NULL;
+WHERE tasks.org_id = @org_id AND tasks.node_id = @node_id::text AND state = 'queued' AND admitted_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM node_locks l WHERE l.task_id = tasks.id AND l.released_at IS NULL AND l.node_id = tasks.node_id);
 
 -- name: TakeBackFromAgent :exec
 -- As TakeBackFromNode, for an agent that starts nothing: all waiting tasks get

@@ -21,6 +21,9 @@ SELECT * FROM nodes WHERE key_fingerprint = @key_fingerprint;
 -- organisation is known.
 SELECT * FROM nodes WHERE id = @id;
 
+-- name: NodeByName :one
+SELECT * FROM nodes WHERE org_id = @org_id AND name = @name AND revoked_at IS NULL;
+
 -- name: FindNodes :many
 SELECT id, (id = @ref OR name = @ref)::boolean AS exact FROM nodes
 WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix OR (name = @ref AND revoked_at IS NULL))

@@ -1,6 +1,6 @@
 -- name: CreateNodeExec :one
-INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name)
-VALUES (@id, @org_id, @node_id, @target, sqlc.narg(agent_id), @jail_id, @terminal, @argv, @dir, @spec_sealed, @reason, @user_id, @user_name)
+INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name, step_id)
+VALUES (@id, @org_id, @node_id, @target, sqlc.narg(agent_id), @jail_id, @terminal, @argv, @dir, @spec_sealed, @reason, @user_id, @user_name, sqlc.narg(step_id))
 RETURNING *;
 
 -- name: StartNodeExec :exec
@@ -36,3 +36,8 @@ SELECT * FROM node_execs WHERE node_id = ANY (@node_ids::text[]) AND state <> 'e
 -- name: OldLiveNodeExecs :many
 -- Those that a dead hub may have left, in any organisation.
 SELECT * FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - @older_than::interval;
+
+-- name: OrphanedNodeExecs :many
+-- Commands of steps that do not run any more, in any organisation.
+SELECT e.* FROM node_execs e JOIN steps s ON s.id = e.step_id AND s.org_id = e.org_id
+WHERE e.state <> 'ended' AND s.state <> 'started';

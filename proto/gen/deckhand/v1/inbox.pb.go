@@ -2124,7 +2124,10 @@ type CallDecision struct {
 	// workspace before it.
 	Reversible bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
 	// A rule of the policies takes a passkey to approve the call.
-	Passkey       bool `protobuf:"varint,44,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	Passkey bool `protobuf:"varint,44,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	// It works on a machine itself, and not in a jail; node_id is that machine's for a
+	// command, and of no meaning for other calls.
+	OnMachine     bool `protobuf:"varint,45,opt,name=on_machine,json=onMachine,proto3" json:"on_machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2323,6 +2326,13 @@ func (x *CallDecision) GetReversible() bool {
 func (x *CallDecision) GetPasskey() bool {
 	if x != nil {
 		return x.Passkey
+	}
+	return false
+}
+
+func (x *CallDecision) GetOnMachine() bool {
+	if x != nil {
+		return x.OnMachine
 	}
 	return false
 }
@@ -5433,7 +5443,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fPasskeyProof\x12-\n" +
 	"\fchallenge_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\vchallengeId\x124\n" +
-	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\x92\x06\n" +
+	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\xb1\x06\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -5464,7 +5474,9 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
 	"reversible\x18\x17 \x01(\bR\n" +
 	"reversible\x12\x18\n" +
-	"\apasskey\x18, \x01(\bR\apasskey\"\xcd\x01\n" +
+	"\apasskey\x18, \x01(\bR\apasskey\x12\x1d\n" +
+	"\n" +
+	"on_machine\x18- \x01(\bR\tonMachine\"\xcd\x01\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1d\n" +

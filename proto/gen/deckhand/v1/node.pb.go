@@ -307,7 +307,7 @@ func (x *NodeDrain) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// NodeLock says which user works on a machine itself.
+// NodeLock says which user, or which agent's task, works on a machine itself.
 type NodeLock struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -320,8 +320,12 @@ type NodeLock struct {
 	ExecId  string                 `protobuf:"bytes,6,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	TakenAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"`
 	// Unset while the lock is held.
-	ReleasedAt    *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
-	ReleasedBy    string                 `protobuf:"bytes,9,opt,name=released_by,json=releasedBy,proto3" json:"released_by,omitempty"`
+	ReleasedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
+	ReleasedBy string                 `protobuf:"bytes,9,opt,name=released_by,json=releasedBy,proto3" json:"released_by,omitempty"`
+	// The task that holds it; empty for a person's. by names its agent then.
+	TaskId string `protobuf:"bytes,10,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// When it ends at the latest; unset for a person's, which has no end.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -417,6 +421,20 @@ func (x *NodeLock) GetReleasedBy() string {
 		return x.ReleasedBy
 	}
 	return ""
+}
+
+func (x *NodeLock) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *NodeLock) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
 }
 
 type ListNodesRequest struct {
@@ -1622,7 +1640,7 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\tNodeDrain\x12\x0e\n" +
 	"\x02by\x18\x01 \x01(\tR\x02by\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xa6\x02\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xfa\x02\n" +
 	"\bNodeLock\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
@@ -1634,7 +1652,11 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\vreleased_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"releasedAt\x12\x1f\n" +
 	"\vreleased_by\x18\t \x01(\tR\n" +
-	"releasedBy\"d\n" +
+	"releasedBy\x12\x17\n" +
+	"\atask_id\x18\n" +
+	" \x01(\tR\x06taskId\x129\n" +
+	"\n" +
+	"expires_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"d\n" +
 	"\x10ListNodesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
@@ -1795,45 +1817,46 @@ var file_deckhand_v1_node_proto_depIdxs = []int32{
 	29, // 6: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
 	29, // 7: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
 	29, // 8: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
-	0,  // 10: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
-	30, // 11: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	27, // 12: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	29, // 13: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 14: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 15: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 16: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
-	3,  // 17: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
-	0,  // 18: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
-	3,  // 19: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
-	28, // 20: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
-	4,  // 21: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
-	6,  // 22: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
-	8,  // 23: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
-	10, // 24: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
-	12, // 25: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
-	14, // 26: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
-	16, // 27: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
-	18, // 28: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
-	20, // 29: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
-	22, // 30: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
-	24, // 31: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
-	5,  // 32: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
-	7,  // 33: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
-	9,  // 34: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
-	11, // 35: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
-	13, // 36: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
-	15, // 37: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
-	17, // 38: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
-	19, // 39: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
-	21, // 40: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
-	23, // 41: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
-	25, // 42: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
-	32, // [32:43] is the sub-list for method output_type
-	21, // [21:32] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	29, // 9: deckhand.v1.NodeLock.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 10: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
+	0,  // 11: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
+	30, // 12: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	27, // 13: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	29, // 14: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 15: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 16: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 17: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
+	3,  // 18: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
+	0,  // 19: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
+	3,  // 20: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
+	28, // 21: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
+	4,  // 22: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
+	6,  // 23: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
+	8,  // 24: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
+	10, // 25: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
+	12, // 26: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
+	14, // 27: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
+	16, // 28: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
+	18, // 29: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
+	20, // 30: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
+	22, // 31: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
+	24, // 32: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
+	5,  // 33: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
+	7,  // 34: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
+	9,  // 35: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
+	11, // 36: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
+	13, // 37: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
+	15, // 38: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
+	17, // 39: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
+	19, // 40: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
+	21, // 41: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
+	23, // 42: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
+	25, // 43: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
+	33, // [33:44] is the sub-list for method output_type
+	22, // [22:33] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_proto_init() }

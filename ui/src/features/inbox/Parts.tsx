@@ -265,11 +265,11 @@ function useTicks(until: number | undefined): number {
 export function Where({ item, of }: { item: InboxItem; of: CallDecision | undefined }) {
   const rows: [string, ReactNode][] = [["Task", <TaskLink key="task" item={item} />]];
   if (of) {
-    rows.push(["Runs", of.nodeId ? <NodeLink key="node" of={of} /> : "In the hub, not on a node"]);
+    rows.push(["Runs", of.onMachine && !of.user ? "On the machine itself, not in a jail" : of.nodeId ? <NodeLink key="node" of={of} /> : "In the hub, not on a node"]);
     if (of.folder) rows.push(["Folder", <Literal key="folder" className="font-mono text-xs" text={of.folder} />]);
     if (of.user) rows.push(["User", of.user]);
     rows.push(["Timeout", of.timeoutSeconds > 0 ? (of.timeoutSeconds < 3_600 ? `${of.timeoutSeconds} s` : duration(of.timeoutSeconds * 1000)) : "None"]);
-    if (of.nodeId)
+    if (of.nodeId && !of.onMachine)
       rows.push(["Network", of.hosts.length === 0 ? "No hosts can be reached" : <Literal key="hosts" className="font-mono text-xs break-words" text={of.hosts.join(", ")} />]);
     if (of.policyVersion) rows.push(["Policy", <Literal key="policy" text={of.policyVersion} />]);
   }
@@ -299,7 +299,7 @@ function TaskLink({ item }: { item: InboxItem }) {
 function NodeLink({ of }: { of: CallDecision }) {
   return (
     <>
-      In a jail on{" "}
+      {of.onMachine ? <strong className="text-warn">On the machine itself, not in a jail:</strong> : "In a jail on"}{" "}
       <Link to="/nodes/$nodeId" params={{ nodeId: of.nodeId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
         <Literal text={of.nodeName || of.nodeId} />
       </Link>

@@ -27,7 +27,7 @@ export function Thing(props: { item: InboxItem; whole: WholeArguments }) {
 
 // inspected are the tools of which the hub looks up what a call would do: their
 // arguments do not say it.
-const inspected: Record<string, string> = { git_push: "commits_and_diff", send_email: "as_it_is_sent" };
+const inspected: Record<string, string> = { git_push: "commits_and_diff", send_email: "as_it_is_sent", node_exec_many: "on_these_nodes" };
 
 // Call shows what a call would do: all of its arguments, in the form that fits its
 // tool.
@@ -35,7 +35,7 @@ export function Call(props: { item: InboxItem; args: ActObject; of: CallDecision
   const { item, args, of } = props;
   const dangers = useMemo(() => dangersByLine(of), [of]);
   const command = actText(args.command);
-  if (command !== undefined && (item.tool === "shell_exec" || item.tool === "terminal_open"))
+  if (command !== undefined && (item.tool === "shell_exec" || item.tool === "terminal_open" || item.tool === "host_exec"))
     return (
       <>
         <Code text={command} label="Command" language="shell" dangers={dangers} />

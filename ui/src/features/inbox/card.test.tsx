@@ -332,6 +332,23 @@ describe("the decision about a call", () => {
     ]);
   });
 
+  it("says that a command runs on the machine itself", async () => {
+    const hub = new Hub();
+    hub.ask(
+      { command: "systemctl reload nginx" },
+      {
+        tool: "host_exec",
+        preview: "On node web-1. It runs on the machine itself, as root, and not in a jail.",
+        decision: { onMachine: true, nodeId: "node_1", nodeName: "web-1", folder: "/root", user: "root of the machine itself, outside of any jail", timeoutSeconds: 60 },
+      },
+    );
+    showPage("/inbox", inboxRoutes, hub.services);
+    await screen.findByRole("region", { name: "Where" });
+    const rows = within(card()).getByLabelText("Where it runs");
+    expect(rows.textContent).toContain("On the machine itself, not in a jail: web-1");
+    expect(rows.textContent).not.toContain("Network");
+  });
+
   it("takes a second answer for what is dangerous, and says what is approved", async () => {
     const hub = new Hub();
     const id = hub.ask({ command: "rm -rf build" }, { decision: { dangers: [{ kind: "wipe", what: "deletes build", command: "rm -rf build", line: 1 }] } });

@@ -1,4 +1,5 @@
 import { useInfiniteQuery } from "@connectrpc/connect-query";
+import { Link } from "@tanstack/react-router";
 import { byToken } from "@/api/pages";
 import { Badge } from "@/components/Badge";
 import { Id } from "@/components/Id";
@@ -43,10 +44,22 @@ export function Locks({ node }: { node: Node }) {
                     <Time at={lock.releasedAt} /> by {lock.releasedBy}
                   </>
                 ) : (
-                  <Badge tone="warn">active</Badge>
+                  <>
+                    <Badge tone="warn">active</Badge>
+                    {lock.expiresAt && (
+                      <>
+                        {" "}
+                        until <Time at={lock.expiresAt} />
+                      </>
+                    )}
+                  </>
                 )}
               </Cell>
-              <Cell>{lock.execId ? <Id value={lock.execId} /> : "manual work"}</Cell>
+              <Cell>{lock.taskId ? (
+                  <Link to="/tasks/$task" params={{ task: lock.taskId }} className="text-accent hover:underline">
+                    task of an agent
+                  </Link>
+                ) : lock.execId ? <Id value={lock.execId} /> : "manual work"}</Cell>
             </Row>
           ))}
         </Table>

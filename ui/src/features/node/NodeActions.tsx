@@ -31,7 +31,7 @@ export function NodeActions({ node }: { node: Node }) {
     await refresh();
   };
   const nodeId = node.id;
-  const force = node.lock !== undefined && (node.lock.by !== session.userName || node.lock.execId !== "");
+  const force = node.lock !== undefined && (node.lock.by !== session.userName || node.lock.execId !== "" || node.lock.taskId !== "");
   return (
     <>
       {node.drain ? (
@@ -102,7 +102,7 @@ export function NodeActions({ node }: { node: Node }) {
       >
         {force ? (
           <p>
-            {node.lock?.by} holds the lock{node.lock?.execId && " with a running command or terminal"}: <Literal text={node.lock?.reason ?? ""} />. Tasks can start again although that work may not be
+            {node.lock?.by} holds the lock{node.lock?.execId && " with a running command or terminal"}{node.lock?.taskId && ", whose running command on the machine is ended"}: <Literal text={node.lock?.reason ?? ""} />. Tasks can start again although that work may not be
             finished.
           </p>
         ) : (

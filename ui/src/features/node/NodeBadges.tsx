@@ -1,5 +1,5 @@
 import { Badge, type Tone } from "@/components/Badge";
-import type { Node } from "@/gen/deckhand/v1/node_pb";
+import type { Node, NodeLock } from "@/gen/deckhand/v1/node_pb";
 import { wordsOf, type NodeWord } from "./search";
 
 const tones: Record<NodeWord, Tone> = {
@@ -11,12 +11,15 @@ const tones: Record<NodeWord, Tone> = {
   pressure: "warn",
 };
 
+// untilOf says when a lock ends at the latest; a person's has no end.
+const untilOf = (lock: NodeLock) => (lock.expiresAt ? ` until ${new Date(Number(lock.expiresAt.seconds) * 1000).toLocaleTimeString()}` : "");
+
 // NodeBadges show the states of a node, with their reasons as titles.
 export function NodeBadges({ node }: { node: Node }) {
   const titles: Partial<Record<NodeWord, string>> = {
     lost: "Not connected to the hub. Running commands continue for the offline grace period.",
     drained: node.drain && `By ${node.drain.by}: ${node.drain.reason || "no reason given"}`,
-    locked: node.lock && `By ${node.lock.by}: ${node.lock.reason}`,
+    locked: node.lock && `By ${node.lock.by}${untilOf(node.lock)}: ${node.lock.reason}`,
     pressure: node.pressure,
   };
   return (

@@ -197,7 +197,12 @@ describe("a node's page", () => {
     (r: Parameters<Parameters<typeof showPage>[2]>[0]) => {
       r.service(NodeService, {
         getNode: () => ({ node: node(over) }),
-        listNodeLocks: () => ({ locks: [{ id: "lock_1", by: "bob", reason: "new kernel", takenAt: { seconds: 1n } }] }),
+        listNodeLocks: () => ({
+          locks: [
+            { id: "lock_2", by: "agent ops", reason: "mend nginx", takenAt: { seconds: 2n }, taskId: "task_1", expiresAt: { seconds: 4_000_000_000n } },
+            { id: "lock_1", by: "bob", reason: "new kernel", takenAt: { seconds: 1n } },
+          ],
+        }),
         revokeNode: (req) => (calls("revoke", req.nodeId), {}),
         drainNode: (req) => (calls("drain", req.reason), { activeTasks: 2 }),
         unlockNode: (req) => (calls("unlock", req.force), {}),
@@ -242,6 +247,11 @@ describe("a node's page", () => {
     expect(await screen.findByText("walker")).toBeTruthy();
     expect(screen.getByText("out of memory")).toBeTruthy();
     expect(await screen.findByText("new kernel")).toBeTruthy();
+    // The lock of an agent's task says so, and until when.
+    const held = screen.getByText("mend nginx").closest("tr")!;
+    expect(held.textContent).toContain("agent ops");
+    expect(held.textContent).toContain("until");
+    expect(within(held).getByRole("link", { name: "task of an agent" }).getAttribute("href")).toBe("/tasks/task_1");
     // What was run is shown as it is: with what a terminal would obey as chips.
     expect((await screen.findByText(/^printf/)).textContent).toBe("printf '\u001b]0;hacked\u0007ok'");
     expect(screen.getByRole("img", { name: "ESC" })).toBeTruthy();

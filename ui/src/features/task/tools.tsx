@@ -55,6 +55,19 @@ const given = (to: ActValue, goal: ActValue) => (
 
 export const titles: Record<string, Title> = {
   shell_exec: command,
+  host_exec: command,
+  host_read: path,
+  host_write: path,
+  node_exec_many: command,
+  node_lock: (args) => (
+    <>
+      {mono(actText(args.node) ?? "")}: <Literal text={(actText(args.reason) ?? "").slice(0, longest)} />
+    </>
+  ),
+  node_unlock: () => "Release the lock",
+  node_list: () => "List the nodes",
+  service_status: (args) => mono(actText(args.unit) ?? ""),
+  journal_read: (args) => mono(actText(args.unit) ?? ""),
   terminal_open: command,
   terminal_write: (args) => mono([actText(args.text) ?? "", ...(Array.isArray(args.keys) ? args.keys.map((k) => `[${actText(k) ?? ""}]`) : [])].join("").slice(0, longest)),
   file_write: path,
@@ -131,7 +144,7 @@ export function CallArguments(props: { call: Call; taskId: string }) {
   return (
     <>
       <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>
-        {`${open ? "Hide" : "Show"} ${call.tool === "shell_exec" ? "command" : "arguments"}`}
+        {`${open ? "Hide" : "Show"} ${call.tool === "shell_exec" || call.tool === "host_exec" ? "command" : "arguments"}`}
       </button>
       {open && (cut ? <StepArguments taskId={props.taskId} stepId={call.stepId} /> : <Arguments of={call.args} />)}
     </>
@@ -155,7 +168,7 @@ export function Output(props: { call: Call }) {
   const { call } = props;
   const [open, setOpen] = useState(call.state === "started");
   const source = useMemo(() => logOf(call.stepId), [call.stepId]);
-  if (call.tool !== "shell_exec" || (!call.startedAt && call.logBytes === 0)) return null;
+  if ((call.tool !== "shell_exec" && call.tool !== "host_exec") || (!call.startedAt && call.logBytes === 0)) return null;
   return (
     <div className="space-y-1">
       <button type="button" aria-expanded={open} className="min-h-6 text-xs text-accent hover:underline" onClick={() => setOpen(!open)}>

@@ -13,6 +13,7 @@ import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -402,6 +403,470 @@ func (x *SetDrainResponse) GetReason() string {
 	return ""
 }
 
+type GetMachineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMachineRequest) Reset() {
+	*x = GetMachineRequest{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMachineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMachineRequest) ProtoMessage() {}
+
+func (x *GetMachineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMachineRequest.ProtoReflect.Descriptor instead.
+func (*GetMachineRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{5}
+}
+
+// MachineInfo is what is installed on a machine.
+type MachineInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PRETTY_NAME of its os-release; empty if it has none.
+	Os     string `protobuf:"bytes,1,opt,name=os,proto3" json:"os,omitempty"`
+	Kernel string `protobuf:"bytes,2,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	// As Go calls it, such as amd64.
+	Architecture string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
+	// The version of systemd, if it runs the machine; else empty.
+	Systemd       string `protobuf:"bytes,4,opt,name=systemd,proto3" json:"systemd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MachineInfo) Reset() {
+	*x = MachineInfo{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MachineInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MachineInfo) ProtoMessage() {}
+
+func (x *MachineInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MachineInfo.ProtoReflect.Descriptor instead.
+func (*MachineInfo) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MachineInfo) GetOs() string {
+	if x != nil {
+		return x.Os
+	}
+	return ""
+}
+
+func (x *MachineInfo) GetKernel() string {
+	if x != nil {
+		return x.Kernel
+	}
+	return ""
+}
+
+func (x *MachineInfo) GetArchitecture() string {
+	if x != nil {
+		return x.Architecture
+	}
+	return ""
+}
+
+func (x *MachineInfo) GetSystemd() string {
+	if x != nil {
+		return x.Systemd
+	}
+	return ""
+}
+
+type GetMachineResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Machine       *MachineInfo           `protobuf:"bytes,1,opt,name=machine,proto3" json:"machine,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetMachineResponse) Reset() {
+	*x = GetMachineResponse{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetMachineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetMachineResponse) ProtoMessage() {}
+
+func (x *GetMachineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetMachineResponse.ProtoReflect.Descriptor instead.
+func (*GetMachineResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetMachineResponse) GetMachine() *MachineInfo {
+	if x != nil {
+		return x.Machine
+	}
+	return nil
+}
+
+type GetUnitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUnitRequest) Reset() {
+	*x = GetUnitRequest{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUnitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUnitRequest) ProtoMessage() {}
+
+func (x *GetUnitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUnitRequest.ProtoReflect.Descriptor instead.
+func (*GetUnitRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetUnitRequest) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+type GetUnitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The properties of the unit by systemd's names, such as ActiveState.
+	Properties    map[string]string `protobuf:"bytes,1,rep,name=properties,proto3" json:"properties,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUnitResponse) Reset() {
+	*x = GetUnitResponse{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUnitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUnitResponse) ProtoMessage() {}
+
+func (x *GetUnitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUnitResponse.ProtoReflect.Descriptor instead.
+func (*GetUnitResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetUnitResponse) GetProperties() map[string]string {
+	if x != nil {
+		return x.Properties
+	}
+	return nil
+}
+
+type ReadJournalRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Unit  string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	// Entries from and until these times; unset for no bound.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// Only entries whose message matches this regular expression (RE2); empty for
+	// all.
+	Grep string `protobuf:"bytes,4,opt,name=grep,proto3" json:"grep,omitempty"`
+	// At most this many, the newest; 0 for 100.
+	Lines int32 `protobuf:"varint,5,opt,name=lines,proto3" json:"lines,omitempty"`
+	// Only entries before the one with this cursor; empty for no bound.
+	Before        string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadJournalRequest) Reset() {
+	*x = ReadJournalRequest{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadJournalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadJournalRequest) ProtoMessage() {}
+
+func (x *ReadJournalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadJournalRequest.ProtoReflect.Descriptor instead.
+func (*ReadJournalRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReadJournalRequest) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *ReadJournalRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *ReadJournalRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *ReadJournalRequest) GetGrep() string {
+	if x != nil {
+		return x.Grep
+	}
+	return ""
+}
+
+func (x *ReadJournalRequest) GetLines() int32 {
+	if x != nil {
+		return x.Lines
+	}
+	return 0
+}
+
+func (x *ReadJournalRequest) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+// JournalEntry is one entry of a journal.
+type JournalEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Identifies it on that machine: journalctl --cursor.
+	Cursor  string                 `protobuf:"bytes,1,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Time    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
+	Message string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The other fields that the operator shows, such as PRIORITY.
+	Fields map[string]string `protobuf:"bytes,4,rep,name=fields,proto3" json:"fields,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Its message is longer than was returned.
+	Cut           bool `protobuf:"varint,5,opt,name=cut,proto3" json:"cut,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JournalEntry) Reset() {
+	*x = JournalEntry{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JournalEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JournalEntry) ProtoMessage() {}
+
+func (x *JournalEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
+func (*JournalEntry) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *JournalEntry) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *JournalEntry) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *JournalEntry) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *JournalEntry) GetFields() map[string]string {
+	if x != nil {
+		return x.Fields
+	}
+	return nil
+}
+
+func (x *JournalEntry) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
+type ReadJournalResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Oldest first.
+	Entries []*JournalEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// There are older ones that fit; read on with before.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadJournalResponse) Reset() {
+	*x = ReadJournalResponse{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadJournalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadJournalResponse) ProtoMessage() {}
+
+func (x *ReadJournalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadJournalResponse.ProtoReflect.Descriptor instead.
+func (*ReadJournalResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReadJournalResponse) GetEntries() []*JournalEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ReadJournalResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 type SessionRequest_Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Grows with each session of a node. The node refuses an epoch below one
@@ -415,7 +880,7 @@ type SessionRequest_Welcome struct {
 
 func (x *SessionRequest_Welcome) Reset() {
 	*x = SessionRequest_Welcome{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -427,7 +892,7 @@ func (x *SessionRequest_Welcome) String() string {
 func (*SessionRequest_Welcome) ProtoMessage() {}
 
 func (x *SessionRequest_Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +940,7 @@ type SessionRequest_IssuedCertificate struct {
 
 func (x *SessionRequest_IssuedCertificate) Reset() {
 	*x = SessionRequest_IssuedCertificate{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +952,7 @@ func (x *SessionRequest_IssuedCertificate) String() string {
 func (*SessionRequest_IssuedCertificate) ProtoMessage() {}
 
 func (x *SessionRequest_IssuedCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -529,7 +994,7 @@ type SessionRequest_Goodbye struct {
 
 func (x *SessionRequest_Goodbye) Reset() {
 	*x = SessionRequest_Goodbye{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +1006,7 @@ func (x *SessionRequest_Goodbye) String() string {
 func (*SessionRequest_Goodbye) ProtoMessage() {}
 
 func (x *SessionRequest_Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +1056,7 @@ type SessionResponse_Hello struct {
 
 func (x *SessionResponse_Hello) Reset() {
 	*x = SessionResponse_Hello{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +1068,7 @@ func (x *SessionResponse_Hello) String() string {
 func (*SessionResponse_Hello) ProtoMessage() {}
 
 func (x *SessionResponse_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -726,7 +1191,7 @@ type SessionResponse_Skill struct {
 
 func (x *SessionResponse_Skill) Reset() {
 	*x = SessionResponse_Skill{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +1203,7 @@ func (x *SessionResponse_Skill) String() string {
 func (*SessionResponse_Skill) ProtoMessage() {}
 
 func (x *SessionResponse_Skill) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +1257,7 @@ type SessionResponse_CertificateRequest struct {
 
 func (x *SessionResponse_CertificateRequest) Reset() {
 	*x = SessionResponse_CertificateRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +1269,7 @@ func (x *SessionResponse_CertificateRequest) String() string {
 func (*SessionResponse_CertificateRequest) ProtoMessage() {}
 
 func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +1296,7 @@ var File_deckhand_node_v1_session_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x1edeckhand/node/v1/session.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\"_\n" +
+	"\x1edeckhand/node/v1/session.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1bdeckhand/node/v1/exec.proto\x1a\x1bdeckhand/node/v1/jail.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"_\n" +
 	"\tHeartbeat\x12,\n" +
 	"\frecorded_ids\x18\x01 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\xe8\aR\vrecordedIds\x12$\n" +
 	"\bpressure\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\"\xb0\x04\n" +
@@ -887,11 +1352,54 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06reason\"F\n" +
 	"\x10SetDrainResponse\x12\x1a\n" +
 	"\bdraining\x18\x01 \x01(\bR\bdraining\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason2d\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x13\n" +
+	"\x11GetMachineRequest\"s\n" +
+	"\vMachineInfo\x12\x0e\n" +
+	"\x02os\x18\x01 \x01(\tR\x02os\x12\x16\n" +
+	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12\"\n" +
+	"\farchitecture\x18\x03 \x01(\tR\farchitecture\x12\x18\n" +
+	"\asystemd\x18\x04 \x01(\tR\asystemd\"M\n" +
+	"\x12GetMachineResponse\x127\n" +
+	"\amachine\x18\x01 \x01(\v2\x1d.deckhand.node.v1.MachineInfoR\amachine\"0\n" +
+	"\x0eGetUnitRequest\x12\x1e\n" +
+	"\x04unit\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x02R\x04unit\"\xa3\x01\n" +
+	"\x0fGetUnitResponse\x12Q\n" +
+	"\n" +
+	"properties\x18\x01 \x03(\v21.deckhand.node.v1.GetUnitResponse.PropertiesEntryR\n" +
+	"properties\x1a=\n" +
+	"\x0fPropertiesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfa\x01\n" +
+	"\x12ReadJournalRequest\x12\x1e\n" +
+	"\x04unit\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x02R\x04unit\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1c\n" +
+	"\x04grep\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04grep\x12 \n" +
+	"\x05lines\x18\x05 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05lines\x12 \n" +
+	"\x06before\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\x06before\"\x81\x02\n" +
+	"\fJournalEntry\x12\x16\n" +
+	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12.\n" +
+	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12B\n" +
+	"\x06fields\x18\x04 \x03(\v2*.deckhand.node.v1.JournalEntry.FieldsEntryR\x06fields\x12\x10\n" +
+	"\x03cut\x18\x05 \x01(\bR\x03cut\x1a9\n" +
+	"\vFieldsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"c\n" +
+	"\x13ReadJournalResponse\x128\n" +
+	"\aentries\x18\x01 \x03(\v2\x1e.deckhand.node.v1.JournalEntryR\aentries\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more2d\n" +
 	"\x0eSessionService\x12R\n" +
-	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012`\n" +
+	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012\xe5\x02\n" +
 	"\vNodeService\x12Q\n" +
-	"\bSetDrain\x12!.deckhand.node.v1.SetDrainRequest\x1a\".deckhand.node.v1.SetDrainResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\bSetDrain\x12!.deckhand.node.v1.SetDrainRequest\x1a\".deckhand.node.v1.SetDrainResponse\x12W\n" +
+	"\n" +
+	"GetMachine\x12#.deckhand.node.v1.GetMachineRequest\x1a$.deckhand.node.v1.GetMachineResponse\x12N\n" +
+	"\aGetUnit\x12 .deckhand.node.v1.GetUnitRequest\x1a!.deckhand.node.v1.GetUnitResponse\x12Z\n" +
+	"\vReadJournal\x12$.deckhand.node.v1.ReadJournalRequest\x1a%.deckhand.node.v1.ReadJournalResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_session_proto_rawDescOnce sync.Once
@@ -905,44 +1413,68 @@ func file_deckhand_node_v1_session_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_session_proto_rawDescData
 }
 
-var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_deckhand_node_v1_session_proto_goTypes = []any{
 	(*Heartbeat)(nil),                          // 0: deckhand.node.v1.Heartbeat
 	(*SessionRequest)(nil),                     // 1: deckhand.node.v1.SessionRequest
 	(*SessionResponse)(nil),                    // 2: deckhand.node.v1.SessionResponse
 	(*SetDrainRequest)(nil),                    // 3: deckhand.node.v1.SetDrainRequest
 	(*SetDrainResponse)(nil),                   // 4: deckhand.node.v1.SetDrainResponse
-	(*SessionRequest_Welcome)(nil),             // 5: deckhand.node.v1.SessionRequest.Welcome
-	(*SessionRequest_IssuedCertificate)(nil),   // 6: deckhand.node.v1.SessionRequest.IssuedCertificate
-	(*SessionRequest_Goodbye)(nil),             // 7: deckhand.node.v1.SessionRequest.Goodbye
-	(*SessionResponse_Hello)(nil),              // 8: deckhand.node.v1.SessionResponse.Hello
-	(*SessionResponse_Skill)(nil),              // 9: deckhand.node.v1.SessionResponse.Skill
-	(*SessionResponse_CertificateRequest)(nil), // 10: deckhand.node.v1.SessionResponse.CertificateRequest
-	nil,          // 11: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	(*Jail)(nil), // 12: deckhand.node.v1.Jail
-	(*Exec)(nil), // 13: deckhand.node.v1.Exec
+	(*GetMachineRequest)(nil),                  // 5: deckhand.node.v1.GetMachineRequest
+	(*MachineInfo)(nil),                        // 6: deckhand.node.v1.MachineInfo
+	(*GetMachineResponse)(nil),                 // 7: deckhand.node.v1.GetMachineResponse
+	(*GetUnitRequest)(nil),                     // 8: deckhand.node.v1.GetUnitRequest
+	(*GetUnitResponse)(nil),                    // 9: deckhand.node.v1.GetUnitResponse
+	(*ReadJournalRequest)(nil),                 // 10: deckhand.node.v1.ReadJournalRequest
+	(*JournalEntry)(nil),                       // 11: deckhand.node.v1.JournalEntry
+	(*ReadJournalResponse)(nil),                // 12: deckhand.node.v1.ReadJournalResponse
+	(*SessionRequest_Welcome)(nil),             // 13: deckhand.node.v1.SessionRequest.Welcome
+	(*SessionRequest_IssuedCertificate)(nil),   // 14: deckhand.node.v1.SessionRequest.IssuedCertificate
+	(*SessionRequest_Goodbye)(nil),             // 15: deckhand.node.v1.SessionRequest.Goodbye
+	(*SessionResponse_Hello)(nil),              // 16: deckhand.node.v1.SessionResponse.Hello
+	(*SessionResponse_Skill)(nil),              // 17: deckhand.node.v1.SessionResponse.Skill
+	(*SessionResponse_CertificateRequest)(nil), // 18: deckhand.node.v1.SessionResponse.CertificateRequest
+	nil,                           // 19: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	nil,                           // 20: deckhand.node.v1.GetUnitResponse.PropertiesEntry
+	nil,                           // 21: deckhand.node.v1.JournalEntry.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*Jail)(nil),                  // 23: deckhand.node.v1.Jail
+	(*Exec)(nil),                  // 24: deckhand.node.v1.Exec
 }
 var file_deckhand_node_v1_session_proto_depIdxs = []int32{
-	5,  // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
+	13, // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
 	0,  // 1: deckhand.node.v1.SessionRequest.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	6,  // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
-	7,  // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
-	8,  // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
+	14, // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
+	15, // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
+	16, // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
 	0,  // 5: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	10, // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
-	11, // 7: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	12, // 8: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
-	13, // 9: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
-	9,  // 10: deckhand.node.v1.SessionResponse.Hello.skills:type_name -> deckhand.node.v1.SessionResponse.Skill
-	1,  // 11: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
-	3,  // 12: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
-	2,  // 13: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
-	4,  // 14: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
-	13, // [13:15] is the sub-list for method output_type
-	11, // [11:13] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	18, // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
+	6,  // 7: deckhand.node.v1.GetMachineResponse.machine:type_name -> deckhand.node.v1.MachineInfo
+	20, // 8: deckhand.node.v1.GetUnitResponse.properties:type_name -> deckhand.node.v1.GetUnitResponse.PropertiesEntry
+	22, // 9: deckhand.node.v1.ReadJournalRequest.since:type_name -> google.protobuf.Timestamp
+	22, // 10: deckhand.node.v1.ReadJournalRequest.until:type_name -> google.protobuf.Timestamp
+	22, // 11: deckhand.node.v1.JournalEntry.time:type_name -> google.protobuf.Timestamp
+	21, // 12: deckhand.node.v1.JournalEntry.fields:type_name -> deckhand.node.v1.JournalEntry.FieldsEntry
+	11, // 13: deckhand.node.v1.ReadJournalResponse.entries:type_name -> deckhand.node.v1.JournalEntry
+	19, // 14: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	23, // 15: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
+	24, // 16: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
+	17, // 17: deckhand.node.v1.SessionResponse.Hello.skills:type_name -> deckhand.node.v1.SessionResponse.Skill
+	1,  // 18: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
+	3,  // 19: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
+	5,  // 20: deckhand.node.v1.NodeService.GetMachine:input_type -> deckhand.node.v1.GetMachineRequest
+	8,  // 21: deckhand.node.v1.NodeService.GetUnit:input_type -> deckhand.node.v1.GetUnitRequest
+	10, // 22: deckhand.node.v1.NodeService.ReadJournal:input_type -> deckhand.node.v1.ReadJournalRequest
+	2,  // 23: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
+	4,  // 24: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
+	7,  // 25: deckhand.node.v1.NodeService.GetMachine:output_type -> deckhand.node.v1.GetMachineResponse
+	9,  // 26: deckhand.node.v1.NodeService.GetUnit:output_type -> deckhand.node.v1.GetUnitResponse
+	12, // 27: deckhand.node.v1.NodeService.ReadJournal:output_type -> deckhand.node.v1.ReadJournalResponse
+	23, // [23:28] is the sub-list for method output_type
+	18, // [18:23] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_session_proto_init() }
@@ -969,7 +1501,7 @@ func file_deckhand_node_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_session_proto_rawDesc), len(file_deckhand_node_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -128,7 +128,10 @@ var SessionService_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	NodeService_SetDrain_FullMethodName = "/deckhand.node.v1.NodeService/SetDrain"
+	NodeService_SetDrain_FullMethodName    = "/deckhand.node.v1.NodeService/SetDrain"
+	NodeService_GetMachine_FullMethodName  = "/deckhand.node.v1.NodeService/GetMachine"
+	NodeService_GetUnit_FullMethodName     = "/deckhand.node.v1.NodeService/GetUnit"
+	NodeService_ReadJournal_FullMethodName = "/deckhand.node.v1.NodeService/ReadJournal"
 )
 
 // NodeServiceClient is the client API for NodeService service.
@@ -143,6 +146,15 @@ type NodeServiceClient interface {
 	// stays open to people. It outlasts the daemon. Saying again what is so
 	// already changes nothing.
 	SetDrain(ctx context.Context, in *SetDrainRequest, opts ...grpc.CallOption) (*SetDrainResponse, error)
+	// GetMachine returns what the machine is.
+	GetMachine(ctx context.Context, in *GetMachineRequest, opts ...grpc.CallOption) (*GetMachineResponse, error)
+	// GetUnit returns the state of a systemd unit. Units that the node's operator
+	// does not show are refused with PERMISSION_DENIED, and on a machine without
+	// systemd the call fails with FAILED_PRECONDITION.
+	GetUnit(ctx context.Context, in *GetUnitRequest, opts ...grpc.CallOption) (*GetUnitResponse, error)
+	// ReadJournal returns entries of the machine's journal, those of units and with
+	// fields that the node's operator shows.
+	ReadJournal(ctx context.Context, in *ReadJournalRequest, opts ...grpc.CallOption) (*ReadJournalResponse, error)
 }
 
 type nodeServiceClient struct {
@@ -163,6 +175,36 @@ func (c *nodeServiceClient) SetDrain(ctx context.Context, in *SetDrainRequest, o
 	return out, nil
 }
 
+func (c *nodeServiceClient) GetMachine(ctx context.Context, in *GetMachineRequest, opts ...grpc.CallOption) (*GetMachineResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetMachineResponse)
+	err := c.cc.Invoke(ctx, NodeService_GetMachine_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeServiceClient) GetUnit(ctx context.Context, in *GetUnitRequest, opts ...grpc.CallOption) (*GetUnitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUnitResponse)
+	err := c.cc.Invoke(ctx, NodeService_GetUnit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeServiceClient) ReadJournal(ctx context.Context, in *ReadJournalRequest, opts ...grpc.CallOption) (*ReadJournalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadJournalResponse)
+	err := c.cc.Invoke(ctx, NodeService_ReadJournal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServiceServer is the server API for NodeService service.
 // All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
@@ -175,6 +217,15 @@ type NodeServiceServer interface {
 	// stays open to people. It outlasts the daemon. Saying again what is so
 	// already changes nothing.
 	SetDrain(context.Context, *SetDrainRequest) (*SetDrainResponse, error)
+	// GetMachine returns what the machine is.
+	GetMachine(context.Context, *GetMachineRequest) (*GetMachineResponse, error)
+	// GetUnit returns the state of a systemd unit. Units that the node's operator
+	// does not show are refused with PERMISSION_DENIED, and on a machine without
+	// systemd the call fails with FAILED_PRECONDITION.
+	GetUnit(context.Context, *GetUnitRequest) (*GetUnitResponse, error)
+	// ReadJournal returns entries of the machine's journal, those of units and with
+	// fields that the node's operator shows.
+	ReadJournal(context.Context, *ReadJournalRequest) (*ReadJournalResponse, error)
 	mustEmbedUnimplementedNodeServiceServer()
 }
 
@@ -187,6 +238,15 @@ type UnimplementedNodeServiceServer struct{}
 
 func (UnimplementedNodeServiceServer) SetDrain(context.Context, *SetDrainRequest) (*SetDrainResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetDrain not implemented")
+}
+func (UnimplementedNodeServiceServer) GetMachine(context.Context, *GetMachineRequest) (*GetMachineResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetMachine not implemented")
+}
+func (UnimplementedNodeServiceServer) GetUnit(context.Context, *GetUnitRequest) (*GetUnitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUnit not implemented")
+}
+func (UnimplementedNodeServiceServer) ReadJournal(context.Context, *ReadJournalRequest) (*ReadJournalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadJournal not implemented")
 }
 func (UnimplementedNodeServiceServer) mustEmbedUnimplementedNodeServiceServer() {}
 func (UnimplementedNodeServiceServer) testEmbeddedByValue()                     {}
@@ -227,6 +287,60 @@ func _NodeService_SetDrain_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeService_GetMachine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetMachineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).GetMachine(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_GetMachine_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).GetMachine(ctx, req.(*GetMachineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NodeService_GetUnit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUnitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).GetUnit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_GetUnit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).GetUnit(ctx, req.(*GetUnitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NodeService_ReadJournal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadJournalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).ReadJournal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_ReadJournal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).ReadJournal(ctx, req.(*ReadJournalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeService_ServiceDesc is the grpc.ServiceDesc for NodeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -237,6 +351,18 @@ var NodeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetDrain",
 			Handler:    _NodeService_SetDrain_Handler,
+		},
+		{
+			MethodName: "GetMachine",
+			Handler:    _NodeService_GetMachine_Handler,
+		},
+		{
+			MethodName: "GetUnit",
+			Handler:    _NodeService_GetUnit_Handler,
+		},
+		{
+			MethodName: "ReadJournal",
+			Handler:    _NodeService_ReadJournal_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -10,8 +10,6 @@ import type { StepState, ToolCategory } from "./step_pb";
 import { file_deckhand_v1_step } from "./step_pb";
 import type { TaskOverride } from "./task_pb";
 import { file_deckhand_v1_task } from "./task_pb";
-import type { PlanItem } from "./task_plan_pb";
-import { file_deckhand_v1_task_plan } from "./task_plan_pb";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
@@ -20,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/inbox.proto.
  */
 export const file_deckhand_v1_inbox: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEi9wsKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSEAoIc2VudGVuY2UYJCABKAkSKgoHY29udGV4dBglIAEoCzIZLmRlY2toYW5kLnYxLkluYm94Q29udGV4dBIsCgdjaGFuZ2VzGCYgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USLgoKY2hhbmdlc19hdBgnIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY2hhbmdlc191bmtub3duGCggASgJEikKB291dGNvbWUYKSABKAsyGC5kZWNraGFuZC52MS5DYWxsT3V0Y29tZRIwCgplc2NhbGF0aW9uGCogASgLMhwuZGVja2hhbmQudjEuSW5ib3hFc2NhbGF0aW9uEiQKBHN0b3AYMiABKAsyFi5kZWNraGFuZC52MS5JbmJveFN0b3ASEQoJYWxpa2Vfa2V5GDMgASgJEhMKC2FsaWtlX2NvdW50GDQgASgFEhEKCWRhbmdlcm91cxg1IAEoCBISCgptYXlfYW5zd2VyGDYgASgIEhUKDW5lZWRzX3Bhc3NrZXkYRiABKAgSEgoKZWZmZWN0X2tleRhHIAEoCRIxCg1zbm9vemVkX3VudGlsGG8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCgthdHRhY2htZW50cxiDASADKAsyHC5kZWNraGFuZC52MS5JbmJveEF0dGFjaG1lbnQiZAoPSW5ib3hBdHRhY2htZW50Eg4KBm51bWJlchgBIAEoBRIMCgRwYXRoGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAMSDgoGc2hhMjU2GAQgASgJEg8KB3Byb2JsZW0YBSABKAkiuQIKDEluYm94Q29udGV4dBIMCgRnb2FsGAEgASgJEhEKCXBsYW5faXRlbRgCIAEoCRIRCglwbGFuX2RvbmUYAyABKAUSEgoKcGxhbl9pdGVtcxgEIAEoBRINCgVhc2tlZBgFIAEoBRIYChBzaW1pbGFyX2FwcHJvdmVkGAYgASgFEhgKEHNpbWlsYXJfcmVqZWN0ZWQYByABKAUSEgoKc2ltaWxhcl9ieRgIIAEoCRIzCg5sYXN0X3JlamVjdGlvbhgJIAEoCzIbLmRlY2toYW5kLnYxLkluYm94UmVqZWN0aW9uEjUKEGVhcmxpZXJfcmVxdWVzdHMYCiADKAsyGy5kZWNraGFuZC52MS5FYXJsaWVyUmVxdWVzdBIeChZlYXJsaWVyX3JlcXVlc3RzX2NvdW50GAsgASgFImUKDkluYm94UmVqZWN0aW9uEg8KB2l0ZW1faWQYASABKAkSCgoCYnkYAiABKAkSDgoGcmVhc29uGAMgASgJEiYKAmF0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKDAwoOUHJvcG9zZWRDaGFuZ2USDAoEa2luZBgBIAEoCRIMCgRwYXRoGAIgASgJEgoKAnRvGAMgASgJEiYKBmJlZm9yZRgEIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRImCgZ0YXJnZXQYBSABKAsyFi5kZWNraGFuZC52MS5QYXRoU3RhdGUSJQoFYWZ0ZXIYBiABKAsyFi5kZWNraGFuZC52MS5QYXRoU3RhdGUSDQoFYWRkZWQYByABKAUSDwoHZGVsZXRlZBgIIAEoBRIPCgd1bmlmaWVkGAkgASgJEg8KB29taXR0ZWQYCiABKAkSDwoHcHJvYmxlbRgLIAEoCRINCgVmaWxlcxgMIAEoBRISCgpzaXplX2J5dGVzGA0gASgDEgwKBG1vcmUYDiABKAgSJwoHZW50cmllcxgPIAMoCzIWLmRlY2toYW5kLnYxLlBhdGhFbnRyeRIlCgNnaXQYECABKAsyGC5kZWNraGFuZC52MS5HaXRDb3ZlcmFnZSJKCglQYXRoU3RhdGUSDAoEdHlwZRgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgDEg0KBWxpbmVzGAMgASgFEgwKBG1vZGUYBCABKA0iOwoJUGF0aEVudHJ5EgwKBHBhdGgYASABKAkSDAoEdHlwZRgCIAEoCRISCgpzaXplX2J5dGVzGAMgASgDImUKC0dpdENvdmVyYWdlEg4KBmJyYW5jaBgBIAEoCRIRCgl1bmNoYW5nZWQYAiABKAUSDwoHY2hhbmdlZBgDIAEoBRIRCgl1bnRyYWNrZWQYBCABKAUSDwoHaWdub3JlZBgFIAEoBSL/AQoLQ2FsbE91dGNvbWUSJQoFc3RhdGUYASABKA4yFi5kZWNraGFuZC52MS5TdGVwU3RhdGUSGAoLZXhpdF9zdGF0dXMYAiABKAVIAIgBARIuCgpzdGFydGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtmaW5pc2hlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNZmlsZXNfY2hhbmdlZBgFIAEoBRISCgplcnJvcl9jb2RlGAYgASgJEhMKC29ic2VydmF0aW9uGAcgASgJQg4KDF9leGl0X3N0YXR1cyKVAQoPSW5ib3hFc2NhbGF0aW9uEhIKCmVycm9yX2NvZGUYASABKAkSKgoIZmFpbHVyZXMYAiADKAsyGC5kZWNraGFuZC52MS5UYXNrRmFpbHVyZRIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRIPCgdub2RlX2lkGAUgASgJEhAKCHJlbWVkaWVzGAYgAygJIloKC1Rhc2tGYWlsdXJlEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgplcnJvcl9jb2RlGAIgASgJEg8KB21lc3NhZ2UYAyABKAki1AMKCUluYm94U3RvcBINCgV0aXRsZRgBIAEoCRIVCg13YWl0aW5nX3Rhc2tzGAIgASgFEhIKCmxpbWl0X25hbWUYAyABKAkSEgoKbGltaXRfbW9zdBgEIAEoAxITCgtsaW1pdF9vZmZlchgFIAEoAxINCgVzY29wZRgGIAEoCRIRCglvYmplY3RfaWQYByABKAkSDQoFZXZlcnkYCCABKAkSDgoGcGVyaW9kGAkgASgJEhQKDGxpbWl0X21pY3JvcxgKIAEoAxIUCgxzcGVudF9taWNyb3MYCyABKAMSFQoNYW1vdW50X21pY3JvcxgMIAEoAxIUCgxvZmZlcl9taWNyb3MYDSABKAMSDAoEaG9zdBgOIAEoCRIMCgRwb3J0GA8gASgNEg4KBm1ldGhvZBgQIAEoCRIPCgdzdGVwX2lkGBEgASgJEgwKBHRvb2wYEiABKAkSKgoGY2hhbmdlGBMgASgLMhouZGVja2hhbmQudjEuUGVyc29uYUNoYW5nZRIQCghwcm92aWRlchgUIAEoCRISCgpjcmVkZW50aWFsGBUgASgJEg4KBnJlYXNvbhgWIAEoCRINCgVsb2dpbhgXIAEoCBIOCgZzdGF0dXMYGCABKAUiTQoNUGVyc29uYUNoYW5nZRIPCgd2ZXJzaW9uGAEgASgFEgwKBGRpZmYYAiABKAkSDAoEcnVsZRgDIAEoCRIPCgdwcm9ibGVtGAQgASgJIj0KDFBhc3NrZXlQcm9vZhIUCgxjaGFsbGVuZ2VfaWQYASABKAkSFwoPY3JlZGVudGlhbF9qc29uGAIgASgJIqcECgxDYWxsRGVjaXNpb24SDAoEcnVsZRgBIAEoCRIWCg5wb2xpY3lfdmVyc2lvbhgCIAEoCRILCgN3aHkYAyABKAkSKAoHZGFuZ2VycxgEIAMoCzIXLmRlY2toYW5kLnYxLkNhbGxEYW5nZXISKgoIY29tbWFuZHMYBSADKAsyGC5kZWNraGFuZC52MS5DYWxsQ29tbWFuZBIPCgd1bmNsZWFyGAYgAygJEg8KB25vZGVfaWQYByABKAkSEQoJbm9kZV9uYW1lGAggASgJEg4KBmZvbGRlchgJIAEoCRIMCgR1c2VyGAogASgJEhcKD3RpbWVvdXRfc2Vjb25kcxgLIAEoARINCgVob3N0cxgMIAMoCRIUCgxpcnJldmVyc2libGUYDSABKAkSEgoKZGVmaW5pdGlvbhgOIAEoCRIZChFhZ3JlZWRfZGVmaW5pdGlvbhgPIAEoCRItCgpsb25nX3RleHRzGBAgAygLMhkuZGVja2hhbmQudjEuTG9uZ0FyZ3VtZW50Eg8KB3Byb2dyYW0YESABKAkSDgoGdW5zZW50GBIgASgJEg4KBnNvdXJjZRgTIAEoCRIOCgZwb2xpY3kYFCABKAkSKQoHcmVxdWVzdBgVIAEoCzIYLmRlY2toYW5kLnYxLkNhbGxSZXF1ZXN0Eg4KBmVmZmVjdBgWIAEoCRISCgpyZXZlcnNpYmxlGBcgASgIEg8KB3Bhc3NrZXkYLCABKAgiigEKC0NhbGxSZXF1ZXN0Eg4KBm1ldGhvZBgBIAEoCRIMCgRob3N0GAIgASgJEhIKCmFzY2lpX2hvc3QYAyABKAkSFAoMbWl4ZWRfbGFiZWxzGAQgAygJEg8KB3JlZnVzZWQYBSABKAkSDQoFYWxsb3cYBiABKAkSEwoLY3JlZGVudGlhbHMYByADKAki0gEKDkVhcmxpZXJSZXF1ZXN0Eg8KB3N0ZXBfaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIOCgZtZXRob2QYAyABKAkSCwoDdXJsGAQgASgJEiYKAmF0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIlCgVzdGF0ZRgGIAEoDjIWLmRlY2toYW5kLnYxLlN0ZXBTdGF0ZRISCgplcnJvcl9jb2RlGAcgASgJEg4KBnN0YXR1cxgIIAEoBRIOCgZudW1iZXIYCSABKAUiRwoKQ2FsbERhbmdlchIMCgRraW5kGAEgASgJEgwKBHdoYXQYAiABKAkSDwoHY29tbWFuZBgDIAEoCRIMCgRsaW5lGAQgASgFIkYKC0NhbGxDb21tYW5kEgwKBHRleHQYASABKAkSDAoEbGluZRgCIAEoBRILCgN2aWEYAyADKAkSDgoGZWZmZWN0GAQgASgJIkIKDExvbmdBcmd1bWVudBIPCgdwb2ludGVyGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAMikwEKC0luYm94UmV2aWV3Eg8KB3N1bW1hcnkYASABKAkSDQoFZmlsZXMYAiABKAUSDQoFcGF0aHMYAyADKAkSKwoIZGVmZXJyZWQYBCADKAsyGS5kZWNraGFuZC52MS5EZWZlcnJlZENhbGwSKAoFaG9zdHMYBSADKAsyGS5kZWNraGFuZC52MS5SZXZpZXdlZEhvc3QijAEKDERlZmVycmVkQ2FsbBIPCgdzdGVwX2lkGAEgASgJEg4KBm51bWJlchgCIAEoBRIMCgR0b29sGAMgASgJEisKCGNhdGVnb3J5GAQgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5Eg8KB3ByZXZpZXcYBSABKAkSDwoHZGFuZ2VycxgGIAMoCSJaCgxSZXZpZXdlZEhvc3QSDAoEaG9zdBgBIAEoCRIQCghyZXF1ZXN0cxgCIAEoAxISCgpzZW50X2J5dGVzGAMgASgDEhYKDnJlY2VpdmVkX2J5dGVzGAQgASgDIjUKEUF1dG9BcHByb3ZhbE9mZmVyEg0KBXNoYXBlGAEgASgJEhEKCWFwcHJvdmFscxgCIAEoBSJ/Cg1JbmJveFF1ZXN0aW9uEgwKBHRleHQYASABKAkSDAoEa2luZBgCIAEoCRIPCgdjaG9pY2VzGAMgAygJEhYKDmRlZmF1bHRfYW5zd2VyGAQgASgJEikKB29wdGlvbnMYGCADKAsyGC5kZWNraGFuZC52MS5JbmJveE9wdGlvbiIxCgtJbmJveE9wdGlvbhINCgVsYWJlbBgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCSKvAgoQTGlzdEluYm94UmVxdWVzdBInCgZzdGF0ZXMYASADKA4yFy5kZWNraGFuZC52MS5JbmJveFN0YXRlEiUKBWtpbmRzGAIgAygOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg8KB3Rhc2tfaWQYAyABKAkSEAoIYWdlbnRfaWQYBCABKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkSJgoFb3JkZXIYByABKA4yFy5kZWNraGFuZC52MS5JbmJveE9yZGVyEhEKCWRhbmdlcm91cxgIIAEoCBIMCgRtaW5lGAkgASgIEgwKBHRleHQYCiABKAkSKgoHc25vb3plZBgyIAEoDjIZLmRlY2toYW5kLnYxLkluYm94U25vb3plZCK1AQoRTGlzdEluYm94UmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEicKBmNvdW50cxgDIAMoCzIXLmRlY2toYW5kLnYxLkluYm94Q291bnQSNwoTbmV4dF9zbm9vemVfZW5kc19hdBgrIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQQoKSW5ib3hDb3VudBIkCgRraW5kGAEgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg0KBWl0ZW1zGAIgASgFIiYKE0dldEluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCSI8ChRHZXRJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtImEKGFJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg8KB3BvaW50ZXIYAiABKAkSDgoGb2Zmc2V0GAMgASgDEhMKC2luX2RlY2lzaW9uGAQgASgIIlIKGVJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USDAoEdGV4dBgBIAEoCRITCgtuZXh0X29mZnNldBgCIAEoAxISCgpzaXplX2J5dGVzGAMgASgDIk0KGlJlYWRJbmJveEF0dGFjaG1lbnRSZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDgoGbnVtYmVyGAIgASgFEg4KBm9mZnNldBgDIAEoAyJkChtSZWFkSW5ib3hBdHRhY2htZW50UmVzcG9uc2USDAoEZGF0YRgBIAEoDBITCgtuZXh0X29mZnNldBgCIAEoAxISCgpzaXplX2J5dGVzGAMgASgDEg4KBnNoYTI1NhgEIAEoCSJAChVKdWRnZUluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIWCg5hcmd1bWVudHNfanNvbhgCIAEoCSK1AQoWSnVkZ2VJbmJveEl0ZW1SZXNwb25zZRIrCghkZWNpc2lvbhgBIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIsCgdjaGFuZ2VzGAIgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USFwoPY2hhbmdlc191bmtub3duGAMgASgJEhAKCHNlbnRlbmNlGAQgASgJEhUKDWp1ZGdlZF9kaWdlc3QYBSABKAkiVAoWU25vb3plSW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEikKBXVudGlsGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI/ChdTbm9vemVJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtIqoMChZBbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSDgoGcmVhc29uGAIgASgJEhQKDHNob3duX2RpZ2VzdBgPIAEoCRIoCgVwcm9vZhgQIAEoCzIZLmRlY2toYW5kLnYxLlBhc3NrZXlQcm9vZhI+CgdhcHByb3ZlGAMgASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BcHByb3ZlSAASPAoGcmVqZWN0GAQgASgLMiouZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZWplY3RIABI6CgVyZXBseRgFIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbHlIABI6CgVyZXRyeRgGIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmV0cnlIABI4CgRza2lwGAcgASgLMiguZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5Ta2lwSAASPgoHcmVzb2x2ZRgIIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVzb2x2ZUgAEj4KB3N1Z2dlc3QYCSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlN1Z2dlc3RIABI8CgZyZXBsYW4YCiABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlcGxhbkgAEj4KB2NsYXJpZnkYCyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNsYXJpZnlIABI8CgZhY2NlcHQYDCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFjY2VwdEgAEj4KB2NoYW5nZXMYDSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkNoYW5nZXNIABI6CgVjbG9zZRgOIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xvc2VIABI6CgVyYWlzZRgyIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmFpc2VIABI6CgVhbGxvdxgzIAEoCzIpLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQWxsb3dIABI8CgZyZXN1bWUYNCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlc3VtZUgAEj4KB2Rpc21pc3MYNSABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkRpc21pc3NIABoWCgVSYWlzZRINCgVsaW1pdBgBIAEoAxoHCgVBbGxvdxoICgZSZXN1bWUaCQoHRGlzbWlzcxoICgZBY2NlcHQaFwoHQ2hhbmdlcxIMCgR0ZXh0GAEgASgJGgcKBUNsb3NlGhcKB1N1Z2dlc3QSDAoEdGV4dBgBIAEoCRpOCgZSZXBsYW4SDAoEdGV4dBgBIAEoCRIkCgVpdGVtcxgCIAMoCzIVLmRlY2toYW5kLnYxLlBsYW5JdGVtEhAKCHJldmlzaW9uGAMgASgFGhsKB0NsYXJpZnkSEAoIcXVlc3Rpb24YASABKAkaYgoHQXBwcm92ZRIWCg5hcmd1bWVudHNfanNvbhgBIAEoCRIoCgZhbHdheXMYAiABKAsyGC5kZWNraGFuZC52MS5BbHdheXNBbGxvdxIVCg1qdWRnZWRfZGlnZXN0GAMgASgJGggKBlJlamVjdBoVCgVSZXBseRIMCgR0ZXh0GAEgASgJGjQKBVJldHJ5EisKCG92ZXJyaWRlGAEgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlGgYKBFNraXAaHAoHUmVzb2x2ZRIRCglzdWNjZWVkZWQYASABKAhCCAoGYW5zd2VyIjMKElJlcGx5VG9UYXNrUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEgwKBHRleHQYAiABKAkiOwoTUmVwbHlUb1Rhc2tSZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtIj8KF0Fuc3dlckluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0qtQIKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAxIVChFJTkJPWF9LSU5EX1JFVklFVxAEEhkKFUlOQk9YX0tJTkRfRVNDQUxBVElPThAFEhQKEElOQk9YX0tJTkRfTElNSVQQBhIVChFJTkJPWF9LSU5EX0JVREdFVBAHEhgKFElOQk9YX0tJTkRfU1VTUEVOREVEEAgSFQoRSU5CT1hfS0lORF9FR1JFU1MQCRIXChNJTkJPWF9LSU5EX1BST1ZJREVSEAoSGQoVSU5CT1hfS0lORF9DUkVERU5USUFMEAsqRAoKSW5ib3hPcmRlchIbChdJTkJPWF9PUkRFUl9VTlNQRUNJRklFRBAAEhkKFUlOQk9YX09SREVSX1RJTUVfTEVGVBABKo0BCgpJbmJveFN0YXRlEhsKF0lOQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQSU5CT1hfU1RBVEVfT1BFThABEhgKFElOQk9YX1NUQVRFX0FOU1dFUkVEEAISFwoTSU5CT1hfU1RBVEVfRVhQSVJFRBADEhkKFUlOQk9YX1NUQVRFX1dJVEhEUkFXThAEKlwKDEluYm94U25vb3plZBIdChlJTkJPWF9TTk9PWkVEX1VOU1BFQ0lGSUVEEAASFgoSSU5CT1hfU05PT1pFRF9PTkxZEAESFQoRSU5CT1hfU05PT1pFRF9BTlkQAjLmBQoMSW5ib3hTZXJ2aWNlEkoKCUxpc3RJbmJveBIdLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXNwb25zZRJTCgxHZXRJbmJveEl0ZW0SIC5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXF1ZXN0GiEuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVzcG9uc2USYgoRUmVhZEluYm94QXJndW1lbnQSJS5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QaJi5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlEmgKE1JlYWRJbmJveEF0dGFjaG1lbnQSJy5kZWNraGFuZC52MS5SZWFkSW5ib3hBdHRhY2htZW50UmVxdWVzdBooLmRlY2toYW5kLnYxLlJlYWRJbmJveEF0dGFjaG1lbnRSZXNwb25zZRJcCg9BbnN3ZXJJbmJveEl0ZW0SIy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0GiQuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVzcG9uc2USUAoLUmVwbHlUb1Rhc2sSHy5kZWNraGFuZC52MS5SZXBseVRvVGFza1JlcXVlc3QaIC5kZWNraGFuZC52MS5SZXBseVRvVGFza1Jlc3BvbnNlElkKDkp1ZGdlSW5ib3hJdGVtEiIuZGVja2hhbmQudjEuSnVkZ2VJbmJveEl0ZW1SZXF1ZXN0GiMuZGVja2hhbmQudjEuSnVkZ2VJbmJveEl0ZW1SZXNwb25zZRJcCg9Tbm9vemVJbmJveEl0ZW0SIy5kZWNraGFuZC52MS5Tbm9vemVJbmJveEl0ZW1SZXF1ZXN0GiQuZGVja2hhbmQudjEuU25vb3plSW5ib3hJdGVtUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_deckhand_v1_task_plan, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9pbmJveC5wcm90bxILZGVja2hhbmQudjEiwwsKCUluYm94SXRlbRIKCgJpZBgBIAEoCRIkCgRraW5kGAIgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEiYKBXN0YXRlGAMgASgOMhcuZGVja2hhbmQudjEuSW5ib3hTdGF0ZRIPCgd0YXNrX2lkGAQgASgJEhIKCnRhc2tfdGl0bGUYBSABKAkSFAoMc3VibWl0dGVkX2J5GAYgASgJEhAKCGFnZW50X2lkGAcgASgJEhIKCmFnZW50X25hbWUYCCABKAkSDwoHc3RlcF9pZBgJIAEoCRITCgtzdGVwX251bWJlchgKIAEoBRIMCgR0b29sGAsgASgJEisKCGNhdGVnb3J5GAwgASgOMhkuZGVja2hhbmQudjEuVG9vbENhdGVnb3J5EioKCWFyZ3VtZW50cxgNIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDwoHcHJldmlldxgOIAEoCRILCgN3aHkYDyABKAkSEQoJcmVhc29uaW5nGBAgASgJEhAKCGV2aWRlbmNlGBEgASgJEiwKCHF1ZXN0aW9uGBIgASgLMhouZGVja2hhbmQudjEuSW5ib3hRdWVzdGlvbhIsCghhc2tlZF9hdBgTIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgUIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJb25fZXhwaXJ5GBUgASgJEg4KBmFuc3dlchgWIAEoCRINCgVyZXBseRgXIAEoCRIyChFjaGFuZ2VkX2FyZ3VtZW50cxgYIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSDgoGcmVhc29uGBkgASgJEhMKC2Fuc3dlcmVkX2J5GBogASgJEi8KC2Fuc3dlcmVkX2F0GBsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdub2RlX2lkGBwgASgJEg8KB2V4ZWNfaWQYHSABKAkSKAoGcmV2aWV3GB4gASgLMhguZGVja2hhbmQudjEuSW5ib3hSZXZpZXcSLQoFb2ZmZXIYHyABKAsyHi5kZWNraGFuZC52MS5BdXRvQXBwcm92YWxPZmZlchIrCghkZWNpc2lvbhggIAEoCzIZLmRlY2toYW5kLnYxLkNhbGxEZWNpc2lvbhIxCg5sb25nX2FyZ3VtZW50cxghIAMoCzIZLmRlY2toYW5kLnYxLkxvbmdBcmd1bWVudBIUCgxzaG93bl9kaWdlc3QYIiABKAkSDQoFdGl0bGUYIyABKAkSEAoIc2VudGVuY2UYJCABKAkSKgoHY29udGV4dBglIAEoCzIZLmRlY2toYW5kLnYxLkluYm94Q29udGV4dBIsCgdjaGFuZ2VzGCYgAygLMhsuZGVja2hhbmQudjEuUHJvcG9zZWRDaGFuZ2USLgoKY2hhbmdlc19hdBgnIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFwoPY2hhbmdlc191bmtub3duGCggASgJEikKB291dGNvbWUYKSABKAsyGC5kZWNraGFuZC52MS5DYWxsT3V0Y29tZRIwCgplc2NhbGF0aW9uGCogASgLMhwuZGVja2hhbmQudjEuSW5ib3hFc2NhbGF0aW9uEiQKBHN0b3AYMiABKAsyFi5kZWNraGFuZC52MS5JbmJveFN0b3ASEQoJYWxpa2Vfa2V5GDMgASgJEhMKC2FsaWtlX2NvdW50GDQgASgFEhEKCWRhbmdlcm91cxg1IAEoCBISCgptYXlfYW5zd2VyGDYgASgIEhUKDW5lZWRzX3Bhc3NrZXkYRiABKAgSEgoKZWZmZWN0X2tleRhHIAEoCRIxCg1zbm9vemVkX3VudGlsGG8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK5AgoMSW5ib3hDb250ZXh0EgwKBGdvYWwYASABKAkSEQoJcGxhbl9pdGVtGAIgASgJEhEKCXBsYW5fZG9uZRgDIAEoBRISCgpwbGFuX2l0ZW1zGAQgASgFEg0KBWFza2VkGAUgASgFEhgKEHNpbWlsYXJfYXBwcm92ZWQYBiABKAUSGAoQc2ltaWxhcl9yZWplY3RlZBgHIAEoBRISCgpzaW1pbGFyX2J5GAggASgJEjMKDmxhc3RfcmVqZWN0aW9uGAkgASgLMhsuZGVja2hhbmQudjEuSW5ib3hSZWplY3Rpb24SNQoQZWFybGllcl9yZXF1ZXN0cxgKIAMoCzIbLmRlY2toYW5kLnYxLkVhcmxpZXJSZXF1ZXN0Eh4KFmVhcmxpZXJfcmVxdWVzdHNfY291bnQYCyABKAUiZQoOSW5ib3hSZWplY3Rpb24SDwoHaXRlbV9pZBgBIAEoCRIKCgJieRgCIAEoCRIOCgZyZWFzb24YAyABKAkSJgoCYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoMDCg5Qcm9wb3NlZENoYW5nZRIMCgRraW5kGAEgASgJEgwKBHBhdGgYAiABKAkSCgoCdG8YAyABKAkSJgoGYmVmb3JlGAQgASgLMhYuZGVja2hhbmQudjEuUGF0aFN0YXRlEiYKBnRhcmdldBgFIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRIlCgVhZnRlchgGIAEoCzIWLmRlY2toYW5kLnYxLlBhdGhTdGF0ZRINCgVhZGRlZBgHIAEoBRIPCgdkZWxldGVkGAggASgFEg8KB3VuaWZpZWQYCSABKAkSDwoHb21pdHRlZBgKIAEoCRIPCgdwcm9ibGVtGAsgASgJEg0KBWZpbGVzGAwgASgFEhIKCnNpemVfYnl0ZXMYDSABKAMSDAoEbW9yZRgOIAEoCBInCgdlbnRyaWVzGA8gAygLMhYuZGVja2hhbmQudjEuUGF0aEVudHJ5EiUKA2dpdBgQIAEoCzIYLmRlY2toYW5kLnYxLkdpdENvdmVyYWdlIkoKCVBhdGhTdGF0ZRIMCgR0eXBlGAEgASgJEhIKCnNpemVfYnl0ZXMYAiABKAMSDQoFbGluZXMYAyABKAUSDAoEbW9kZRgEIAEoDSI7CglQYXRoRW50cnkSDAoEcGF0aBgBIAEoCRIMCgR0eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAMiZQoLR2l0Q292ZXJhZ2USDgoGYnJhbmNoGAEgASgJEhEKCXVuY2hhbmdlZBgCIAEoBRIPCgdjaGFuZ2VkGAMgASgFEhEKCXVudHJhY2tlZBgEIAEoBRIPCgdpZ25vcmVkGAUgASgFIv8BCgtDYWxsT3V0Y29tZRIlCgVzdGF0ZRgBIAEoDjIWLmRlY2toYW5kLnYxLlN0ZXBTdGF0ZRIYCgtleGl0X3N0YXR1cxgCIAEoBUgAiAEBEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1maWxlc19jaGFuZ2VkGAUgASgFEhIKCmVycm9yX2NvZGUYBiABKAkSEwoLb2JzZXJ2YXRpb24YByABKAlCDgoMX2V4aXRfc3RhdHVzIpUBCg9JbmJveEVzY2FsYXRpb24SEgoKZXJyb3JfY29kZRgBIAEoCRIqCghmYWlsdXJlcxgCIAMoCzIYLmRlY2toYW5kLnYxLlRhc2tGYWlsdXJlEhAKCHByb3ZpZGVyGAMgASgJEg0KBW1vZGVsGAQgASgJEg8KB25vZGVfaWQYBSABKAkSEAoIcmVtZWRpZXMYBiADKAkiWgoLVGFza0ZhaWx1cmUSJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmVycm9yX2NvZGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSLUAwoJSW5ib3hTdG9wEg0KBXRpdGxlGAEgASgJEhUKDXdhaXRpbmdfdGFza3MYAiABKAUSEgoKbGltaXRfbmFtZRgDIAEoCRISCgpsaW1pdF9tb3N0GAQgASgDEhMKC2xpbWl0X29mZmVyGAUgASgDEg0KBXNjb3BlGAYgASgJEhEKCW9iamVjdF9pZBgHIAEoCRINCgVldmVyeRgIIAEoCRIOCgZwZXJpb2QYCSABKAkSFAoMbGltaXRfbWljcm9zGAogASgDEhQKDHNwZW50X21pY3JvcxgLIAEoAxIVCg1hbW91bnRfbWljcm9zGAwgASgDEhQKDG9mZmVyX21pY3JvcxgNIAEoAxIMCgRob3N0GA4gASgJEgwKBHBvcnQYDyABKA0SDgoGbWV0aG9kGBAgASgJEg8KB3N0ZXBfaWQYESABKAkSDAoEdG9vbBgSIAEoCRIqCgZjaGFuZ2UYEyABKAsyGi5kZWNraGFuZC52MS5QZXJzb25hQ2hhbmdlEhAKCHByb3ZpZGVyGBQgASgJEhIKCmNyZWRlbnRpYWwYFSABKAkSDgoGcmVhc29uGBYgASgJEg0KBWxvZ2luGBcgASgIEg4KBnN0YXR1cxgYIAEoBSJNCg1QZXJzb25hQ2hhbmdlEg8KB3ZlcnNpb24YASABKAUSDAoEZGlmZhgCIAEoCRIMCgRydWxlGAMgASgJEg8KB3Byb2JsZW0YBCABKAkiPQoMUGFzc2tleVByb29mEhQKDGNoYWxsZW5nZV9pZBgBIAEoCRIXCg9jcmVkZW50aWFsX2pzb24YAiABKAkiuwQKDENhbGxEZWNpc2lvbhIMCgRydWxlGAEgASgJEhYKDnBvbGljeV92ZXJzaW9uGAIgASgJEgsKA3doeRgDIAEoCRIoCgdkYW5nZXJzGAQgAygLMhcuZGVja2hhbmQudjEuQ2FsbERhbmdlchIqCghjb21tYW5kcxgFIAMoCzIYLmRlY2toYW5kLnYxLkNhbGxDb21tYW5kEg8KB3VuY2xlYXIYBiADKAkSDwoHbm9kZV9pZBgHIAEoCRIRCglub2RlX25hbWUYCCABKAkSDgoGZm9sZGVyGAkgASgJEgwKBHVzZXIYCiABKAkSFwoPdGltZW91dF9zZWNvbmRzGAsgASgBEg0KBWhvc3RzGAwgAygJEhQKDGlycmV2ZXJzaWJsZRgNIAEoCRISCgpkZWZpbml0aW9uGA4gASgJEhkKEWFncmVlZF9kZWZpbml0aW9uGA8gASgJEi0KCmxvbmdfdGV4dHMYECADKAsyGS5kZWNraGFuZC52MS5Mb25nQXJndW1lbnQSDwoHcHJvZ3JhbRgRIAEoCRIOCgZ1bnNlbnQYEiABKAkSDgoGc291cmNlGBMgASgJEg4KBnBvbGljeRgUIAEoCRIpCgdyZXF1ZXN0GBUgASgLMhguZGVja2hhbmQudjEuQ2FsbFJlcXVlc3QSDgoGZWZmZWN0GBYgASgJEhIKCnJldmVyc2libGUYFyABKAgSDwoHcGFzc2tleRgsIAEoCBISCgpvbl9tYWNoaW5lGC0gASgIIooBCgtDYWxsUmVxdWVzdBIOCgZtZXRob2QYASABKAkSDAoEaG9zdBgCIAEoCRISCgphc2NpaV9ob3N0GAMgASgJEhQKDG1peGVkX2xhYmVscxgEIAMoCRIPCgdyZWZ1c2VkGAUgASgJEg0KBWFsbG93GAYgASgJEhMKC2NyZWRlbnRpYWxzGAcgAygJItIBCg5FYXJsaWVyUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAkSDgoGbWV0aG9kGAMgASgJEgsKA3VybBgEIAEoCRImCgJhdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJQoFc3RhdGUYBiABKA4yFi5kZWNraGFuZC52MS5TdGVwU3RhdGUSEgoKZXJyb3JfY29kZRgHIAEoCRIOCgZzdGF0dXMYCCABKAUSDgoGbnVtYmVyGAkgASgFIkcKCkNhbGxEYW5nZXISDAoEa2luZBgBIAEoCRIMCgR3aGF0GAIgASgJEg8KB2NvbW1hbmQYAyABKAkSDAoEbGluZRgEIAEoBSJGCgtDYWxsQ29tbWFuZBIMCgR0ZXh0GAEgASgJEgwKBGxpbmUYAiABKAUSCwoDdmlhGAMgAygJEg4KBmVmZmVjdBgEIAEoCSJCCgxMb25nQXJndW1lbnQSDwoHcG9pbnRlchgBIAEoCRISCgpzaXplX2J5dGVzGAIgASgDEg0KBWxpbmVzGAMgASgDIpMBCgtJbmJveFJldmlldxIPCgdzdW1tYXJ5GAEgASgJEg0KBWZpbGVzGAIgASgFEg0KBXBhdGhzGAMgAygJEisKCGRlZmVycmVkGAQgAygLMhkuZGVja2hhbmQudjEuRGVmZXJyZWRDYWxsEigKBWhvc3RzGAUgAygLMhkuZGVja2hhbmQudjEuUmV2aWV3ZWRIb3N0IowBCgxEZWZlcnJlZENhbGwSDwoHc3RlcF9pZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSDAoEdG9vbBgDIAEoCRIrCghjYXRlZ29yeRgEIAEoDjIZLmRlY2toYW5kLnYxLlRvb2xDYXRlZ29yeRIPCgdwcmV2aWV3GAUgASgJEg8KB2RhbmdlcnMYBiADKAkiWgoMUmV2aWV3ZWRIb3N0EgwKBGhvc3QYASABKAkSEAoIcmVxdWVzdHMYAiABKAMSEgoKc2VudF9ieXRlcxgDIAEoAxIWCg5yZWNlaXZlZF9ieXRlcxgEIAEoAyI1ChFBdXRvQXBwcm92YWxPZmZlchINCgVzaGFwZRgBIAEoCRIRCglhcHByb3ZhbHMYAiABKAUiVAoNSW5ib3hRdWVzdGlvbhIMCgR0ZXh0GAEgASgJEgwKBGtpbmQYAiABKAkSDwoHY2hvaWNlcxgDIAMoCRIWCg5kZWZhdWx0X2Fuc3dlchgEIAEoCSKvAgoQTGlzdEluYm94UmVxdWVzdBInCgZzdGF0ZXMYASADKA4yFy5kZWNraGFuZC52MS5JbmJveFN0YXRlEiUKBWtpbmRzGAIgAygOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg8KB3Rhc2tfaWQYAyABKAkSEAoIYWdlbnRfaWQYBCABKAkSEQoJcGFnZV9zaXplGAUgASgFEhIKCnBhZ2VfdG9rZW4YBiABKAkSJgoFb3JkZXIYByABKA4yFy5kZWNraGFuZC52MS5JbmJveE9yZGVyEhEKCWRhbmdlcm91cxgIIAEoCBIMCgRtaW5lGAkgASgIEgwKBHRleHQYCiABKAkSKgoHc25vb3plZBgyIAEoDjIZLmRlY2toYW5kLnYxLkluYm94U25vb3plZCK1AQoRTGlzdEluYm94UmVzcG9uc2USJQoFaXRlbXMYASADKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEicKBmNvdW50cxgDIAMoCzIXLmRlY2toYW5kLnYxLkluYm94Q291bnQSNwoTbmV4dF9zbm9vemVfZW5kc19hdBgrIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQQoKSW5ib3hDb3VudBIkCgRraW5kGAEgASgOMhYuZGVja2hhbmQudjEuSW5ib3hLaW5kEg0KBWl0ZW1zGAIgASgFIiYKE0dldEluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCSI8ChRHZXRJbmJveEl0ZW1SZXNwb25zZRIkCgRpdGVtGAEgASgLMhYuZGVja2hhbmQudjEuSW5ib3hJdGVtImEKGFJlYWRJbmJveEFyZ3VtZW50UmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEg8KB3BvaW50ZXIYAiABKAkSDgoGb2Zmc2V0GAMgASgDEhMKC2luX2RlY2lzaW9uGAQgASgIIlIKGVJlYWRJbmJveEFyZ3VtZW50UmVzcG9uc2USDAoEdGV4dBgBIAEoCRITCgtuZXh0X29mZnNldBgCIAEoAxISCgpzaXplX2J5dGVzGAMgASgDIkAKFUp1ZGdlSW5ib3hJdGVtUmVxdWVzdBIPCgdpdGVtX2lkGAEgASgJEhYKDmFyZ3VtZW50c19qc29uGAIgASgJIrUBChZKdWRnZUluYm94SXRlbVJlc3BvbnNlEisKCGRlY2lzaW9uGAEgASgLMhkuZGVja2hhbmQudjEuQ2FsbERlY2lzaW9uEiwKB2NoYW5nZXMYAiADKAsyGy5kZWNraGFuZC52MS5Qcm9wb3NlZENoYW5nZRIXCg9jaGFuZ2VzX3Vua25vd24YAyABKAkSEAoIc2VudGVuY2UYBCABKAkSFQoNanVkZ2VkX2RpZ2VzdBgFIAEoCSJUChZTbm9vemVJbmJveEl0ZW1SZXF1ZXN0Eg8KB2l0ZW1faWQYASABKAkSKQoFdW50aWwYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIj8KF1Nub296ZUluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0i8gsKFkFuc3dlckluYm94SXRlbVJlcXVlc3QSDwoHaXRlbV9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMc2hvd25fZGlnZXN0GA8gASgJEigKBXByb29mGBAgASgLMhkuZGVja2hhbmQudjEuUGFzc2tleVByb29mEj4KB2FwcHJvdmUYAyABKAsyKy5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LkFwcHJvdmVIABI8CgZyZWplY3QYBCABKAsyKi5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlJlamVjdEgAEjoKBXJlcGx5GAUgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXBseUgAEjoKBXJldHJ5GAYgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXRyeUgAEjgKBHNraXAYByABKAsyKC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXF1ZXN0LlNraXBIABI+CgdyZXNvbHZlGAggASgLMisuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SZXNvbHZlSAASPgoHc3VnZ2VzdBgJIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuU3VnZ2VzdEgAEjwKBnJlcGxhbhgKIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVwbGFuSAASPgoHY2xhcmlmeRgLIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2xhcmlmeUgAEjwKBmFjY2VwdBgMIAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQWNjZXB0SAASPgoHY2hhbmdlcxgNIAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuQ2hhbmdlc0gAEjoKBWNsb3NlGA4gASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5DbG9zZUgAEjoKBXJhaXNlGDIgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5SYWlzZUgAEjoKBWFsbG93GDMgASgLMikuZGVja2hhbmQudjEuQW5zd2VySW5ib3hJdGVtUmVxdWVzdC5BbGxvd0gAEjwKBnJlc3VtZRg0IAEoCzIqLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuUmVzdW1lSAASPgoHZGlzbWlzcxg1IAEoCzIrLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QuRGlzbWlzc0gAGhYKBVJhaXNlEg0KBWxpbWl0GAEgASgDGgcKBUFsbG93GggKBlJlc3VtZRoJCgdEaXNtaXNzGggKBkFjY2VwdBoXCgdDaGFuZ2VzEgwKBHRleHQYASABKAkaBwoFQ2xvc2UaFwoHU3VnZ2VzdBIMCgR0ZXh0GAEgASgJGhYKBlJlcGxhbhIMCgR0ZXh0GAEgASgJGhsKB0NsYXJpZnkSEAoIcXVlc3Rpb24YASABKAkaYgoHQXBwcm92ZRIWCg5hcmd1bWVudHNfanNvbhgBIAEoCRIoCgZhbHdheXMYAiABKAsyGC5kZWNraGFuZC52MS5BbHdheXNBbGxvdxIVCg1qdWRnZWRfZGlnZXN0GAMgASgJGggKBlJlamVjdBoVCgVSZXBseRIMCgR0ZXh0GAEgASgJGjQKBVJldHJ5EisKCG92ZXJyaWRlGAEgASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlGgYKBFNraXAaHAoHUmVzb2x2ZRIRCglzdWNjZWVkZWQYASABKAhCCAoGYW5zd2VyIj8KF0Fuc3dlckluYm94SXRlbVJlc3BvbnNlEiQKBGl0ZW0YASABKAsyFi5kZWNraGFuZC52MS5JbmJveEl0ZW0qtQIKCUluYm94S2luZBIaChZJTkJPWF9LSU5EX1VOU1BFQ0lGSUVEEAASFwoTSU5CT1hfS0lORF9BUFBST1ZBTBABEhcKE0lOQk9YX0tJTkRfUVVFU1RJT04QAhIWChJJTkJPWF9LSU5EX1VOS05PV04QAxIVChFJTkJPWF9LSU5EX1JFVklFVxAEEhkKFUlOQk9YX0tJTkRfRVNDQUxBVElPThAFEhQKEElOQk9YX0tJTkRfTElNSVQQBhIVChFJTkJPWF9LSU5EX0JVREdFVBAHEhgKFElOQk9YX0tJTkRfU1VTUEVOREVEEAgSFQoRSU5CT1hfS0lORF9FR1JFU1MQCRIXChNJTkJPWF9LSU5EX1BST1ZJREVSEAoSGQoVSU5CT1hfS0lORF9DUkVERU5USUFMEAsqRAoKSW5ib3hPcmRlchIbChdJTkJPWF9PUkRFUl9VTlNQRUNJRklFRBAAEhkKFUlOQk9YX09SREVSX1RJTUVfTEVGVBABKo0BCgpJbmJveFN0YXRlEhsKF0lOQk9YX1NUQVRFX1VOU1BFQ0lGSUVEEAASFAoQSU5CT1hfU1RBVEVfT1BFThABEhgKFElOQk9YX1NUQVRFX0FOU1dFUkVEEAISFwoTSU5CT1hfU1RBVEVfRVhQSVJFRBADEhkKFUlOQk9YX1NUQVRFX1dJVEhEUkFXThAEKlwKDEluYm94U25vb3plZBIdChlJTkJPWF9TTk9PWkVEX1VOU1BFQ0lGSUVEEAASFgoSSU5CT1hfU05PT1pFRF9PTkxZEAESFQoRSU5CT1hfU05PT1pFRF9BTlkQAjKqBAoMSW5ib3hTZXJ2aWNlEkoKCUxpc3RJbmJveBIdLmRlY2toYW5kLnYxLkxpc3RJbmJveFJlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0SW5ib3hSZXNwb25zZRJTCgxHZXRJbmJveEl0ZW0SIC5kZWNraGFuZC52MS5HZXRJbmJveEl0ZW1SZXF1ZXN0GiEuZGVja2hhbmQudjEuR2V0SW5ib3hJdGVtUmVzcG9uc2USYgoRUmVhZEluYm94QXJndW1lbnQSJS5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlcXVlc3QaJi5kZWNraGFuZC52MS5SZWFkSW5ib3hBcmd1bWVudFJlc3BvbnNlElwKD0Fuc3dlckluYm94SXRlbRIjLmRlY2toYW5kLnYxLkFuc3dlckluYm94SXRlbVJlcXVlc3QaJC5kZWNraGFuZC52MS5BbnN3ZXJJbmJveEl0ZW1SZXNwb25zZRJZCg5KdWRnZUluYm94SXRlbRIiLmRlY2toYW5kLnYxLkp1ZGdlSW5ib3hJdGVtUmVxdWVzdBojLmRlY2toYW5kLnYxLkp1ZGdlSW5ib3hJdGVtUmVzcG9uc2USXAoPU25vb3plSW5ib3hJdGVtEiMuZGVja2hhbmQudjEuU25vb3plSW5ib3hJdGVtUmVxdWVzdBokLmRlY2toYW5kLnYxLlNub296ZUluYm94SXRlbVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_policy, file_deckhand_v1_step, file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * InboxItem is one thing that waits, or waited, for a person.
@@ -368,13 +366,6 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
    * @generated from field: google.protobuf.Timestamp snoozed_until = 111;
    */
   snoozedUntil?: Timestamp | undefined;
-
-  /**
-   * The files of a question. Only GetInboxItem sets it.
-   *
-   * @generated from field: repeated deckhand.v1.InboxAttachment attachments = 131;
-   */
-  attachments: InboxAttachment[];
 };
 
 /**
@@ -383,53 +374,6 @@ export type InboxItem = Message<"deckhand.v1.InboxItem"> & {
  */
 export const InboxItemSchema: GenMessage<InboxItem> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_inbox, 0);
-
-/**
- * InboxAttachment is a file that goes with a question.
- *
- * @generated from message deckhand.v1.InboxAttachment
- */
-export type InboxAttachment = Message<"deckhand.v1.InboxAttachment"> & {
-  /**
-   * Its position, from 1.
-   *
-   * @generated from field: int32 number = 1;
-   */
-  number: number;
-
-  /**
-   * As the agent gave it.
-   *
-   * @generated from field: string path = 2;
-   */
-  path: string;
-
-  /**
-   * @generated from field: int64 size_bytes = 3;
-   */
-  sizeBytes: bigint;
-
-  /**
-   * Of its content, in hexadecimal.
-   *
-   * @generated from field: string sha256 = 4;
-   */
-  sha256: string;
-
-  /**
-   * Why its content cannot be read; empty if it can, for 30 days after the item is closed.
-   *
-   * @generated from field: string problem = 5;
-   */
-  problem: string;
-};
-
-/**
- * Describes the message deckhand.v1.InboxAttachment.
- * Use `create(InboxAttachmentSchema)` to create a new message.
- */
-export const InboxAttachmentSchema: GenMessage<InboxAttachment> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 1);
 
 /**
  * InboxContext is the work that an item belongs to.
@@ -516,7 +460,7 @@ export type InboxContext = Message<"deckhand.v1.InboxContext"> & {
  * Use `create(InboxContextSchema)` to create a new message.
  */
 export const InboxContextSchema: GenMessage<InboxContext> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 2);
+  messageDesc(file_deckhand_v1_inbox, 1);
 
 /**
  * InboxRejection is a call that a person rejected.
@@ -550,7 +494,7 @@ export type InboxRejection = Message<"deckhand.v1.InboxRejection"> & {
  * Use `create(InboxRejectionSchema)` to create a new message.
  */
 export const InboxRejectionSchema: GenMessage<InboxRejection> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 3);
+  messageDesc(file_deckhand_v1_inbox, 2);
 
 /**
  * ProposedChange is what a call would do with one file or folder.
@@ -666,7 +610,7 @@ export type ProposedChange = Message<"deckhand.v1.ProposedChange"> & {
  * Use `create(ProposedChangeSchema)` to create a new message.
  */
 export const ProposedChangeSchema: GenMessage<ProposedChange> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 4);
+  messageDesc(file_deckhand_v1_inbox, 3);
 
 /**
  * PathState is what is, or would be, at a path.
@@ -706,7 +650,7 @@ export type PathState = Message<"deckhand.v1.PathState"> & {
  * Use `create(PathStateSchema)` to create a new message.
  */
 export const PathStateSchema: GenMessage<PathState> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 5);
+  messageDesc(file_deckhand_v1_inbox, 4);
 
 /**
  * PathEntry is a file below a folder.
@@ -735,7 +679,7 @@ export type PathEntry = Message<"deckhand.v1.PathEntry"> & {
  * Use `create(PathEntrySchema)` to create a new message.
  */
 export const PathEntrySchema: GenMessage<PathEntry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 6);
+  messageDesc(file_deckhand_v1_inbox, 5);
 
 /**
  * GitCoverage counts files by what Git's index has of them.
@@ -776,7 +720,7 @@ export type GitCoverage = Message<"deckhand.v1.GitCoverage"> & {
  * Use `create(GitCoverageSchema)` to create a new message.
  */
 export const GitCoverageSchema: GenMessage<GitCoverage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 7);
+  messageDesc(file_deckhand_v1_inbox, 6);
 
 /**
  * CallOutcome is what came of a call.
@@ -833,7 +777,7 @@ export type CallOutcome = Message<"deckhand.v1.CallOutcome"> & {
  * Use `create(CallOutcomeSchema)` to create a new message.
  */
 export const CallOutcomeSchema: GenMessage<CallOutcome> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 8);
+  messageDesc(file_deckhand_v1_inbox, 7);
 
 /**
  * InboxEscalation is why a task does not continue by itself.
@@ -883,7 +827,7 @@ export type InboxEscalation = Message<"deckhand.v1.InboxEscalation"> & {
  * Use `create(InboxEscalationSchema)` to create a new message.
  */
 export const InboxEscalationSchema: GenMessage<InboxEscalation> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 9);
+  messageDesc(file_deckhand_v1_inbox, 8);
 
 /**
  * TaskFailure is one failure of a task.
@@ -912,7 +856,7 @@ export type TaskFailure = Message<"deckhand.v1.TaskFailure"> & {
  * Use `create(TaskFailureSchema)` to create a new message.
  */
 export const TaskFailureSchema: GenMessage<TaskFailure> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 10);
+  messageDesc(file_deckhand_v1_inbox, 9);
 
 /**
  * InboxStop is what keeps work from going on.
@@ -1076,7 +1020,7 @@ export type InboxStop = Message<"deckhand.v1.InboxStop"> & {
  * Use `create(InboxStopSchema)` to create a new message.
  */
 export const InboxStopSchema: GenMessage<InboxStop> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 11);
+  messageDesc(file_deckhand_v1_inbox, 10);
 
 /**
  * PersonaChange is a version of a persona that would be applied.
@@ -1118,7 +1062,7 @@ export type PersonaChange = Message<"deckhand.v1.PersonaChange"> & {
  * Use `create(PersonaChangeSchema)` to create a new message.
  */
 export const PersonaChangeSchema: GenMessage<PersonaChange> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 12);
+  messageDesc(file_deckhand_v1_inbox, 11);
 
 /**
  * PasskeyProof is what a browser made of a challenge of
@@ -1145,7 +1089,7 @@ export type PasskeyProof = Message<"deckhand.v1.PasskeyProof"> & {
  * Use `create(PasskeyProofSchema)` to create a new message.
  */
 export const PasskeyProofSchema: GenMessage<PasskeyProof> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 13);
+  messageDesc(file_deckhand_v1_inbox, 12);
 
 /**
  * CallDecision is what the hub decided about a call, the commands that it found
@@ -1326,6 +1270,14 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
    * @generated from field: bool passkey = 44;
    */
   passkey: boolean;
+
+  /**
+   * It works on a machine itself, and not in a jail; node_id is that machine's for a
+   * command, and of no meaning for other calls.
+   *
+   * @generated from field: bool on_machine = 45;
+   */
+  onMachine: boolean;
 };
 
 /**
@@ -1333,7 +1285,7 @@ export type CallDecision = Message<"deckhand.v1.CallDecision"> & {
  * Use `create(CallDecisionSchema)` to create a new message.
  */
 export const CallDecisionSchema: GenMessage<CallDecision> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 14);
+  messageDesc(file_deckhand_v1_inbox, 13);
 
 /**
  * CallRequest is the request that a call sends.
@@ -1395,7 +1347,7 @@ export type CallRequest = Message<"deckhand.v1.CallRequest"> & {
  * Use `create(CallRequestSchema)` to create a new message.
  */
 export const CallRequestSchema: GenMessage<CallRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 15);
+  messageDesc(file_deckhand_v1_inbox, 14);
 
 /**
  * EarlierRequest is a request of the same agent to the same host, that was sent before.
@@ -1460,7 +1412,7 @@ export type EarlierRequest = Message<"deckhand.v1.EarlierRequest"> & {
  * Use `create(EarlierRequestSchema)` to create a new message.
  */
 export const EarlierRequestSchema: GenMessage<EarlierRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 16);
+  messageDesc(file_deckhand_v1_inbox, 15);
 
 /**
  * CallDanger is one thing that is known to be dangerous.
@@ -1502,7 +1454,7 @@ export type CallDanger = Message<"deckhand.v1.CallDanger"> & {
  * Use `create(CallDangerSchema)` to create a new message.
  */
 export const CallDangerSchema: GenMessage<CallDanger> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 17);
+  messageDesc(file_deckhand_v1_inbox, 16);
 
 /**
  * CallCommand is one simple command of a script.
@@ -1542,7 +1494,7 @@ export type CallCommand = Message<"deckhand.v1.CallCommand"> & {
  * Use `create(CallCommandSchema)` to create a new message.
  */
 export const CallCommandSchema: GenMessage<CallCommand> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 18);
+  messageDesc(file_deckhand_v1_inbox, 17);
 
 /**
  * LongArgument is a text, among the arguments or of the decision, that is sent in
@@ -1579,7 +1531,7 @@ export type LongArgument = Message<"deckhand.v1.LongArgument"> & {
  * Use `create(LongArgumentSchema)` to create a new message.
  */
 export const LongArgumentSchema: GenMessage<LongArgument> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 19);
+  messageDesc(file_deckhand_v1_inbox, 18);
 
 /**
  * InboxReview is what a run in review mode did, as it stood when it was done.
@@ -1629,7 +1581,7 @@ export type InboxReview = Message<"deckhand.v1.InboxReview"> & {
  * Use `create(InboxReviewSchema)` to create a new message.
  */
 export const InboxReviewSchema: GenMessage<InboxReview> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 20);
+  messageDesc(file_deckhand_v1_inbox, 19);
 
 /**
  * DeferredCall is a call that would have left the workspace.
@@ -1678,7 +1630,7 @@ export type DeferredCall = Message<"deckhand.v1.DeferredCall"> & {
  * Use `create(DeferredCallSchema)` to create a new message.
  */
 export const DeferredCallSchema: GenMessage<DeferredCall> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 21);
+  messageDesc(file_deckhand_v1_inbox, 20);
 
 /**
  * ReviewedHost is a host that commands connected to.
@@ -1712,7 +1664,7 @@ export type ReviewedHost = Message<"deckhand.v1.ReviewedHost"> & {
  * Use `create(ReviewedHostSchema)` to create a new message.
  */
 export const ReviewedHostSchema: GenMessage<ReviewedHost> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 22);
+  messageDesc(file_deckhand_v1_inbox, 21);
 
 /**
  * AutoApprovalOffer offers to allow calls like one from now on. It is taken with
@@ -1742,7 +1694,7 @@ export type AutoApprovalOffer = Message<"deckhand.v1.AutoApprovalOffer"> & {
  * Use `create(AutoApprovalOfferSchema)` to create a new message.
  */
 export const AutoApprovalOfferSchema: GenMessage<AutoApprovalOffer> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 23);
+  messageDesc(file_deckhand_v1_inbox, 22);
 
 /**
  * InboxQuestion is what an agent asks.
@@ -1763,8 +1715,6 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
   kind: string;
 
   /**
-   * The labels of options: a reply is one of them.
-   *
    * @generated from field: repeated string choices = 3;
    */
   choices: string[];
@@ -1775,13 +1725,6 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
    * @generated from field: string default_answer = 4;
    */
   defaultAnswer: string;
-
-  /**
-   * The possible replies to a question of kind choice.
-   *
-   * @generated from field: repeated deckhand.v1.InboxOption options = 24;
-   */
-  options: InboxOption[];
 };
 
 /**
@@ -1789,35 +1732,7 @@ export type InboxQuestion = Message<"deckhand.v1.InboxQuestion"> & {
  * Use `create(InboxQuestionSchema)` to create a new message.
  */
 export const InboxQuestionSchema: GenMessage<InboxQuestion> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 24);
-
-/**
- * InboxOption is a possible reply to a question.
- *
- * @generated from message deckhand.v1.InboxOption
- */
-export type InboxOption = Message<"deckhand.v1.InboxOption"> & {
-  /**
-   * The reply itself.
-   *
-   * @generated from field: string label = 1;
-   */
-  label: string;
-
-  /**
-   * What follows from it, as the agent says; may be empty.
-   *
-   * @generated from field: string description = 2;
-   */
-  description: string;
-};
-
-/**
- * Describes the message deckhand.v1.InboxOption.
- * Use `create(InboxOptionSchema)` to create a new message.
- */
-export const InboxOptionSchema: GenMessage<InboxOption> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 25);
+  messageDesc(file_deckhand_v1_inbox, 23);
 
 /**
  * @generated from message deckhand.v1.ListInboxRequest
@@ -1901,7 +1816,7 @@ export type ListInboxRequest = Message<"deckhand.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 26);
+  messageDesc(file_deckhand_v1_inbox, 24);
 
 /**
  * @generated from message deckhand.v1.ListInboxResponse
@@ -1939,7 +1854,7 @@ export type ListInboxResponse = Message<"deckhand.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 27);
+  messageDesc(file_deckhand_v1_inbox, 25);
 
 /**
  * InboxCount is the number of items of a kind.
@@ -1963,7 +1878,7 @@ export type InboxCount = Message<"deckhand.v1.InboxCount"> & {
  * Use `create(InboxCountSchema)` to create a new message.
  */
 export const InboxCountSchema: GenMessage<InboxCount> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 28);
+  messageDesc(file_deckhand_v1_inbox, 26);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemRequest
@@ -1980,7 +1895,7 @@ export type GetInboxItemRequest = Message<"deckhand.v1.GetInboxItemRequest"> & {
  * Use `create(GetInboxItemRequestSchema)` to create a new message.
  */
 export const GetInboxItemRequestSchema: GenMessage<GetInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 29);
+  messageDesc(file_deckhand_v1_inbox, 27);
 
 /**
  * @generated from message deckhand.v1.GetInboxItemResponse
@@ -1997,7 +1912,7 @@ export type GetInboxItemResponse = Message<"deckhand.v1.GetInboxItemResponse"> &
  * Use `create(GetInboxItemResponseSchema)` to create a new message.
  */
 export const GetInboxItemResponseSchema: GenMessage<GetInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 30);
+  messageDesc(file_deckhand_v1_inbox, 28);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentRequest
@@ -2038,7 +1953,7 @@ export type ReadInboxArgumentRequest = Message<"deckhand.v1.ReadInboxArgumentReq
  * Use `create(ReadInboxArgumentRequestSchema)` to create a new message.
  */
 export const ReadInboxArgumentRequestSchema: GenMessage<ReadInboxArgumentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 31);
+  messageDesc(file_deckhand_v1_inbox, 29);
 
 /**
  * @generated from message deckhand.v1.ReadInboxArgumentResponse
@@ -2069,78 +1984,7 @@ export type ReadInboxArgumentResponse = Message<"deckhand.v1.ReadInboxArgumentRe
  * Use `create(ReadInboxArgumentResponseSchema)` to create a new message.
  */
 export const ReadInboxArgumentResponseSchema: GenMessage<ReadInboxArgumentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 32);
-
-/**
- * @generated from message deckhand.v1.ReadInboxAttachmentRequest
- */
-export type ReadInboxAttachmentRequest = Message<"deckhand.v1.ReadInboxAttachmentRequest"> & {
-  /**
-   * Item id or unique id prefix.
-   *
-   * @generated from field: string item_id = 1;
-   */
-  itemId: string;
-
-  /**
-   * Its position among the attachments, from 1.
-   *
-   * @generated from field: int32 number = 2;
-   */
-  number: number;
-
-  /**
-   * The first byte, from 0.
-   *
-   * @generated from field: int64 offset = 3;
-   */
-  offset: bigint;
-};
-
-/**
- * Describes the message deckhand.v1.ReadInboxAttachmentRequest.
- * Use `create(ReadInboxAttachmentRequestSchema)` to create a new message.
- */
-export const ReadInboxAttachmentRequestSchema: GenMessage<ReadInboxAttachmentRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 33);
-
-/**
- * @generated from message deckhand.v1.ReadInboxAttachmentResponse
- */
-export type ReadInboxAttachmentResponse = Message<"deckhand.v1.ReadInboxAttachmentResponse"> & {
-  /**
-   * At most 1 MiB.
-   *
-   * @generated from field: bytes data = 1;
-   */
-  data: Uint8Array;
-
-  /**
-   * Offset of the next piece; size_bytes after the last.
-   *
-   * @generated from field: int64 next_offset = 2;
-   */
-  nextOffset: bigint;
-
-  /**
-   * @generated from field: int64 size_bytes = 3;
-   */
-  sizeBytes: bigint;
-
-  /**
-   * Of the whole content, in hexadecimal.
-   *
-   * @generated from field: string sha256 = 4;
-   */
-  sha256: string;
-};
-
-/**
- * Describes the message deckhand.v1.ReadInboxAttachmentResponse.
- * Use `create(ReadInboxAttachmentResponseSchema)` to create a new message.
- */
-export const ReadInboxAttachmentResponseSchema: GenMessage<ReadInboxAttachmentResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 34);
+  messageDesc(file_deckhand_v1_inbox, 30);
 
 /**
  * @generated from message deckhand.v1.JudgeInboxItemRequest
@@ -2166,7 +2010,7 @@ export type JudgeInboxItemRequest = Message<"deckhand.v1.JudgeInboxItemRequest">
  * Use `create(JudgeInboxItemRequestSchema)` to create a new message.
  */
 export const JudgeInboxItemRequestSchema: GenMessage<JudgeInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 35);
+  messageDesc(file_deckhand_v1_inbox, 31);
 
 /**
  * @generated from message deckhand.v1.JudgeInboxItemResponse
@@ -2208,7 +2052,7 @@ export type JudgeInboxItemResponse = Message<"deckhand.v1.JudgeInboxItemResponse
  * Use `create(JudgeInboxItemResponseSchema)` to create a new message.
  */
 export const JudgeInboxItemResponseSchema: GenMessage<JudgeInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 36);
+  messageDesc(file_deckhand_v1_inbox, 32);
 
 /**
  * @generated from message deckhand.v1.SnoozeInboxItemRequest
@@ -2235,7 +2079,7 @@ export type SnoozeInboxItemRequest = Message<"deckhand.v1.SnoozeInboxItemRequest
  * Use `create(SnoozeInboxItemRequestSchema)` to create a new message.
  */
 export const SnoozeInboxItemRequestSchema: GenMessage<SnoozeInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 37);
+  messageDesc(file_deckhand_v1_inbox, 33);
 
 /**
  * @generated from message deckhand.v1.SnoozeInboxItemResponse
@@ -2252,7 +2096,7 @@ export type SnoozeInboxItemResponse = Message<"deckhand.v1.SnoozeInboxItemRespon
  * Use `create(SnoozeInboxItemResponseSchema)` to create a new message.
  */
 export const SnoozeInboxItemResponseSchema: GenMessage<SnoozeInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 38);
+  messageDesc(file_deckhand_v1_inbox, 34);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemRequest
@@ -2395,7 +2239,7 @@ export type AnswerInboxItemRequest = Message<"deckhand.v1.AnswerInboxItemRequest
  * Use `create(AnswerInboxItemRequestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequestSchema: GenMessage<AnswerInboxItemRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39);
+  messageDesc(file_deckhand_v1_inbox, 35);
 
 /**
  * Raise raises the limit of a run, or a budget, and has the work go on. It is for
@@ -2418,7 +2262,7 @@ export type AnswerInboxItemRequest_Raise = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RaiseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RaiseSchema: GenMessage<AnswerInboxItemRequest_Raise> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 0);
+  messageDesc(file_deckhand_v1_inbox, 35, 0);
 
 /**
  * Allow applies the version of the agent's persona that allows the refused host, as it
@@ -2435,7 +2279,7 @@ export type AnswerInboxItemRequest_Allow = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_AllowSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AllowSchema: GenMessage<AnswerInboxItemRequest_Allow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 1);
+  messageDesc(file_deckhand_v1_inbox, 35, 1);
 
 /**
  * Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
@@ -2451,7 +2295,7 @@ export type AnswerInboxItemRequest_Resume = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ResumeSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResumeSchema: GenMessage<AnswerInboxItemRequest_Resume> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 2);
+  messageDesc(file_deckhand_v1_inbox, 35, 2);
 
 /**
  * Dismiss closes an item about work that stopped; nothing goes on.
@@ -2466,7 +2310,7 @@ export type AnswerInboxItemRequest_Dismiss = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_DismissSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_DismissSchema: GenMessage<AnswerInboxItemRequest_Dismiss> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 3);
+  messageDesc(file_deckhand_v1_inbox, 35, 3);
 
 /**
  * Accept accepts the work of a review: deferred calls are made, and the task
@@ -2482,7 +2326,7 @@ export type AnswerInboxItemRequest_Accept = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_AcceptSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_AcceptSchema: GenMessage<AnswerInboxItemRequest_Accept> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 4);
+  messageDesc(file_deckhand_v1_inbox, 35, 4);
 
 /**
  * Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -2501,7 +2345,7 @@ export type AnswerInboxItemRequest_Changes = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ChangesSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ChangesSchema: GenMessage<AnswerInboxItemRequest_Changes> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 5);
+  messageDesc(file_deckhand_v1_inbox, 35, 5);
 
 /**
  * Close ends a task that is escalated, or stands at a limit.
@@ -2516,7 +2360,7 @@ export type AnswerInboxItemRequest_Close = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_CloseSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_CloseSchema: GenMessage<AnswerInboxItemRequest_Close> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 6);
+  messageDesc(file_deckhand_v1_inbox, 35, 6);
 
 /**
  * Suggest drops a call that waits for approval, and suggests an alternative
@@ -2536,35 +2380,18 @@ export type AnswerInboxItemRequest_Suggest = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_SuggestSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SuggestSchema: GenMessage<AnswerInboxItemRequest_Suggest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 7);
+  messageDesc(file_deckhand_v1_inbox, 35, 7);
 
 /**
- * Replan has an approval's call left out, and replaces the agent's plan.
+ * Replan has an approval's call left out, and the agent replace its plan.
  *
  * @generated from message deckhand.v1.AnswerInboxItemRequest.Replan
  */
 export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItemRequest.Replan"> & {
   /**
-   * What the agent is told besides; may be empty.
-   *
    * @generated from field: string text = 1;
    */
   text: string;
-
-  /**
-   * All items of the new plan.
-   *
-   * @generated from field: repeated deckhand.v1.PlanItem items = 2;
-   */
-  items: PlanItem[];
-
-  /**
-   * The revision of the plan that it replaces, 0 for none: see TaskPlanService. If the
-   * plan has another one by now, the answer is refused with ABORTED.
-   *
-   * @generated from field: int32 revision = 3;
-   */
-  revision: number;
 };
 
 /**
@@ -2572,7 +2399,7 @@ export type AnswerInboxItemRequest_Replan = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_ReplanSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplanSchema: GenMessage<AnswerInboxItemRequest_Replan> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 8);
+  messageDesc(file_deckhand_v1_inbox, 35, 8);
 
 /**
  * Clarify asks the agent something before an approval is decided: the call is
@@ -2592,7 +2419,7 @@ export type AnswerInboxItemRequest_Clarify = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ClarifySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ClarifySchema: GenMessage<AnswerInboxItemRequest_Clarify> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 9);
+  messageDesc(file_deckhand_v1_inbox, 35, 9);
 
 /**
  * Approve allows the call.
@@ -2630,7 +2457,7 @@ export type AnswerInboxItemRequest_Approve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ApproveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ApproveSchema: GenMessage<AnswerInboxItemRequest_Approve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 10);
+  messageDesc(file_deckhand_v1_inbox, 35, 10);
 
 /**
  * Reject tells the agent that a call is not approved, or that a question is
@@ -2646,7 +2473,7 @@ export type AnswerInboxItemRequest_Reject = Message<"deckhand.v1.AnswerInboxItem
  * Use `create(AnswerInboxItemRequest_RejectSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RejectSchema: GenMessage<AnswerInboxItemRequest_Reject> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 11);
+  messageDesc(file_deckhand_v1_inbox, 35, 11);
 
 /**
  * Reply answers a question.
@@ -2665,7 +2492,7 @@ export type AnswerInboxItemRequest_Reply = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_ReplySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ReplySchema: GenMessage<AnswerInboxItemRequest_Reply> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 12);
+  messageDesc(file_deckhand_v1_inbox, 35, 12);
 
 /**
  * Retry makes a call with an unknown outcome once more: it may then have
@@ -2687,7 +2514,7 @@ export type AnswerInboxItemRequest_Retry = Message<"deckhand.v1.AnswerInboxItemR
  * Use `create(AnswerInboxItemRequest_RetrySchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_RetrySchema: GenMessage<AnswerInboxItemRequest_Retry> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 13);
+  messageDesc(file_deckhand_v1_inbox, 35, 13);
 
 /**
  * Skip drops the call and informs the agent.
@@ -2702,7 +2529,7 @@ export type AnswerInboxItemRequest_Skip = Message<"deckhand.v1.AnswerInboxItemRe
  * Use `create(AnswerInboxItemRequest_SkipSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_SkipSchema: GenMessage<AnswerInboxItemRequest_Skip> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 14);
+  messageDesc(file_deckhand_v1_inbox, 35, 14);
 
 /**
  * Resolve says what came of a call with an unknown outcome.
@@ -2721,50 +2548,7 @@ export type AnswerInboxItemRequest_Resolve = Message<"deckhand.v1.AnswerInboxIte
  * Use `create(AnswerInboxItemRequest_ResolveSchema)` to create a new message.
  */
 export const AnswerInboxItemRequest_ResolveSchema: GenMessage<AnswerInboxItemRequest_Resolve> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 39, 15);
-
-/**
- * @generated from message deckhand.v1.ReplyToTaskRequest
- */
-export type ReplyToTaskRequest = Message<"deckhand.v1.ReplyToTaskRequest"> & {
-  /**
-   * Task id or unique id prefix.
-   *
-   * @generated from field: string task_id = 1;
-   */
-  taskId: string;
-
-  /**
-   * For a question of kind choice the label of an option; for a confirmation yes or no.
-   *
-   * @generated from field: string text = 2;
-   */
-  text: string;
-};
-
-/**
- * Describes the message deckhand.v1.ReplyToTaskRequest.
- * Use `create(ReplyToTaskRequestSchema)` to create a new message.
- */
-export const ReplyToTaskRequestSchema: GenMessage<ReplyToTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 40);
-
-/**
- * @generated from message deckhand.v1.ReplyToTaskResponse
- */
-export type ReplyToTaskResponse = Message<"deckhand.v1.ReplyToTaskResponse"> & {
-  /**
-   * @generated from field: deckhand.v1.InboxItem item = 1;
-   */
-  item?: InboxItem | undefined;
-};
-
-/**
- * Describes the message deckhand.v1.ReplyToTaskResponse.
- * Use `create(ReplyToTaskResponseSchema)` to create a new message.
- */
-export const ReplyToTaskResponseSchema: GenMessage<ReplyToTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 41);
+  messageDesc(file_deckhand_v1_inbox, 35, 15);
 
 /**
  * @generated from message deckhand.v1.AnswerInboxItemResponse
@@ -2781,7 +2565,7 @@ export type AnswerInboxItemResponse = Message<"deckhand.v1.AnswerInboxItemRespon
  * Use `create(AnswerInboxItemResponseSchema)` to create a new message.
  */
 export const AnswerInboxItemResponseSchema: GenMessage<AnswerInboxItemResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_inbox, 42);
+  messageDesc(file_deckhand_v1_inbox, 36);
 
 /**
  * InboxKind is the kind of answer that an item needs.
@@ -3018,18 +2802,6 @@ export const InboxService: GenService<{
     output: typeof ReadInboxArgumentResponseSchema;
   },
   /**
-   * ReadInboxAttachment returns a piece of a file that the agent attached to its
-   * question, as it was when the question was asked. The audit has who reads its
-   * beginning. Who may read the task's workspace may read it.
-   *
-   * @generated from rpc deckhand.v1.InboxService.ReadInboxAttachment
-   */
-  readInboxAttachment: {
-    methodKind: "unary";
-    input: typeof ReadInboxAttachmentRequestSchema;
-    output: typeof ReadInboxAttachmentResponseSchema;
-  },
-  /**
    * AnswerInboxItem answers an open item; the task continues in the same
    * transaction. Administrators may answer it, and the user who submitted the
    * task if their role covers the tool. If the item has been answered or has
@@ -3042,17 +2814,6 @@ export const InboxService: GenService<{
     methodKind: "unary";
     input: typeof AnswerInboxItemRequestSchema;
     output: typeof AnswerInboxItemResponseSchema;
-  },
-  /**
-   * ReplyToTask answers the open question of a task, as AnswerInboxItem does with a
-   * reply. FAILED_PRECONDITION if the task has asked nothing, or several questions.
-   *
-   * @generated from rpc deckhand.v1.InboxService.ReplyToTask
-   */
-  replyToTask: {
-    methodKind: "unary";
-    input: typeof ReplyToTaskRequestSchema;
-    output: typeof ReplyToTaskResponseSchema;
   },
   /**
    * JudgeInboxItem returns what the hub would decide about the call of an open
