@@ -103,6 +103,8 @@ type Config struct {
 	// TrustedProxies are the networks of proxies before the hub, whose
 	// X-Forwarded-For is believed: 10.20.0.5,10.20.0.6.
 	TrustedProxies string `koanf:"trusted-proxies"`
+	// MCPDecide offers the MCP tool inbox_decide to tokens with the right to decide.
+	MCPDecide bool `koanf:"mcp-decide"`
 	// MaxPerUser caps one user's tasks that run at once.
 	MaxPerUser int `koanf:"max-active-per-user"`
 	// AnthropicBaseURL and AnthropicKey are what the model relay uses.

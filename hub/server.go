@@ -15,9 +15,11 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/api/console"
+	"github.com/deckhand-sh/deckhand/hub/api/mcpserver"
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
 	"github.com/deckhand-sh/deckhand/hub/fleet/enroll"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/oauth"
 	"github.com/deckhand-sh/deckhand/hub/identity/oidc"
 	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
 	"github.com/deckhand-sh/deckhand/hub/identity/team"
@@ -160,6 +162,18 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewDestinationServiceHandler(&api.Destinations{Notify: h.notify, Agents: h.agents}, options...))
 	mux.Handle(deckhandv1connect.NewPushServiceHandler(&api.Push{Notify: h.notify, Key: h.pushKeys.Public}, options...))
 	mux.Handle(trigger.Prefix+"{id}", h.triggers)
+	refuse := api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact)
+	door := auth.NewDoor(guards, h.turns, refuse, mux)
+	programs := oauth.New(oauth.Config{
+		Store: h.store, Tokens: token.New(h.store, h.recorder, h.tokens), Guards: guards, Public: h.cfg.public,
+		BasePath: strings.TrimRight(h.cfg.BasePath, "/"), Resource: mcpserver.Path, Decide: h.cfg.MCPDecide, Log: h.cfg.Log.Named("oauth"),
+	})
+	for _, path := range []string{oauth.Prefix, oauth.ResourceMetadata, oauth.ResourceMetadata + "/", oauth.ServerMetadata, oauth.ServerMetadata + "/"} {
+		mux.Handle(path, programs)
+	}
+	mux.Handle(mcpserver.Path, mcpserver.New(mcpserver.Config{
+		API: door, Guards: guards, Refuse: refuse, Public: h.cfg.public, Metadata: programs.Metadata, Decide: h.cfg.MCPDecide, Log: h.cfg.Log.Named("mcp"),
+	}))
 	ready := &readiness{hub: h, draining: s.leaving}
 	mux.Handle(grpchealth.NewHandler(ready))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -175,7 +189,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, auth.NewDoor(guards, h.turns, api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact), mux))))),
+		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, door)))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}

@@ -30,7 +30,7 @@ func tokenMessage(t db.ListTokensRow) (*deckhandv1.Token, error) {
 	}
 	return &deckhandv1.Token{
 		Id: t.ID, Kind: deckhandv1.TokenKind(enumValue(deckhandv1.TokenKind_value, "TOKEN_KIND_", t.Kind)), Name: t.Name, UserName: t.UserName,
-		Role: id.Scope.Role, ReadOnly: id.Scope.ReadOnly, Services: id.Scope.Services, Pools: id.Scope.Pools, CreatedAt: timestamppb.New(t.CreatedAt),
+		Role: id.Scope.Role, ReadOnly: id.Scope.ReadOnly, Services: id.Scope.Services, Pools: id.Scope.Pools, Decide: id.Scope.Decide, Mcp: id.Scope.MCP, CreatedAt: timestamppb.New(t.CreatedAt),
 		CreatedBy: t.CreatedBy, ExpiresAt: timestamp(t.ExpiresAt), UsedAt: timestamp(t.UsedAt),
 	}, nil
 }
@@ -40,7 +40,7 @@ func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv
 	who, m := auth.From(ctx), req.Msg
 	d := token.Draft{
 		OrgID: who.OrgID, Kind: auth.User, Name: m.GetName(), UserID: who.UserID, By: actor(who), TTL: m.GetTtl().AsDuration(),
-		Scope: auth.Scope{Role: m.GetRole(), ReadOnly: m.GetReadOnly(), Services: m.GetServices(), Pools: m.GetPools()},
+		Scope: auth.Scope{Role: m.GetRole(), ReadOnly: m.GetReadOnly(), Services: m.GetServices(), Pools: m.GetPools(), Decide: m.GetDecide()},
 	}
 	if ref := m.GetUserId(); ref != "" {
 		var err error

@@ -35,6 +35,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"log-throughput":   logThroughput,
 	"loop-overhead":    loopOverhead,
 	"loops":            loops,
+	"mcp":              mcpGet,
 	"memory":           memory,
 	"node-idle":        nodeIdle,
 	"nodes":            nodes,

@@ -52,6 +52,7 @@ type Config struct {
 	TLSKey         string `koanf:"tls-key"`
 	InsecureHTTP   bool   `koanf:"insecure-http"`
 	TrustedProxies string `koanf:"trusted-proxies"`
+	MCPDecide      bool   `koanf:"mcp-decide"`
 	// BasePath is hub.Config's.
 	BasePath string `koanf:"base-path"`
 	// DatabaseURL uses an existing database instead of a private cluster.
@@ -240,7 +241,8 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		url = config.Secret(u.cluster.URL(database))
 	}
 	h, err := hub.Config{
-		UpgradeURL: u.cfg.UpgradeURL, PublicURL: u.cfg.PublicURL, TLSCert: u.cfg.TLSCert, TLSKey: u.cfg.TLSKey, InsecureHTTP: u.cfg.InsecureHTTP, TrustedProxies: u.cfg.TrustedProxies, LocalHTTP: true,
+		UpgradeURL: u.cfg.UpgradeURL, PublicURL: u.cfg.PublicURL, TLSCert: u.cfg.TLSCert, TLSKey: u.cfg.TLSKey, InsecureHTTP: u.cfg.InsecureHTTP,
+		TrustedProxies: u.cfg.TrustedProxies, MCPDecide: u.cfg.MCPDecide, LocalHTTP: true,
 		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
 		NATSURL: u.cfg.NATSURL, NATSCA: u.cfg.NATSCA, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
 		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,

@@ -63,6 +63,16 @@ func (g Guards) identify(ctx context.Context, peer string, header http.Header) (
 	return id, err
 }
 
+type mcpKey struct{}
+
+// ThroughMCP returns the context of a call that comes through the MCP server.
+func ThroughMCP(ctx context.Context) context.Context { return context.WithValue(ctx, mcpKey{}, true) }
+
+func throughMCP(ctx context.Context) bool {
+	through, _ := ctx.Value(mcpKey{}).(bool)
+	return through
+}
+
 func (g Guards) admit(ctx context.Context, procedure, peer string, header http.Header) (context.Context, error) {
 	rule, ok := RuleOf(procedure)
 	if !ok {
@@ -87,6 +97,10 @@ func (g Guards) admit(ctx context.Context, procedure, peer string, header http.H
 	}
 	if err := Allow(id, procedure, rule); err != nil {
 		return ctx, err
+	}
+	if id.Scope.MCP && !throughMCP(ctx) {
+		return ctx, fault.New(fault.Denied, "this token is of a program that was connected to the MCP server, and good for nothing else").
+			WithCode(fault.PermissionDenied).WithFix("make a token: deckhand token create --help")
 	}
 	if err := g.from(ctx, id, procedure, peer, header); err != nil {
 		return ctx, err

@@ -18,6 +18,12 @@ type Scope struct {
 	// Services, such as TaskService, are the only ones that may be called; empty
 	// for all.
 	Services []string `json:"services,omitempty"`
+	// Decide lets the token decide on approvals through MCP, where programs decide on
+	// nothing without it. It is no limit of other calls.
+	Decide bool `json:"decide,omitempty"`
+	// MCP restricts the token to the MCP server: it is of a program that was connected by
+	// OAuth.
+	MCP bool `json:"mcp,omitempty"`
 	// Pools are the only ones that a worker with the token may be of; empty for
 	// all. They leave a worker's token all that a worker may do.
 	Pools []string `json:"pools,omitempty"`
@@ -33,7 +39,7 @@ func (s Scope) Pool(name string) error {
 }
 
 // All reports whether a scope leaves all rights.
-func (s Scope) All() bool { return s.Role == "" && !s.ReadOnly && len(s.Services) == 0 }
+func (s Scope) All() bool { return s.Role == "" && !s.ReadOnly && len(s.Services) == 0 && !s.MCP }
 
 // Check refuses a scope with an unknown name.
 func (s Scope) Check() error {

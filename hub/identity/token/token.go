@@ -4,6 +4,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -40,6 +41,8 @@ type Draft struct {
 	// TTL is 0 for one that does not expire.
 	TTL time.Duration
 	By  event.Actor
+	// Secret is the token itself, if the caller has made it; empty for a new one.
+	Secret string
 }
 
 // Create creates a token, and returns its id and the token itself.
@@ -47,8 +50,11 @@ func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err e
 	if err := d.Scope.Check(); err != nil {
 		return "", "", err
 	}
-	if d.Kind == auth.Worker && !d.Scope.All() {
-		return "", "", fault.New(fault.Invalid, "a worker's token has no scope").WithFix("leave out role, read_only and services: it does a worker's part only; pools bounds which pool")
+	if d.Scope.Decide && d.Scope.ReadOnly {
+		return "", "", fault.New(fault.Invalid, "decide and read_only were both given").WithFix("leave out one of them: a decision changes something")
+	}
+	if d.Kind == auth.Worker && (!d.Scope.All() || d.Scope.Decide) {
+		return "", "", fault.New(fault.Invalid, "a worker's token has no scope").WithFix("leave out role, read_only, services and decide: it does a worker's part only; pools bounds which pool")
 	}
 	if d.Kind != auth.Worker && len(d.Scope.Pools) > 0 {
 		return "", "", fault.New(fault.Invalid, "pools is given, and only a worker is of a pool").WithFix("leave it out, or make a worker's token")
@@ -60,7 +66,7 @@ func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err e
 	if err := limits.allows(d); err != nil {
 		return "", "", err
 	}
-	id, secret = ident.New("token"), auth.NewSecret(d.Kind)
+	id, secret = ident.New("token"), cmp.Or(d.Secret, auth.NewSecret(d.Kind))
 	p := db.CreateTokenParams{
 		ID: id, OrgID: d.OrgID, Kind: string(d.Kind), Name: d.Name, Hash: ident.Hash(secret), Scope: d.Scope.Encode(), CreatedBy: d.By.ID,
 	}
@@ -78,6 +84,19 @@ func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err e
 		}
 		return audit.Append(tx, audit.Entry{OrgID: d.OrgID, By: d.By, Action: "token.created", ObjectKind: "token", ObjectID: id, After: after})
 	})
+}
+
+// Renew gives a user's token that is not revoked another secret and a later end.
+func (s *Service) Renew(ctx context.Context, orgID, userID, id, secret string, ttl time.Duration) error {
+	renewed, err := s.store.RenewToken(ctx, db.RenewTokenParams{OrgID: orgID, ID: id, UserID: &userID, Hash: ident.Hash(secret), ExpiresAt: time.Now().Add(ttl)})
+	if err != nil {
+		return fmt.Errorf("renew token %s: %w", id, err)
+	}
+	if renewed == 0 {
+		return fault.New(fault.NotFound, "token %s is revoked", id).WithFix("connect the program again")
+	}
+	s.tokens.Forget()
+	return nil
 }
 
 // List returns a page of a user's tokens that are not revoked, newest first, and

@@ -182,5 +182,12 @@ func (e *Env) Client() (*sdk.Client, error) {
 	return client, nil
 }
 
+// Hub returns the address of the hub and the token, for callers that speak another
+// protocol with it. Client must have succeeded.
+func (e *Env) Hub() (url, token string, err error) {
+	access, err := e.findHub()
+	return access.url, access.token.Reveal(), err
+}
+
 // PageSize is the largest page of a list that the hub returns.
 const PageSize = 500

@@ -89,6 +89,7 @@ func httpsFlags(flags *pflag.FlagSet) {
 	flags.String("tls-cert", "", "PEM certificate of the API, with those that it depends on; read again when the file changes")
 	flags.String("tls-key", "", "PEM key of the API")
 	flags.Bool("insecure-http", false, "speak plain HTTP on an address that is not loopback, behind a proxy that adds TLS")
+	flags.Bool("mcp-decide", false, "let MCP clients decide items of the inbox, with tokens made by: deckhand token create --decide")
 	flags.String("trusted-proxies", "", "networks of proxies before the hub, whose X-Forwarded-For is believed: 10.20.0.5,10.20.0.6")
 }
 

@@ -59,6 +59,7 @@ deckhand token create rack-2 --worker --pool dmz --ttl 0`,
 	flags.StringVar(&o.request.UserId, "user", "", "whose it is; your own by default")
 	flags.StringVar(&o.request.Role, "role", "", "the most that it may: viewer, basic, advanced or admin")
 	flags.BoolVar(&o.request.ReadOnly, "read-only", false, "it may only read")
+	flags.BoolVar(&o.request.Decide, "decide", false, "it may decide items of the inbox through MCP, on hubs with --mcp-decide")
 	flags.StringSliceVar(&o.request.Services, "service", nil, "it may call these services only, such as TaskService")
 	flags.StringSliceVar(&o.request.Pools, "pool", nil, "of a worker's: it may be of these pools only")
 	flags.DurationVar(&o.ttl, "ttl", defaultTTL, "how long it can be used; 0 for ever")

@@ -40,6 +40,12 @@ func noun(e *env.Env) output.Noun[*deckhandv1.Token] {
 				if x.GetReadOnly() {
 					may = append([]string{"read"}, may...)
 				}
+				if x.GetMcp() {
+					may = append(may, "MCP only")
+				}
+				if x.GetDecide() {
+					may = append(may, "decide")
+				}
 				if x.GetRole() != "" {
 					may = append([]string{x.GetRole()}, may...)
 				}

@@ -723,6 +723,41 @@ type Notification struct {
 	HandledAt     *time.Time
 }
 
+type OauthClient struct {
+	ID           string
+	Name         string
+	RedirectUris []string
+	CreatedAt    time.Time
+	UsedAt       *time.Time
+}
+
+type OauthCode struct {
+	Hash        []byte
+	OrgID       string
+	UserID      string
+	UserName    string
+	ClientID    string
+	RedirectUri string
+	Resource    string
+	Challenge   string
+	Scope       string
+	CreatedAt   time.Time
+	UsedAt      *time.Time
+	TokenID     *string
+}
+
+type OauthRefreshToken struct {
+	Hash      []byte
+	OrgID     string
+	UserID    string
+	TokenID   string
+	ClientID  string
+	Resource  string
+	Scope     string
+	CreatedAt time.Time
+	UsedAt    *time.Time
+}
+
 type Organisation struct {
 	ID                 string
 	Name               string

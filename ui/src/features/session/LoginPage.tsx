@@ -3,6 +3,7 @@ import { getRouteApi, useRouter } from "@tanstack/react-router";
 import { Tabs } from "radix-ui";
 import { useEffect, useRef, useState, type FormEvent } from "react";
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import { basePath } from "@/api/base";
 import { Button } from "@/components/Button";
 import { Command } from "@/components/Command";
 import { Field, Input } from "@/components/Field";
@@ -31,6 +32,11 @@ export function LoginPage() {
       if (!session) throw new Error("The hub returned no session. Try again.");
       queries.clear();
       setSession(queries, session);
+      if (next?.startsWith("/oauth/")) {
+        // A page of the hub's own: it asks whether a program may be connected.
+        location.assign(basePath + next);
+        return;
+      }
       await router.navigate({ to: next ?? "/fleet", replace: true });
     } catch (e) {
       setError(e);

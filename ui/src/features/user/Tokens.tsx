@@ -112,7 +112,8 @@ export function Tokens(props: { all: boolean; making: boolean; onMade: () => voi
 function scope(t: Token): string {
   if (t.kind === TokenKind.WORKER) return "worker";
   const what = t.role ? `at most ${t.role}` : "same as owner";
-  return t.readOnly ? `${what}, read-only` : what;
+  const limits = [what, ...(t.readOnly ? ["read-only"] : []), ...(t.mcp ? ["MCP only"] : []), ...(t.decide ? ["decides through MCP"] : [])];
+  return limits.join(", ");
 }
 
 function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: string, secret: string) => void }) {
@@ -125,6 +126,7 @@ function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: str
   const [user, setUser] = useState("");
   const [role, setRole] = useState("");
   const [readOnly, setReadOnly] = useState(false);
+  const [decide, setDecide] = useState(false);
   const [services, setServices] = useState("");
   const [days, setDays] = useState(90);
   const worker = user === "worker:";
@@ -135,6 +137,7 @@ function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: str
       userId: worker ? "" : user,
       role: worker ? "" : role,
       readOnly: !worker && readOnly,
+      decide: !worker && !readOnly && decide,
       services: worker ? [] : servicesOf(services),
       ttl: days > 0 ? create(DurationSchema, { seconds: BigInt(days) * 86_400n }) : undefined,
     });
@@ -166,6 +169,9 @@ function NewToken(props: { own: boolean; onClose: () => void; onMade: (name: str
           </Field>
           <label className="flex min-h-6 items-center gap-2">
             <input type="checkbox" checked={readOnly} onChange={(e) => setReadOnly(e.target.checked)} /> Read-only
+          </label>
+          <label className="flex min-h-6 items-center gap-2">
+            <input type="checkbox" checked={decide && !readOnly} disabled={readOnly} onChange={(e) => setDecide(e.target.checked)} /> Decide inbox items through MCP
           </label>
           <Field label="Services" hint="Such as TaskService, InboxService. Leave empty for all.">
             <Input value={services} onChange={(e) => setServices(e.target.value)} />

@@ -1,0 +1,51 @@
+-- name: CreateOAuthClient :execrows
+-- Creates no row if there are too many already.
+INSERT INTO oauth_clients (id, name, redirect_uris)
+SELECT @id, @name, @redirect_uris::text[] WHERE (SELECT count(*) FROM oauth_clients) < @most::bigint;
+
+-- name: DeleteOAuthClients :exec
+-- Deletes those that nobody has connected, and those whose last connection is long over.
+DELETE FROM oauth_clients c
+WHERE c.used_at IS NULL AND c.created_at < now() - @unused::interval
+   OR c.used_at < now() - @idle::interval
+      AND NOT EXISTS (SELECT 1 FROM oauth_refresh_tokens r WHERE r.client_id = c.id AND r.created_at > now() - @idle::interval);
+
+-- name: GetOAuthClient :one
+SELECT * FROM oauth_clients WHERE id = @id;
+
+-- name: TouchOAuthClient :exec
+UPDATE oauth_clients SET used_at = now() WHERE id = @id;
+
+-- name: CreateOAuthCode :exec
+INSERT INTO oauth_codes (hash, org_id, user_id, user_name, client_id, redirect_uri, resource, challenge, scope)
+VALUES (@hash, @org_id, @user_id, @user_name, @client_id, @redirect_uri, @resource, @challenge, @scope);
+
+-- name: GetOAuthCode :one
+SELECT * FROM oauth_codes WHERE hash = @hash;
+
+-- name: UseOAuthCode :execrows
+UPDATE oauth_codes SET used_at = now() WHERE hash = @hash AND used_at IS NULL;
+
+-- name: SetOAuthCodeToken :exec
+UPDATE oauth_codes SET token_id = @token_id WHERE hash = @hash;
+
+-- name: DeleteOAuthCodes :exec
+DELETE FROM oauth_codes WHERE created_at < now() - @age::interval;
+
+-- name: CreateOAuthRefreshToken :exec
+INSERT INTO oauth_refresh_tokens (hash, org_id, user_id, token_id, client_id, resource, scope)
+VALUES (@hash, @org_id, @user_id, @token_id, @client_id, @resource, @scope);
+
+-- name: GetOAuthRefreshToken :one
+SELECT * FROM oauth_refresh_tokens WHERE hash = @hash;
+
+-- name: UseOAuthRefreshToken :execrows
+UPDATE oauth_refresh_tokens SET used_at = now() WHERE hash = @hash AND used_at IS NULL;
+
+-- name: DeleteOAuthRefreshTokens :exec
+DELETE FROM oauth_refresh_tokens WHERE created_at < now() - @age::interval;
+
+-- name: RenewToken :execrows
+-- Gives a token that is not revoked another secret and a later end.
+UPDATE api_tokens SET hash = @hash, expires_at = @expires_at::timestamptz
+WHERE org_id = @org_id AND id = @id AND user_id = @user_id AND revoked_at IS NULL;
