@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
@@ -257,8 +258,10 @@ type WatchRequest struct {
 	FromNow bool `protobuf:"varint,6,opt,name=from_now,json=fromNow,proto3" json:"from_now,omitempty"`
 	// Of these tasks events of every type are sent, whatever types says. Ids.
 	DetailedTaskIds []string `protobuf:"bytes,7,rep,name=detailed_task_ids,json=detailedTaskIds,proto3" json:"detailed_task_ids,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Only events of tasks of these agents, by id, unique id prefix, or name; none for all.
+	AgentIds      []string `protobuf:"bytes,38,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
@@ -336,6 +339,13 @@ func (x *WatchRequest) GetFromNow() bool {
 func (x *WatchRequest) GetDetailedTaskIds() []string {
 	if x != nil {
 		return x.DetailedTaskIds
+	}
+	return nil
+}
+
+func (x *WatchRequest) GetAgentIds() []string {
+	if x != nil {
+		return x.AgentIds
 	}
 	return nil
 }
@@ -880,7 +890,7 @@ var File_deckhand_v1_event_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
+	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
@@ -901,7 +911,7 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04turn\x18\x03 \x01(\x05R\x04turn\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\x94\x02\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xc4\x02\n" +
 	"\fWatchRequest\x12,\n" +
 	"\btask_ids\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\ataskIds\x12 \n" +
 	"\x06cursor\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06cursor\x12\x16\n" +
@@ -910,7 +920,8 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
 	"\x102\"\x06r\x04\x10\x01(@R\x05types\x12\x19\n" +
 	"\bfrom_now\x18\x06 \x01(\bR\afromNow\x12=\n" +
-	"\x11detailed_task_ids\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\x0fdetailedTaskIds\"\xaf\x01\n" +
+	"\x11detailed_task_ids\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\x0fdetailedTaskIds\x12.\n" +
+	"\tagent_ids\x18& \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\bagentIds\"\xaf\x01\n" +
 	"\x11ListEventsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12&\n" +
@@ -953,12 +964,12 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x06newest\x18+ \x01(\bR\x06newest\"l\n" +
 	"\x13ListMomentsResponse\x12-\n" +
 	"\amoments\x18\x01 \x03(\v2\x13.deckhand.v1.MomentR\amoments\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xf1\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xba\x02\n" +
 	"\fEventService\x12@\n" +
-	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01\x12M\n" +
+	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01\x12q\n" +
 	"\n" +
-	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponse\x12P\n" +
-	"\vListMoments\x12\x1f.deckhand.v1.ListMomentsRequest\x1a .deckhand.v1.ListMomentsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/v1/tasks/{task_id}/events\x12u\n" +
+	"\vListMoments\x12\x1f.deckhand.v1.ListMomentsRequest\x1a .deckhand.v1.ListMomentsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/momentsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_event_proto_rawDescOnce sync.Once

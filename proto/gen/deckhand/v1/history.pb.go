@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1056,7 +1057,7 @@ var File_deckhand_v1_history_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
+	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
 	"\x14SearchHistoryRequest\x12 \n" +
 	"\x05query\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xf4\x03R\x05query\x12&\n" +
@@ -1148,13 +1149,13 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\x10ExportTaskFormat\x12\"\n" +
 	"\x1eEXPORT_TASK_FORMAT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXPORT_TASK_FORMAT_JSONL\x10\x01\x12 \n" +
-	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\xe3\x02\n" +
+	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\xac\x03\n" +
 	"\x0eHistoryService\x12O\n" +
 	"\n" +
-	"ExportTask\x12\x1e.deckhand.v1.ExportTaskRequest\x1a\x1f.deckhand.v1.ExportTaskResponse0\x01\x12P\n" +
-	"\vGetEstimate\x12\x1f.deckhand.v1.GetEstimateRequest\x1a .deckhand.v1.GetEstimateResponse\x12V\n" +
-	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponse\x12V\n" +
-	"\rSearchHistory\x12!.deckhand.v1.SearchHistoryRequest\x1a\".deckhand.v1.SearchHistoryResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ExportTask\x12\x1e.deckhand.v1.ExportTaskRequest\x1a\x1f.deckhand.v1.ExportTaskResponse0\x01\x12g\n" +
+	"\vGetEstimate\x12\x1f.deckhand.v1.GetEstimateRequest\x1a .deckhand.v1.GetEstimateResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/estimates\x12n\n" +
+	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/statistics\x12p\n" +
+	"\rSearchHistory\x12!.deckhand.v1.SearchHistoryRequest\x1a\".deckhand.v1.SearchHistoryResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/tasks:searchBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_history_proto_rawDescOnce sync.Once

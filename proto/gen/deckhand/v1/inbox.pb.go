@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
@@ -4832,7 +4833,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x0f\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x0f\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -5258,14 +5259,14 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fInboxSnoozed\x12\x1d\n" +
 	"\x19INBOX_SNOOZED_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12INBOX_SNOOZED_ONLY\x10\x01\x12\x15\n" +
-	"\x11INBOX_SNOOZED_ANY\x10\x022\xaa\x04\n" +
-	"\fInboxService\x12J\n" +
-	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\x12S\n" +
-	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\x12b\n" +
-	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\x12\\\n" +
-	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\x12Y\n" +
-	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponse\x12\\\n" +
-	"\x0fSnoozeInboxItem\x12#.deckhand.v1.SnoozeInboxItemRequest\x1a$.deckhand.v1.SnoozeInboxItemResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x11INBOX_SNOOZED_ANY\x10\x022\x9d\x06\n" +
+	"\fInboxService\x12c\n" +
+	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/inbox-items\x12v\n" +
+	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/inbox-items/{item_id}\x12\x8f\x01\n" +
+	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/inbox-items/{item_id}/arguments\x12\x89\x01\n" +
+	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/inbox-items/{item_id}:answer\x12\x85\x01\n" +
+	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/inbox-items/{item_id}:judge\x12\x89\x01\n" +
+	"\x0fSnoozeInboxItem\x12#.deckhand.v1.SnoozeInboxItemRequest\x1a$.deckhand.v1.SnoozeInboxItemResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/inbox-items/{item_id}:snoozeBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_inbox_proto_rawDescOnce sync.Once

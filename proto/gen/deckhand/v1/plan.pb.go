@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -548,7 +549,7 @@ var File_deckhand_v1_plan_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/plan.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x04\n" +
+	"\x16deckhand/v1/plan.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x04\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\x04runs\x18\x02 \x01(\x03H\x00R\x04runs\x88\x01\x01\x12:\n" +
@@ -590,12 +591,13 @@ const file_deckhand_v1_plan_proto_rawDesc = "" +
 	"\bprovider\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18<R\bprovider\x125\n" +
 	"\x10calls_per_minute\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00R\x0ecallsPerMinute\"<\n" +
 	"\x13SetCallRateResponse\x12%\n" +
-	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan2\xcc\x02\n" +
-	"\vPlanService\x12D\n" +
-	"\aGetPlan\x12\x1b.deckhand.v1.GetPlanRequest\x1a\x1c.deckhand.v1.GetPlanResponse\x12D\n" +
-	"\aSetPlan\x12\x1b.deckhand.v1.SetPlanRequest\x1a\x1c.deckhand.v1.SetPlanResponse\x12_\n" +
-	"\x10SetAllowedModels\x12$.deckhand.v1.SetAllowedModelsRequest\x1a%.deckhand.v1.SetAllowedModelsResponse\x12P\n" +
-	"\vSetCallRate\x12\x1f.deckhand.v1.SetCallRateRequest\x1a .deckhand.v1.SetCallRateResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan2\xc3\x03\n" +
+	"\vPlanService\x12V\n" +
+	"\aGetPlan\x12\x1b.deckhand.v1.GetPlanRequest\x1a\x1c.deckhand.v1.GetPlanResponse\"\x10\x82\xd3\xe4\x93\x02\n" +
+	"\x12\b/v1/plan\x12Y\n" +
+	"\aSetPlan\x12\x1b.deckhand.v1.SetPlanRequest\x1a\x1c.deckhand.v1.SetPlanResponse\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\x1a\b/v1/plan\x12\x83\x01\n" +
+	"\x10SetAllowedModels\x12$.deckhand.v1.SetAllowedModelsRequest\x1a%.deckhand.v1.SetAllowedModelsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\x1a\x17/v1/plan/allowed-models\x12{\n" +
+	"\vSetCallRate\x12\x1f.deckhand.v1.SetCallRateRequest\x1a .deckhand.v1.SetCallRateResponse\")\x82\xd3\xe4\x93\x02#:\x01*\x1a\x1e/v1/plan/call-rates/{provider}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_plan_proto_rawDescOnce sync.Once

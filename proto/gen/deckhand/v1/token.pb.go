@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -800,7 +801,7 @@ var File_deckhand_v1_token_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x03\n" +
+	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x03\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.TokenKindR\x04kind\x12\x12\n" +
@@ -857,14 +858,16 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\tTokenKind\x12\x1a\n" +
 	"\x16TOKEN_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOKEN_KIND_USER\x10\x01\x12\x15\n" +
-	"\x11TOKEN_KIND_WORKER\x10\x022\xb7\x03\n" +
-	"\fTokenService\x12P\n" +
-	"\vCreateToken\x12\x1f.deckhand.v1.CreateTokenRequest\x1a .deckhand.v1.CreateTokenResponse\x12M\n" +
+	"\x11TOKEN_KIND_WORKER\x10\x022\xc2\x04\n" +
+	"\fTokenService\x12g\n" +
+	"\vCreateToken\x12\x1f.deckhand.v1.CreateTokenRequest\x1a .deckhand.v1.CreateTokenResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
+	"/v1/tokens\x12a\n" +
 	"\n" +
-	"ListTokens\x12\x1e.deckhand.v1.ListTokensRequest\x1a\x1f.deckhand.v1.ListTokensResponse\x12P\n" +
-	"\vRevokeToken\x12\x1f.deckhand.v1.RevokeTokenRequest\x1a .deckhand.v1.RevokeTokenResponse\x12Y\n" +
-	"\x0eGetTokenLimits\x12\".deckhand.v1.GetTokenLimitsRequest\x1a#.deckhand.v1.GetTokenLimitsResponse\x12Y\n" +
-	"\x0eSetTokenLimits\x12\".deckhand.v1.SetTokenLimitsRequest\x1a#.deckhand.v1.SetTokenLimitsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ListTokens\x12\x1e.deckhand.v1.ListTokensRequest\x1a\x1f.deckhand.v1.ListTokensResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/tokens\x12y\n" +
+	"\vRevokeToken\x12\x1f.deckhand.v1.RevokeTokenRequest\x1a .deckhand.v1.RevokeTokenResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tokens/{token_id}:revoke\x12s\n" +
+	"\x0eGetTokenLimits\x12\".deckhand.v1.GetTokenLimitsRequest\x1a#.deckhand.v1.GetTokenLimitsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/token-limits\x12v\n" +
+	"\x0eSetTokenLimits\x12\".deckhand.v1.SetTokenLimitsRequest\x1a#.deckhand.v1.SetTokenLimitsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\x1a\x10/v1/token-limitsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_token_proto_rawDescOnce sync.Once
