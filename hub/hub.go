@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/api/idempotency"
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
 	"github.com/deckhand-sh/deckhand/hub/egress/authority"
 	"github.com/deckhand-sh/deckhand/hub/egress/channel"
@@ -404,6 +405,9 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
 		periodic.Job{Name: "delete old challenges of passkeys", Do: h.passkeys.Prune},
+		periodic.Job{Name: "delete old idempotency keys", Do: func(ctx context.Context) error {
+			return h.store.DeleteIdempotencyKeys(ctx, idempotency.Keep)
+		}},
 		periodic.Job{Name: "delete the waits of calls that have ended", Do: h.store.DeleteWaits},
 		periodic.Job{Name: "delete outages that no task waits for", Do: h.store.DeleteOldOutages},
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},

@@ -27,6 +27,7 @@ var SealedColumns = []SealedColumn{
 	{"steps", "arguments_sealed", "id"},
 	{"steps", "changed_sealed", "'changed arguments of ' || id"},
 	{"inbox_items", "reply_sealed", "id"},
+	{"idempotency_keys", "sealed", "'response of ' || id || ' of ' || org_id"},
 }
 
 // Sealed is an encrypted value with its place.
