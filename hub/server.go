@@ -15,7 +15,9 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/api/console"
+	"github.com/deckhand-sh/deckhand/hub/api/idempotency"
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
+	"github.com/deckhand-sh/deckhand/hub/api/rest"
 	"github.com/deckhand-sh/deckhand/hub/fleet/enroll"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/oidc"
@@ -66,6 +68,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 			eventkind.Interceptor(),
 			validate.NewInterceptor(),
 			api.Text(),
+			idempotency.Interceptor(idempotency.Config{Store: h.store, Vault: h.vault, Log: h.cfg.Log.Named("idempotency")}),
 		)...),
 		connect.WithReadMaxBytes(maxMessage),
 		// Who is admitted is known already, but not what anybody sends.
@@ -102,7 +105,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Files: files, Steps: h.steps, Tools: h.tools, Changes: h.workspaces, Execs: h.execs, Recorder: h.recorder,
 	}, options...))
 	watchPath, watches := deckhandv1connect.NewEventServiceHandler(&api.Events{
-		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,
+		Tasks: h.tasks, Agents: h.agents, Watcher: h.watcher, Draining: s.draining,
 	}, options...)
 	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
@@ -167,13 +170,21 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		return nil, err
 	}
 	mux.Handle("/", pages)
+	refuse := api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact)
+	door := auth.NewDoor(guards, h.turns, refuse, mux)
+	front, err := rest.New(rest.Config{
+		Door: door, Show: api.Shown(h.cfg.Log.Named("rest"), h.cfg.Redact), MaxBytes: maxMessage, BasePath: h.cfg.BasePath,
+	})
+	if err != nil {
+		return nil, err
+	}
 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, auth.NewDoor(guards, h.turns, api.Refuse(h.cfg.Log.Named("api"), h.cfg.Redact), mux))))),
+		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, front.Refuse, front)))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
