@@ -128,8 +128,7 @@ describe("the shell", () => {
     await page.getByRole("heading", { name: "API reference", level: 1 }).waitFor();
     await page.getByText("Deckhand API").first().waitFor();
     await page.getByPlaceholder("Filter by tag").fill("Task");
-    await page.locator("#operations-tag-Task").click();
-    await page.getByText("Ends a task").first().waitFor();
+    await page.locator("#operations-tag-Task").waitFor();
     page.off("request", watch);
     expect(foreign).toEqual([]);
   });
