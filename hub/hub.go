@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/api/idempotency"
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
 	"github.com/deckhand-sh/deckhand/hub/egress/authority"
 	"github.com/deckhand-sh/deckhand/hub/egress/channel"
@@ -71,6 +72,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/phase"
 	"github.com/deckhand-sh/deckhand/internal/provider"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -181,7 +183,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.tokens = auth.NewTokens(h.store)
 	h.metrics = metrics.New(metrics.Config{
 		Registry: c.Registry, Queries: h.store.Queries, Pool: h.store.Pool,
-		Tools: h.tools.Names(), States: task.States(), Open: task.OpenStates(), InboxKinds: inbox.Kinds(), Phases: eventkind.Phases, Limits: attempt.LimitKinds(),
+		Tools: h.tools.Names(), States: task.States(), Open: task.OpenStates(), InboxKinds: inbox.Kinds(), Phases: phase.Names(), Limits: attempt.LimitKinds(),
 		StaleAfter: nodeStaleIntervals * heartbeatInterval,
 		Watches:    func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
 		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
@@ -408,6 +410,9 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete old sessions", Do: h.sessions.Prune},
 		periodic.Job{Name: "delete old challenges of passkeys", Do: h.passkeys.Prune},
 		periodic.Job{Name: "delete old attachments of questions", Every: expiryInterval, Do: h.inbox.Attachments.Prune},
+		periodic.Job{Name: "delete old idempotency keys", Do: func(ctx context.Context) error {
+			return h.store.DeleteIdempotencyKeys(ctx, idempotency.Keep)
+		}},
 		periodic.Job{Name: "delete the waits of calls that have ended", Do: h.store.DeleteWaits},
 		periodic.Job{Name: "delete outages that no task waits for", Do: h.store.DeleteOldOutages},
 		periodic.Job{Name: "forget calls that no limit counts", Do: h.policies.Prune},

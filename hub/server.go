@@ -15,8 +15,10 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/api/console"
+	"github.com/deckhand-sh/deckhand/hub/api/idempotency"
 	"github.com/deckhand-sh/deckhand/hub/api/mcpserver"
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
+	"github.com/deckhand-sh/deckhand/hub/api/rest"
 	"github.com/deckhand-sh/deckhand/hub/fleet/enroll"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/oauth"
@@ -69,6 +71,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 			eventkind.Interceptor(),
 			validate.NewInterceptor(),
 			api.Text(),
+			idempotency.Interceptor(idempotency.Config{Store: h.store, Vault: h.vault, Log: h.cfg.Log.Named("idempotency")}),
 		)...),
 		connect.WithReadMaxBytes(maxMessage),
 		// Who is admitted is known already, but not what anybody sends.
@@ -105,7 +108,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Files: files, Steps: h.steps, Tools: h.tools, Changes: h.workspaces, Execs: h.execs, Recorder: h.recorder,
 	}, options...))
 	watchPath, watches := deckhandv1connect.NewEventServiceHandler(&api.Events{
-		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,
+		Tasks: h.tasks, Agents: h.agents, Watcher: h.watcher, Draining: s.draining,
 		Progress: api.Progress{Store: h.store, Node: h.node, Redact: h.cfg.Redact},
 	}, options...)
 	mux.Handle(watchPath, api.Cuttable(watches))
@@ -183,13 +186,19 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		return nil, err
 	}
 	mux.Handle("/", pages)
+	front, err := rest.New(rest.Config{
+		Door: door, Show: api.Shown(h.cfg.Log.Named("rest"), h.cfg.Redact), MaxBytes: maxMessage, BasePath: h.cfg.BasePath,
+	})
+	if err != nil {
+		return nil, err
+	}
 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, door)))),
+		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, front.Refuse, front)))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}

@@ -10,6 +10,15 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/logging"
 )
 
+type idempotencyKey struct{}
+
+// WithIdempotencyKey returns a context whose unary calls have a key: a call that is repeated
+// with the same key and request within 24 hours changes nothing and returns the first
+// response. Reads ignore it. Use a key such as a UUID for one call only.
+func WithIdempotencyKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, idempotencyKey{}, key)
+}
+
 // headers adds who is calling to each request and makes each error a
 // *fault.Error.
 type headers struct {
@@ -31,6 +40,9 @@ func (h *headers) set(ctx context.Context, header http.Header) {
 func (h *headers) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		h.set(ctx, req.Header())
+		if key, ok := ctx.Value(idempotencyKey{}).(string); ok && key != "" {
+			req.Header().Set("Idempotency-Key", key)
+		}
 		res, err := next(ctx, req)
 		return res, fault.FromConnect(err)
 	}

@@ -30,7 +30,7 @@ export default defineConfig({
   },
   server: {
     fs: { allow: [".."] }, // the personas that the console offers
-    proxy: { "^/(deckhand\\.v1\\.|terminals)": { target: hub, ws: true, changeOrigin: true } },
+    proxy: { "^/(deckhand\\.v1\\.|terminals|v1/|openapi\\.json)": { target: hub, ws: true, changeOrigin: true } },
   },
   test: {
     environment: "jsdom",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -19,6 +20,7 @@ import (
 // Events serves EventService.
 type Events struct {
 	Tasks   *task.Service
+	Agents  *agent.Service
 	Watcher *event.Watcher
 	// Progress looks at running commands.
 	Progress Progress
@@ -57,6 +59,14 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 		}
 		watch.TaskIDs = append(watch.TaskIDs, id)
 	}
+	agents := map[string]bool{}
+	for _, ref := range req.Msg.GetAgentIds() {
+		id, err := h.Agents.Find(ctx, viewer(ctx), ref)
+		if err != nil {
+			return err
+		}
+		agents[id] = true
+	}
 	// The caller learns at once that its watch is established.
 	if err := out.Send(&deckhandv1.WatchResponse{
 		Cursor: watch.After.String(), Item: &deckhandv1.WatchResponse_Heartbeat_{Heartbeat: &deckhandv1.WatchResponse_Heartbeat{}},
@@ -71,7 +81,7 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 		watch.Live = live
 		go h.Progress.Follow(ctx, watch.OrgID, of, live) // ctx ends with this call
 	}
-	sees := h.seen(ctx)
+	sees := h.seen(ctx, agents)
 	err = h.Watcher.Run(ctx, watch, func(item event.Item) error {
 		res := &deckhandv1.WatchResponse{Cursor: item.Cursor.String()}
 		switch {
@@ -116,14 +126,19 @@ const (
 	mostSeen = 4096
 )
 
-// seen returns a function that reports whether the caller sees a task.
-func (h *Events) seen(ctx context.Context) func(taskID string) (bool, error) {
+// seen returns a function that reports whether the caller sees a task, and it is of one of
+// the agents; of any if there are none.
+func (h *Events) seen(ctx context.Context, agents map[string]bool) func(taskID string) (bool, error) {
 	v, known := viewer(ctx), ttlcache.New[string, bool](mostSeen, seenFor)
 	return func(taskID string) (bool, error) {
 		if yes, ok := known.Get(taskID); ok {
 			return yes, nil
 		}
 		yes, err := h.Tasks.Sees(ctx, v, taskID)
+		if err == nil && yes && len(agents) > 0 {
+			t, failed := h.Tasks.Get(ctx, v.OrgID, taskID)
+			yes, err = agents[t.Task.AgentID], failed
+		}
 		if err == nil {
 			known.Add(taskID, yes)
 		}

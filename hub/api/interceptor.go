@@ -46,6 +46,16 @@ func Refuse(log hclog.Logger, r *redact.Redactor) func(http.ResponseWriter, *htt
 	}
 }
 
+// Shown returns what maps an error of a call that did not reach its handler to one that
+// may be shown, as ErrorInterceptor does.
+func Shown(log hclog.Logger, r *redact.Redactor) func(*http.Request, error) error {
+	b := errorInterceptor{log, r}
+	return func(req *http.Request, err error) error {
+		ctx := b.enter(req.Context(), req.Header.Get(logging.CorrelationHeader))
+		return b.leave(ctx, req.URL.Path, err)
+	}
+}
+
 func (b errorInterceptor) enter(ctx context.Context, header string) context.Context {
 	if !logging.ValidCorrelation(header) {
 		header = ident.New("corr")

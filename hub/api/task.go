@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -329,6 +330,10 @@ func openLog(ctx context.Context, link machine.Link, s db.Step, req *deckhandv1.
 	return in, piece, err
 }
 
+// LogSizeHeader has the length of a step's log in bytes in the response of ReadLog, once
+// the step has ended.
+const LogSizeHeader = "Deckhand-Log-Size"
+
 // ReadLog streams a step's output from the node that ran it.
 func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.ReadLogRequest], out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
 	org := auth.From(ctx).OrgID
@@ -342,6 +347,9 @@ func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.Rea
 	}
 	if s.StartedAt == nil || s.NodeID == nil {
 		return fault.New(fault.Precondition, "step %s has no log: it was never started on a node", id).WithObject(id)
+	}
+	if s.FinishedAt != nil {
+		out.ResponseHeader().Set(LogSizeHeader, strconv.FormatInt(s.LogBytes, 10))
 	}
 	link, err := h.Node(*s.NodeID)
 	if err != nil {

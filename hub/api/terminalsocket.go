@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"buf.build/go/protovalidate"
 	"connectrpc.com/connect"
@@ -17,17 +16,13 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/wsping"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
-const (
-	// socketMessage bounds a message of a browser: input is at most 64 KiB.
-	socketMessage = 128 << 10
-	// socketPing is the interval at which a browser is pinged, and how long it may take
-	// to respond.
-	socketPing = 20 * time.Second
-)
+// socketMessage bounds a message of a browser: input is at most 64 KiB.
+const socketMessage = 128 << 10
 
 // TerminalSockets serves OpenTerminal to browsers, which have no stream in both
 // directions but a WebSocket. Its binary messages are those of the RPC. What goes
@@ -63,7 +58,7 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	ctx, cancel := context.WithCancel(kept)
 	defer cancel()
-	go awake(ctx, conn)
+	go wsping.Keep(ctx, conn, wsping.Interval)
 	if err := h.serve(ctx, socket{ctx, conn}); err != nil {
 		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, procedure, err))); e == nil {
 			_ = conn.Write(ctx, websocket.MessageText, text)
@@ -72,26 +67,6 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = conn.Close(websocket.StatusNormalClosure, "")
-}
-
-// awake closes a connection whose browser no longer responds.
-func awake(ctx context.Context, conn *websocket.Conn) {
-	ticker := time.NewTicker(socketPing)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		answered, cancel := context.WithTimeout(ctx, socketPing)
-		err := conn.Ping(answered)
-		cancel()
-		if err != nil {
-			_ = conn.CloseNow()
-			return
-		}
-	}
 }
 
 // infoOf returns an error in the form that a browser gets.

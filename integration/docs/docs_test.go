@@ -236,7 +236,7 @@ func (s *stage) set(document string) (end func()) {
 // quickstart's agent, and the approval that it asks for.
 func (s *stage) ran(command string) {
 	s.T.Helper()
-	if !strings.HasPrefix(command, "deckhand run first-agent") && !strings.Contains(command, "/SubmitTask") {
+	if !strings.HasPrefix(command, "deckhand run first-agent") && !strings.Contains(command, "/v1/tasks -H") {
 		return
 	}
 	var items []struct{ ID, TaskID, ShownDigest string }

@@ -10,11 +10,6 @@ package eventkind
 
 import "slices"
 
-// Phases are the phases of an iteration, in order, as phase_changed names them.
-var Phases = []string{
-	"analyze_context", "update_plan", "think", "select_tool", "execute_action", "observe_result", "iterate",
-}
-
 // Kind is the type of an event.
 type Kind string
 

@@ -214,6 +214,21 @@ var catalogue = []Entry{
 		Fix:  "Watch without the cursor for the events that are left. Tasks, steps and results are still there.",
 	},
 	{
+		Code: IdempotencyKeyReused, Kinds: []Kind{Invalid}, Title: "Idempotency key used for another request",
+		What: "The header `Idempotency-Key` has a key that this token has sent within the last 24 hours with another request to the same path.",
+		Fix:  "Send a new key with each new request, and the same key only with an exact repetition.",
+	},
+	{
+		Code: IdempotencyInProgress, Kinds: []Kind{Aborted}, Title: "Request with this key in progress",
+		What: "An earlier request with the same `Idempotency-Key` has not ended yet.",
+		Fix:  "Repeat it after the time of the header `Retry-After`: it returns the response of the first request.", Retry: true,
+	},
+	{
+		Code: IdempotencyUnknown, Kinds: []Kind{Aborted}, Title: "Outcome of the first request unknown",
+		What: "An earlier request with the same `Idempotency-Key` changed something and broke off before its response was stored, for example because the hub died.",
+		Fix:  "Look whether it took effect. If not, send the request again with a new key.",
+	},
+	{
 		Code: LeaseEnded, Kinds: []Kind{Precondition}, Title: "Lease ended",
 		What: "A worker wrote to a task that it no longer holds, for example after a long interruption.",
 		Fix:  "The worker stops by itself; another attempt goes on with the task.", Internal: true,

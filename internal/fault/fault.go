@@ -78,6 +78,13 @@ const (
 	// deleted.
 	CursorExpired Code = "CURSOR_EXPIRED"
 
+	// IdempotencyKeyReused refuses a key that was used with another request.
+	IdempotencyKeyReused Code = "IDEMPOTENCY_KEY_REUSED"
+	// IdempotencyInProgress refuses a call while another with its key is running.
+	IdempotencyInProgress Code = "IDEMPOTENCY_IN_PROGRESS"
+	// IdempotencyUnknown refuses a call whose predecessor with the same key broke off.
+	IdempotencyUnknown Code = "IDEMPOTENCY_UNKNOWN"
+
 	// LeaseEnded is between hub and worker only: the write came too late.
 	LeaseEnded Code = "LEASE_ENDED"
 	// HubUnavailable is used only between hub and worker: the hub itself could

@@ -45,6 +45,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"pull":             pullImage,
 	"redact":           redactStream,
 	"relay":            relayed,
+	"rest":             restCalls,
 	"semantic-grep":    semanticGrep,
 	"semantic-quality": semanticQuality,
 	"snapshot":         snapshotTree,

@@ -118,6 +118,21 @@ describe("the shell", () => {
     await page.getByRole("button", { name: "audit.verified" }).first().waitFor();
   });
 
+  it("shows the API with what comes from the hub only", async () => {
+    const foreign: string[] = [];
+    const watch = (r: { url(): string }) => {
+      if (!r.url().startsWith(url) && !/^(data|blob):/.test(r.url())) foreign.push(r.url());
+    };
+    page.on("request", watch);
+    await page.goto(`${url}/api`);
+    await page.getByRole("heading", { name: "API reference", level: 1 }).waitFor();
+    await page.getByText("Deckhand API").first().waitFor();
+    await page.getByPlaceholder("Filter by tag").fill("Task");
+    await page.locator("#operations-tag-Task").waitFor();
+    page.off("request", watch);
+    expect(foreign).toEqual([]);
+  });
+
   it("stops everything in 2 clicks, says so on every page, and releases it", async () => {
     await page.goto(`${url}/fleet`);
     let clicks = 0;

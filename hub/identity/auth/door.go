@@ -71,33 +71,40 @@ func NewDoor(g Guards, turns *fair.Turns, refuse func(http.ResponseWriter, *http
 // ServeHTTP serves one call. What is no procedure is passed on: a page, or one of
 // the handlers that authenticate in their own way.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	rule, known := RuleOf(r.URL.Path)
-	if !known {
+	if _, known := RuleOf(r.URL.Path); !known {
 		d.Next.ServeHTTP(w, r)
 		return
 	}
-	ctx, err := d.Admit(r.URL.Path, r)
+	d.ServeCall(w, r, r.URL.Path, d.Refuse, d.Next)
+}
+
+// ServeCall serves a call of a procedure whose request may have another form than that of
+// its RPC: next makes the call of it, and refuse writes a refusal. All limits are shared
+// with the calls that ServeHTTP serves.
+func (d *Door) ServeCall(w http.ResponseWriter, r *http.Request, procedure string, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) {
+	rule, _ := RuleOf(procedure)
+	ctx, err := d.Admit(procedure, r)
 	if err != nil {
 		// What is still to come of the body is not waited for.
 		w.Header().Set("Connection", "close")
-		d.Refuse(w, r, err)
+		refuse(w, r, err)
 		return
 	}
-	caller, streaming := callerOf(ctx, r), d.streaming[r.URL.Path]
+	caller, streaming := callerOf(ctx, r), d.streaming[procedure]
 	if streaming.caller || streaming.hub {
 		leave, err := d.stream(ctx, caller)
 		if err != nil {
-			d.Refuse(w, r, err)
+			refuse(w, r, err)
 			return
 		}
 		defer leave()
 		var stop func()
-		ctx, stop = d.Keep(ctx, r.URL.Path, r)
+		ctx, stop = d.Keep(ctx, procedure, r)
 		defer stop()
 	}
-	r = r.WithContext(context.WithValue(ctx, admittedKey{}, r.URL.Path))
+	r = r.WithContext(context.WithValue(ctx, admittedKey{}, procedure))
 	if streaming.caller {
-		d.Next.ServeHTTP(w, r) // for as long as it likes
+		next.ServeHTTP(w, r) // for as long as it likes
 		return
 	}
 	if rule.Public {
@@ -106,13 +113,13 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b := fair.NewBody(w, r, fair.Bounds{Begin: d.Begin, Rate: bodyRate, Room: d.room}, caller)
 	r.Body = b
 	defer b.Leave()
-	if id := Known(ctx); id.OrgID != "" && !streaming.hub && !unhindered[r.URL.Path] {
+	if id := Known(ctx); id.OrgID != "" && !streaming.hub && !unhindered[procedure] {
 		turn := d.turns.Turn(id.OrgID)
 		defer turn.End()
 		r = r.WithContext(turn.With(r.Context()))
 		r.Body = &turnBody{ReadCloser: b, turn: turn, ctx: r.Context(), free: PublicBytes}
 	}
-	d.Next.ServeHTTP(w, r)
+	next.ServeHTTP(w, r)
 }
 
 // turnBody is a body whose call waits for its turn once all of it has arrived, or so much

@@ -2,8 +2,7 @@ package auth
 
 import (
 	"net/http"
-
-	"connectrpc.com/connect"
+	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	c "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
@@ -28,17 +27,16 @@ func cookie(header http.Header) string {
 // Browsers state the origin (Sec-Fetch-Site, Origin) with every request that may change
 // something; one with a cookie that does not state it is refused. Pages of the public URL
 // are this hub's, whatever name a proxy calls it by; the same name over plain HTTP is not,
-// where the URL begins with https.
-func SameOrigin(public PublicURL, next http.Handler) http.Handler {
+// where the URL begins with https. refuse writes a refusal.
+func SameOrigin(public PublicURL, refuse func(http.ResponseWriter, *http.Request, error), next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	if public.Origin != "" {
 		// ParsePublicURL made it, so it is an origin.
 		_ = protection.AddTrustedOrigin(public.Origin)
 	}
-	errors := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		held := cookie(r.Header) != ""
-		if r.Header.Get("Authorization") != "" || !held && r.URL.Path != c.SessionServiceCreateSessionProcedure {
+		if r.Header.Get("Authorization") != "" || !held && !logsIn(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -54,9 +52,13 @@ func SameOrigin(public PublicURL, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		refused := fault.New(fault.Denied, "this call comes with a cookie, and not from a page of this hub").
-			WithCode(fault.PermissionDenied).WithFix("programs use a token: Authorization: Bearer dhu_…")
-		// Who does not read the refusal is refused as well.
-		_ = errors.Write(w, r, fault.ToConnect(refused))
+		refuse(w, r, fault.New(fault.Denied, "this call comes with a cookie, and not from a page of this hub").
+			WithCode(fault.PermissionDenied).WithFix("programs use a token: Authorization: Bearer dhu_…"))
 	})
+}
+
+// logsIn reports whether a path is one at which a session is made: of the RPC or by REST.
+// A request that a server may read as such a path counts.
+func logsIn(path string) bool {
+	return path == c.SessionServiceCreateSessionProcedure || strings.HasPrefix(strings.ToLower(path), "/v1/sessions")
 }

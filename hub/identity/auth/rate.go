@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"time"
@@ -55,6 +56,19 @@ func NewRates(perSecond int) *Rates {
 // token counts a call of a token or a session.
 func (r *Rates) token(id string) error {
 	return r.take(r.byToken, id, r.perSecond, "with this token")
+}
+
+// Left returns how many calls a second the caller may make in the long run, and how many
+// it may make now; 0 and 0 without a limit.
+func (r *Rates) Left(id Identity) (limit, left int) {
+	if r == nil || r.perSecond < 0 || id.Kind != User {
+		return 0, 0
+	}
+	bucket, ok := r.byToken.Get(cmp.Or(id.SessionID, id.TokenID))
+	if !ok {
+		return r.perSecond, burst * r.perSecond
+	}
+	return r.perSecond, max(0, int(bucket.Tokens()))
 }
 
 // address counts a call from an address.

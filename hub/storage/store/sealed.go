@@ -28,6 +28,7 @@ var SealedColumns = []SealedColumn{
 	{"steps", "changed_sealed", "'changed arguments of ' || id"},
 	{"inbox_items", "reply_sealed", "id"},
 	{"inbox_attachments", "content_sealed", "'attachment ' || number || ' of ' || item_id"},
+	{"idempotency_keys", "sealed", "'response of ' || id || ' of ' || org_id"},
 }
 
 // Sealed is an encrypted value with its place.

@@ -48,7 +48,9 @@ func (s *Store) tx(ctx context.Context, ahead []statement, fn func(q, last *db.Q
 	defer conn.Release()
 	last := &collector{}
 	if err = fn(db.New(p), db.New(last)); err == nil {
-		err = p.commit(ctx, last.statements)
+		if err = touch(ctx, p, last); err == nil {
+			err = p.commit(ctx, last.statements)
+		}
 	}
 	if err != nil {
 		p.rollback(ctx)

@@ -1,4 +1,4 @@
-import { BellRing, Bot, Boxes, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, Boxes, Braces, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -35,5 +35,6 @@ export const nav: NavItem[] = [
   { to: "/notifications", label: "Notifications", icon: BellRing, key: "o", section: "Administration", role: "admin" },
   { to: "/users", label: "Users", icon: Users, key: "u", section: "Administration" },
   { to: "/audit", label: "Audit", icon: ScrollText, key: "l", section: "Administration", role: "admin" },
+  { to: "/api", label: "API reference", icon: Braces, key: "v", section: "Administration" },
   { to: "/settings", label: "Settings", icon: Settings, key: "s", section: "Administration" },
 ];

@@ -16,6 +16,7 @@ import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
 import { policyRoutes } from "@/features/policy/route";
 import { providerRoutes } from "@/features/provider/route";
+import { referenceRoutes } from "@/features/reference/route";
 import { replayRoutes } from "@/features/replay/route";
 import { searchRoutes } from "@/features/search/route";
 import { settingRoutes } from "@/features/setting/route";
@@ -54,6 +55,7 @@ export const routeTree = rootRoute.addChildren([
     ...personaRoutes,
     ...policyRoutes,
     ...providerRoutes,
+    ...referenceRoutes,
     ...replayRoutes,
     ...searchRoutes,
     ...settingRoutes,

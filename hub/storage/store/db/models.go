@@ -392,6 +392,21 @@ type HubReplica struct {
 	TouchedAt time.Time
 }
 
+type IdempotencyKey struct {
+	ID            string
+	OrgID         string
+	Caller        string
+	Procedure     string
+	KeyHash       []byte
+	RequestDigest []byte
+	State         string
+	Owner         string
+	OwnedUntil    time.Time
+	Touched       bool
+	Sealed        []byte
+	CreatedAt     time.Time
+}
+
 type ImageRule struct {
 	OrgID         string
 	Allow         []string

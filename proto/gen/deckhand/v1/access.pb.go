@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -384,7 +385,7 @@ var File_deckhand_v1_access_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x18deckhand/v1/access.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x01\n" +
+	"\x18deckhand/v1/access.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x96\x01\n" +
 	"\n" +
 	"AccessRule\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x1a\n" +
@@ -409,11 +410,11 @@ const file_deckhand_v1_access_proto_rawDesc = "" +
 	"\x17DeleteAccessRuleRequest\x12\x1e\n" +
 	"\x04what\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x82\x01R\x04what\"\x1a\n" +
-	"\x18DeleteAccessRuleResponse2\xa6\x02\n" +
-	"\rAccessService\x12\\\n" +
-	"\x0fListAccessRules\x12#.deckhand.v1.ListAccessRulesRequest\x1a$.deckhand.v1.ListAccessRulesResponse\x12V\n" +
-	"\rSetAccessRule\x12!.deckhand.v1.SetAccessRuleRequest\x1a\".deckhand.v1.SetAccessRuleResponse\x12_\n" +
-	"\x10DeleteAccessRule\x12$.deckhand.v1.DeleteAccessRuleRequest\x1a%.deckhand.v1.DeleteAccessRuleResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x18DeleteAccessRuleResponse2\x8c\x03\n" +
+	"\rAccessService\x12v\n" +
+	"\x0fListAccessRules\x12#.deckhand.v1.ListAccessRulesRequest\x1a$.deckhand.v1.ListAccessRulesResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/access-rules\x12}\n" +
+	"\rSetAccessRule\x12!.deckhand.v1.SetAccessRuleRequest\x1a\".deckhand.v1.SetAccessRuleResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\x1a\x1a/v1/access-rules/{what=**}\x12\x83\x01\n" +
+	"\x10DeleteAccessRule\x12$.deckhand.v1.DeleteAccessRuleRequest\x1a%.deckhand.v1.DeleteAccessRuleResponse\"\"\x82\xd3\xe4\x93\x02\x1c*\x1a/v1/access-rules/{what=**}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_access_proto_rawDescOnce sync.Once

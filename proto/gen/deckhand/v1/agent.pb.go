@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -3017,7 +3018,7 @@ var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"]\n" +
+	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"]\n" +
 	"\x13DisableAgentRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"@\n" +
@@ -3254,29 +3255,31 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x13AGENT_STATUS_ACTIVE\x10\x03\x12\x17\n" +
 	"\x13AGENT_STATUS_PAUSED\x10\x04\x12 \n" +
 	"\x1cAGENT_STATUS_ERROR_SUSPENDED\x10\x05\x12\x19\n" +
-	"\x15AGENT_STATUS_DISABLED\x10\x062\xa9\f\n" +
-	"\fAgentService\x12M\n" +
+	"\x15AGENT_STATUS_DISABLED\x10\x062\xdd\x11\n" +
+	"\fAgentService\x12d\n" +
 	"\n" +
-	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\x12G\n" +
-	"\bGetAgent\x12\x1c.deckhand.v1.GetAgentRequest\x1a\x1d.deckhand.v1.GetAgentResponse\x12M\n" +
+	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
+	"/v1/agents\x12f\n" +
+	"\bGetAgent\x12\x1c.deckhand.v1.GetAgentRequest\x1a\x1d.deckhand.v1.GetAgentResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/agents/{agent_id}\x12a\n" +
 	"\n" +
-	"ListAgents\x12\x1e.deckhand.v1.ListAgentsRequest\x1a\x1f.deckhand.v1.ListAgentsResponse\x12J\n" +
-	"\tTellAgent\x12\x1d.deckhand.v1.TellAgentRequest\x1a\x1e.deckhand.v1.TellAgentResponse\x12M\n" +
+	"ListAgents\x12\x1e.deckhand.v1.ListAgentsRequest\x1a\x1f.deckhand.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/agents\x12u\n" +
+	"\tTellAgent\x12\x1d.deckhand.v1.TellAgentRequest\x1a\x1e.deckhand.v1.TellAgentResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/agents/{agent_id}/messages\x12u\n" +
 	"\n" +
-	"PauseAgent\x12\x1e.deckhand.v1.PauseAgentRequest\x1a\x1f.deckhand.v1.PauseAgentResponse\x12P\n" +
-	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponse\x12V\n" +
-	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponse\x12e\n" +
-	"\x12ListAgentSummaries\x12&.deckhand.v1.ListAgentSummariesRequest\x1a'.deckhand.v1.ListAgentSummariesResponse\x12S\n" +
-	"\fDisableAgent\x12 .deckhand.v1.DisableAgentRequest\x1a!.deckhand.v1.DisableAgentResponse\x12P\n" +
-	"\vEnableAgent\x12\x1f.deckhand.v1.EnableAgentRequest\x1a .deckhand.v1.EnableAgentResponse\x12P\n" +
-	"\vDeleteAgent\x12\x1f.deckhand.v1.DeleteAgentRequest\x1a .deckhand.v1.DeleteAgentResponse\x12V\n" +
-	"\rUndeleteAgent\x12!.deckhand.v1.UndeleteAgentRequest\x1a\".deckhand.v1.UndeleteAgentResponse\x12P\n" +
-	"\vRenameAgent\x12\x1f.deckhand.v1.RenameAgentRequest\x1a .deckhand.v1.RenameAgentResponse\x12Y\n" +
-	"\x0eDuplicateAgent\x12\".deckhand.v1.DuplicateAgentRequest\x1a#.deckhand.v1.DuplicateAgentResponse\x12V\n" +
-	"\rTransferAgent\x12!.deckhand.v1.TransferAgentRequest\x1a\".deckhand.v1.TransferAgentResponse\x12b\n" +
-	"\x11ListAgentVersions\x12%.deckhand.v1.ListAgentVersionsRequest\x1a&.deckhand.v1.ListAgentVersionsResponse\x12b\n" +
-	"\x11DiffAgentVersions\x12%.deckhand.v1.DiffAgentVersionsRequest\x1a&.deckhand.v1.DiffAgentVersionsResponse\x12h\n" +
-	"\x13RestoreAgentVersion\x12'.deckhand.v1.RestoreAgentVersionRequest\x1a(.deckhand.v1.RestoreAgentVersionResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"PauseAgent\x12\x1e.deckhand.v1.PauseAgentRequest\x1a\x1f.deckhand.v1.PauseAgentResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/agents/{agent_id}:pause\x12y\n" +
+	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/agents/{agent_id}:resume\x12p\n" +
+	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/agents:graph\x12\x83\x01\n" +
+	"\x12ListAgentSummaries\x12&.deckhand.v1.ListAgentSummariesRequest\x1a'.deckhand.v1.ListAgentSummariesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/agents:summaries\x12}\n" +
+	"\fDisableAgent\x12 .deckhand.v1.DisableAgentRequest\x1a!.deckhand.v1.DisableAgentResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/agents/{agent_id}:disable\x12y\n" +
+	"\vEnableAgent\x12\x1f.deckhand.v1.EnableAgentRequest\x1a .deckhand.v1.EnableAgentResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/agents/{agent_id}:enable\x12o\n" +
+	"\vDeleteAgent\x12\x1f.deckhand.v1.DeleteAgentRequest\x1a .deckhand.v1.DeleteAgentResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/v1/agents/{agent_id}\x12\x81\x01\n" +
+	"\rUndeleteAgent\x12!.deckhand.v1.UndeleteAgentRequest\x1a\".deckhand.v1.UndeleteAgentResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/agents/{agent_id}:undelete\x12y\n" +
+	"\vRenameAgent\x12\x1f.deckhand.v1.RenameAgentRequest\x1a .deckhand.v1.RenameAgentResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/agents/{agent_id}:rename\x12\x85\x01\n" +
+	"\x0eDuplicateAgent\x12\".deckhand.v1.DuplicateAgentRequest\x1a#.deckhand.v1.DuplicateAgentResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/agents/{agent_id}:duplicate\x12\x81\x01\n" +
+	"\rTransferAgent\x12!.deckhand.v1.TransferAgentRequest\x1a\".deckhand.v1.TransferAgentResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/agents/{agent_id}:transfer\x12\x8a\x01\n" +
+	"\x11ListAgentVersions\x12%.deckhand.v1.ListAgentVersionsRequest\x1a&.deckhand.v1.ListAgentVersionsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/agents/{agent_id}/versions\x12\x8f\x01\n" +
+	"\x11DiffAgentVersions\x12%.deckhand.v1.DiffAgentVersionsRequest\x1a&.deckhand.v1.DiffAgentVersionsResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/agents/{agent_id}/versions:diff\x12\xa5\x01\n" +
+	"\x13RestoreAgentVersion\x12'.deckhand.v1.RestoreAgentVersionRequest\x1a(.deckhand.v1.RestoreAgentVersionResponse\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/agents/{agent_id}/versions/{version}:restoreBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_agent_proto_rawDescOnce sync.Once

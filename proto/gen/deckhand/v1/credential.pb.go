@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -1700,7 +1701,7 @@ var File_deckhand_v1_credential_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\n" +
-	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x05\n" +
+	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x05\n" +
 	"\x12CredentialSettings\x12 \n" +
 	"\x06header\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06header\x12&\n" +
 	"\tparameter\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tparameter\x12#\n" +
@@ -1870,16 +1871,16 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x84\x01\n" +
 	"\x1eListCredentialRequestsResponse\x12:\n" +
 	"\brequests\x18\x01 \x03(\v2\x1e.deckhand.v1.CredentialRequestR\brequests\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\x9b\x06\n" +
-	"\x11CredentialService\x12_\n" +
-	"\x10CreateCredential\x12$.deckhand.v1.CreateCredentialRequest\x1a%.deckhand.v1.CreateCredentialResponse\x12\\\n" +
-	"\x0fListCredentials\x12#.deckhand.v1.ListCredentialsRequest\x1a$.deckhand.v1.ListCredentialsResponse\x12V\n" +
-	"\rGetCredential\x12!.deckhand.v1.GetCredentialRequest\x1a\".deckhand.v1.GetCredentialResponse\x12_\n" +
-	"\x10RotateCredential\x12$.deckhand.v1.RotateCredentialRequest\x1a%.deckhand.v1.RotateCredentialResponse\x12_\n" +
-	"\x10UpdateCredential\x12$.deckhand.v1.UpdateCredentialRequest\x1a%.deckhand.v1.UpdateCredentialResponse\x12_\n" +
-	"\x10DeleteCredential\x12$.deckhand.v1.DeleteCredentialRequest\x1a%.deckhand.v1.DeleteCredentialResponse\x12Y\n" +
-	"\x0eTestCredential\x12\".deckhand.v1.TestCredentialRequest\x1a#.deckhand.v1.TestCredentialResponse\x12q\n" +
-	"\x16ListCredentialRequests\x12*.deckhand.v1.ListCredentialRequestsRequest\x1a+.deckhand.v1.ListCredentialRequestsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xaa\b\n" +
+	"\x11CredentialService\x12{\n" +
+	"\x10CreateCredential\x12$.deckhand.v1.CreateCredentialRequest\x1a%.deckhand.v1.CreateCredentialResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/credentials\x12u\n" +
+	"\x0fListCredentials\x12#.deckhand.v1.ListCredentialsRequest\x1a$.deckhand.v1.ListCredentialsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/credentials\x12v\n" +
+	"\rGetCredential\x12!.deckhand.v1.GetCredentialRequest\x1a\".deckhand.v1.GetCredentialResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/credentials/{name}\x12\x89\x01\n" +
+	"\x10RotateCredential\x12$.deckhand.v1.RotateCredentialRequest\x1a%.deckhand.v1.RotateCredentialResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/credentials/{name}:rotate\x12\x82\x01\n" +
+	"\x10UpdateCredential\x12$.deckhand.v1.UpdateCredentialRequest\x1a%.deckhand.v1.UpdateCredentialResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*2\x16/v1/credentials/{name}\x12\x7f\n" +
+	"\x10DeleteCredential\x12$.deckhand.v1.DeleteCredentialRequest\x1a%.deckhand.v1.DeleteCredentialResponse\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1/credentials/{name}\x12\x81\x01\n" +
+	"\x0eTestCredential\x12\".deckhand.v1.TestCredentialRequest\x1a#.deckhand.v1.TestCredentialResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/credentials/{name}:test\x12\x92\x01\n" +
+	"\x16ListCredentialRequests\x12*.deckhand.v1.ListCredentialRequestsRequest\x1a+.deckhand.v1.ListCredentialRequestsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/credential-requestsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_credential_proto_rawDescOnce sync.Once

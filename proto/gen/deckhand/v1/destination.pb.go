@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -2223,7 +2224,7 @@ var File_deckhand_v1_destination_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
+	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
 	"\x0fDestinationSpec\x12E\n" +
 	"\x06events\x18\x01 \x03(\tB-\xbaH*\x92\x01'\x102\"#r!2\x1f^[a-z][a-z0-9_.]{0,60}\\*?$|^\\*$R\x06events\x12(\n" +
 	"\x06agents\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -2379,20 +2380,20 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\x1eNOTIFICATION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aNOTIFICATION_STATE_PENDING\x10\x01\x12 \n" +
 	"\x1cNOTIFICATION_STATE_DELIVERED\x10\x02\x12\x1b\n" +
-	"\x17NOTIFICATION_STATE_DEAD\x10\x032\xca\t\n" +
-	"\x12DestinationService\x12b\n" +
-	"\x11CreateDestination\x12%.deckhand.v1.CreateDestinationRequest\x1a&.deckhand.v1.CreateDestinationResponse\x12b\n" +
-	"\x11UpdateDestination\x12%.deckhand.v1.UpdateDestinationRequest\x1a&.deckhand.v1.UpdateDestinationResponse\x12Y\n" +
-	"\x0eGetDestination\x12\".deckhand.v1.GetDestinationRequest\x1a#.deckhand.v1.GetDestinationResponse\x12_\n" +
-	"\x10ListDestinations\x12$.deckhand.v1.ListDestinationsRequest\x1a%.deckhand.v1.ListDestinationsResponse\x12\\\n" +
-	"\x0fTestDestination\x12#.deckhand.v1.TestDestinationRequest\x1a$.deckhand.v1.TestDestinationResponse\x12b\n" +
-	"\x11EnableDestination\x12%.deckhand.v1.EnableDestinationRequest\x1a&.deckhand.v1.EnableDestinationResponse\x12e\n" +
-	"\x12DisableDestination\x12&.deckhand.v1.DisableDestinationRequest\x1a'.deckhand.v1.DisableDestinationResponse\x12t\n" +
-	"\x17RotateDestinationSecret\x12+.deckhand.v1.RotateDestinationSecretRequest\x1a,.deckhand.v1.RotateDestinationSecretResponse\x12b\n" +
-	"\x11DeleteDestination\x12%.deckhand.v1.DeleteDestinationRequest\x1a&.deckhand.v1.DeleteDestinationResponse\x12b\n" +
-	"\x11ListNotifications\x12%.deckhand.v1.ListNotificationsRequest\x1a&.deckhand.v1.ListNotificationsResponse\x12\\\n" +
-	"\x0fGetNotification\x12#.deckhand.v1.GetNotificationRequest\x1a$.deckhand.v1.GetNotificationResponse\x12k\n" +
-	"\x14RedriveNotifications\x12(.deckhand.v1.RedriveNotificationsRequest\x1a).deckhand.v1.RedriveNotificationsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x17NOTIFICATION_STATE_DEAD\x10\x032\xd6\r\n" +
+	"\x12DestinationService\x12\x7f\n" +
+	"\x11CreateDestination\x12%.deckhand.v1.CreateDestinationRequest\x1a&.deckhand.v1.CreateDestinationResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/destinations\x12\x90\x01\n" +
+	"\x11UpdateDestination\x12%.deckhand.v1.UpdateDestinationRequest\x1a&.deckhand.v1.UpdateDestinationResponse\",\x82\xd3\xe4\x93\x02&:\x01*2!/v1/destinations/{destination_id}\x12\x84\x01\n" +
+	"\x0eGetDestination\x12\".deckhand.v1.GetDestinationRequest\x1a#.deckhand.v1.GetDestinationResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/destinations/{destination_id}\x12y\n" +
+	"\x10ListDestinations\x12$.deckhand.v1.ListDestinationsRequest\x1a%.deckhand.v1.ListDestinationsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/destinations\x12\x8f\x01\n" +
+	"\x0fTestDestination\x12#.deckhand.v1.TestDestinationRequest\x1a$.deckhand.v1.TestDestinationResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/destinations/{destination_id}:test\x12\x97\x01\n" +
+	"\x11EnableDestination\x12%.deckhand.v1.EnableDestinationRequest\x1a&.deckhand.v1.EnableDestinationResponse\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/destinations/{destination_id}:enable\x12\x9b\x01\n" +
+	"\x12DisableDestination\x12&.deckhand.v1.DisableDestinationRequest\x1a'.deckhand.v1.DisableDestinationResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/destinations/{destination_id}:disable\x12\xb0\x01\n" +
+	"\x17RotateDestinationSecret\x12+.deckhand.v1.RotateDestinationSecretRequest\x1a,.deckhand.v1.RotateDestinationSecretResponse\":\x82\xd3\xe4\x93\x024:\x01*\"//v1/destinations/{destination_id}:rotate-secret\x12\x8d\x01\n" +
+	"\x11DeleteDestination\x12%.deckhand.v1.DeleteDestinationRequest\x1a&.deckhand.v1.DeleteDestinationResponse\")\x82\xd3\xe4\x93\x02#*!/v1/destinations/{destination_id}\x12}\n" +
+	"\x11ListNotifications\x12%.deckhand.v1.ListNotificationsRequest\x1a&.deckhand.v1.ListNotificationsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/notifications\x12\x89\x01\n" +
+	"\x0fGetNotification\x12#.deckhand.v1.GetNotificationRequest\x1a$.deckhand.v1.GetNotificationResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/notifications/{notification_id}\x12\x91\x01\n" +
+	"\x14RedriveNotifications\x12(.deckhand.v1.RedriveNotificationsRequest\x1a).deckhand.v1.RedriveNotificationsResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/notifications:redriveBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_destination_proto_rawDescOnce sync.Once

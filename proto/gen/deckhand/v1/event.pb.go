@@ -8,9 +8,9 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -236,113 +236,6 @@ func (x *Thinking) GetText() string {
 	return ""
 }
 
-// StepProgress is how far a command is that runs. It is never stored: when the
-// command ends, its step has the outcome.
-type StepProgress struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	StepId string                 `protobuf:"bytes,2,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
-	// The step's position in the task, from 1.
-	Number int32 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
-	// Bytes of output so far.
-	LogBytes int64 `protobuf:"varint,4,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
-	// Processor time of its processes, and their memory; unset if the node cannot
-	// measure it.
-	CpuTime     *durationpb.Duration `protobuf:"bytes,5,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
-	MemoryBytes int64                `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	// The last whole line of output, with secrets masked, at most 200 characters.
-	LastLine      string                 `protobuf:"bytes,7,opt,name=last_line,json=lastLine,proto3" json:"last_line,omitempty"`
-	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StepProgress) Reset() {
-	*x = StepProgress{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StepProgress) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StepProgress) ProtoMessage() {}
-
-func (x *StepProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StepProgress.ProtoReflect.Descriptor instead.
-func (*StepProgress) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *StepProgress) GetTaskId() string {
-	if x != nil {
-		return x.TaskId
-	}
-	return ""
-}
-
-func (x *StepProgress) GetStepId() string {
-	if x != nil {
-		return x.StepId
-	}
-	return ""
-}
-
-func (x *StepProgress) GetNumber() int32 {
-	if x != nil {
-		return x.Number
-	}
-	return 0
-}
-
-func (x *StepProgress) GetLogBytes() int64 {
-	if x != nil {
-		return x.LogBytes
-	}
-	return 0
-}
-
-func (x *StepProgress) GetCpuTime() *durationpb.Duration {
-	if x != nil {
-		return x.CpuTime
-	}
-	return nil
-}
-
-func (x *StepProgress) GetMemoryBytes() int64 {
-	if x != nil {
-		return x.MemoryBytes
-	}
-	return 0
-}
-
-func (x *StepProgress) GetLastLine() string {
-	if x != nil {
-		return x.LastLine
-	}
-	return ""
-}
-
-func (x *StepProgress) GetStartedAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartedAt
-	}
-	return nil
-}
-
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks to watch, by id or unique prefix; none for the whole
@@ -365,17 +258,15 @@ type WatchRequest struct {
 	FromNow bool `protobuf:"varint,6,opt,name=from_now,json=fromNow,proto3" json:"from_now,omitempty"`
 	// Of these tasks events of every type are sent, whatever types says. Ids.
 	DetailedTaskIds []string `protobuf:"bytes,7,rep,name=detailed_task_ids,json=detailedTaskIds,proto3" json:"detailed_task_ids,omitempty"`
-	// Send StepProgress of running commands too, at most once a second for each: of
-	// the watched tasks, and of the detailed ones where the whole organisation is
-	// watched. It needs follow.
-	Progress      bool `protobuf:"varint,27,opt,name=progress,proto3" json:"progress,omitempty"`
+	// Only events of tasks of these agents, by id, unique id prefix, or name; none for all.
+	AgentIds      []string `protobuf:"bytes,38,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	mi := &file_deckhand_v1_event_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +278,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	mi := &file_deckhand_v1_event_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +291,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WatchRequest) GetTaskIds() []string {
@@ -452,11 +343,11 @@ func (x *WatchRequest) GetDetailedTaskIds() []string {
 	return nil
 }
 
-func (x *WatchRequest) GetProgress() bool {
+func (x *WatchRequest) GetAgentIds() []string {
 	if x != nil {
-		return x.Progress
+		return x.AgentIds
 	}
-	return false
+	return nil
 }
 
 type ListEventsRequest struct {
@@ -476,7 +367,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	mi := &file_deckhand_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +379,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	mi := &file_deckhand_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +392,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListEventsRequest) GetTaskId() string {
@@ -545,7 +436,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[5]
+	mi := &file_deckhand_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +448,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[5]
+	mi := &file_deckhand_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +461,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -596,7 +487,6 @@ type WatchResponse struct {
 	//	*WatchResponse_Event
 	//	*WatchResponse_Thinking
 	//	*WatchResponse_Heartbeat_
-	//	*WatchResponse_StepProgress
 	Item          isWatchResponse_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -604,7 +494,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	mi := &file_deckhand_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -616,7 +506,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	mi := &file_deckhand_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -629,7 +519,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WatchResponse) GetCursor() string {
@@ -673,15 +563,6 @@ func (x *WatchResponse) GetHeartbeat() *WatchResponse_Heartbeat {
 	return nil
 }
 
-func (x *WatchResponse) GetStepProgress() *StepProgress {
-	if x != nil {
-		if x, ok := x.Item.(*WatchResponse_StepProgress); ok {
-			return x.StepProgress
-		}
-	}
-	return nil
-}
-
 type isWatchResponse_Item interface {
 	isWatchResponse_Item()
 }
@@ -700,17 +581,11 @@ type WatchResponse_Heartbeat_ struct {
 	Heartbeat *WatchResponse_Heartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3,oneof"`
 }
 
-type WatchResponse_StepProgress struct {
-	StepProgress *StepProgress `protobuf:"bytes,25,opt,name=step_progress,json=stepProgress,proto3,oneof"`
-}
-
 func (*WatchResponse_Event) isWatchResponse_Item() {}
 
 func (*WatchResponse_Thinking) isWatchResponse_Item() {}
 
 func (*WatchResponse_Heartbeat_) isWatchResponse_Item() {}
-
-func (*WatchResponse_StepProgress) isWatchResponse_Item() {}
 
 // Moment is what the index of a history has of one event. Events that change
 // nothing that it shows, such as those of phases, are not in it.
@@ -743,7 +618,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[7]
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +630,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[7]
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +643,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Moment) GetSeq() int64 {
@@ -865,7 +740,7 @@ type ListMomentsRequest struct {
 
 func (x *ListMomentsRequest) Reset() {
 	*x = ListMomentsRequest{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[8]
+	mi := &file_deckhand_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +752,7 @@ func (x *ListMomentsRequest) String() string {
 func (*ListMomentsRequest) ProtoMessage() {}
 
 func (x *ListMomentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[8]
+	mi := &file_deckhand_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +765,7 @@ func (x *ListMomentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMomentsRequest.ProtoReflect.Descriptor instead.
 func (*ListMomentsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListMomentsRequest) GetTaskId() string {
@@ -933,7 +808,7 @@ type ListMomentsResponse struct {
 
 func (x *ListMomentsResponse) Reset() {
 	*x = ListMomentsResponse{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[9]
+	mi := &file_deckhand_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +820,7 @@ func (x *ListMomentsResponse) String() string {
 func (*ListMomentsResponse) ProtoMessage() {}
 
 func (x *ListMomentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[9]
+	mi := &file_deckhand_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +833,7 @@ func (x *ListMomentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMomentsResponse.ProtoReflect.Descriptor instead.
 func (*ListMomentsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListMomentsResponse) GetMoments() []*Moment {
@@ -983,7 +858,7 @@ type WatchResponse_Heartbeat struct {
 
 func (x *WatchResponse_Heartbeat) Reset() {
 	*x = WatchResponse_Heartbeat{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[10]
+	mi := &file_deckhand_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +870,7 @@ func (x *WatchResponse_Heartbeat) String() string {
 func (*WatchResponse_Heartbeat) ProtoMessage() {}
 
 func (x *WatchResponse_Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[10]
+	mi := &file_deckhand_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,14 +883,14 @@ func (x *WatchResponse_Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse_Heartbeat.ProtoReflect.Descriptor instead.
 func (*WatchResponse_Heartbeat) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{6, 0}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5, 0}
 }
 
 var File_deckhand_v1_event_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
+	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
@@ -1036,17 +911,7 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04turn\x18\x03 \x01(\x05R\x04turn\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\xa6\x02\n" +
-	"\fStepProgress\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x17\n" +
-	"\astep_id\x18\x02 \x01(\tR\x06stepId\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\x12\x1b\n" +
-	"\tlog_bytes\x18\x04 \x01(\x03R\blogBytes\x124\n" +
-	"\bcpu_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12!\n" +
-	"\fmemory_bytes\x18\x06 \x01(\x03R\vmemoryBytes\x12\x1b\n" +
-	"\tlast_line\x18\a \x01(\tR\blastLine\x129\n" +
-	"\n" +
-	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\xb0\x02\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xc4\x02\n" +
 	"\fWatchRequest\x12,\n" +
 	"\btask_ids\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\ataskIds\x12 \n" +
 	"\x06cursor\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06cursor\x12\x16\n" +
@@ -1055,8 +920,8 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
 	"\x102\"\x06r\x04\x10\x01(@R\x05types\x12\x19\n" +
 	"\bfrom_now\x18\x06 \x01(\bR\afromNow\x12=\n" +
-	"\x11detailed_task_ids\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\x0fdetailedTaskIds\x12\x1a\n" +
-	"\bprogress\x18\x1b \x01(\bR\bprogress\"\xaf\x01\n" +
+	"\x11detailed_task_ids\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\x0fdetailedTaskIds\x12.\n" +
+	"\tagent_ids\x18& \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\bagentIds\"\xaf\x01\n" +
 	"\x11ListEventsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12&\n" +
@@ -1068,13 +933,12 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x12ListEventsResponse\x12*\n" +
 	"\x06events\x18\x01 \x03(\v2\x12.deckhand.v1.EventR\x06events\x12\x1d\n" +
 	"\n" +
-	"newest_seq\x18\x02 \x01(\x03R\tnewestSeq\"\xa5\x02\n" +
+	"newest_seq\x18\x02 \x01(\x03R\tnewestSeq\"\xe3\x01\n" +
 	"\rWatchResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12*\n" +
 	"\x05event\x18\x02 \x01(\v2\x12.deckhand.v1.EventH\x00R\x05event\x123\n" +
 	"\bthinking\x18\x03 \x01(\v2\x15.deckhand.v1.ThinkingH\x00R\bthinking\x12D\n" +
-	"\theartbeat\x18\x04 \x01(\v2$.deckhand.v1.WatchResponse.HeartbeatH\x00R\theartbeat\x12@\n" +
-	"\rstep_progress\x18\x19 \x01(\v2\x19.deckhand.v1.StepProgressH\x00R\fstepProgress\x1a\v\n" +
+	"\theartbeat\x18\x04 \x01(\v2$.deckhand.v1.WatchResponse.HeartbeatH\x00R\theartbeat\x1a\v\n" +
 	"\tHeartbeatB\x06\n" +
 	"\x04item\"\x9f\x02\n" +
 	"\x06Moment\x12\x10\n" +
@@ -1100,12 +964,12 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x06newest\x18+ \x01(\bR\x06newest\"l\n" +
 	"\x13ListMomentsResponse\x12-\n" +
 	"\amoments\x18\x01 \x03(\v2\x13.deckhand.v1.MomentR\amoments\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xf1\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xba\x02\n" +
 	"\fEventService\x12@\n" +
-	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01\x12M\n" +
+	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01\x12q\n" +
 	"\n" +
-	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponse\x12P\n" +
-	"\vListMoments\x12\x1f.deckhand.v1.ListMomentsRequest\x1a .deckhand.v1.ListMomentsResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/v1/tasks/{task_id}/events\x12u\n" +
+	"\vListMoments\x12\x1f.deckhand.v1.ListMomentsRequest\x1a .deckhand.v1.ListMomentsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/momentsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_event_proto_rawDescOnce sync.Once
@@ -1119,48 +983,43 @@ func file_deckhand_v1_event_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_event_proto_rawDescData
 }
 
-var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_deckhand_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                   // 0: deckhand.v1.Event
 	(*Thinking)(nil),                // 1: deckhand.v1.Thinking
-	(*StepProgress)(nil),            // 2: deckhand.v1.StepProgress
-	(*WatchRequest)(nil),            // 3: deckhand.v1.WatchRequest
-	(*ListEventsRequest)(nil),       // 4: deckhand.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 5: deckhand.v1.ListEventsResponse
-	(*WatchResponse)(nil),           // 6: deckhand.v1.WatchResponse
-	(*Moment)(nil),                  // 7: deckhand.v1.Moment
-	(*ListMomentsRequest)(nil),      // 8: deckhand.v1.ListMomentsRequest
-	(*ListMomentsResponse)(nil),     // 9: deckhand.v1.ListMomentsResponse
-	(*WatchResponse_Heartbeat)(nil), // 10: deckhand.v1.WatchResponse.Heartbeat
-	(*timestamppb.Timestamp)(nil),   // 11: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 12: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
-	(*Usage)(nil),                   // 14: deckhand.v1.Usage
+	(*WatchRequest)(nil),            // 2: deckhand.v1.WatchRequest
+	(*ListEventsRequest)(nil),       // 3: deckhand.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 4: deckhand.v1.ListEventsResponse
+	(*WatchResponse)(nil),           // 5: deckhand.v1.WatchResponse
+	(*Moment)(nil),                  // 6: deckhand.v1.Moment
+	(*ListMomentsRequest)(nil),      // 7: deckhand.v1.ListMomentsRequest
+	(*ListMomentsResponse)(nil),     // 8: deckhand.v1.ListMomentsResponse
+	(*WatchResponse_Heartbeat)(nil), // 9: deckhand.v1.WatchResponse.Heartbeat
+	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 11: google.protobuf.Struct
+	(*Usage)(nil),                   // 12: deckhand.v1.Usage
 }
 var file_deckhand_v1_event_proto_depIdxs = []int32{
-	11, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
-	12, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
-	13, // 2: deckhand.v1.StepProgress.cpu_time:type_name -> google.protobuf.Duration
-	11, // 3: deckhand.v1.StepProgress.started_at:type_name -> google.protobuf.Timestamp
-	0,  // 4: deckhand.v1.ListEventsResponse.events:type_name -> deckhand.v1.Event
-	0,  // 5: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
-	1,  // 6: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
-	10, // 7: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
-	2,  // 8: deckhand.v1.WatchResponse.step_progress:type_name -> deckhand.v1.StepProgress
-	11, // 9: deckhand.v1.Moment.time:type_name -> google.protobuf.Timestamp
-	14, // 10: deckhand.v1.Moment.usage:type_name -> deckhand.v1.Usage
-	7,  // 11: deckhand.v1.ListMomentsResponse.moments:type_name -> deckhand.v1.Moment
-	3,  // 12: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
-	4,  // 13: deckhand.v1.EventService.ListEvents:input_type -> deckhand.v1.ListEventsRequest
-	8,  // 14: deckhand.v1.EventService.ListMoments:input_type -> deckhand.v1.ListMomentsRequest
-	6,  // 15: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
-	5,  // 16: deckhand.v1.EventService.ListEvents:output_type -> deckhand.v1.ListEventsResponse
-	9,  // 17: deckhand.v1.EventService.ListMoments:output_type -> deckhand.v1.ListMomentsResponse
-	15, // [15:18] is the sub-list for method output_type
-	12, // [12:15] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	10, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
+	11, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
+	0,  // 2: deckhand.v1.ListEventsResponse.events:type_name -> deckhand.v1.Event
+	0,  // 3: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
+	1,  // 4: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
+	9,  // 5: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
+	10, // 6: deckhand.v1.Moment.time:type_name -> google.protobuf.Timestamp
+	12, // 7: deckhand.v1.Moment.usage:type_name -> deckhand.v1.Usage
+	6,  // 8: deckhand.v1.ListMomentsResponse.moments:type_name -> deckhand.v1.Moment
+	2,  // 9: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
+	3,  // 10: deckhand.v1.EventService.ListEvents:input_type -> deckhand.v1.ListEventsRequest
+	7,  // 11: deckhand.v1.EventService.ListMoments:input_type -> deckhand.v1.ListMomentsRequest
+	5,  // 12: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
+	4,  // 13: deckhand.v1.EventService.ListEvents:output_type -> deckhand.v1.ListEventsResponse
+	8,  // 14: deckhand.v1.EventService.ListMoments:output_type -> deckhand.v1.ListMomentsResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_event_proto_init() }
@@ -1169,11 +1028,10 @@ func file_deckhand_v1_event_proto_init() {
 		return
 	}
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_event_proto_msgTypes[6].OneofWrappers = []any{
+	file_deckhand_v1_event_proto_msgTypes[5].OneofWrappers = []any{
 		(*WatchResponse_Event)(nil),
 		(*WatchResponse_Thinking)(nil),
 		(*WatchResponse_Heartbeat_)(nil),
-		(*WatchResponse_StepProgress)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1181,7 +1039,7 @@ func file_deckhand_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_event_proto_rawDesc), len(file_deckhand_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -2094,7 +2095,7 @@ var File_deckhand_v1_file_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/file.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x01\n" +
+	"\x16deckhand/v1/file.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x01\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
@@ -2244,16 +2245,16 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\xe8\x05\n" +
-	"\vFileService\x12G\n" +
-	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\x12J\n" +
-	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\x12S\n" +
-	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\x12R\n" +
-	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12J\n" +
-	"\tWriteFile\x12\x1d.deckhand.v1.WriteFileRequest\x1a\x1e.deckhand.v1.WriteFileResponse\x12X\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xe2\x06\n" +
+	"\vFileService\x12_\n" +
+	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/files:read\x12]\n" +
+	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/files\x12q\n" +
+	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/files:compare\x12R\n" +
+	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12`\n" +
+	"\tWriteFile\x12\x1d.deckhand.v1.WriteFileRequest\x1a\x1e.deckhand.v1.WriteFileResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\x1a\t/v1/files\x12X\n" +
 	"\rDescribeFiles\x12!.deckhand.v1.DescribeFilesRequest\x1a\".deckhand.v1.DescribeFilesResponse0\x01\x12X\n" +
-	"\rDownloadFiles\x12!.deckhand.v1.DownloadFilesRequest\x1a\".deckhand.v1.DownloadFilesResponse0\x01\x12J\n" +
-	"\tSendFiles\x12\x1d.deckhand.v1.SendFilesRequest\x1a\x1e.deckhand.v1.SendFilesResponse\x12O\n" +
+	"\rDownloadFiles\x12!.deckhand.v1.DownloadFilesRequest\x1a\".deckhand.v1.DownloadFilesResponse0\x01\x12e\n" +
+	"\tSendFiles\x12\x1d.deckhand.v1.SendFilesRequest\x1a\x1e.deckhand.v1.SendFilesResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/files:send\x12O\n" +
 	"\n" +
 	"WatchFiles\x12\x1e.deckhand.v1.WatchFilesRequest\x1a\x1f.deckhand.v1.WatchFilesResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 

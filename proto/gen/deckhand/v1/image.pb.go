@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1777,7 +1778,7 @@ var File_deckhand_v1_image_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/image.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
+	"\x17deckhand/v1/image.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
 	"\tNodeImage\x12\x1c\n" +
 	"\treference\x18\x01 \x01(\tR\treference\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x14\n" +
@@ -1905,22 +1906,23 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x1aDeleteSignatureRuleRequest\x12$\n" +
 	"\apattern\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xff\x01R\apattern\"\x1d\n" +
-	"\x1bDeleteSignatureRuleResponse2\x92\t\n" +
-	"\fImageService\x12M\n" +
+	"\x1bDeleteSignatureRuleResponse2\xc8\v\n" +
+	"\fImageService\x12a\n" +
 	"\n" +
-	"ListImages\x12\x1e.deckhand.v1.ListImagesRequest\x1a\x1f.deckhand.v1.ListImagesResponse\x12L\n" +
+	"ListImages\x12\x1e.deckhand.v1.ListImagesRequest\x1a\x1f.deckhand.v1.ListImagesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/images\x12L\n" +
 	"\tPullImage\x12\x1d.deckhand.v1.PullImageRequest\x1a\x1e.deckhand.v1.PullImageResponse0\x01\x12U\n" +
 	"\fPrepareImage\x12 .deckhand.v1.PrepareImageRequest\x1a!.deckhand.v1.PrepareImageResponse0\x01\x12R\n" +
-	"\vImportImage\x12\x1f.deckhand.v1.ImportImageRequest\x1a .deckhand.v1.ImportImageResponse(\x01\x12P\n" +
-	"\vPruneImages\x12\x1f.deckhand.v1.PruneImagesRequest\x1a .deckhand.v1.PruneImagesResponse\x12P\n" +
-	"\vSetRegistry\x12\x1f.deckhand.v1.SetRegistryRequest\x1a .deckhand.v1.SetRegistryResponse\x12Y\n" +
-	"\x0eListRegistries\x12\".deckhand.v1.ListRegistriesRequest\x1a#.deckhand.v1.ListRegistriesResponse\x12Y\n" +
-	"\x0eDeleteRegistry\x12\".deckhand.v1.DeleteRegistryRequest\x1a#.deckhand.v1.DeleteRegistryResponse\x12V\n" +
-	"\rGetImageRules\x12!.deckhand.v1.GetImageRulesRequest\x1a\".deckhand.v1.GetImageRulesResponse\x12V\n" +
-	"\rSetImageRules\x12!.deckhand.v1.SetImageRulesRequest\x1a\".deckhand.v1.SetImageRulesResponse\x12_\n" +
-	"\x10SetSignatureRule\x12$.deckhand.v1.SetSignatureRuleRequest\x1a%.deckhand.v1.SetSignatureRuleResponse\x12e\n" +
-	"\x12ListSignatureRules\x12&.deckhand.v1.ListSignatureRulesRequest\x1a'.deckhand.v1.ListSignatureRulesResponse\x12h\n" +
-	"\x13DeleteSignatureRule\x12'.deckhand.v1.DeleteSignatureRuleRequest\x1a(.deckhand.v1.DeleteSignatureRuleResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\vImportImage\x12\x1f.deckhand.v1.ImportImageRequest\x1a .deckhand.v1.ImportImageResponse(\x01\x12m\n" +
+	"\vPruneImages\x12\x1f.deckhand.v1.PruneImagesRequest\x1a .deckhand.v1.PruneImagesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/images:prune\x12r\n" +
+	"\vSetRegistry\x12\x1f.deckhand.v1.SetRegistryRequest\x1a .deckhand.v1.SetRegistryResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\x1a\x15/v1/registries/{host}\x12q\n" +
+	"\x0eListRegistries\x12\".deckhand.v1.ListRegistriesRequest\x1a#.deckhand.v1.ListRegistriesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/registries\x12x\n" +
+	"\x0eDeleteRegistry\x12\".deckhand.v1.DeleteRegistryRequest\x1a#.deckhand.v1.DeleteRegistryResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/v1/registries/{host}\x12o\n" +
+	"\rGetImageRules\x12!.deckhand.v1.GetImageRulesRequest\x1a\".deckhand.v1.GetImageRulesResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/image-rules\x12r\n" +
+	"\rSetImageRules\x12!.deckhand.v1.SetImageRulesRequest\x1a\".deckhand.v1.SetImageRulesResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\x1a\x0f/v1/image-rules\x12\x8c\x01\n" +
+	"\x10SetSignatureRule\x12$.deckhand.v1.SetSignatureRuleRequest\x1a%.deckhand.v1.SetSignatureRuleResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\x1a /v1/signature-rules/{pattern=**}\x12\x82\x01\n" +
+	"\x12ListSignatureRules\x12&.deckhand.v1.ListSignatureRulesRequest\x1a'.deckhand.v1.ListSignatureRulesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/signature-rules\x12\x92\x01\n" +
+	"\x13DeleteSignatureRule\x12'.deckhand.v1.DeleteSignatureRuleRequest\x1a(.deckhand.v1.DeleteSignatureRuleResponse\"(\x82\xd3\xe4\x93\x02\"* /v1/signature-rules/{pattern=**}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_image_proto_rawDescOnce sync.Once

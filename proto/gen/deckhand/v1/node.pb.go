@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1609,7 +1610,7 @@ var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
+	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
@@ -1743,19 +1744,19 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\x03csr\x18\x02 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csr\"f\n" +
 	"\x18RenewCertificateResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\tR\x0ecertificatePem\x12!\n" +
-	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xda\x05\n" +
-	"\vNodeService\x12J\n" +
-	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\x12D\n" +
-	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\x12\\\n" +
-	"\x0fCreateJoinToken\x12#.deckhand.v1.CreateJoinTokenRequest\x1a$.deckhand.v1.CreateJoinTokenResponse\x12M\n" +
+	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xff\a\n" +
+	"\vNodeService\x12]\n" +
+	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12a\n" +
+	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/nodes/{node_id}\x12x\n" +
+	"\x0fCreateJoinToken\x12#.deckhand.v1.CreateJoinTokenRequest\x1a$.deckhand.v1.CreateJoinTokenResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/join-tokens\x12t\n" +
 	"\n" +
-	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse\x12J\n" +
-	"\tDrainNode\x12\x1d.deckhand.v1.DrainNodeRequest\x1a\x1e.deckhand.v1.DrainNodeResponse\x12P\n" +
-	"\vUndrainNode\x12\x1f.deckhand.v1.UndrainNodeRequest\x1a .deckhand.v1.UndrainNodeResponse\x12G\n" +
-	"\bLockNode\x12\x1c.deckhand.v1.LockNodeRequest\x1a\x1d.deckhand.v1.LockNodeResponse\x12M\n" +
+	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:revoke\x12p\n" +
+	"\tDrainNode\x12\x1d.deckhand.v1.DrainNodeRequest\x1a\x1e.deckhand.v1.DrainNodeResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/nodes/{node_id}:drain\x12x\n" +
+	"\vUndrainNode\x12\x1f.deckhand.v1.UndrainNodeRequest\x1a .deckhand.v1.UndrainNodeResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/nodes/{node_id}:undrain\x12l\n" +
+	"\bLockNode\x12\x1c.deckhand.v1.LockNodeRequest\x1a\x1d.deckhand.v1.LockNodeResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/nodes/{node_id}:lock\x12t\n" +
 	"\n" +
-	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\x12V\n" +
-	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse2\xc3\x01\n" +
+	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:unlock\x12n\n" +
+	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-locks2\xc3\x01\n" +
 	"\x11EnrollmentService\x12M\n" +
 	"\n" +
 	"EnrollNode\x12\x1e.deckhand.v1.EnrollNodeRequest\x1a\x1f.deckhand.v1.EnrollNodeResponse\x12_\n" +

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1377,7 +1378,7 @@ var File_deckhand_v1_policy_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x18deckhand/v1/policy.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x01\n" +
+	"\x18deckhand/v1/policy.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x01\n" +
 	"\x06Policy\x12\x19\n" +
 	"\bagent_id\x18\x01 \x01(\tR\aagentId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x05R\aversion\x12\x12\n" +
@@ -1494,15 +1495,17 @@ const file_deckhand_v1_policy_proto_rawDesc = "" +
 	"\arule_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06ruleId\"E\n" +
 	"\x17RevokeAllowRuleResponse\x12*\n" +
-	"\x04rule\x18\x01 \x01(\v2\x16.deckhand.v1.AllowRuleR\x04rule2\x8a\x04\n" +
-	"\rPolicyService\x12J\n" +
-	"\tGetPolicy\x12\x1d.deckhand.v1.GetPolicyRequest\x1a\x1e.deckhand.v1.GetPolicyResponse\x12P\n" +
-	"\vApplyPolicy\x12\x1f.deckhand.v1.ApplyPolicyRequest\x1a .deckhand.v1.ApplyPolicyResponse\x12M\n" +
+	"\x04rule\x18\x01 \x01(\v2\x16.deckhand.v1.AllowRuleR\x04rule2\xb6\x05\n" +
+	"\rPolicyService\x12^\n" +
+	"\tGetPolicy\x12\x1d.deckhand.v1.GetPolicyRequest\x1a\x1e.deckhand.v1.GetPolicyResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/policy\x12g\n" +
+	"\vApplyPolicy\x12\x1f.deckhand.v1.ApplyPolicyRequest\x1a .deckhand.v1.ApplyPolicyResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\x1a\n" +
+	"/v1/policy\x12i\n" +
 	"\n" +
-	"TestPolicy\x12\x1e.deckhand.v1.TestPolicyRequest\x1a\x1f.deckhand.v1.TestPolicyResponse\x12S\n" +
-	"\fReplayPolicy\x12 .deckhand.v1.ReplayPolicyRequest\x1a!.deckhand.v1.ReplayPolicyResponse\x12Y\n" +
-	"\x0eListAllowRules\x12\".deckhand.v1.ListAllowRulesRequest\x1a#.deckhand.v1.ListAllowRulesResponse\x12\\\n" +
-	"\x0fRevokeAllowRule\x12#.deckhand.v1.RevokeAllowRuleRequest\x1a$.deckhand.v1.RevokeAllowRuleResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"TestPolicy\x12\x1e.deckhand.v1.TestPolicyRequest\x1a\x1f.deckhand.v1.TestPolicyResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/policy:test\x12q\n" +
+	"\fReplayPolicy\x12 .deckhand.v1.ReplayPolicyRequest\x1a!.deckhand.v1.ReplayPolicyResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/policy:replay\x12r\n" +
+	"\x0eListAllowRules\x12\".deckhand.v1.ListAllowRulesRequest\x1a#.deckhand.v1.ListAllowRulesResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/allow-rules\x12\x89\x01\n" +
+	"\x0fRevokeAllowRule\x12#.deckhand.v1.RevokeAllowRuleRequest\x1a$.deckhand.v1.RevokeAllowRuleResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/allow-rules/{rule_id}:revokeBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_policy_proto_rawDescOnce sync.Once

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -671,7 +672,7 @@ var File_deckhand_v1_push_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_push_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/push.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x01\n" +
+	"\x16deckhand/v1/push.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x01\n" +
 	"\n" +
 	"PushDevice\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -713,15 +714,15 @@ const file_deckhand_v1_push_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\bdeviceId\"J\n" +
 	"\x16TestPushDeviceResponse\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error2\xb8\x04\n" +
-	"\vPushService\x12M\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error2\x85\x06\n" +
+	"\vPushService\x12c\n" +
 	"\n" +
-	"GetPushKey\x12\x1e.deckhand.v1.GetPushKeyRequest\x1a\x1f.deckhand.v1.GetPushKeyResponse\x12_\n" +
-	"\x10CreatePushDevice\x12$.deckhand.v1.CreatePushDeviceRequest\x1a%.deckhand.v1.CreatePushDeviceResponse\x12\\\n" +
-	"\x0fListPushDevices\x12#.deckhand.v1.ListPushDevicesRequest\x1a$.deckhand.v1.ListPushDevicesResponse\x12_\n" +
-	"\x10UpdatePushDevice\x12$.deckhand.v1.UpdatePushDeviceRequest\x1a%.deckhand.v1.UpdatePushDeviceResponse\x12_\n" +
-	"\x10DeletePushDevice\x12$.deckhand.v1.DeletePushDeviceRequest\x1a%.deckhand.v1.DeletePushDeviceResponse\x12Y\n" +
-	"\x0eTestPushDevice\x12\".deckhand.v1.TestPushDeviceRequest\x1a#.deckhand.v1.TestPushDeviceResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetPushKey\x12\x1e.deckhand.v1.GetPushKeyRequest\x1a\x1f.deckhand.v1.GetPushKeyResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/push-key\x12|\n" +
+	"\x10CreatePushDevice\x12$.deckhand.v1.CreatePushDeviceRequest\x1a%.deckhand.v1.CreatePushDeviceResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/push-devices\x12v\n" +
+	"\x0fListPushDevices\x12#.deckhand.v1.ListPushDevicesRequest\x1a$.deckhand.v1.ListPushDevicesResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/push-devices\x12\x88\x01\n" +
+	"\x10UpdatePushDevice\x12$.deckhand.v1.UpdatePushDeviceRequest\x1a%.deckhand.v1.UpdatePushDeviceResponse\"'\x82\xd3\xe4\x93\x02!:\x01*2\x1c/v1/push-devices/{device_id}\x12\x85\x01\n" +
+	"\x10DeletePushDevice\x12$.deckhand.v1.DeletePushDeviceRequest\x1a%.deckhand.v1.DeletePushDeviceResponse\"$\x82\xd3\xe4\x93\x02\x1e*\x1c/v1/push-devices/{device_id}\x12\x87\x01\n" +
+	"\x0eTestPushDevice\x12\".deckhand.v1.TestPushDeviceRequest\x1a#.deckhand.v1.TestPushDeviceResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/push-devices/{device_id}:testBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_push_proto_rawDescOnce sync.Once

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -848,7 +849,7 @@ var File_deckhand_v1_queue_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_queue_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/queue.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x01\n" +
+	"\x17deckhand/v1/queue.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb9\x01\n" +
 	"\x12ReorderTaskRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12\x1f\n" +
@@ -908,15 +909,15 @@ const file_deckhand_v1_queue_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xc8\x01R\bworkerId\"D\n" +
 	"\x15UndrainWorkerResponse\x12+\n" +
-	"\x06worker\x18\x01 \x01(\v2\x13.deckhand.v1.WorkerR\x06worker2\x80\x04\n" +
-	"\fQueueService\x12P\n" +
-	"\vReorderTask\x12\x1f.deckhand.v1.ReorderTaskRequest\x1a .deckhand.v1.ReorderTaskResponse\x12M\n" +
+	"\x06worker\x18\x01 \x01(\v2\x13.deckhand.v1.WorkerR\x06worker2\xe4\x05\n" +
+	"\fQueueService\x12x\n" +
+	"\vReorderTask\x12\x1f.deckhand.v1.ReorderTaskRequest\x1a .deckhand.v1.ReorderTaskResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/tasks/{task_id}:reorder\x12t\n" +
 	"\n" +
-	"AssignTask\x12\x1e.deckhand.v1.AssignTaskRequest\x1a\x1f.deckhand.v1.AssignTaskResponse\x12S\n" +
-	"\fCompleteTask\x12 .deckhand.v1.CompleteTaskRequest\x1a!.deckhand.v1.CompleteTaskResponse\x12P\n" +
-	"\vListWorkers\x12\x1f.deckhand.v1.ListWorkersRequest\x1a .deckhand.v1.ListWorkersResponse\x12P\n" +
-	"\vDrainWorker\x12\x1f.deckhand.v1.DrainWorkerRequest\x1a .deckhand.v1.DrainWorkerResponse\x12V\n" +
-	"\rUndrainWorker\x12!.deckhand.v1.UndrainWorkerRequest\x1a\".deckhand.v1.UndrainWorkerResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"AssignTask\x12\x1e.deckhand.v1.AssignTaskRequest\x1a\x1f.deckhand.v1.AssignTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:assign\x12|\n" +
+	"\fCompleteTask\x12 .deckhand.v1.CompleteTaskRequest\x1a!.deckhand.v1.CompleteTaskResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tasks/{task_id}:complete\x12e\n" +
+	"\vListWorkers\x12\x1f.deckhand.v1.ListWorkersRequest\x1a .deckhand.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12z\n" +
+	"\vDrainWorker\x12\x1f.deckhand.v1.DrainWorkerRequest\x1a .deckhand.v1.DrainWorkerResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/workers/{worker_id}:drain\x12\x82\x01\n" +
+	"\rUndrainWorker\x12!.deckhand.v1.UndrainWorkerRequest\x1a\".deckhand.v1.UndrainWorkerResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/workers/{worker_id}:undrainBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_queue_proto_rawDescOnce sync.Once

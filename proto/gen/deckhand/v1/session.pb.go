@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -1028,7 +1029,7 @@ var File_deckhand_v1_session_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/session.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x04\n" +
+	"\x19deckhand/v1/session.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x04\n" +
 	"\aSession\x12\x17\n" +
 	"\auser_id\x18\x01 \x01(\tR\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12'\n" +
@@ -1100,16 +1101,16 @@ const file_deckhand_v1_session_proto_rawDesc = "" +
 	"\x18BeginPasskeyLoginRequest\"a\n" +
 	"\x19BeginPasskeyLoginResponse\x12!\n" +
 	"\fchallenge_id\x18\x01 \x01(\tR\vchallengeId\x12!\n" +
-	"\foptions_json\x18\x02 \x01(\tR\voptionsJson2\x84\x05\n" +
-	"\x0eSessionService\x12V\n" +
-	"\rCreateSession\x12!.deckhand.v1.CreateSessionRequest\x1a\".deckhand.v1.CreateSessionResponse\x12M\n" +
+	"\foptions_json\x18\x02 \x01(\tR\voptionsJson2\xe0\x06\n" +
+	"\x0eSessionService\x12o\n" +
+	"\rCreateSession\x12!.deckhand.v1.CreateSessionRequest\x1a\".deckhand.v1.CreateSessionResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/sessions\x12b\n" +
 	"\n" +
-	"GetSession\x12\x1e.deckhand.v1.GetSessionRequest\x1a\x1f.deckhand.v1.GetSessionResponse\x12S\n" +
-	"\fListSessions\x12 .deckhand.v1.ListSessionsRequest\x1a!.deckhand.v1.ListSessionsResponse\x12V\n" +
-	"\rDeleteSession\x12!.deckhand.v1.DeleteSessionRequest\x1a\".deckhand.v1.DeleteSessionResponse\x12\\\n" +
-	"\x0fCreateLoginCode\x12#.deckhand.v1.CreateLoginCodeRequest\x1a$.deckhand.v1.CreateLoginCodeResponse\x12\\\n" +
-	"\x0fGetLoginMethods\x12#.deckhand.v1.GetLoginMethodsRequest\x1a$.deckhand.v1.GetLoginMethodsResponse\x12b\n" +
-	"\x11BeginPasskeyLogin\x12%.deckhand.v1.BeginPasskeyLoginRequest\x1a&.deckhand.v1.BeginPasskeyLoginResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetSession\x12\x1e.deckhand.v1.GetSessionRequest\x1a\x1f.deckhand.v1.GetSessionResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/session\x12i\n" +
+	"\fListSessions\x12 .deckhand.v1.ListSessionsRequest\x1a!.deckhand.v1.ListSessionsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/sessions\x12\x88\x01\n" +
+	"\rDeleteSession\x12!.deckhand.v1.DeleteSessionRequest\x1a\".deckhand.v1.DeleteSessionResponse\"0\x82\xd3\xe4\x93\x02*Z\r*\v/v1/session*\x19/v1/sessions/{session_id}\x12x\n" +
+	"\x0fCreateLoginCode\x12#.deckhand.v1.CreateLoginCodeRequest\x1a$.deckhand.v1.CreateLoginCodeResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/login-codes\x12w\n" +
+	"\x0fGetLoginMethods\x12#.deckhand.v1.GetLoginMethodsRequest\x1a$.deckhand.v1.GetLoginMethodsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/login-methods\x12\x8f\x01\n" +
+	"\x11BeginPasskeyLogin\x12%.deckhand.v1.BeginPasskeyLoginRequest\x1a&.deckhand.v1.BeginPasskeyLoginResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sessions:begin-passkey-loginBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_session_proto_rawDescOnce sync.Once

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -395,18 +396,7 @@ type Task struct {
 	// The container image that its jail is made from, by its digest:
 	// REGISTRY/NAME@sha256:DIGEST. Empty until the first attempt has resolved it,
 	// and for a jail of the machine's own system folders.
-	Image string `protobuf:"bytes,75,opt,name=image,proto3" json:"image,omitempty"`
-	// What the agent says that its result is based on. Only GetTask sets it, and
-	// exports.
-	Sources []*TaskSource `protobuf:"bytes,95,rep,name=sources,proto3" json:"sources,omitempty"`
-	// Where a person can do something about a task that failed or is stopped. Only
-	// GetTask sets it.
-	Action *Action `protobuf:"bytes,96,opt,name=action,proto3" json:"action,omitempty"`
-	// Until when its changes of files can be undone; unset while it has not ended.
-	// Only GetTask sets it.
-	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,97,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
-	// The time that workers have spent on it. Only GetTask sets it.
-	ActiveTime    *durationpb.Duration `protobuf:"bytes,98,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
+	Image         string `protobuf:"bytes,75,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -784,100 +774,6 @@ func (x *Task) GetImage() string {
 	return ""
 }
 
-func (x *Task) GetSources() []*TaskSource {
-	if x != nil {
-		return x.Sources
-	}
-	return nil
-}
-
-func (x *Task) GetAction() *Action {
-	if x != nil {
-		return x.Action
-	}
-	return nil
-}
-
-func (x *Task) GetUndoUntil() *timestamppb.Timestamp {
-	if x != nil {
-		return x.UndoUntil
-	}
-	return nil
-}
-
-func (x *Task) GetActiveTime() *durationpb.Duration {
-	if x != nil {
-		return x.ActiveTime
-	}
-	return nil
-}
-
-// TaskSource is something that the result of a task is based on, as its agent
-// says. Nobody has checked it.
-type TaskSource struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// "file", "url", "step" or "document".
-	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	// A path in the workspace, an address, the number of a step, or the name of a
-	// document. Secrets are masked.
-	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
-	// May be empty.
-	Title         string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *TaskSource) Reset() {
-	*x = TaskSource{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *TaskSource) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*TaskSource) ProtoMessage() {}
-
-func (x *TaskSource) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use TaskSource.ProtoReflect.Descriptor instead.
-func (*TaskSource) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *TaskSource) GetKind() string {
-	if x != nil {
-		return x.Kind
-	}
-	return ""
-}
-
-func (x *TaskSource) GetReference() string {
-	if x != nil {
-		return x.Reference
-	}
-	return ""
-}
-
-func (x *TaskSource) GetTitle() string {
-	if x != nil {
-		return x.Title
-	}
-	return ""
-}
-
 // Subtasks sums up the tasks below one, those below them included.
 type Subtasks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -895,7 +791,7 @@ type Subtasks struct {
 
 func (x *Subtasks) Reset() {
 	*x = Subtasks{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +803,7 @@ func (x *Subtasks) String() string {
 func (*Subtasks) ProtoMessage() {}
 
 func (x *Subtasks) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +816,7 @@ func (x *Subtasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtasks.ProtoReflect.Descriptor instead.
 func (*Subtasks) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Subtasks) GetTasks() int32 {
@@ -982,7 +878,7 @@ type TaskOverride struct {
 
 func (x *TaskOverride) Reset() {
 	*x = TaskOverride{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +890,7 @@ func (x *TaskOverride) String() string {
 func (*TaskOverride) ProtoMessage() {}
 
 func (x *TaskOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +903,7 @@ func (x *TaskOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOverride.ProtoReflect.Descriptor instead.
 func (*TaskOverride) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TaskOverride) GetMemoryBytes() int64 {
@@ -1069,7 +965,7 @@ type TaskLimits struct {
 
 func (x *TaskLimits) Reset() {
 	*x = TaskLimits{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +977,7 @@ func (x *TaskLimits) String() string {
 func (*TaskLimits) ProtoMessage() {}
 
 func (x *TaskLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +990,7 @@ func (x *TaskLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLimits.ProtoReflect.Descriptor instead.
 func (*TaskLimits) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TaskLimits) GetIterations() int32 {
@@ -1148,7 +1044,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1056,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1069,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskMessage) GetId() string {
@@ -1233,7 +1129,7 @@ type TaskCheckpoint struct {
 
 func (x *TaskCheckpoint) Reset() {
 	*x = TaskCheckpoint{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1141,7 @@ func (x *TaskCheckpoint) String() string {
 func (*TaskCheckpoint) ProtoMessage() {}
 
 func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1154,7 @@ func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCheckpoint.ProtoReflect.Descriptor instead.
 func (*TaskCheckpoint) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TaskCheckpoint) GetIteration() int32 {
@@ -1315,7 +1211,7 @@ type ConversationMessage struct {
 
 func (x *ConversationMessage) Reset() {
 	*x = ConversationMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1223,7 @@ func (x *ConversationMessage) String() string {
 func (*ConversationMessage) ProtoMessage() {}
 
 func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1236,7 @@ func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationMessage.ProtoReflect.Descriptor instead.
 func (*ConversationMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ConversationMessage) GetRole() string {
@@ -1372,7 +1268,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1280,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1293,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Standing) GetPlace() int32 {
@@ -1433,7 +1329,7 @@ type InputFile struct {
 
 func (x *InputFile) Reset() {
 	*x = InputFile{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +1341,7 @@ func (x *InputFile) String() string {
 func (*InputFile) ProtoMessage() {}
 
 func (x *InputFile) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +1354,7 @@ func (x *InputFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputFile.ProtoReflect.Descriptor instead.
 func (*InputFile) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InputFile) GetPath() string {
@@ -1496,7 +1392,7 @@ type TaskArtifacts struct {
 
 func (x *TaskArtifacts) Reset() {
 	*x = TaskArtifacts{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1404,7 @@ func (x *TaskArtifacts) String() string {
 func (*TaskArtifacts) ProtoMessage() {}
 
 func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1417,7 @@ func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskArtifacts.ProtoReflect.Descriptor instead.
 func (*TaskArtifacts) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskArtifacts) GetFromTaskId() string {
@@ -1593,7 +1489,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1501,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1514,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -1730,7 +1626,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1638,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1651,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -1781,7 +1677,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1689,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1702,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1825,7 +1721,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1837,7 +1733,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1850,7 +1746,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -1888,7 +1784,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +1796,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +1809,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -1996,7 +1892,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +1904,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +1917,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2048,7 +1944,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2060,7 +1956,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2073,7 +1969,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -2099,7 +1995,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2007,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2020,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -2145,7 +2041,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2053,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2066,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PauseTaskRequest) GetTaskId() string {
@@ -2203,7 +2099,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2111,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2124,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseTaskResponse) GetTask() *Task {
@@ -2250,7 +2146,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2158,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2171,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ResumeTaskRequest) GetTaskId() string {
@@ -2301,7 +2197,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2313,7 +2209,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2326,7 +2222,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -2353,7 +2249,7 @@ type TellTaskRequest struct {
 
 func (x *TellTaskRequest) Reset() {
 	*x = TellTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2365,7 +2261,7 @@ func (x *TellTaskRequest) String() string {
 func (*TellTaskRequest) ProtoMessage() {}
 
 func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2378,7 +2274,7 @@ func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
 func (*TellTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TellTaskRequest) GetTaskId() string {
@@ -2419,7 +2315,7 @@ type TellTaskResponse struct {
 
 func (x *TellTaskResponse) Reset() {
 	*x = TellTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2327,7 @@ func (x *TellTaskResponse) String() string {
 func (*TellTaskResponse) ProtoMessage() {}
 
 func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2340,7 @@ func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
 func (*TellTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TellTaskResponse) GetTask() *Task {
@@ -2472,7 +2368,7 @@ type WithdrawMessageRequest struct {
 
 func (x *WithdrawMessageRequest) Reset() {
 	*x = WithdrawMessageRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2380,7 @@ func (x *WithdrawMessageRequest) String() string {
 func (*WithdrawMessageRequest) ProtoMessage() {}
 
 func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2393,7 @@ func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WithdrawMessageRequest) GetTaskId() string {
@@ -2524,7 +2420,7 @@ type WithdrawMessageResponse struct {
 
 func (x *WithdrawMessageResponse) Reset() {
 	*x = WithdrawMessageResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2432,7 @@ func (x *WithdrawMessageResponse) String() string {
 func (*WithdrawMessageResponse) ProtoMessage() {}
 
 func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2445,7 @@ func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WithdrawMessageResponse) GetTask() *Task {
@@ -2579,7 +2475,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2487,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2500,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -2638,7 +2534,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2546,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2559,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -2695,7 +2591,7 @@ type ResumeTaskFromRequest struct {
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +2603,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +2616,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2801,7 +2697,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +2709,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +2722,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -2890,7 +2786,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +2798,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +2811,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -2945,7 +2841,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2957,7 +2853,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2970,7 +2866,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -3005,7 +2901,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +2913,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +2926,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -3060,7 +2956,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3072,7 +2968,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3085,7 +2981,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -3118,7 +3014,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3130,7 +3026,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3143,7 +3039,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -3174,7 +3070,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3082,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3095,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -3255,7 +3151,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +3163,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +3176,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -3321,7 +3217,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3229,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3242,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Job) GetId() string {
@@ -3427,7 +3323,7 @@ type JobUsage struct {
 
 func (x *JobUsage) Reset() {
 	*x = JobUsage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3335,7 @@ func (x *JobUsage) String() string {
 func (*JobUsage) ProtoMessage() {}
 
 func (x *JobUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3348,7 @@ func (x *JobUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUsage.ProtoReflect.Descriptor instead.
 func (*JobUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JobUsage) GetCpuTime() *durationpb.Duration {
@@ -3493,7 +3389,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3505,7 +3401,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3518,7 +3414,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListJobsRequest) GetTaskId() string {
@@ -3538,7 +3434,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3550,7 +3446,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3563,7 +3459,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3584,7 +3480,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +3492,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +3505,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *KillJobRequest) GetTaskId() string {
@@ -3637,7 +3533,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3545,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3558,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -3693,7 +3589,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3705,7 +3601,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3718,7 +3614,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -3756,7 +3652,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[46]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3768,7 +3664,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[46]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3781,7 +3677,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -3816,7 +3712,7 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/error.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
@@ -3824,7 +3720,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
 	"costMicros\x12!\n" +
-	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\x9c\x0f\n" +
+	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xc5\r\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -3889,18 +3785,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bmanifest\x18H \x01(\v2\x17.google.protobuf.StructR\bmanifest\x121\n" +
 	"\bsubtasks\x18I \x01(\v2\x15.deckhand.v1.SubtasksR\bsubtasks\x12\x12\n" +
 	"\x04chat\x18J \x01(\bR\x04chat\x12\x14\n" +
-	"\x05image\x18K \x01(\tR\x05image\x121\n" +
-	"\asources\x18_ \x03(\v2\x17.deckhand.v1.TaskSourceR\asources\x12+\n" +
-	"\x06action\x18` \x01(\v2\x13.deckhand.v1.ActionR\x06action\x129\n" +
-	"\n" +
-	"undo_until\x18a \x01(\v2\x1a.google.protobuf.TimestampR\tundoUntil\x12:\n" +
-	"\vactive_time\x18b \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"activeTime\"T\n" +
-	"\n" +
-	"TaskSource\x12\x12\n" +
-	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
-	"\treference\x18\x02 \x01(\tR\treference\x12\x14\n" +
-	"\x05title\x18\x03 \x01(\tR\x05title\"\x98\x01\n" +
+	"\x05image\x18K \x01(\tR\x05image\"\x98\x01\n" +
 	"\bSubtasks\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\x05R\x05tasks\x12\x12\n" +
 	"\x04live\x18\x02 \x01(\x05R\x04live\x12\x1c\n" +
@@ -4169,27 +4054,26 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_RUNNING\x10\x01\x12\x13\n" +
-	"\x0fJOB_STATE_ENDED\x10\x022\x82\n" +
+	"\x0fJOB_STATE_ENDED\x10\x022\xcc\x0e\n" +
+	"\vTaskService\x12c\n" +
 	"\n" +
-	"\vTaskService\x12M\n" +
+	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12a\n" +
+	"\aGetTask\x12\x1b.deckhand.v1.GetTaskRequest\x1a\x1c.deckhand.v1.GetTaskResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/tasks/{task_id}\x12]\n" +
+	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/tasks\x12t\n" +
 	"\n" +
-	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\x12D\n" +
-	"\aGetTask\x12\x1b.deckhand.v1.GetTaskRequest\x1a\x1c.deckhand.v1.GetTaskResponse\x12J\n" +
-	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\x12M\n" +
+	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:cancel\x12p\n" +
+	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:pause\x12t\n" +
 	"\n" +
-	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\x12J\n" +
-	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\x12M\n" +
-	"\n" +
-	"ResumeTask\x12\x1e.deckhand.v1.ResumeTaskRequest\x1a\x1f.deckhand.v1.ResumeTaskResponse\x12G\n" +
-	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\x12\\\n" +
-	"\x0fWithdrawMessage\x12#.deckhand.v1.WithdrawMessageRequest\x1a$.deckhand.v1.WithdrawMessageResponse\x12J\n" +
-	"\tRetryTask\x12\x1d.deckhand.v1.RetryTaskRequest\x1a\x1e.deckhand.v1.RetryTaskResponse\x12Y\n" +
-	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\x12\\\n" +
-	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\x12Y\n" +
-	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\x12J\n" +
-	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\x12G\n" +
-	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\x12D\n" +
-	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\x12F\n" +
+	"ResumeTask\x12\x1e.deckhand.v1.ResumeTaskRequest\x1a\x1f.deckhand.v1.ResumeTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:resume\x12p\n" +
+	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tasks/{task_id}/messages\x12\x8f\x01\n" +
+	"\x0fWithdrawMessage\x12#.deckhand.v1.WithdrawMessageRequest\x1a$.deckhand.v1.WithdrawMessageResponse\"1\x82\xd3\xe4\x93\x02+*)/v1/tasks/{task_id}/messages/{message_id}\x12p\n" +
+	"\tRetryTask\x12\x1d.deckhand.v1.RetryTaskRequest\x1a\x1e.deckhand.v1.RetryTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:retry\x12\x85\x01\n" +
+	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/tasks/{task_id}:resume-from\x12\x85\x01\n" +
+	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tasks/{task_id}/checkpoints\x12\x96\x01\n" +
+	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/tasks/{task_id}/checkpoints/{iteration}:keep\x12m\n" +
+	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tasks/{task_id}/steps\x12i\n" +
+	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/jobs\x12w\n" +
+	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/tasks/{task_id}/jobs/{job_id}:kill\x12F\n" +
 	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
@@ -4205,166 +4089,160 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
 	(JobState)(0),                   // 2: deckhand.v1.JobState
 	(*Usage)(nil),                   // 3: deckhand.v1.Usage
 	(*Task)(nil),                    // 4: deckhand.v1.Task
-	(*TaskSource)(nil),              // 5: deckhand.v1.TaskSource
-	(*Subtasks)(nil),                // 6: deckhand.v1.Subtasks
-	(*TaskOverride)(nil),            // 7: deckhand.v1.TaskOverride
-	(*TaskLimits)(nil),              // 8: deckhand.v1.TaskLimits
-	(*TaskMessage)(nil),             // 9: deckhand.v1.TaskMessage
-	(*TaskCheckpoint)(nil),          // 10: deckhand.v1.TaskCheckpoint
-	(*ConversationMessage)(nil),     // 11: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 12: deckhand.v1.Standing
-	(*InputFile)(nil),               // 13: deckhand.v1.InputFile
-	(*TaskArtifacts)(nil),           // 14: deckhand.v1.TaskArtifacts
-	(*SubmitTaskRequest)(nil),       // 15: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 16: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 17: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 18: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 19: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 20: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 21: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 22: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 23: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 24: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 25: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 26: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 27: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 28: deckhand.v1.TellTaskResponse
-	(*WithdrawMessageRequest)(nil),  // 29: deckhand.v1.WithdrawMessageRequest
-	(*WithdrawMessageResponse)(nil), // 30: deckhand.v1.WithdrawMessageResponse
-	(*RetryTaskRequest)(nil),        // 31: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 32: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 33: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 34: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 35: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 36: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 37: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 38: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 39: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 40: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 41: deckhand.v1.ListStepsResponse
-	(*Job)(nil),                     // 42: deckhand.v1.Job
-	(*JobUsage)(nil),                // 43: deckhand.v1.JobUsage
-	(*ListJobsRequest)(nil),         // 44: deckhand.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 45: deckhand.v1.ListJobsResponse
-	(*KillJobRequest)(nil),          // 46: deckhand.v1.KillJobRequest
-	(*KillJobResponse)(nil),         // 47: deckhand.v1.KillJobResponse
-	(*ReadLogRequest)(nil),          // 48: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 49: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 51: google.protobuf.Struct
-	(*Action)(nil),                  // 52: deckhand.v1.Action
-	(*durationpb.Duration)(nil),     // 53: google.protobuf.Duration
-	(*FileChange)(nil),              // 54: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 55: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 56: deckhand.v1.Step
+	(*Subtasks)(nil),                // 5: deckhand.v1.Subtasks
+	(*TaskOverride)(nil),            // 6: deckhand.v1.TaskOverride
+	(*TaskLimits)(nil),              // 7: deckhand.v1.TaskLimits
+	(*TaskMessage)(nil),             // 8: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 9: deckhand.v1.TaskCheckpoint
+	(*ConversationMessage)(nil),     // 10: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 11: deckhand.v1.Standing
+	(*InputFile)(nil),               // 12: deckhand.v1.InputFile
+	(*TaskArtifacts)(nil),           // 13: deckhand.v1.TaskArtifacts
+	(*SubmitTaskRequest)(nil),       // 14: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 15: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 16: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 17: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 18: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 19: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 20: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 21: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 22: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 23: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 24: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 25: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 26: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 27: deckhand.v1.TellTaskResponse
+	(*WithdrawMessageRequest)(nil),  // 28: deckhand.v1.WithdrawMessageRequest
+	(*WithdrawMessageResponse)(nil), // 29: deckhand.v1.WithdrawMessageResponse
+	(*RetryTaskRequest)(nil),        // 30: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 31: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 32: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 33: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 34: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 35: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 36: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 37: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 38: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 39: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 40: deckhand.v1.ListStepsResponse
+	(*Job)(nil),                     // 41: deckhand.v1.Job
+	(*JobUsage)(nil),                // 42: deckhand.v1.JobUsage
+	(*ListJobsRequest)(nil),         // 43: deckhand.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 44: deckhand.v1.ListJobsResponse
+	(*KillJobRequest)(nil),          // 45: deckhand.v1.KillJobRequest
+	(*KillJobResponse)(nil),         // 46: deckhand.v1.KillJobResponse
+	(*ReadLogRequest)(nil),          // 47: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 48: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 50: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 51: google.protobuf.Duration
+	(*FileChange)(nil),              // 52: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 53: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 54: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	3,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	50, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	50, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	50, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	7,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	50, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	11, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	12, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	50, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	51, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
-	6,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
-	5,  // 12: deckhand.v1.Task.sources:type_name -> deckhand.v1.TaskSource
-	52, // 13: deckhand.v1.Task.action:type_name -> deckhand.v1.Action
-	50, // 14: deckhand.v1.Task.undo_until:type_name -> google.protobuf.Timestamp
-	53, // 15: deckhand.v1.Task.active_time:type_name -> google.protobuf.Duration
-	3,  // 16: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
-	8,  // 17: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
-	53, // 18: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
-	50, // 19: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	50, // 20: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	50, // 21: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	53, // 22: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	13, // 23: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	11, // 24: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	14, // 25: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
-	7,  // 26: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 27: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 28: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 29: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	50, // 30: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	50, // 31: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	4,  // 32: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	4,  // 33: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 34: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	8,  // 35: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	4,  // 36: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 37: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	9,  // 38: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	4,  // 39: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
-	9,  // 40: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
-	7,  // 41: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 42: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 43: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 44: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	54, // 45: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	55, // 46: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	4,  // 47: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	34, // 48: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	10, // 49: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	53, // 50: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	10, // 51: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	56, // 52: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	2,  // 53: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
-	50, // 54: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	50, // 55: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 56: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
-	43, // 57: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
-	53, // 58: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
-	42, // 59: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
-	42, // 60: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
-	50, // 61: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	15, // 62: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	17, // 63: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	19, // 64: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	21, // 65: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	23, // 66: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	25, // 67: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	27, // 68: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	29, // 69: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
-	31, // 70: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	33, // 71: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	36, // 72: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	38, // 73: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	40, // 74: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	44, // 75: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
-	46, // 76: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
-	48, // 77: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	16, // 78: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	18, // 79: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	20, // 80: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	22, // 81: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	24, // 82: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	26, // 83: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	28, // 84: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	30, // 85: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
-	32, // 86: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	35, // 87: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	37, // 88: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	39, // 89: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	41, // 90: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	45, // 91: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
-	47, // 92: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
-	49, // 93: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	78, // [78:94] is the sub-list for method output_type
-	62, // [62:78] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	49, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	49, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	49, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	6,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
+	49, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	10, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	11, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	49, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	50, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	5,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
+	3,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
+	7,  // 13: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
+	51, // 14: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
+	49, // 15: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	49, // 16: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	49, // 17: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	51, // 18: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	12, // 19: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	10, // 20: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	13, // 21: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
+	6,  // 22: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 23: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 24: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 25: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	49, // 26: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	49, // 27: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 28: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	4,  // 29: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 30: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 31: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	4,  // 32: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 33: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	8,  // 34: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	4,  // 35: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
+	8,  // 36: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
+	6,  // 37: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 38: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	6,  // 39: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 40: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	52, // 41: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	53, // 42: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	4,  // 43: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	33, // 44: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	9,  // 45: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	51, // 46: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	9,  // 47: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	54, // 48: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	2,  // 49: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
+	49, // 50: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	49, // 51: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	50, // 52: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
+	42, // 53: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
+	51, // 54: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
+	41, // 55: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
+	41, // 56: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
+	49, // 57: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	14, // 58: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	16, // 59: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	18, // 60: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	20, // 61: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	22, // 62: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	24, // 63: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	26, // 64: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	28, // 65: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
+	30, // 66: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	32, // 67: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	35, // 68: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	37, // 69: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	39, // 70: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	43, // 71: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
+	45, // 72: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
+	47, // 73: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	15, // 74: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	17, // 75: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	19, // 76: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	21, // 77: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	23, // 78: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	25, // 79: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	27, // 80: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	29, // 81: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
+	31, // 82: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	34, // 83: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	36, // 84: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	38, // 85: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	40, // 86: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	44, // 87: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
+	46, // 88: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
+	48, // 89: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	74, // [74:90] is the sub-list for method output_type
+	58, // [58:74] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -4372,7 +4250,6 @@ func file_deckhand_v1_task_proto_init() {
 	if File_deckhand_v1_task_proto != nil {
 		return
 	}
-	file_deckhand_v1_error_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_workspace_proto_init()
 	type x struct{}
@@ -4381,7 +4258,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   47,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

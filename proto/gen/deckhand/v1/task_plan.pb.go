@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -766,7 +767,7 @@ var File_deckhand_v1_task_plan_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/v1/task_plan.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x01\n" +
+	"\x1bdeckhand/v1/task_plan.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf9\x01\n" +
 	"\bPlanItem\x12\x17\n" +
 	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\x02id\x12 \n" +
 	"\x05title\x18\x02 \x01(\tB\n" +
@@ -819,10 +820,10 @@ const file_deckhand_v1_task_plan_proto_rawDesc = "" +
 	"\x05items\x18\x01 \x03(\v2\x15.deckhand.v1.PlanItemB\n" +
 	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x05items\"A\n" +
 	"\x14EditTaskPlanResponse\x12)\n" +
-	"\x04plan\x18\x01 \x01(\v2\x15.deckhand.v1.TaskPlanR\x04plan2\xb8\x01\n" +
-	"\x0fTaskPlanService\x12P\n" +
-	"\vGetTaskPlan\x12\x1f.deckhand.v1.GetTaskPlanRequest\x1a .deckhand.v1.GetTaskPlanResponse\x12S\n" +
-	"\fEditTaskPlan\x12 .deckhand.v1.EditTaskPlanRequest\x1a!.deckhand.v1.EditTaskPlanResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x04plan\x18\x01 \x01(\v2\x15.deckhand.v1.TaskPlanR\x04plan2\xff\x01\n" +
+	"\x0fTaskPlanService\x12r\n" +
+	"\vGetTaskPlan\x12\x1f.deckhand.v1.GetTaskPlanRequest\x1a .deckhand.v1.GetTaskPlanResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/plan\x12x\n" +
+	"\fEditTaskPlan\x12 .deckhand.v1.EditTaskPlanRequest\x1a!.deckhand.v1.EditTaskPlanResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*2\x18/v1/tasks/{task_id}/planBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_task_plan_proto_rawDescOnce sync.Once

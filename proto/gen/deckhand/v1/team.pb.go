@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -678,7 +679,7 @@ var File_deckhand_v1_team_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/team.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x01\n" +
+	"\x16deckhand/v1/team.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x01\n" +
 	"\x04Team\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -722,17 +723,17 @@ const file_deckhand_v1_team_proto_rawDesc = "" +
 	"\auser_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06userId\"A\n" +
 	"\x18RemoveTeamMemberResponse\x12%\n" +
-	"\x04team\x18\x01 \x01(\v2\x11.deckhand.v1.TeamR\x04team2\xff\x03\n" +
-	"\vTeamService\x12M\n" +
+	"\x04team\x18\x01 \x01(\v2\x11.deckhand.v1.TeamR\x04team2\xbd\x05\n" +
+	"\vTeamService\x12c\n" +
 	"\n" +
-	"CreateTeam\x12\x1e.deckhand.v1.CreateTeamRequest\x1a\x1f.deckhand.v1.CreateTeamResponse\x12J\n" +
-	"\tListTeams\x12\x1d.deckhand.v1.ListTeamsRequest\x1a\x1e.deckhand.v1.ListTeamsResponse\x12M\n" +
+	"CreateTeam\x12\x1e.deckhand.v1.CreateTeamRequest\x1a\x1f.deckhand.v1.CreateTeamResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/teams\x12]\n" +
+	"\tListTeams\x12\x1d.deckhand.v1.ListTeamsRequest\x1a\x1e.deckhand.v1.ListTeamsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/teams\x12m\n" +
 	"\n" +
-	"UpdateTeam\x12\x1e.deckhand.v1.UpdateTeamRequest\x1a\x1f.deckhand.v1.UpdateTeamResponse\x12M\n" +
+	"UpdateTeam\x12\x1e.deckhand.v1.UpdateTeamRequest\x1a\x1f.deckhand.v1.UpdateTeamResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*2\x13/v1/teams/{team_id}\x12j\n" +
 	"\n" +
-	"DeleteTeam\x12\x1e.deckhand.v1.DeleteTeamRequest\x1a\x1f.deckhand.v1.DeleteTeamResponse\x12V\n" +
-	"\rAddTeamMember\x12!.deckhand.v1.AddTeamMemberRequest\x1a\".deckhand.v1.AddTeamMemberResponse\x12_\n" +
-	"\x10RemoveTeamMember\x12$.deckhand.v1.RemoveTeamMemberRequest\x1a%.deckhand.v1.RemoveTeamMemberResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"DeleteTeam\x12\x1e.deckhand.v1.DeleteTeamRequest\x1a\x1f.deckhand.v1.DeleteTeamResponse\"\x1b\x82\xd3\xe4\x93\x02\x15*\x13/v1/teams/{team_id}\x12~\n" +
+	"\rAddTeamMember\x12!.deckhand.v1.AddTeamMemberRequest\x1a\".deckhand.v1.AddTeamMemberResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/teams/{team_id}/members\x12\x8e\x01\n" +
+	"\x10RemoveTeamMember\x12$.deckhand.v1.RemoveTeamMemberRequest\x1a%.deckhand.v1.RemoveTeamMemberResponse\"-\x82\xd3\xe4\x93\x02'*%/v1/teams/{team_id}/members/{user_id}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_team_proto_rawDescOnce sync.Once

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -2479,7 +2480,7 @@ var File_deckhand_v1_trigger_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
+	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
 	"\vTriggerSpec\x12\x1c\n" +
 	"\x04goal\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc0>R\x04goal\x12 \n" +
 	"\x06filter\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xa0\x1fR\x06filter\x12Z\n" +
@@ -2726,22 +2727,22 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x18DELIVERY_STATE_DUPLICATE\x10\x02\x12\x1b\n" +
 	"\x17DELIVERY_STATE_FILTERED\x10\x03\x12\x19\n" +
 	"\x15DELIVERY_STATE_FAILED\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_STARTED\x10\x052\x85\t\n" +
-	"\x0eTriggerService\x12V\n" +
-	"\rCreateTrigger\x12!.deckhand.v1.CreateTriggerRequest\x1a\".deckhand.v1.CreateTriggerResponse\x12V\n" +
-	"\rUpdateTrigger\x12!.deckhand.v1.UpdateTriggerRequest\x1a\".deckhand.v1.UpdateTriggerResponse\x12M\n" +
+	"\x16DELIVERY_STATE_STARTED\x10\x052\xf7\f\n" +
+	"\x0eTriggerService\x12o\n" +
+	"\rCreateTrigger\x12!.deckhand.v1.CreateTriggerRequest\x1a\".deckhand.v1.CreateTriggerResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/triggers\x12|\n" +
+	"\rUpdateTrigger\x12!.deckhand.v1.UpdateTriggerRequest\x1a\".deckhand.v1.UpdateTriggerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*2\x19/v1/triggers/{trigger_id}\x12p\n" +
 	"\n" +
-	"GetTrigger\x12\x1e.deckhand.v1.GetTriggerRequest\x1a\x1f.deckhand.v1.GetTriggerResponse\x12S\n" +
-	"\fListTriggers\x12 .deckhand.v1.ListTriggersRequest\x1a!.deckhand.v1.ListTriggersResponse\x12V\n" +
-	"\rEnableTrigger\x12!.deckhand.v1.EnableTriggerRequest\x1a\".deckhand.v1.EnableTriggerResponse\x12Y\n" +
-	"\x0eDisableTrigger\x12\".deckhand.v1.DisableTriggerRequest\x1a#.deckhand.v1.DisableTriggerResponse\x12V\n" +
-	"\rDeleteTrigger\x12!.deckhand.v1.DeleteTriggerRequest\x1a\".deckhand.v1.DeleteTriggerResponse\x12h\n" +
-	"\x13RotateTriggerSecret\x12'.deckhand.v1.RotateTriggerSecretRequest\x1a(.deckhand.v1.RotateTriggerSecretResponse\x12P\n" +
-	"\vFireTrigger\x12\x1f.deckhand.v1.FireTriggerRequest\x1a .deckhand.v1.FireTriggerResponse\x12P\n" +
-	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\x12Y\n" +
-	"\x0eListDeliveries\x12\".deckhand.v1.ListDeliveriesRequest\x1a#.deckhand.v1.ListDeliveriesResponse\x12P\n" +
-	"\vGetDelivery\x12\x1f.deckhand.v1.GetDeliveryRequest\x1a .deckhand.v1.GetDeliveryResponse\x12Y\n" +
-	"\x0eReplayDelivery\x12\".deckhand.v1.ReplayDeliveryRequest\x1a#.deckhand.v1.ReplayDeliveryResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetTrigger\x12\x1e.deckhand.v1.GetTriggerRequest\x1a\x1f.deckhand.v1.GetTriggerResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/triggers/{trigger_id}\x12i\n" +
+	"\fListTriggers\x12 .deckhand.v1.ListTriggersRequest\x1a!.deckhand.v1.ListTriggersResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/triggers\x12\x83\x01\n" +
+	"\rEnableTrigger\x12!.deckhand.v1.EnableTriggerRequest\x1a\".deckhand.v1.EnableTriggerResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/triggers/{trigger_id}:enable\x12\x87\x01\n" +
+	"\x0eDisableTrigger\x12\".deckhand.v1.DisableTriggerRequest\x1a#.deckhand.v1.DisableTriggerResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/triggers/{trigger_id}:disable\x12y\n" +
+	"\rDeleteTrigger\x12!.deckhand.v1.DeleteTriggerRequest\x1a\".deckhand.v1.DeleteTriggerResponse\"!\x82\xd3\xe4\x93\x02\x1b*\x19/v1/triggers/{trigger_id}\x12\x9c\x01\n" +
+	"\x13RotateTriggerSecret\x12'.deckhand.v1.RotateTriggerSecretRequest\x1a(.deckhand.v1.RotateTriggerSecretResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/triggers/{trigger_id}:rotate-secret\x12{\n" +
+	"\vFireTrigger\x12\x1f.deckhand.v1.FireTriggerRequest\x1a .deckhand.v1.FireTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:fire\x12{\n" +
+	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:test\x12q\n" +
+	"\x0eListDeliveries\x12\".deckhand.v1.ListDeliveriesRequest\x1a#.deckhand.v1.ListDeliveriesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/deliveries\x12v\n" +
+	"\vGetDelivery\x12\x1f.deckhand.v1.GetDeliveryRequest\x1a .deckhand.v1.GetDeliveryResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/deliveries/{delivery_id}\x12\x89\x01\n" +
+	"\x0eReplayDelivery\x12\".deckhand.v1.ReplayDeliveryRequest\x1a#.deckhand.v1.ReplayDeliveryResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/deliveries/{delivery_id}:replayBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_trigger_proto_rawDescOnce sync.Once

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -639,7 +640,7 @@ var File_deckhand_v1_user_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_user_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/user.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x01\n" +
+	"\x16deckhand/v1/user.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x01\n" +
 	"\x04User\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -681,15 +682,15 @@ const file_deckhand_v1_user_proto_rawDesc = "" +
 	"\bpassword\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\f(HR\bpassword\x122\n" +
 	"\x10current_password\x18\x03 \x01(\tB\a\xbaH\x04r\x02(HR\x0fcurrentPassword\x12#\n" +
 	"\rrevoke_tokens\x18\x04 \x01(\bR\frevokeTokens\"\x15\n" +
-	"\x13SetPasswordResponse2\x8f\x03\n" +
-	"\vUserService\x12M\n" +
+	"\x13SetPasswordResponse2\xa2\x04\n" +
+	"\vUserService\x12c\n" +
 	"\n" +
-	"CreateUser\x12\x1e.deckhand.v1.CreateUserRequest\x1a\x1f.deckhand.v1.CreateUserResponse\x12D\n" +
-	"\aGetUser\x12\x1b.deckhand.v1.GetUserRequest\x1a\x1c.deckhand.v1.GetUserResponse\x12J\n" +
-	"\tListUsers\x12\x1d.deckhand.v1.ListUsersRequest\x1a\x1e.deckhand.v1.ListUsersResponse\x12M\n" +
+	"CreateUser\x12\x1e.deckhand.v1.CreateUserRequest\x1a\x1f.deckhand.v1.CreateUserResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/users\x12a\n" +
+	"\aGetUser\x12\x1b.deckhand.v1.GetUserRequest\x1a\x1c.deckhand.v1.GetUserResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/users/{user_id}\x12]\n" +
+	"\tListUsers\x12\x1d.deckhand.v1.ListUsersRequest\x1a\x1e.deckhand.v1.ListUsersResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/users\x12m\n" +
 	"\n" +
-	"UpdateUser\x12\x1e.deckhand.v1.UpdateUserRequest\x1a\x1f.deckhand.v1.UpdateUserResponse\x12P\n" +
-	"\vSetPassword\x12\x1f.deckhand.v1.SetPasswordRequest\x1a .deckhand.v1.SetPasswordResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"UpdateUser\x12\x1e.deckhand.v1.UpdateUserRequest\x1a\x1f.deckhand.v1.UpdateUserResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*2\x13/v1/users/{user_id}\x12}\n" +
+	"\vSetPassword\x12\x1f.deckhand.v1.SetPasswordRequest\x1a .deckhand.v1.SetPasswordResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/users/{user_id}:set-passwordBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_user_proto_rawDescOnce sync.Once

@@ -7,6 +7,7 @@
 package deckhandv1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -276,7 +277,7 @@ var File_deckhand_v1_vault_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_vault_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/vault.proto\x12\vdeckhand.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x01\n" +
+	"\x17deckhand/v1/vault.proto\x12\vdeckhand.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x01\n" +
 	"\x05Vault\x12\x1f\n" +
 	"\vprimary_key\x18\x01 \x01(\rR\n" +
 	"primaryKey\x12\x12\n" +
@@ -292,10 +293,10 @@ const file_deckhand_v1_vault_proto_rawDesc = "" +
 	"\x05vault\x18\x01 \x01(\v2\x12.deckhand.v1.VaultR\x05vault\"\x14\n" +
 	"\x12RotateVaultRequest\"?\n" +
 	"\x13RotateVaultResponse\x12(\n" +
-	"\x05vault\x18\x01 \x01(\v2\x12.deckhand.v1.VaultR\x05vault2\xa9\x01\n" +
-	"\fVaultService\x12G\n" +
-	"\bGetVault\x12\x1c.deckhand.v1.GetVaultRequest\x1a\x1d.deckhand.v1.GetVaultResponse\x12P\n" +
-	"\vRotateVault\x12\x1f.deckhand.v1.RotateVaultRequest\x1a .deckhand.v1.RotateVaultResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x05vault\x18\x01 \x01(\v2\x12.deckhand.v1.VaultR\x05vault2\xd9\x01\n" +
+	"\fVaultService\x12Z\n" +
+	"\bGetVault\x12\x1c.deckhand.v1.GetVaultRequest\x1a\x1d.deckhand.v1.GetVaultResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/vault\x12m\n" +
+	"\vRotateVault\x12\x1f.deckhand.v1.RotateVaultRequest\x1a .deckhand.v1.RotateVaultResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/vault:rotateBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_vault_proto_rawDescOnce sync.Once

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -1727,7 +1728,7 @@ var File_deckhand_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/v1/workspace.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"w\n" +
+	"\x1bdeckhand/v1/workspace.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"w\n" +
 	"\tFileState\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x12\n" +
@@ -1892,13 +1893,13 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXPORT_FORMAT_TAR\x10\x01\x12\x1b\n" +
-	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\x97\x04\n" +
-	"\x10WorkspaceService\x12P\n" +
-	"\vListChanges\x12\x1f.deckhand.v1.ListChangesRequest\x1a .deckhand.v1.ListChangesResponse\x12R\n" +
-	"\vDiffChanges\x12\x1f.deckhand.v1.DiffChangesRequest\x1a .deckhand.v1.DiffChangesResponse0\x01\x12P\n" +
-	"\vUndoChanges\x12\x1f.deckhand.v1.UndoChangesRequest\x1a .deckhand.v1.UndoChangesResponse\x12S\n" +
-	"\fUndoNodeExec\x12 .deckhand.v1.UndoNodeExecRequest\x1a!.deckhand.v1.UndoNodeExecResponse\x12V\n" +
-	"\rListArtifacts\x12!.deckhand.v1.ListArtifactsRequest\x1a\".deckhand.v1.ListArtifactsResponse\x12^\n" +
+	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xba\x05\n" +
+	"\x10WorkspaceService\x12u\n" +
+	"\vListChanges\x12\x1f.deckhand.v1.ListChangesRequest\x1a .deckhand.v1.ListChangesResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/changes\x12R\n" +
+	"\vDiffChanges\x12\x1f.deckhand.v1.DiffChangesRequest\x1a .deckhand.v1.DiffChangesResponse0\x01\x12}\n" +
+	"\vUndoChanges\x12\x1f.deckhand.v1.UndoChangesRequest\x1a .deckhand.v1.UndoChangesResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/tasks/{task_id}/changes:undo\x12}\n" +
+	"\fUndoNodeExec\x12 .deckhand.v1.UndoNodeExecRequest\x1a!.deckhand.v1.UndoNodeExecResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/node-execs/{exec_id}:undo\x12}\n" +
+	"\rListArtifacts\x12!.deckhand.v1.ListArtifactsRequest\x1a\".deckhand.v1.ListArtifactsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/tasks/{task_id}/artifacts\x12^\n" +
 	"\x0fExportWorkspace\x12#.deckhand.v1.ExportWorkspaceRequest\x1a$.deckhand.v1.ExportWorkspaceResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

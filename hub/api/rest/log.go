@@ -1,0 +1,190 @@
+package rest
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/deckhand-sh/deckhand/hub/api"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// liveRange is the length of the longest range of a log whose command still runs: the end
+// of the range has to be known before it is sent.
+const liveRange = 4 << 20
+
+// log serves GET /v1/steps/{step}/log: the raw output of a step's command. Output that is
+// missing in the node's log, because its disk was full, is sent as NUL bytes, so that
+// offsets hold.
+func (h *Handler) log(w http.ResponseWriter, r *http.Request) {
+	follow := false
+	for name, values := range r.URL.Query() {
+		value, err := strconv.ParseBool(values[0])
+		if name != "follow" || err != nil {
+			newProblem(r, http.StatusBadRequest, fmt.Sprintf("the parameter %.60q is not one of a log", name), "use follow=true or follow=false; for a part of the log, send the header Range").write(w)
+			return
+		}
+		follow = value
+	}
+	from, to, ranged := byteRange(r.Header.Get("Range"))
+	if follow && ranged {
+		newProblem(r, http.StatusBadRequest, "a range of a log cannot be followed", "leave out follow or the header Range").write(w)
+		return
+	}
+	stream, err := local{h.cfg.Door, r}.tasks().ReadLog(r.Context(), connect.NewRequest(&deckhandv1.ReadLogRequest{
+		StepId: r.PathValue("step"), Offset: from, Follow: follow,
+	}))
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	defer stream.Close() //nolint:errcheck // it is over
+	more := stream.Receive()
+	if err := stream.Err(); err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	out := &logWriter{w: w, control: http.NewResponseController(w), at: from}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	size, err := strconv.ParseInt(stream.ResponseHeader().Get(api.LogSizeHeader), 10, 64)
+	switch known := err == nil; {
+	case known && ranged && from >= size:
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
+		newProblem(r, http.StatusRequestedRangeNotSatisfiable, fmt.Sprintf("the log has %d bytes", size), "ask for a range within it").write(w)
+		return
+	case known:
+		end := size
+		if ranged {
+			if to >= 0 {
+				end = min(size, to+1)
+			}
+			w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, end-1, size))
+		}
+		w.Header().Set("Accept-Ranges", "bytes")
+		w.Header().Set("Content-Length", strconv.FormatInt(end-from, 10))
+		out.end = end
+		out.begin(ranged)
+	case ranged:
+		// The command runs: what there is now is the range.
+		end := from + liveRange
+		if to >= 0 {
+			end = min(end, to+1)
+		}
+		var held bytes.Buffer
+		part := &logWriter{to: &held, at: from, end: end}
+		for ; more; more = stream.Receive() {
+			if part.write(stream.Msg()) != nil || part.at >= end {
+				break
+			}
+		}
+		if held.Len() == 0 {
+			newProblem(r, http.StatusRequestedRangeNotSatisfiable, "the log has no such bytes yet", "ask again, or use follow=true").write(w)
+			return
+		}
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/*", from, from+int64(held.Len())-1))
+		w.Header().Set("Content-Length", strconv.Itoa(held.Len()))
+		out.begin(true)
+		_, _ = w.Write(held.Bytes()) // the client is gone
+		return
+	default:
+		out.begin(false)
+	}
+	for ; more; more = stream.Receive() {
+		if out.write(stream.Msg()) != nil || out.end > 0 && out.at >= out.end {
+			return
+		}
+	}
+	if stream.Err() == nil && out.end > out.at {
+		_ = out.fill(out.end) // a gap at the end
+	}
+}
+
+// byteRange reads a header Range of one range with a beginning; others are ignored, as a
+// server may do. to is -1 for the end.
+func byteRange(header string) (from, to int64, ok bool) {
+	spec, found := strings.CutPrefix(header, "bytes=")
+	first, last, dash := strings.Cut(spec, "-")
+	if !found || !dash {
+		return 0, -1, false
+	}
+	from, err := strconv.ParseInt(first, 10, 64)
+	if err != nil || from < 0 {
+		return 0, -1, false
+	}
+	if last == "" {
+		return from, -1, true
+	}
+	to, err = strconv.ParseInt(last, 10, 64)
+	if err != nil || to < from {
+		return 0, -1, false
+	}
+	return from, to, true
+}
+
+// logWriter writes a log at its offsets.
+type logWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	to      *bytes.Buffer // instead of w
+	at      int64         // the offset of the next byte
+	end     int64         // where to end; 0 for no end
+}
+
+func (l *logWriter) begin(partial bool) {
+	status := http.StatusOK
+	if partial {
+		status = http.StatusPartialContent
+	}
+	l.w.WriteHeader(status)
+}
+
+// write writes a piece, after NUL bytes for what is missing before it.
+func (l *logWriter) write(piece *deckhandv1.ReadLogResponse) error {
+	if err := l.fill(piece.GetOffset()); err != nil {
+		return err
+	}
+	data := piece.GetData()
+	if skip := l.at - piece.GetOffset(); skip > 0 {
+		data = data[min(skip, int64(len(data))):]
+	}
+	return l.put(data)
+}
+
+// zeros are what gaps are filled with.
+var zeros [32 << 10]byte
+
+// fill writes NUL bytes up to an offset.
+func (l *logWriter) fill(until int64) error {
+	for l.at < until && (l.end == 0 || l.at < l.end) {
+		if err := l.put(zeros[:min(until-l.at, int64(len(zeros)))]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put writes bytes, but none behind the end.
+func (l *logWriter) put(data []byte) error {
+	if l.end > 0 {
+		data = data[:max(0, min(int64(len(data)), l.end-l.at))]
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	l.at += int64(len(data))
+	if l.to != nil {
+		_, err := l.to.Write(data)
+		return err
+	}
+	_ = l.control.SetWriteDeadline(time.Now().Add(writeWithin)) // without it, the connection's end is waited for
+	if _, err := l.w.Write(data); err != nil {
+		return err
+	}
+	return l.control.Flush()
+}

@@ -1,0 +1,275 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"connectrpc.com/connect"
+	"github.com/coder/websocket"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/wsping"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+)
+
+// commandBytes bounds a message of a client: the text of a message to an agent is the
+// longest.
+const commandBytes = 256 << 10
+
+// update is a message to the client: an event with its cursor, the answer to a command, or
+// why the connection ends.
+type update struct {
+	Cursor string          `json:"cursor,omitempty"`
+	Event  json.RawMessage `json:"event,omitempty"`
+	// ID is that of the command that Result or Problem is the answer to; empty for a
+	// Problem that ends the connection.
+	ID      string          `json:"id,omitempty"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Problem *Problem        `json:"problem,omitempty"`
+}
+
+// command is a message of the client. One of its objects is set; each has the fields of
+// its RPC's request, but for the task.
+type command struct {
+	ID string `json:"id"`
+	// Message is a TellTaskRequest, Pause a PauseTaskRequest, and Resume a
+	// ResumeTaskRequest.
+	Message json.RawMessage `json:"message"`
+	Pause   json.RawMessage `json:"pause"`
+	Resume  json.RawMessage `json:"resume"`
+	// Approve is an AnswerInboxItemRequest for an item of the task.
+	Approve json.RawMessage `json:"approve"`
+}
+
+// updates serves GET /v1/tasks/{task}/updates: a WebSocket with the events of a task and
+// commands for it, as JSON in text messages.
+func (h *Handler) updates(w http.ResponseWriter, r *http.Request) {
+	task := r.PathValue("task")
+	req, err := watchRequest(r.URL.Query())
+	switch {
+	case err != nil:
+		newProblem(r, http.StatusBadRequest, err.Error(), "see docs/api.md").write(w)
+		return
+	case len(req.GetTaskIds())+len(req.GetAgentIds()) > 0:
+		newProblem(r, http.StatusBadRequest, "the path names the task", "leave out the parameters task and agent").write(w)
+		return
+	case r.Header.Get("Upgrade") == "":
+		w.Header().Set("Upgrade", "websocket")
+		newProblem(r, http.StatusUpgradeRequired, "this path is a WebSocket", "connect with a WebSocket client, or use GET /v1/events?task=").write(w)
+		return
+	}
+	req.TaskIds = []string{task}
+	calls := local{h.cfg.Door, r}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	// The caller is checked before the connection is accepted.
+	stream, err := calls.watch().Watch(ctx, connect.NewRequest(req))
+	if err == nil && !stream.Receive() {
+		if err = stream.Err(); err == nil {
+			err = fault.New(fault.Unavailable, "the watch has ended").WithFix("connect again")
+		}
+	}
+	if err != nil {
+		h.refuse(w, r, err)
+		return
+	}
+	defer stream.Close() //nolint:errcheck // it is over
+	// auth.SameOrigin has checked where the page is from.
+	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return // Accept has sent the error
+	}
+	defer conn.CloseNow() //nolint:errcheck // it is gone either way
+	conn.SetReadLimit(commandBytes)
+	go wsping.Keep(ctx, conn, wsping.Interval)
+	s := &updating{h: h, r: r, conn: conn, calls: calls, task: task}
+	// What the client sends ends the connection when it cannot be read.
+	go func() {
+		defer cancel()
+		s.commands(ctx)
+	}()
+	for stream.Receive() {
+		if err := s.item(ctx, stream.Msg()); err != nil {
+			_ = conn.Close(websocket.StatusPolicyViolation, "the client does not read")
+			return
+		}
+	}
+	if err := stream.Err(); err != nil && ctx.Err() == nil {
+		problem := problemOf(h.cfg.Show(r, err), r.Header.Get(logging.CorrelationHeader))
+		_ = s.send(ctx, update{Problem: &problem})
+		_ = conn.Close(closeCode(err), shortened(problem.Detail))
+		return
+	}
+	_ = conn.Close(websocket.StatusNormalClosure, "the task has ended")
+}
+
+// closeCode returns the status of a connection that ends with an error.
+func closeCode(err error) websocket.StatusCode {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnavailable:
+		return websocket.StatusServiceRestart
+	case connect.CodePermissionDenied, connect.CodeUnauthenticated, connect.CodeResourceExhausted, connect.CodeAborted:
+		return websocket.StatusPolicyViolation
+	default:
+		return websocket.StatusInternalError
+	}
+}
+
+// shortened returns the beginning of a reason that fits into a close frame.
+func shortened(reason string) string {
+	const most = 120
+	if len(reason) <= most {
+		return reason
+	}
+	for cut := most; ; cut-- {
+		if reason[cut]&0xC0 != 0x80 { // not inside of a character
+			return reason[:cut]
+		}
+	}
+}
+
+// updating is one connection.
+type updating struct {
+	h     *Handler
+	r     *http.Request
+	conn  *websocket.Conn
+	calls local
+	task  string
+}
+
+// send writes a message; a client has writeWithin to take it. The connection takes one
+// writer at a time.
+func (s *updating) send(ctx context.Context, u update) error {
+	text, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeWithin)
+	defer cancel()
+	return s.conn.Write(ctx, websocket.MessageText, text)
+}
+
+func (s *updating) item(ctx context.Context, res *deckhandv1.WatchResponse) error {
+	u := update{Cursor: res.GetCursor()}
+	if res.GetEvent() != nil {
+		text, err := eventJSON.Marshal(res.GetEvent())
+		if err != nil {
+			return err
+		}
+		u.Event = text
+	}
+	return s.send(ctx, u)
+}
+
+// commands reads the client's messages until the connection ends.
+func (s *updating) commands(ctx context.Context) {
+	for {
+		kind, data, err := s.conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		c := command{}
+		answer := update{}
+		if kind != websocket.MessageText || json.Unmarshal(data, &c) != nil {
+			problem := newProblem(s.r, http.StatusBadRequest, "a message is not a JSON object in text", `send {"id": "1", "message": {"text": "…"}}`)
+			answer.Problem = &problem
+		} else {
+			answer.ID = c.ID
+			if answer.Result, err = s.run(ctx, c); err != nil {
+				problem := problemOf(s.h.cfg.Show(s.r, err), s.r.Header.Get(logging.CorrelationHeader))
+				answer.Problem, answer.Result = &problem, nil
+			}
+		}
+		if s.send(ctx, answer) != nil {
+			return
+		}
+	}
+}
+
+// run makes the call of a command. It passes the same checks as any call of the client's.
+func (s *updating) run(ctx context.Context, c command) (json.RawMessage, error) {
+	set := 0
+	for _, part := range []json.RawMessage{c.Message, c.Pause, c.Resume, c.Approve} {
+		if part != nil {
+			set++
+		}
+	}
+	if set != 1 {
+		return nil, fault.New(fault.Invalid, "a command has %d of message, pause, resume and approve", set).WithFix("send one of them in each message")
+	}
+	switch {
+	case c.Message != nil:
+		req := &deckhandv1.TellTaskRequest{}
+		if err := decode(c.Message, req); err != nil {
+			return nil, err
+		}
+		req.TaskId = s.task
+		return encode(s.calls.tasks().TellTask(ctx, connect.NewRequest(req)))
+	case c.Pause != nil:
+		req := &deckhandv1.PauseTaskRequest{}
+		if err := decode(c.Pause, req); err != nil {
+			return nil, err
+		}
+		req.TaskId = s.task
+		return encode(s.calls.tasks().PauseTask(ctx, connect.NewRequest(req)))
+	case c.Resume != nil:
+		req := &deckhandv1.ResumeTaskRequest{}
+		if err := decode(c.Resume, req); err != nil {
+			return nil, err
+		}
+		req.TaskId = s.task
+		return encode(s.calls.tasks().ResumeTask(ctx, connect.NewRequest(req)))
+	default:
+		return s.approve(ctx, c.Approve)
+	}
+}
+
+// approve approves an item of the task.
+func (s *updating) approve(ctx context.Context, body json.RawMessage) (json.RawMessage, error) {
+	req := &deckhandv1.AnswerInboxItemRequest{}
+	if err := decode(body, req); err != nil {
+		return nil, err
+	}
+	if req.GetAnswer() == nil {
+		req.Answer = &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: &deckhandv1.AnswerInboxItemRequest_Approve{}}
+	}
+	if req.GetApprove() == nil {
+		return nil, fault.New(fault.Invalid, "approve has another answer").WithFix("other answers go to POST /v1/inbox-items/{item_id}:answer")
+	}
+	item, err := s.calls.inbox().GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: req.GetItemId()}))
+	if err != nil {
+		return nil, err
+	}
+	task, err := s.calls.tasks().GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: s.task}))
+	if err != nil {
+		return nil, err
+	}
+	if item.Msg.GetItem().GetTaskId() != task.Msg.GetTask().GetId() {
+		return nil, fault.New(fault.Invalid, "item %s is of another task", item.Msg.GetItem().GetId()).WithFix("approve items of this task only")
+	}
+	req.ItemId = item.Msg.GetItem().GetId()
+	return encode(s.calls.inbox().AnswerInboxItem(ctx, connect.NewRequest(req)))
+}
+
+func decode(body json.RawMessage, to proto.Message) error {
+	if err := protojson.Unmarshal(body, to); err != nil {
+		return fault.New(fault.Invalid, "the command cannot be read: %v", err).WithFix("see docs/api.md")
+	}
+	return nil
+}
+
+func encode[T any](res *connect.Response[T], err error) (json.RawMessage, error) {
+	if err != nil {
+		return nil, err
+	}
+	message, ok := any(res.Msg).(proto.Message)
+	if !ok {
+		return nil, errors.New("the response is not a message")
+	}
+	return eventJSON.Marshal(message)
+}

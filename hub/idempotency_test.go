@@ -1,0 +1,192 @@
+package hub_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/hubtest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
+)
+
+// keyed is a call with an idempotency key.
+func keyed[T any](req *T, key string) *connect.Request[T] {
+	r := connect.NewRequest(req)
+	r.Header().Set("Idempotency-Key", key)
+	return r
+}
+
+// queryText asks the database for one text.
+func queryText(t *testing.T, h *hubtest.Hub, query string) (out string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	require.NoError(t, conn.QueryRow(t.Context(), query).Scan(&out))
+	return out
+}
+
+// A repeated call is made once and gets the first response, by both protocols, and also if
+// that has a secret which is shown once. Another request with the key is refused.
+func TestARepeatedCallWithAKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	c := h.Client(t, h.AdminToken)
+	create := func(name, key string) (*connect.Response[deckhandv1.CreateTokenResponse], error) {
+		return c.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: name}, key))
+	}
+	first, err := create("ci", "key-1")
+	require.NoError(t, err)
+	require.Empty(t, first.Header().Get("Idempotency-Replayed"))
+	again, err := create("ci", "key-1")
+	require.NoError(t, err)
+	require.Equal(t, "true", again.Header().Get("Idempotency-Replayed"))
+	require.Equal(t, first.Msg.GetSecret(), again.Msg.GetSecret())
+	require.NotEmpty(t, again.Msg.GetSecret())
+	list, err := c.Tokens.ListTokens(t.Context(), connect.NewRequest(&deckhandv1.ListTokensRequest{}))
+	require.NoError(t, err)
+	made := 0
+	for _, token := range list.Msg.GetTokens() {
+		if token.GetName() == "ci" {
+			made++
+		}
+	}
+	require.Equal(t, 1, made)
+
+	_, err = create("other", "key-1")
+	require.Equal(t, fault.IdempotencyKeyReused, fault.As(fault.FromConnect(err)).Code)
+	res, body := restCall(t, http.MethodPost, h.URL()+"/v1/tokens", h.AdminToken, map[string]any{"kind": "TOKEN_KIND_USER", "name": "third"}, http.Header{"Idempotency-Key": {"key-1"}})
+	p := problem(t, res, body)
+	require.Equal(t, http.StatusUnprocessableEntity, p.Status)
+	require.Equal(t, "IDEMPOTENCY_KEY_REUSED", p.Code)
+	res, body = restCall(t, http.MethodPost, h.URL()+"/v1/tokens", h.AdminToken, map[string]any{"kind": "TOKEN_KIND_USER", "name": "ci"}, http.Header{"Idempotency-Key": {"key-1"}})
+	require.Equal(t, http.StatusOK, res.StatusCode, "%s", body)
+	require.Equal(t, "true", res.Header.Get("Idempotency-Replayed"))
+	var replayed struct{ Secret string }
+	require.NoError(t, json.Unmarshal(body, &replayed))
+	require.Equal(t, first.Msg.GetSecret(), replayed.Secret)
+
+	// Of the request and the response nothing is stored that can be read.
+	stored := queryText(t, h, "SELECT string_agg(k::text, ' ') FROM idempotency_keys k")
+	require.NotContains(t, stored, "key-1")
+	require.NotContains(t, stored, fmt.Sprintf("%x", first.Msg.GetSecret()))
+	require.NotContains(t, stored, first.Msg.GetSecret())
+
+	// The SDK sends it, too.
+	again, err = c.Tokens.CreateToken(sdk.WithIdempotencyKey(t.Context(), "key-1"), connect.NewRequest(&deckhandv1.CreateTokenRequest{
+		Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci",
+	}))
+	require.NoError(t, err)
+	require.Equal(t, first.Msg.GetSecret(), again.Msg.GetSecret())
+
+	// The key is the caller's own, and the procedure's.
+	other := h.Client(t, first.Msg.GetSecret())
+	mine, err := other.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "mine"}, "key-1"))
+	require.NoError(t, err)
+	require.NotEqual(t, first.Msg.GetSecret(), mine.Msg.GetSecret())
+	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-1"))
+	require.NoError(t, err)
+	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-1"))
+	require.NoError(t, err, "it exists already, and the repetition gets the first response")
+
+	// A read ignores the key, and a key has to be one.
+	for range 2 {
+		_, err = c.Users.ListUsers(t.Context(), keyed(&deckhandv1.ListUsersRequest{}, "key-2"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, "0", queryText(t, h, "SELECT count(*)::text FROM idempotency_keys WHERE procedure LIKE '%ListUsers'"))
+	for _, bad := range []string{"with space", strings.Repeat("x", 256)} {
+		_, err = create("bad", bad)
+		require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%q: %v", bad, err)
+	}
+	// A call that is refused frees its key.
+	_, err = create("", "key-3")
+	require.Error(t, err)
+	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-4"))
+	require.True(t, fault.Is(fault.FromConnect(err), fault.Exists), "%v", err)
+	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "bob", Role: "viewer"}, "key-4"))
+	require.NoError(t, err)
+}
+
+// Of many calls at once with one key, to two hubs, one is made; the others get its response
+// or are asked to come again.
+func TestConcurrentCallsWithAKey(t *testing.T) {
+	t.Parallel()
+	cfg := hubtest.Config(t)
+	hubtest.NewNATS(t).Use(&cfg)
+	first := hubtest.Start(t, cfg)
+	second := hubtest.Start(t, hubtest.Beside(t, cfg))
+	var all sync.WaitGroup
+	secrets := make([]string, 20)
+	failures := make([]error, len(secrets))
+	for i := range secrets {
+		h := []*hubtest.Hub{first, second}[i%2]
+		c := h.Client(t, first.AdminToken)
+		all.Go(func() {
+			for {
+				res, err := c.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci"}, "key"))
+				if e := fault.As(fault.FromConnect(err)); e != nil && e.Code == fault.IdempotencyInProgress {
+					continue
+				}
+				if failures[i] = err; err == nil {
+					secrets[i] = res.Msg.GetSecret()
+				}
+				return
+			}
+		})
+	}
+	all.Wait()
+	for i, secret := range secrets {
+		require.NoError(t, failures[i])
+		require.Equal(t, secrets[0], secret)
+	}
+	require.Equal(t, "1", queryText(t, first, "SELECT count(*)::text FROM api_tokens WHERE name = 'ci'"))
+}
+
+// A hub died during a call. If it had committed nothing the call is made again; if it had,
+// nobody knows, and the caller is told.
+func TestACallWithAKeyBrokeOff(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	c := h.Client(t, h.AdminToken)
+	create := func(key string) error {
+		_, err := c.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: key}, key))
+		return err
+	}
+	require.NoError(t, create("broke-off"))
+	require.Equal(t, "true", queryText(t, h, "SELECT touched::text FROM idempotency_keys"), "the transaction of the call records it")
+	back := func(touched, abandoned bool) {
+		t.Helper()
+		until := "clock_timestamp() + interval '1 minute'"
+		if abandoned {
+			until = "clock_timestamp() - interval '1 second'"
+		}
+		_, err := pgExec(t, h, fmt.Sprintf("UPDATE idempotency_keys SET state = 'in_progress', sealed = NULL, touched = %t, owner = 'dead', owned_until = %s", touched, until))
+		require.NoError(t, err)
+	}
+	back(false, false)
+	err := create("broke-off")
+	require.Equal(t, fault.IdempotencyInProgress, fault.As(fault.FromConnect(err)).Code)
+	back(true, true)
+	err = create("broke-off")
+	require.Equal(t, fault.IdempotencyUnknown, fault.As(fault.FromConnect(err)).Code)
+	require.Equal(t, "1", queryText(t, h, "SELECT count(*)::text FROM api_tokens WHERE name = 'broke-off'"))
+	back(false, true)
+	require.NoError(t, create("broke-off"), "nothing was done")
+	// What the former owner still commits is rolled back.
+	_, err = pgExec(t, h, "SELECT touch_idempotency_key(id, 'dead') FROM idempotency_keys")
+	require.ErrorContains(t, err, "taken over")
+	// After a day the key is free.
+	_, err = pgExec(t, h, "UPDATE idempotency_keys SET created_at = created_at - interval '25 hours'")
+	require.NoError(t, err)
+	require.NoError(t, create("broke-off"))
+}
