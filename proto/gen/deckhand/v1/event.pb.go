@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -236,6 +237,113 @@ func (x *Thinking) GetText() string {
 	return ""
 }
 
+// StepProgress is how far a command is that runs. It is never stored: when the
+// command ends, its step has the outcome.
+type StepProgress struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	StepId string                 `protobuf:"bytes,2,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	// The step's position in the task, from 1.
+	Number int32 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	// Bytes of output so far.
+	LogBytes int64 `protobuf:"varint,4,opt,name=log_bytes,json=logBytes,proto3" json:"log_bytes,omitempty"`
+	// Processor time of its processes, and their memory; unset if the node cannot
+	// measure it.
+	CpuTime     *durationpb.Duration `protobuf:"bytes,5,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	MemoryBytes int64                `protobuf:"varint,6,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
+	// The last whole line of output, with secrets masked, at most 200 characters.
+	LastLine      string                 `protobuf:"bytes,7,opt,name=last_line,json=lastLine,proto3" json:"last_line,omitempty"`
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StepProgress) Reset() {
+	*x = StepProgress{}
+	mi := &file_deckhand_v1_event_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StepProgress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StepProgress) ProtoMessage() {}
+
+func (x *StepProgress) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_event_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StepProgress.ProtoReflect.Descriptor instead.
+func (*StepProgress) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StepProgress) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *StepProgress) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
+func (x *StepProgress) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *StepProgress) GetLogBytes() int64 {
+	if x != nil {
+		return x.LogBytes
+	}
+	return 0
+}
+
+func (x *StepProgress) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *StepProgress) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+func (x *StepProgress) GetLastLine() string {
+	if x != nil {
+		return x.LastLine
+	}
+	return ""
+}
+
+func (x *StepProgress) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks to watch, by id or unique prefix; none for the whole
@@ -258,6 +366,10 @@ type WatchRequest struct {
 	FromNow bool `protobuf:"varint,6,opt,name=from_now,json=fromNow,proto3" json:"from_now,omitempty"`
 	// Of these tasks events of every type are sent, whatever types says. Ids.
 	DetailedTaskIds []string `protobuf:"bytes,7,rep,name=detailed_task_ids,json=detailedTaskIds,proto3" json:"detailed_task_ids,omitempty"`
+	// Send StepProgress of running commands too, at most once a second for each: of
+	// the watched tasks, and of the detailed ones where the whole organisation is
+	// watched. It needs follow.
+	Progress bool `protobuf:"varint,27,opt,name=progress,proto3" json:"progress,omitempty"`
 	// Only events of tasks of these agents, by id, unique id prefix, or name; none for all.
 	AgentIds      []string `protobuf:"bytes,38,rep,name=agent_ids,json=agentIds,proto3" json:"agent_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -266,7 +378,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[2]
+	mi := &file_deckhand_v1_event_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +390,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[2]
+	mi := &file_deckhand_v1_event_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +403,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WatchRequest) GetTaskIds() []string {
@@ -343,6 +455,13 @@ func (x *WatchRequest) GetDetailedTaskIds() []string {
 	return nil
 }
 
+func (x *WatchRequest) GetProgress() bool {
+	if x != nil {
+		return x.Progress
+	}
+	return false
+}
+
 func (x *WatchRequest) GetAgentIds() []string {
 	if x != nil {
 		return x.AgentIds
@@ -367,7 +486,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	mi := &file_deckhand_v1_event_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +498,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[3]
+	mi := &file_deckhand_v1_event_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +511,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListEventsRequest) GetTaskId() string {
@@ -436,7 +555,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	mi := &file_deckhand_v1_event_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -448,7 +567,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[4]
+	mi := &file_deckhand_v1_event_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -461,7 +580,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -487,6 +606,7 @@ type WatchResponse struct {
 	//	*WatchResponse_Event
 	//	*WatchResponse_Thinking
 	//	*WatchResponse_Heartbeat_
+	//	*WatchResponse_StepProgress
 	Item          isWatchResponse_Item `protobuf_oneof:"item"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -494,7 +614,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[5]
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +626,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[5]
+	mi := &file_deckhand_v1_event_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +639,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WatchResponse) GetCursor() string {
@@ -563,6 +683,15 @@ func (x *WatchResponse) GetHeartbeat() *WatchResponse_Heartbeat {
 	return nil
 }
 
+func (x *WatchResponse) GetStepProgress() *StepProgress {
+	if x != nil {
+		if x, ok := x.Item.(*WatchResponse_StepProgress); ok {
+			return x.StepProgress
+		}
+	}
+	return nil
+}
+
 type isWatchResponse_Item interface {
 	isWatchResponse_Item()
 }
@@ -581,11 +710,17 @@ type WatchResponse_Heartbeat_ struct {
 	Heartbeat *WatchResponse_Heartbeat `protobuf:"bytes,4,opt,name=heartbeat,proto3,oneof"`
 }
 
+type WatchResponse_StepProgress struct {
+	StepProgress *StepProgress `protobuf:"bytes,25,opt,name=step_progress,json=stepProgress,proto3,oneof"`
+}
+
 func (*WatchResponse_Event) isWatchResponse_Item() {}
 
 func (*WatchResponse_Thinking) isWatchResponse_Item() {}
 
 func (*WatchResponse_Heartbeat_) isWatchResponse_Item() {}
+
+func (*WatchResponse_StepProgress) isWatchResponse_Item() {}
 
 // Moment is what the index of a history has of one event. Events that change
 // nothing that it shows, such as those of phases, are not in it.
@@ -618,7 +753,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	mi := &file_deckhand_v1_event_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +765,7 @@ func (x *Moment) String() string {
 func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[6]
+	mi := &file_deckhand_v1_event_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +778,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Moment) GetSeq() int64 {
@@ -740,7 +875,7 @@ type ListMomentsRequest struct {
 
 func (x *ListMomentsRequest) Reset() {
 	*x = ListMomentsRequest{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[7]
+	mi := &file_deckhand_v1_event_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +887,7 @@ func (x *ListMomentsRequest) String() string {
 func (*ListMomentsRequest) ProtoMessage() {}
 
 func (x *ListMomentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[7]
+	mi := &file_deckhand_v1_event_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +900,7 @@ func (x *ListMomentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMomentsRequest.ProtoReflect.Descriptor instead.
 func (*ListMomentsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListMomentsRequest) GetTaskId() string {
@@ -808,7 +943,7 @@ type ListMomentsResponse struct {
 
 func (x *ListMomentsResponse) Reset() {
 	*x = ListMomentsResponse{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[8]
+	mi := &file_deckhand_v1_event_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +955,7 @@ func (x *ListMomentsResponse) String() string {
 func (*ListMomentsResponse) ProtoMessage() {}
 
 func (x *ListMomentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[8]
+	mi := &file_deckhand_v1_event_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +968,7 @@ func (x *ListMomentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMomentsResponse.ProtoReflect.Descriptor instead.
 func (*ListMomentsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListMomentsResponse) GetMoments() []*Moment {
@@ -858,7 +993,7 @@ type WatchResponse_Heartbeat struct {
 
 func (x *WatchResponse_Heartbeat) Reset() {
 	*x = WatchResponse_Heartbeat{}
-	mi := &file_deckhand_v1_event_proto_msgTypes[9]
+	mi := &file_deckhand_v1_event_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1005,7 @@ func (x *WatchResponse_Heartbeat) String() string {
 func (*WatchResponse_Heartbeat) ProtoMessage() {}
 
 func (x *WatchResponse_Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_event_proto_msgTypes[9]
+	mi := &file_deckhand_v1_event_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,14 +1018,14 @@ func (x *WatchResponse_Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse_Heartbeat.ProtoReflect.Descriptor instead.
 func (*WatchResponse_Heartbeat) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{5, 0}
+	return file_deckhand_v1_event_proto_rawDescGZIP(), []int{6, 0}
 }
 
 var File_deckhand_v1_event_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
+	"\x17deckhand/v1/event.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe3\x02\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x03R\x03seq\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x12\n" +
@@ -911,7 +1046,17 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x12\n" +
 	"\x04turn\x18\x03 \x01(\x05R\x04turn\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x03R\x06offset\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\tR\x04text\"\xc4\x02\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\xa6\x02\n" +
+	"\fStepProgress\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x17\n" +
+	"\astep_id\x18\x02 \x01(\tR\x06stepId\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\x12\x1b\n" +
+	"\tlog_bytes\x18\x04 \x01(\x03R\blogBytes\x124\n" +
+	"\bcpu_time\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12!\n" +
+	"\fmemory_bytes\x18\x06 \x01(\x03R\vmemoryBytes\x12\x1b\n" +
+	"\tlast_line\x18\a \x01(\tR\blastLine\x129\n" +
+	"\n" +
+	"started_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\xe0\x02\n" +
 	"\fWatchRequest\x12,\n" +
 	"\btask_ids\x18\x01 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\ataskIds\x12 \n" +
 	"\x06cursor\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06cursor\x12\x16\n" +
@@ -920,7 +1065,8 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x05types\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +
 	"\x102\"\x06r\x04\x10\x01(@R\x05types\x12\x19\n" +
 	"\bfrom_now\x18\x06 \x01(\bR\afromNow\x12=\n" +
-	"\x11detailed_task_ids\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\x0fdetailedTaskIds\x12.\n" +
+	"\x11detailed_task_ids\x18\a \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\x0fdetailedTaskIds\x12\x1a\n" +
+	"\bprogress\x18\x1b \x01(\bR\bprogress\x12.\n" +
 	"\tagent_ids\x18& \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10d\"\ar\x05\x10\x01(\x80\x01R\bagentIds\"\xaf\x01\n" +
 	"\x11ListEventsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
@@ -933,12 +1079,13 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x12ListEventsResponse\x12*\n" +
 	"\x06events\x18\x01 \x03(\v2\x12.deckhand.v1.EventR\x06events\x12\x1d\n" +
 	"\n" +
-	"newest_seq\x18\x02 \x01(\x03R\tnewestSeq\"\xe3\x01\n" +
+	"newest_seq\x18\x02 \x01(\x03R\tnewestSeq\"\xa5\x02\n" +
 	"\rWatchResponse\x12\x16\n" +
 	"\x06cursor\x18\x01 \x01(\tR\x06cursor\x12*\n" +
 	"\x05event\x18\x02 \x01(\v2\x12.deckhand.v1.EventH\x00R\x05event\x123\n" +
 	"\bthinking\x18\x03 \x01(\v2\x15.deckhand.v1.ThinkingH\x00R\bthinking\x12D\n" +
-	"\theartbeat\x18\x04 \x01(\v2$.deckhand.v1.WatchResponse.HeartbeatH\x00R\theartbeat\x1a\v\n" +
+	"\theartbeat\x18\x04 \x01(\v2$.deckhand.v1.WatchResponse.HeartbeatH\x00R\theartbeat\x12@\n" +
+	"\rstep_progress\x18\x19 \x01(\v2\x19.deckhand.v1.StepProgressH\x00R\fstepProgress\x1a\v\n" +
 	"\tHeartbeatB\x06\n" +
 	"\x04item\"\x9f\x02\n" +
 	"\x06Moment\x12\x10\n" +
@@ -983,43 +1130,48 @@ func file_deckhand_v1_event_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_event_proto_rawDescData
 }
 
-var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_deckhand_v1_event_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_deckhand_v1_event_proto_goTypes = []any{
 	(*Event)(nil),                   // 0: deckhand.v1.Event
 	(*Thinking)(nil),                // 1: deckhand.v1.Thinking
-	(*WatchRequest)(nil),            // 2: deckhand.v1.WatchRequest
-	(*ListEventsRequest)(nil),       // 3: deckhand.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 4: deckhand.v1.ListEventsResponse
-	(*WatchResponse)(nil),           // 5: deckhand.v1.WatchResponse
-	(*Moment)(nil),                  // 6: deckhand.v1.Moment
-	(*ListMomentsRequest)(nil),      // 7: deckhand.v1.ListMomentsRequest
-	(*ListMomentsResponse)(nil),     // 8: deckhand.v1.ListMomentsResponse
-	(*WatchResponse_Heartbeat)(nil), // 9: deckhand.v1.WatchResponse.Heartbeat
-	(*timestamppb.Timestamp)(nil),   // 10: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 11: google.protobuf.Struct
-	(*Usage)(nil),                   // 12: deckhand.v1.Usage
+	(*StepProgress)(nil),            // 2: deckhand.v1.StepProgress
+	(*WatchRequest)(nil),            // 3: deckhand.v1.WatchRequest
+	(*ListEventsRequest)(nil),       // 4: deckhand.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 5: deckhand.v1.ListEventsResponse
+	(*WatchResponse)(nil),           // 6: deckhand.v1.WatchResponse
+	(*Moment)(nil),                  // 7: deckhand.v1.Moment
+	(*ListMomentsRequest)(nil),      // 8: deckhand.v1.ListMomentsRequest
+	(*ListMomentsResponse)(nil),     // 9: deckhand.v1.ListMomentsResponse
+	(*WatchResponse_Heartbeat)(nil), // 10: deckhand.v1.WatchResponse.Heartbeat
+	(*timestamppb.Timestamp)(nil),   // 11: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 12: google.protobuf.Struct
+	(*durationpb.Duration)(nil),     // 13: google.protobuf.Duration
+	(*Usage)(nil),                   // 14: deckhand.v1.Usage
 }
 var file_deckhand_v1_event_proto_depIdxs = []int32{
-	10, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
-	11, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
-	0,  // 2: deckhand.v1.ListEventsResponse.events:type_name -> deckhand.v1.Event
-	0,  // 3: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
-	1,  // 4: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
-	9,  // 5: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
-	10, // 6: deckhand.v1.Moment.time:type_name -> google.protobuf.Timestamp
-	12, // 7: deckhand.v1.Moment.usage:type_name -> deckhand.v1.Usage
-	6,  // 8: deckhand.v1.ListMomentsResponse.moments:type_name -> deckhand.v1.Moment
-	2,  // 9: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
-	3,  // 10: deckhand.v1.EventService.ListEvents:input_type -> deckhand.v1.ListEventsRequest
-	7,  // 11: deckhand.v1.EventService.ListMoments:input_type -> deckhand.v1.ListMomentsRequest
-	5,  // 12: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
-	4,  // 13: deckhand.v1.EventService.ListEvents:output_type -> deckhand.v1.ListEventsResponse
-	8,  // 14: deckhand.v1.EventService.ListMoments:output_type -> deckhand.v1.ListMomentsResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	11, // 0: deckhand.v1.Event.time:type_name -> google.protobuf.Timestamp
+	12, // 1: deckhand.v1.Event.payload:type_name -> google.protobuf.Struct
+	13, // 2: deckhand.v1.StepProgress.cpu_time:type_name -> google.protobuf.Duration
+	11, // 3: deckhand.v1.StepProgress.started_at:type_name -> google.protobuf.Timestamp
+	0,  // 4: deckhand.v1.ListEventsResponse.events:type_name -> deckhand.v1.Event
+	0,  // 5: deckhand.v1.WatchResponse.event:type_name -> deckhand.v1.Event
+	1,  // 6: deckhand.v1.WatchResponse.thinking:type_name -> deckhand.v1.Thinking
+	10, // 7: deckhand.v1.WatchResponse.heartbeat:type_name -> deckhand.v1.WatchResponse.Heartbeat
+	2,  // 8: deckhand.v1.WatchResponse.step_progress:type_name -> deckhand.v1.StepProgress
+	11, // 9: deckhand.v1.Moment.time:type_name -> google.protobuf.Timestamp
+	14, // 10: deckhand.v1.Moment.usage:type_name -> deckhand.v1.Usage
+	7,  // 11: deckhand.v1.ListMomentsResponse.moments:type_name -> deckhand.v1.Moment
+	3,  // 12: deckhand.v1.EventService.Watch:input_type -> deckhand.v1.WatchRequest
+	4,  // 13: deckhand.v1.EventService.ListEvents:input_type -> deckhand.v1.ListEventsRequest
+	8,  // 14: deckhand.v1.EventService.ListMoments:input_type -> deckhand.v1.ListMomentsRequest
+	6,  // 15: deckhand.v1.EventService.Watch:output_type -> deckhand.v1.WatchResponse
+	5,  // 16: deckhand.v1.EventService.ListEvents:output_type -> deckhand.v1.ListEventsResponse
+	9,  // 17: deckhand.v1.EventService.ListMoments:output_type -> deckhand.v1.ListMomentsResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_event_proto_init() }
@@ -1028,10 +1180,11 @@ func file_deckhand_v1_event_proto_init() {
 		return
 	}
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_event_proto_msgTypes[5].OneofWrappers = []any{
+	file_deckhand_v1_event_proto_msgTypes[6].OneofWrappers = []any{
 		(*WatchResponse_Event)(nil),
 		(*WatchResponse_Thinking)(nil),
 		(*WatchResponse_Heartbeat_)(nil),
+		(*WatchResponse_StepProgress)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1039,7 +1192,7 @@ func file_deckhand_v1_event_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_event_proto_rawDesc), len(file_deckhand_v1_event_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -379,7 +379,9 @@ type InboxItem struct {
 	// kinds than approvals.
 	EffectKey string `protobuf:"bytes,71,opt,name=effect_key,json=effectKey,proto3" json:"effect_key,omitempty"`
 	// Until when the caller has snoozed it; unset if it is not snoozed. Only for open items.
-	SnoozedUntil  *timestamppb.Timestamp `protobuf:"bytes,111,opt,name=snoozed_until,json=snoozedUntil,proto3" json:"snoozed_until,omitempty"`
+	SnoozedUntil *timestamppb.Timestamp `protobuf:"bytes,111,opt,name=snoozed_until,json=snoozedUntil,proto3" json:"snoozed_until,omitempty"`
+	// The files of a question. Only GetInboxItem sets it.
+	Attachments   []*InboxAttachment `protobuf:"bytes,131,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +766,94 @@ func (x *InboxItem) GetSnoozedUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *InboxItem) GetAttachments() []*InboxAttachment {
+	if x != nil {
+		return x.Attachments
+	}
+	return nil
+}
+
+// InboxAttachment is a file that goes with a question.
+type InboxAttachment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its position, from 1.
+	Number int32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// As the agent gave it.
+	Path      string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	SizeBytes int64  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Of its content, in hexadecimal.
+	Sha256 string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Why its content cannot be read; empty if it can, for 30 days after the item is closed.
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxAttachment) Reset() {
+	*x = InboxAttachment{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxAttachment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxAttachment) ProtoMessage() {}
+
+func (x *InboxAttachment) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxAttachment.ProtoReflect.Descriptor instead.
+func (*InboxAttachment) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *InboxAttachment) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *InboxAttachment) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *InboxAttachment) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *InboxAttachment) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *InboxAttachment) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // InboxContext is the work that an item belongs to.
 type InboxContext struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -795,7 +885,7 @@ type InboxContext struct {
 
 func (x *InboxContext) Reset() {
 	*x = InboxContext{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +897,7 @@ func (x *InboxContext) String() string {
 func (*InboxContext) ProtoMessage() {}
 
 func (x *InboxContext) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[1]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +910,7 @@ func (x *InboxContext) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxContext.ProtoReflect.Descriptor instead.
 func (*InboxContext) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *InboxContext) GetGoal() string {
@@ -913,7 +1003,7 @@ type InboxRejection struct {
 
 func (x *InboxRejection) Reset() {
 	*x = InboxRejection{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1015,7 @@ func (x *InboxRejection) String() string {
 func (*InboxRejection) ProtoMessage() {}
 
 func (x *InboxRejection) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[2]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1028,7 @@ func (x *InboxRejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxRejection.ProtoReflect.Descriptor instead.
 func (*InboxRejection) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *InboxRejection) GetItemId() string {
@@ -1006,7 +1096,7 @@ type ProposedChange struct {
 
 func (x *ProposedChange) Reset() {
 	*x = ProposedChange{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1108,7 @@ func (x *ProposedChange) String() string {
 func (*ProposedChange) ProtoMessage() {}
 
 func (x *ProposedChange) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[3]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1121,7 @@ func (x *ProposedChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposedChange.ProtoReflect.Descriptor instead.
 func (*ProposedChange) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ProposedChange) GetKind() string {
@@ -1162,7 +1252,7 @@ type PathState struct {
 
 func (x *PathState) Reset() {
 	*x = PathState{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1264,7 @@ func (x *PathState) String() string {
 func (*PathState) ProtoMessage() {}
 
 func (x *PathState) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[4]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1277,7 @@ func (x *PathState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathState.ProtoReflect.Descriptor instead.
 func (*PathState) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PathState) GetType() string {
@@ -1230,7 +1320,7 @@ type PathEntry struct {
 
 func (x *PathEntry) Reset() {
 	*x = PathEntry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1332,7 @@ func (x *PathEntry) String() string {
 func (*PathEntry) ProtoMessage() {}
 
 func (x *PathEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[5]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1345,7 @@ func (x *PathEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathEntry.ProtoReflect.Descriptor instead.
 func (*PathEntry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PathEntry) GetPath() string {
@@ -1294,7 +1384,7 @@ type GitCoverage struct {
 
 func (x *GitCoverage) Reset() {
 	*x = GitCoverage{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1396,7 @@ func (x *GitCoverage) String() string {
 func (*GitCoverage) ProtoMessage() {}
 
 func (x *GitCoverage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[6]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1409,7 @@ func (x *GitCoverage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitCoverage.ProtoReflect.Descriptor instead.
 func (*GitCoverage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GitCoverage) GetBranch() string {
@@ -1377,7 +1467,7 @@ type CallOutcome struct {
 
 func (x *CallOutcome) Reset() {
 	*x = CallOutcome{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1479,7 @@ func (x *CallOutcome) String() string {
 func (*CallOutcome) ProtoMessage() {}
 
 func (x *CallOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[7]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1492,7 @@ func (x *CallOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallOutcome.ProtoReflect.Descriptor instead.
 func (*CallOutcome) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CallOutcome) GetState() StepState {
@@ -1472,7 +1562,7 @@ type InboxEscalation struct {
 
 func (x *InboxEscalation) Reset() {
 	*x = InboxEscalation{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1574,7 @@ func (x *InboxEscalation) String() string {
 func (*InboxEscalation) ProtoMessage() {}
 
 func (x *InboxEscalation) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[8]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1587,7 @@ func (x *InboxEscalation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxEscalation.ProtoReflect.Descriptor instead.
 func (*InboxEscalation) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InboxEscalation) GetErrorCode() string {
@@ -1554,7 +1644,7 @@ type TaskFailure struct {
 
 func (x *TaskFailure) Reset() {
 	*x = TaskFailure{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +1656,7 @@ func (x *TaskFailure) String() string {
 func (*TaskFailure) ProtoMessage() {}
 
 func (x *TaskFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[9]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +1669,7 @@ func (x *TaskFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFailure.ProtoReflect.Descriptor instead.
 func (*TaskFailure) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskFailure) GetAt() *timestamppb.Timestamp {
@@ -1652,7 +1742,7 @@ type InboxStop struct {
 
 func (x *InboxStop) Reset() {
 	*x = InboxStop{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1754,7 @@ func (x *InboxStop) String() string {
 func (*InboxStop) ProtoMessage() {}
 
 func (x *InboxStop) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[10]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1767,7 @@ func (x *InboxStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxStop.ProtoReflect.Descriptor instead.
 func (*InboxStop) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InboxStop) GetTitle() string {
@@ -1865,7 +1955,7 @@ type PersonaChange struct {
 
 func (x *PersonaChange) Reset() {
 	*x = PersonaChange{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1967,7 @@ func (x *PersonaChange) String() string {
 func (*PersonaChange) ProtoMessage() {}
 
 func (x *PersonaChange) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[11]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1980,7 @@ func (x *PersonaChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PersonaChange.ProtoReflect.Descriptor instead.
 func (*PersonaChange) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PersonaChange) GetVersion() int32 {
@@ -1934,7 +2024,7 @@ type PasskeyProof struct {
 
 func (x *PasskeyProof) Reset() {
 	*x = PasskeyProof{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2036,7 @@ func (x *PasskeyProof) String() string {
 func (*PasskeyProof) ProtoMessage() {}
 
 func (x *PasskeyProof) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[12]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2049,7 @@ func (x *PasskeyProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PasskeyProof.ProtoReflect.Descriptor instead.
 func (*PasskeyProof) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PasskeyProof) GetChallengeId() string {
@@ -2035,14 +2125,17 @@ type CallDecision struct {
 	// workspace before it.
 	Reversible bool `protobuf:"varint,23,opt,name=reversible,proto3" json:"reversible,omitempty"`
 	// A rule of the policies takes a passkey to approve the call.
-	Passkey       bool `protobuf:"varint,44,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	Passkey bool `protobuf:"varint,44,opt,name=passkey,proto3" json:"passkey,omitempty"`
+	// It works on a machine itself, and not in a jail; node_id is that machine's for a
+	// command, and of no meaning for other calls.
+	OnMachine     bool `protobuf:"varint,45,opt,name=on_machine,json=onMachine,proto3" json:"on_machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CallDecision) Reset() {
 	*x = CallDecision{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2147,7 @@ func (x *CallDecision) String() string {
 func (*CallDecision) ProtoMessage() {}
 
 func (x *CallDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[13]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2160,7 @@ func (x *CallDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDecision.ProtoReflect.Descriptor instead.
 func (*CallDecision) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CallDecision) GetRule() string {
@@ -2238,6 +2331,13 @@ func (x *CallDecision) GetPasskey() bool {
 	return false
 }
 
+func (x *CallDecision) GetOnMachine() bool {
+	if x != nil {
+		return x.OnMachine
+	}
+	return false
+}
+
 // CallRequest is the request that a call sends.
 type CallRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -2261,7 +2361,7 @@ type CallRequest struct {
 
 func (x *CallRequest) Reset() {
 	*x = CallRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2373,7 @@ func (x *CallRequest) String() string {
 func (*CallRequest) ProtoMessage() {}
 
 func (x *CallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[14]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2386,7 @@ func (x *CallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallRequest.ProtoReflect.Descriptor instead.
 func (*CallRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallRequest) GetMethod() string {
@@ -2359,7 +2459,7 @@ type EarlierRequest struct {
 
 func (x *EarlierRequest) Reset() {
 	*x = EarlierRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2471,7 @@ func (x *EarlierRequest) String() string {
 func (*EarlierRequest) ProtoMessage() {}
 
 func (x *EarlierRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[15]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2484,7 @@ func (x *EarlierRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlierRequest.ProtoReflect.Descriptor instead.
 func (*EarlierRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EarlierRequest) GetStepId() string {
@@ -2467,7 +2567,7 @@ type CallDanger struct {
 
 func (x *CallDanger) Reset() {
 	*x = CallDanger{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2579,7 @@ func (x *CallDanger) String() string {
 func (*CallDanger) ProtoMessage() {}
 
 func (x *CallDanger) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[16]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2592,7 @@ func (x *CallDanger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallDanger.ProtoReflect.Descriptor instead.
 func (*CallDanger) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CallDanger) GetKind() string {
@@ -2539,7 +2639,7 @@ type CallCommand struct {
 
 func (x *CallCommand) Reset() {
 	*x = CallCommand{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2651,7 @@ func (x *CallCommand) String() string {
 func (*CallCommand) ProtoMessage() {}
 
 func (x *CallCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[17]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2664,7 @@ func (x *CallCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallCommand.ProtoReflect.Descriptor instead.
 func (*CallCommand) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CallCommand) GetText() string {
@@ -2612,7 +2712,7 @@ type LongArgument struct {
 
 func (x *LongArgument) Reset() {
 	*x = LongArgument{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2624,7 +2724,7 @@ func (x *LongArgument) String() string {
 func (*LongArgument) ProtoMessage() {}
 
 func (x *LongArgument) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[18]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2637,7 +2737,7 @@ func (x *LongArgument) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LongArgument.ProtoReflect.Descriptor instead.
 func (*LongArgument) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LongArgument) GetPointer() string {
@@ -2681,7 +2781,7 @@ type InboxReview struct {
 
 func (x *InboxReview) Reset() {
 	*x = InboxReview{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2793,7 @@ func (x *InboxReview) String() string {
 func (*InboxReview) ProtoMessage() {}
 
 func (x *InboxReview) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[19]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2806,7 @@ func (x *InboxReview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxReview.ProtoReflect.Descriptor instead.
 func (*InboxReview) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *InboxReview) GetSummary() string {
@@ -2762,7 +2862,7 @@ type DeferredCall struct {
 
 func (x *DeferredCall) Reset() {
 	*x = DeferredCall{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2774,7 +2874,7 @@ func (x *DeferredCall) String() string {
 func (*DeferredCall) ProtoMessage() {}
 
 func (x *DeferredCall) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[20]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2787,7 +2887,7 @@ func (x *DeferredCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeferredCall.ProtoReflect.Descriptor instead.
 func (*DeferredCall) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeferredCall) GetStepId() string {
@@ -2845,7 +2945,7 @@ type ReviewedHost struct {
 
 func (x *ReviewedHost) Reset() {
 	*x = ReviewedHost{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +2957,7 @@ func (x *ReviewedHost) String() string {
 func (*ReviewedHost) ProtoMessage() {}
 
 func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[21]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +2970,7 @@ func (x *ReviewedHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReviewedHost.ProtoReflect.Descriptor instead.
 func (*ReviewedHost) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReviewedHost) GetHost() string {
@@ -2916,7 +3016,7 @@ type AutoApprovalOffer struct {
 
 func (x *AutoApprovalOffer) Reset() {
 	*x = AutoApprovalOffer{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3028,7 @@ func (x *AutoApprovalOffer) String() string {
 func (*AutoApprovalOffer) ProtoMessage() {}
 
 func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[22]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3041,7 @@ func (x *AutoApprovalOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AutoApprovalOffer.ProtoReflect.Descriptor instead.
 func (*AutoApprovalOffer) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AutoApprovalOffer) GetShape() string {
@@ -2963,17 +3063,20 @@ type InboxQuestion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Text  string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
 	// "text", "choice" or "confirmation" (answered with yes or no).
-	Kind    string   `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The labels of options: a reply is one of them.
 	Choices []string `protobuf:"bytes,3,rep,name=choices,proto3" json:"choices,omitempty"`
 	// The reply that is used if no person replies; empty for none.
 	DefaultAnswer string `protobuf:"bytes,4,opt,name=default_answer,json=defaultAnswer,proto3" json:"default_answer,omitempty"`
+	// The possible replies to a question of kind choice.
+	Options       []*InboxOption `protobuf:"bytes,24,rep,name=options,proto3" json:"options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InboxQuestion) Reset() {
 	*x = InboxQuestion{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2985,7 +3088,7 @@ func (x *InboxQuestion) String() string {
 func (*InboxQuestion) ProtoMessage() {}
 
 func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[23]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2998,7 +3101,7 @@ func (x *InboxQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxQuestion.ProtoReflect.Descriptor instead.
 func (*InboxQuestion) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *InboxQuestion) GetText() string {
@@ -3025,6 +3128,68 @@ func (x *InboxQuestion) GetChoices() []string {
 func (x *InboxQuestion) GetDefaultAnswer() string {
 	if x != nil {
 		return x.DefaultAnswer
+	}
+	return ""
+}
+
+func (x *InboxQuestion) GetOptions() []*InboxOption {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// InboxOption is a possible reply to a question.
+type InboxOption struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reply itself.
+	Label string `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	// What follows from it, as the agent says; may be empty.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboxOption) Reset() {
+	*x = InboxOption{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboxOption) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboxOption) ProtoMessage() {}
+
+func (x *InboxOption) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboxOption.ProtoReflect.Descriptor instead.
+func (*InboxOption) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *InboxOption) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *InboxOption) GetDescription() string {
+	if x != nil {
+		return x.Description
 	}
 	return ""
 }
@@ -3057,7 +3222,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3069,7 +3234,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[24]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3082,7 +3247,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListInboxRequest) GetStates() []InboxState {
@@ -3178,7 +3343,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3355,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[25]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3368,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListInboxResponse) GetItems() []*InboxItem {
@@ -3245,7 +3410,7 @@ type InboxCount struct {
 
 func (x *InboxCount) Reset() {
 	*x = InboxCount{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3422,7 @@ func (x *InboxCount) String() string {
 func (*InboxCount) ProtoMessage() {}
 
 func (x *InboxCount) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[26]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3435,7 @@ func (x *InboxCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboxCount.ProtoReflect.Descriptor instead.
 func (*InboxCount) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *InboxCount) GetKind() InboxKind {
@@ -3296,7 +3461,7 @@ type GetInboxItemRequest struct {
 
 func (x *GetInboxItemRequest) Reset() {
 	*x = GetInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3473,7 @@ func (x *GetInboxItemRequest) String() string {
 func (*GetInboxItemRequest) ProtoMessage() {}
 
 func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[27]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3486,7 @@ func (x *GetInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*GetInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetInboxItemRequest) GetItemId() string {
@@ -3340,7 +3505,7 @@ type GetInboxItemResponse struct {
 
 func (x *GetInboxItemResponse) Reset() {
 	*x = GetInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3517,7 @@ func (x *GetInboxItemResponse) String() string {
 func (*GetInboxItemResponse) ProtoMessage() {}
 
 func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[28]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3530,7 @@ func (x *GetInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*GetInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetInboxItemResponse) GetItem() *InboxItem {
@@ -3392,7 +3557,7 @@ type ReadInboxArgumentRequest struct {
 
 func (x *ReadInboxArgumentRequest) Reset() {
 	*x = ReadInboxArgumentRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3569,7 @@ func (x *ReadInboxArgumentRequest) String() string {
 func (*ReadInboxArgumentRequest) ProtoMessage() {}
 
 func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[29]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3582,7 @@ func (x *ReadInboxArgumentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentRequest.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ReadInboxArgumentRequest) GetItemId() string {
@@ -3461,7 +3626,7 @@ type ReadInboxArgumentResponse struct {
 
 func (x *ReadInboxArgumentResponse) Reset() {
 	*x = ReadInboxArgumentResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +3638,7 @@ func (x *ReadInboxArgumentResponse) String() string {
 func (*ReadInboxArgumentResponse) ProtoMessage() {}
 
 func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[30]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +3651,7 @@ func (x *ReadInboxArgumentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadInboxArgumentResponse.ProtoReflect.Descriptor instead.
 func (*ReadInboxArgumentResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ReadInboxArgumentResponse) GetText() string {
@@ -3510,6 +3675,140 @@ func (x *ReadInboxArgumentResponse) GetSizeBytes() int64 {
 	return 0
 }
 
+type ReadInboxAttachmentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Item id or unique id prefix.
+	ItemId string `protobuf:"bytes,1,opt,name=item_id,json=itemId,proto3" json:"item_id,omitempty"`
+	// Its position among the attachments, from 1.
+	Number int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// The first byte, from 0.
+	Offset        int64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadInboxAttachmentRequest) Reset() {
+	*x = ReadInboxAttachmentRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadInboxAttachmentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadInboxAttachmentRequest) ProtoMessage() {}
+
+func (x *ReadInboxAttachmentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadInboxAttachmentRequest.ProtoReflect.Descriptor instead.
+func (*ReadInboxAttachmentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ReadInboxAttachmentRequest) GetItemId() string {
+	if x != nil {
+		return x.ItemId
+	}
+	return ""
+}
+
+func (x *ReadInboxAttachmentRequest) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReadInboxAttachmentRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type ReadInboxAttachmentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1 MiB.
+	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	// Offset of the next piece; size_bytes after the last.
+	NextOffset int64 `protobuf:"varint,2,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
+	SizeBytes  int64 `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	// Of the whole content, in hexadecimal.
+	Sha256        string `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadInboxAttachmentResponse) Reset() {
+	*x = ReadInboxAttachmentResponse{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadInboxAttachmentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadInboxAttachmentResponse) ProtoMessage() {}
+
+func (x *ReadInboxAttachmentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadInboxAttachmentResponse.ProtoReflect.Descriptor instead.
+func (*ReadInboxAttachmentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReadInboxAttachmentResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ReadInboxAttachmentResponse) GetNextOffset() int64 {
+	if x != nil {
+		return x.NextOffset
+	}
+	return 0
+}
+
+func (x *ReadInboxAttachmentResponse) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *ReadInboxAttachmentResponse) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
 type JudgeInboxItemRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Item id or unique id prefix.
@@ -3522,7 +3821,7 @@ type JudgeInboxItemRequest struct {
 
 func (x *JudgeInboxItemRequest) Reset() {
 	*x = JudgeInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3833,7 @@ func (x *JudgeInboxItemRequest) String() string {
 func (*JudgeInboxItemRequest) ProtoMessage() {}
 
 func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[31]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3846,7 @@ func (x *JudgeInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*JudgeInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JudgeInboxItemRequest) GetItemId() string {
@@ -3580,7 +3879,7 @@ type JudgeInboxItemResponse struct {
 
 func (x *JudgeInboxItemResponse) Reset() {
 	*x = JudgeInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3891,7 @@ func (x *JudgeInboxItemResponse) String() string {
 func (*JudgeInboxItemResponse) ProtoMessage() {}
 
 func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[32]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3904,7 @@ func (x *JudgeInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JudgeInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*JudgeInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JudgeInboxItemResponse) GetDecision() *CallDecision {
@@ -3656,7 +3955,7 @@ type SnoozeInboxItemRequest struct {
 
 func (x *SnoozeInboxItemRequest) Reset() {
 	*x = SnoozeInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3967,7 @@ func (x *SnoozeInboxItemRequest) String() string {
 func (*SnoozeInboxItemRequest) ProtoMessage() {}
 
 func (x *SnoozeInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[33]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3980,7 @@ func (x *SnoozeInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnoozeInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*SnoozeInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SnoozeInboxItemRequest) GetItemId() string {
@@ -3707,7 +4006,7 @@ type SnoozeInboxItemResponse struct {
 
 func (x *SnoozeInboxItemResponse) Reset() {
 	*x = SnoozeInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3719,7 +4018,7 @@ func (x *SnoozeInboxItemResponse) String() string {
 func (*SnoozeInboxItemResponse) ProtoMessage() {}
 
 func (x *SnoozeInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[34]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3732,7 +4031,7 @@ func (x *SnoozeInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnoozeInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*SnoozeInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SnoozeInboxItemResponse) GetItem() *InboxItem {
@@ -3780,7 +4079,7 @@ type AnswerInboxItemRequest struct {
 
 func (x *AnswerInboxItemRequest) Reset() {
 	*x = AnswerInboxItemRequest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3792,7 +4091,7 @@ func (x *AnswerInboxItemRequest) String() string {
 func (*AnswerInboxItemRequest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[35]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3805,7 +4104,7 @@ func (x *AnswerInboxItemRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AnswerInboxItemRequest) GetItemId() string {
@@ -4087,6 +4386,104 @@ func (*AnswerInboxItemRequest_Resume_) isAnswerInboxItemRequest_Answer() {}
 
 func (*AnswerInboxItemRequest_Dismiss_) isAnswerInboxItemRequest_Answer() {}
 
+type ReplyToTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// For a question of kind choice the label of an option; for a confirmation yes or no.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplyToTaskRequest) Reset() {
+	*x = ReplyToTaskRequest{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplyToTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplyToTaskRequest) ProtoMessage() {}
+
+func (x *ReplyToTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplyToTaskRequest.ProtoReflect.Descriptor instead.
+func (*ReplyToTaskRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ReplyToTaskRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ReplyToTaskRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type ReplyToTaskResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplyToTaskResponse) Reset() {
+	*x = ReplyToTaskResponse{}
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplyToTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplyToTaskResponse) ProtoMessage() {}
+
+func (x *ReplyToTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplyToTaskResponse.ProtoReflect.Descriptor instead.
+func (*ReplyToTaskResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ReplyToTaskResponse) GetItem() *InboxItem {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
 type AnswerInboxItemResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Item          *InboxItem             `protobuf:"bytes,1,opt,name=item,proto3" json:"item,omitempty"`
@@ -4096,7 +4493,7 @@ type AnswerInboxItemResponse struct {
 
 func (x *AnswerInboxItemResponse) Reset() {
 	*x = AnswerInboxItemResponse{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4505,7 @@ func (x *AnswerInboxItemResponse) String() string {
 func (*AnswerInboxItemResponse) ProtoMessage() {}
 
 func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[36]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4121,7 +4518,7 @@ func (x *AnswerInboxItemResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemResponse.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AnswerInboxItemResponse) GetItem() *InboxItem {
@@ -4144,7 +4541,7 @@ type AnswerInboxItemRequest_Raise struct {
 
 func (x *AnswerInboxItemRequest_Raise) Reset() {
 	*x = AnswerInboxItemRequest_Raise{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4553,7 @@ func (x *AnswerInboxItemRequest_Raise) String() string {
 func (*AnswerInboxItemRequest_Raise) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[37]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4169,7 +4566,7 @@ func (x *AnswerInboxItemRequest_Raise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Raise.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Raise) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 0}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 0}
 }
 
 func (x *AnswerInboxItemRequest_Raise) GetLimit() int64 {
@@ -4190,7 +4587,7 @@ type AnswerInboxItemRequest_Allow struct {
 
 func (x *AnswerInboxItemRequest_Allow) Reset() {
 	*x = AnswerInboxItemRequest_Allow{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4599,7 @@ func (x *AnswerInboxItemRequest_Allow) String() string {
 func (*AnswerInboxItemRequest_Allow) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[38]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4612,7 @@ func (x *AnswerInboxItemRequest_Allow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Allow.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Allow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 1}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 1}
 }
 
 // Resume resumes a suspended agent, or the tasks that wait for a budget or a provider:
@@ -4228,7 +4625,7 @@ type AnswerInboxItemRequest_Resume struct {
 
 func (x *AnswerInboxItemRequest_Resume) Reset() {
 	*x = AnswerInboxItemRequest_Resume{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4637,7 @@ func (x *AnswerInboxItemRequest_Resume) String() string {
 func (*AnswerInboxItemRequest_Resume) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[39]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4650,7 @@ func (x *AnswerInboxItemRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 2}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 2}
 }
 
 // Dismiss closes an item about work that stopped; nothing goes on.
@@ -4265,7 +4662,7 @@ type AnswerInboxItemRequest_Dismiss struct {
 
 func (x *AnswerInboxItemRequest_Dismiss) Reset() {
 	*x = AnswerInboxItemRequest_Dismiss{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4674,7 @@ func (x *AnswerInboxItemRequest_Dismiss) String() string {
 func (*AnswerInboxItemRequest_Dismiss) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[40]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4687,7 @@ func (x *AnswerInboxItemRequest_Dismiss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Dismiss.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Dismiss) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 3}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 3}
 }
 
 // Accept accepts the work of a review: deferred calls are made, and the task
@@ -4303,7 +4700,7 @@ type AnswerInboxItemRequest_Accept struct {
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
 	*x = AnswerInboxItemRequest_Accept{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4712,7 @@ func (x *AnswerInboxItemRequest_Accept) String() string {
 func (*AnswerInboxItemRequest_Accept) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[41]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4328,7 +4725,7 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 4}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 4}
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -4341,7 +4738,7 @@ type AnswerInboxItemRequest_Changes struct {
 
 func (x *AnswerInboxItemRequest_Changes) Reset() {
 	*x = AnswerInboxItemRequest_Changes{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4353,7 +4750,7 @@ func (x *AnswerInboxItemRequest_Changes) String() string {
 func (*AnswerInboxItemRequest_Changes) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[42]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4366,7 +4763,7 @@ func (x *AnswerInboxItemRequest_Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Changes.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Changes) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 5}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 5}
 }
 
 func (x *AnswerInboxItemRequest_Changes) GetText() string {
@@ -4385,7 +4782,7 @@ type AnswerInboxItemRequest_Close struct {
 
 func (x *AnswerInboxItemRequest_Close) Reset() {
 	*x = AnswerInboxItemRequest_Close{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4794,7 @@ func (x *AnswerInboxItemRequest_Close) String() string {
 func (*AnswerInboxItemRequest_Close) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[43]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4807,7 @@ func (x *AnswerInboxItemRequest_Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Close.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Close) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 6}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 6}
 }
 
 // Suggest drops a call that waits for approval, and suggests an alternative
@@ -4424,7 +4821,7 @@ type AnswerInboxItemRequest_Suggest struct {
 
 func (x *AnswerInboxItemRequest_Suggest) Reset() {
 	*x = AnswerInboxItemRequest_Suggest{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4833,7 @@ func (x *AnswerInboxItemRequest_Suggest) String() string {
 func (*AnswerInboxItemRequest_Suggest) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[44]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4846,7 @@ func (x *AnswerInboxItemRequest_Suggest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Suggest.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Suggest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 7}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 7}
 }
 
 func (x *AnswerInboxItemRequest_Suggest) GetText() string {
@@ -4459,17 +4856,23 @@ func (x *AnswerInboxItemRequest_Suggest) GetText() string {
 	return ""
 }
 
-// Replan has an approval's call left out, and the agent replace its plan.
+// Replan has an approval's call left out, and replaces the agent's plan.
 type AnswerInboxItemRequest_Replan struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the agent is told besides; may be empty.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// All items of the new plan.
+	Items []*PlanItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
+	// The revision of the plan that it replaces, 0 for none: see TaskPlanService. If the
+	// plan has another one by now, the answer is refused with ABORTED.
+	Revision      int32 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AnswerInboxItemRequest_Replan) Reset() {
 	*x = AnswerInboxItemRequest_Replan{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4884,7 @@ func (x *AnswerInboxItemRequest_Replan) String() string {
 func (*AnswerInboxItemRequest_Replan) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[45]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4897,7 @@ func (x *AnswerInboxItemRequest_Replan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Replan.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Replan) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 8}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 8}
 }
 
 func (x *AnswerInboxItemRequest_Replan) GetText() string {
@@ -4502,6 +4905,20 @@ func (x *AnswerInboxItemRequest_Replan) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *AnswerInboxItemRequest_Replan) GetItems() []*PlanItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest_Replan) GetRevision() int32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 // Clarify asks the agent something before an approval is decided: the call is
@@ -4515,7 +4932,7 @@ type AnswerInboxItemRequest_Clarify struct {
 
 func (x *AnswerInboxItemRequest_Clarify) Reset() {
 	*x = AnswerInboxItemRequest_Clarify{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4527,7 +4944,7 @@ func (x *AnswerInboxItemRequest_Clarify) String() string {
 func (*AnswerInboxItemRequest_Clarify) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[46]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4540,7 +4957,7 @@ func (x *AnswerInboxItemRequest_Clarify) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Clarify.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Clarify) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 9}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 9}
 }
 
 func (x *AnswerInboxItemRequest_Clarify) GetQuestion() string {
@@ -4568,7 +4985,7 @@ type AnswerInboxItemRequest_Approve struct {
 
 func (x *AnswerInboxItemRequest_Approve) Reset() {
 	*x = AnswerInboxItemRequest_Approve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4580,7 +4997,7 @@ func (x *AnswerInboxItemRequest_Approve) String() string {
 func (*AnswerInboxItemRequest_Approve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[47]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4593,7 +5010,7 @@ func (x *AnswerInboxItemRequest_Approve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Approve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Approve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 10}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 10}
 }
 
 func (x *AnswerInboxItemRequest_Approve) GetArgumentsJson() string {
@@ -4627,7 +5044,7 @@ type AnswerInboxItemRequest_Reject struct {
 
 func (x *AnswerInboxItemRequest_Reject) Reset() {
 	*x = AnswerInboxItemRequest_Reject{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +5056,7 @@ func (x *AnswerInboxItemRequest_Reject) String() string {
 func (*AnswerInboxItemRequest_Reject) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[48]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +5069,7 @@ func (x *AnswerInboxItemRequest_Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reject.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reject) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 11}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 11}
 }
 
 // Reply answers a question.
@@ -4665,7 +5082,7 @@ type AnswerInboxItemRequest_Reply struct {
 
 func (x *AnswerInboxItemRequest_Reply) Reset() {
 	*x = AnswerInboxItemRequest_Reply{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4677,7 +5094,7 @@ func (x *AnswerInboxItemRequest_Reply) String() string {
 func (*AnswerInboxItemRequest_Reply) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[49]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4690,7 +5107,7 @@ func (x *AnswerInboxItemRequest_Reply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Reply.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Reply) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 12}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 12}
 }
 
 func (x *AnswerInboxItemRequest_Reply) GetText() string {
@@ -4712,7 +5129,7 @@ type AnswerInboxItemRequest_Retry struct {
 
 func (x *AnswerInboxItemRequest_Retry) Reset() {
 	*x = AnswerInboxItemRequest_Retry{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +5141,7 @@ func (x *AnswerInboxItemRequest_Retry) String() string {
 func (*AnswerInboxItemRequest_Retry) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[50]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +5154,7 @@ func (x *AnswerInboxItemRequest_Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Retry.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Retry) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 13}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 13}
 }
 
 func (x *AnswerInboxItemRequest_Retry) GetOverride() *TaskOverride {
@@ -4756,7 +5173,7 @@ type AnswerInboxItemRequest_Skip struct {
 
 func (x *AnswerInboxItemRequest_Skip) Reset() {
 	*x = AnswerInboxItemRequest_Skip{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +5185,7 @@ func (x *AnswerInboxItemRequest_Skip) String() string {
 func (*AnswerInboxItemRequest_Skip) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[51]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +5198,7 @@ func (x *AnswerInboxItemRequest_Skip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Skip.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Skip) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 14}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 14}
 }
 
 // Resolve says what came of a call with an unknown outcome.
@@ -4794,7 +5211,7 @@ type AnswerInboxItemRequest_Resolve struct {
 
 func (x *AnswerInboxItemRequest_Resolve) Reset() {
 	*x = AnswerInboxItemRequest_Resolve{}
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4806,7 +5223,7 @@ func (x *AnswerInboxItemRequest_Resolve) String() string {
 func (*AnswerInboxItemRequest_Resolve) ProtoMessage() {}
 
 func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_inbox_proto_msgTypes[52]
+	mi := &file_deckhand_v1_inbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4819,7 +5236,7 @@ func (x *AnswerInboxItemRequest_Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerInboxItemRequest_Resolve.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Resolve) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{35, 15}
+	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 15}
 }
 
 func (x *AnswerInboxItemRequest_Resolve) GetSucceeded() bool {
@@ -4833,7 +5250,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x0f\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bdeckhand/v1/task_plan.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x0f\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -4897,7 +5314,15 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\rneeds_passkey\x18F \x01(\bR\fneedsPasskey\x12\x1d\n" +
 	"\n" +
 	"effect_key\x18G \x01(\tR\teffectKey\x12?\n" +
-	"\rsnoozed_until\x18o \x01(\v2\x1a.google.protobuf.TimestampR\fsnoozedUntil\"\xc8\x03\n" +
+	"\rsnoozed_until\x18o \x01(\v2\x1a.google.protobuf.TimestampR\fsnoozedUntil\x12?\n" +
+	"\vattachments\x18\x83\x01 \x03(\v2\x1c.deckhand.v1.InboxAttachmentR\vattachments\"\x8e\x01\n" +
+	"\x0fInboxAttachment\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x05R\x06number\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\tR\x06sha256\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\xc8\x03\n" +
 	"\fInboxContext\x12\x12\n" +
 	"\x04goal\x18\x01 \x01(\tR\x04goal\x12\x1b\n" +
 	"\tplan_item\x18\x02 \x01(\tR\bplanItem\x12\x1b\n" +
@@ -5019,7 +5444,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fPasskeyProof\x12-\n" +
 	"\fchallenge_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\vchallengeId\x124\n" +
-	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\x92\x06\n" +
+	"\x0fcredential_json\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x02(\x80\x80\x02R\x0ecredentialJson\"\xb1\x06\n" +
 	"\fCallDecision\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12%\n" +
 	"\x0epolicy_version\x18\x02 \x01(\tR\rpolicyVersion\x12\x10\n" +
@@ -5050,7 +5475,9 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
 	"reversible\x18\x17 \x01(\bR\n" +
 	"reversible\x12\x18\n" +
-	"\apasskey\x18, \x01(\bR\apasskey\"\xcd\x01\n" +
+	"\apasskey\x18, \x01(\bR\apasskey\x12\x1d\n" +
+	"\n" +
+	"on_machine\x18- \x01(\bR\tonMachine\"\xcd\x01\n" +
 	"\vCallRequest\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x1d\n" +
@@ -5108,12 +5535,16 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x0ereceived_bytes\x18\x04 \x01(\x03R\rreceivedBytes\"G\n" +
 	"\x11AutoApprovalOffer\x12\x14\n" +
 	"\x05shape\x18\x01 \x01(\tR\x05shape\x12\x1c\n" +
-	"\tapprovals\x18\x02 \x01(\x05R\tapprovals\"x\n" +
+	"\tapprovals\x18\x02 \x01(\x05R\tapprovals\"\xac\x01\n" +
 	"\rInboxQuestion\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
 	"\achoices\x18\x03 \x03(\tR\achoices\x12%\n" +
-	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\"\xe7\x03\n" +
+	"\x0edefault_answer\x18\x04 \x01(\tR\rdefaultAnswer\x122\n" +
+	"\aoptions\x18\x18 \x03(\v2\x18.deckhand.v1.InboxOptionR\aoptions\"E\n" +
+	"\vInboxOption\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xe7\x03\n" +
 	"\x10ListInboxRequest\x129\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x17.deckhand.v1.InboxStateB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06states\x126\n" +
 	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\vR\x05kinds\x12!\n" +
@@ -5156,7 +5587,19 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
 	"nextOffset\x12\x1d\n" +
 	"\n" +
-	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"q\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\"\x83\x01\n" +
+	"\x1aReadInboxAttachmentRequest\x12#\n" +
+	"\aitem_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12\x1f\n" +
+	"\x06number\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\x06number\x12\x1f\n" +
+	"\x06offset\x18\x03 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"\x89\x01\n" +
+	"\x1bReadInboxAttachmentResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x1f\n" +
+	"\vnext_offset\x18\x02 \x01(\x03R\n" +
+	"nextOffset\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x03 \x01(\x03R\tsizeBytes\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"q\n" +
 	"\x15JudgeInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x123\n" +
@@ -5172,7 +5615,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"E\n" +
 	"\x17SnoozeInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xfc\x0e\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xd9\x0f\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -5208,10 +5651,12 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x05Close\x1a)\n" +
 	"\aSuggest\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a(\n" +
-	"\x06Replan\x12\x1e\n" +
-	"\x04text\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a1\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a\x84\x01\n" +
+	"\x06Replan\x12\x1c\n" +
+	"\x04text\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xa0\x1fR\x04text\x127\n" +
+	"\x05items\x18\x02 \x03(\v2\x15.deckhand.v1.PlanItemB\n" +
+	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x05items\x12#\n" +
+	"\brevision\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\brevision\x1a1\n" +
 	"\aClarify\x12&\n" +
 	"\bquestion\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\bquestion\x1a\x9d\x01\n" +
@@ -5228,7 +5673,13 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x04Skip\x1a'\n" +
 	"\aResolve\x12\x1c\n" +
 	"\tsucceeded\x18\x01 \x01(\bR\tsucceededB\x0f\n" +
-	"\x06answer\x12\x05\xbaH\x02\b\x01\"E\n" +
+	"\x06answer\x12\x05\xbaH\x02\b\x01\"Z\n" +
+	"\x12ReplyToTaskRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12\x1f\n" +
+	"\x04text\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01\x18\xa0\x9c\x01R\x04text\"A\n" +
+	"\x13ReplyToTaskResponse\x12*\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"E\n" +
 	"\x17AnswerInboxItemResponse\x12*\n" +
 	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item*\xb5\x02\n" +
 	"\tInboxKind\x12\x1a\n" +
@@ -5259,12 +5710,14 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fInboxSnoozed\x12\x1d\n" +
 	"\x19INBOX_SNOOZED_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12INBOX_SNOOZED_ONLY\x10\x01\x12\x15\n" +
-	"\x11INBOX_SNOOZED_ANY\x10\x022\x9d\x06\n" +
+	"\x11INBOX_SNOOZED_ANY\x10\x022\xb8\b\n" +
 	"\fInboxService\x12c\n" +
 	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/inbox-items\x12v\n" +
 	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/inbox-items/{item_id}\x12\x8f\x01\n" +
-	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/inbox-items/{item_id}/arguments\x12\x89\x01\n" +
-	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/inbox-items/{item_id}:answer\x12\x85\x01\n" +
+	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/inbox-items/{item_id}/arguments\x12\xa0\x01\n" +
+	"\x13ReadInboxAttachment\x12'.deckhand.v1.ReadInboxAttachmentRequest\x1a(.deckhand.v1.ReadInboxAttachmentResponse\"6\x82\xd3\xe4\x93\x020\x12./v1/inbox-items/{item_id}/attachments/{number}\x12\x89\x01\n" +
+	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/inbox-items/{item_id}:answer\x12v\n" +
+	"\vReplyToTask\x12\x1f.deckhand.v1.ReplyToTaskRequest\x1a .deckhand.v1.ReplyToTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:reply\x12\x85\x01\n" +
 	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/inbox-items/{item_id}:judge\x12\x89\x01\n" +
 	"\x0fSnoozeInboxItem\x12#.deckhand.v1.SnoozeInboxItemRequest\x1a$.deckhand.v1.SnoozeInboxItemResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/inbox-items/{item_id}:snoozeBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
@@ -5281,166 +5734,181 @@ func file_deckhand_v1_inbox_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_inbox_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_deckhand_v1_inbox_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(InboxKind)(0),                         // 0: deckhand.v1.InboxKind
 	(InboxOrder)(0),                        // 1: deckhand.v1.InboxOrder
 	(InboxState)(0),                        // 2: deckhand.v1.InboxState
 	(InboxSnoozed)(0),                      // 3: deckhand.v1.InboxSnoozed
 	(*InboxItem)(nil),                      // 4: deckhand.v1.InboxItem
-	(*InboxContext)(nil),                   // 5: deckhand.v1.InboxContext
-	(*InboxRejection)(nil),                 // 6: deckhand.v1.InboxRejection
-	(*ProposedChange)(nil),                 // 7: deckhand.v1.ProposedChange
-	(*PathState)(nil),                      // 8: deckhand.v1.PathState
-	(*PathEntry)(nil),                      // 9: deckhand.v1.PathEntry
-	(*GitCoverage)(nil),                    // 10: deckhand.v1.GitCoverage
-	(*CallOutcome)(nil),                    // 11: deckhand.v1.CallOutcome
-	(*InboxEscalation)(nil),                // 12: deckhand.v1.InboxEscalation
-	(*TaskFailure)(nil),                    // 13: deckhand.v1.TaskFailure
-	(*InboxStop)(nil),                      // 14: deckhand.v1.InboxStop
-	(*PersonaChange)(nil),                  // 15: deckhand.v1.PersonaChange
-	(*PasskeyProof)(nil),                   // 16: deckhand.v1.PasskeyProof
-	(*CallDecision)(nil),                   // 17: deckhand.v1.CallDecision
-	(*CallRequest)(nil),                    // 18: deckhand.v1.CallRequest
-	(*EarlierRequest)(nil),                 // 19: deckhand.v1.EarlierRequest
-	(*CallDanger)(nil),                     // 20: deckhand.v1.CallDanger
-	(*CallCommand)(nil),                    // 21: deckhand.v1.CallCommand
-	(*LongArgument)(nil),                   // 22: deckhand.v1.LongArgument
-	(*InboxReview)(nil),                    // 23: deckhand.v1.InboxReview
-	(*DeferredCall)(nil),                   // 24: deckhand.v1.DeferredCall
-	(*ReviewedHost)(nil),                   // 25: deckhand.v1.ReviewedHost
-	(*AutoApprovalOffer)(nil),              // 26: deckhand.v1.AutoApprovalOffer
-	(*InboxQuestion)(nil),                  // 27: deckhand.v1.InboxQuestion
-	(*ListInboxRequest)(nil),               // 28: deckhand.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),              // 29: deckhand.v1.ListInboxResponse
-	(*InboxCount)(nil),                     // 30: deckhand.v1.InboxCount
-	(*GetInboxItemRequest)(nil),            // 31: deckhand.v1.GetInboxItemRequest
-	(*GetInboxItemResponse)(nil),           // 32: deckhand.v1.GetInboxItemResponse
-	(*ReadInboxArgumentRequest)(nil),       // 33: deckhand.v1.ReadInboxArgumentRequest
-	(*ReadInboxArgumentResponse)(nil),      // 34: deckhand.v1.ReadInboxArgumentResponse
-	(*JudgeInboxItemRequest)(nil),          // 35: deckhand.v1.JudgeInboxItemRequest
-	(*JudgeInboxItemResponse)(nil),         // 36: deckhand.v1.JudgeInboxItemResponse
-	(*SnoozeInboxItemRequest)(nil),         // 37: deckhand.v1.SnoozeInboxItemRequest
-	(*SnoozeInboxItemResponse)(nil),        // 38: deckhand.v1.SnoozeInboxItemResponse
-	(*AnswerInboxItemRequest)(nil),         // 39: deckhand.v1.AnswerInboxItemRequest
-	(*AnswerInboxItemResponse)(nil),        // 40: deckhand.v1.AnswerInboxItemResponse
-	(*AnswerInboxItemRequest_Raise)(nil),   // 41: deckhand.v1.AnswerInboxItemRequest.Raise
-	(*AnswerInboxItemRequest_Allow)(nil),   // 42: deckhand.v1.AnswerInboxItemRequest.Allow
-	(*AnswerInboxItemRequest_Resume)(nil),  // 43: deckhand.v1.AnswerInboxItemRequest.Resume
-	(*AnswerInboxItemRequest_Dismiss)(nil), // 44: deckhand.v1.AnswerInboxItemRequest.Dismiss
-	(*AnswerInboxItemRequest_Accept)(nil),  // 45: deckhand.v1.AnswerInboxItemRequest.Accept
-	(*AnswerInboxItemRequest_Changes)(nil), // 46: deckhand.v1.AnswerInboxItemRequest.Changes
-	(*AnswerInboxItemRequest_Close)(nil),   // 47: deckhand.v1.AnswerInboxItemRequest.Close
-	(*AnswerInboxItemRequest_Suggest)(nil), // 48: deckhand.v1.AnswerInboxItemRequest.Suggest
-	(*AnswerInboxItemRequest_Replan)(nil),  // 49: deckhand.v1.AnswerInboxItemRequest.Replan
-	(*AnswerInboxItemRequest_Clarify)(nil), // 50: deckhand.v1.AnswerInboxItemRequest.Clarify
-	(*AnswerInboxItemRequest_Approve)(nil), // 51: deckhand.v1.AnswerInboxItemRequest.Approve
-	(*AnswerInboxItemRequest_Reject)(nil),  // 52: deckhand.v1.AnswerInboxItemRequest.Reject
-	(*AnswerInboxItemRequest_Reply)(nil),   // 53: deckhand.v1.AnswerInboxItemRequest.Reply
-	(*AnswerInboxItemRequest_Retry)(nil),   // 54: deckhand.v1.AnswerInboxItemRequest.Retry
-	(*AnswerInboxItemRequest_Skip)(nil),    // 55: deckhand.v1.AnswerInboxItemRequest.Skip
-	(*AnswerInboxItemRequest_Resolve)(nil), // 56: deckhand.v1.AnswerInboxItemRequest.Resolve
-	(ToolCategory)(0),                      // 57: deckhand.v1.ToolCategory
-	(*structpb.Struct)(nil),                // 58: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),          // 59: google.protobuf.Timestamp
-	(StepState)(0),                         // 60: deckhand.v1.StepState
-	(*AlwaysAllow)(nil),                    // 61: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 62: deckhand.v1.TaskOverride
+	(*InboxAttachment)(nil),                // 5: deckhand.v1.InboxAttachment
+	(*InboxContext)(nil),                   // 6: deckhand.v1.InboxContext
+	(*InboxRejection)(nil),                 // 7: deckhand.v1.InboxRejection
+	(*ProposedChange)(nil),                 // 8: deckhand.v1.ProposedChange
+	(*PathState)(nil),                      // 9: deckhand.v1.PathState
+	(*PathEntry)(nil),                      // 10: deckhand.v1.PathEntry
+	(*GitCoverage)(nil),                    // 11: deckhand.v1.GitCoverage
+	(*CallOutcome)(nil),                    // 12: deckhand.v1.CallOutcome
+	(*InboxEscalation)(nil),                // 13: deckhand.v1.InboxEscalation
+	(*TaskFailure)(nil),                    // 14: deckhand.v1.TaskFailure
+	(*InboxStop)(nil),                      // 15: deckhand.v1.InboxStop
+	(*PersonaChange)(nil),                  // 16: deckhand.v1.PersonaChange
+	(*PasskeyProof)(nil),                   // 17: deckhand.v1.PasskeyProof
+	(*CallDecision)(nil),                   // 18: deckhand.v1.CallDecision
+	(*CallRequest)(nil),                    // 19: deckhand.v1.CallRequest
+	(*EarlierRequest)(nil),                 // 20: deckhand.v1.EarlierRequest
+	(*CallDanger)(nil),                     // 21: deckhand.v1.CallDanger
+	(*CallCommand)(nil),                    // 22: deckhand.v1.CallCommand
+	(*LongArgument)(nil),                   // 23: deckhand.v1.LongArgument
+	(*InboxReview)(nil),                    // 24: deckhand.v1.InboxReview
+	(*DeferredCall)(nil),                   // 25: deckhand.v1.DeferredCall
+	(*ReviewedHost)(nil),                   // 26: deckhand.v1.ReviewedHost
+	(*AutoApprovalOffer)(nil),              // 27: deckhand.v1.AutoApprovalOffer
+	(*InboxQuestion)(nil),                  // 28: deckhand.v1.InboxQuestion
+	(*InboxOption)(nil),                    // 29: deckhand.v1.InboxOption
+	(*ListInboxRequest)(nil),               // 30: deckhand.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),              // 31: deckhand.v1.ListInboxResponse
+	(*InboxCount)(nil),                     // 32: deckhand.v1.InboxCount
+	(*GetInboxItemRequest)(nil),            // 33: deckhand.v1.GetInboxItemRequest
+	(*GetInboxItemResponse)(nil),           // 34: deckhand.v1.GetInboxItemResponse
+	(*ReadInboxArgumentRequest)(nil),       // 35: deckhand.v1.ReadInboxArgumentRequest
+	(*ReadInboxArgumentResponse)(nil),      // 36: deckhand.v1.ReadInboxArgumentResponse
+	(*ReadInboxAttachmentRequest)(nil),     // 37: deckhand.v1.ReadInboxAttachmentRequest
+	(*ReadInboxAttachmentResponse)(nil),    // 38: deckhand.v1.ReadInboxAttachmentResponse
+	(*JudgeInboxItemRequest)(nil),          // 39: deckhand.v1.JudgeInboxItemRequest
+	(*JudgeInboxItemResponse)(nil),         // 40: deckhand.v1.JudgeInboxItemResponse
+	(*SnoozeInboxItemRequest)(nil),         // 41: deckhand.v1.SnoozeInboxItemRequest
+	(*SnoozeInboxItemResponse)(nil),        // 42: deckhand.v1.SnoozeInboxItemResponse
+	(*AnswerInboxItemRequest)(nil),         // 43: deckhand.v1.AnswerInboxItemRequest
+	(*ReplyToTaskRequest)(nil),             // 44: deckhand.v1.ReplyToTaskRequest
+	(*ReplyToTaskResponse)(nil),            // 45: deckhand.v1.ReplyToTaskResponse
+	(*AnswerInboxItemResponse)(nil),        // 46: deckhand.v1.AnswerInboxItemResponse
+	(*AnswerInboxItemRequest_Raise)(nil),   // 47: deckhand.v1.AnswerInboxItemRequest.Raise
+	(*AnswerInboxItemRequest_Allow)(nil),   // 48: deckhand.v1.AnswerInboxItemRequest.Allow
+	(*AnswerInboxItemRequest_Resume)(nil),  // 49: deckhand.v1.AnswerInboxItemRequest.Resume
+	(*AnswerInboxItemRequest_Dismiss)(nil), // 50: deckhand.v1.AnswerInboxItemRequest.Dismiss
+	(*AnswerInboxItemRequest_Accept)(nil),  // 51: deckhand.v1.AnswerInboxItemRequest.Accept
+	(*AnswerInboxItemRequest_Changes)(nil), // 52: deckhand.v1.AnswerInboxItemRequest.Changes
+	(*AnswerInboxItemRequest_Close)(nil),   // 53: deckhand.v1.AnswerInboxItemRequest.Close
+	(*AnswerInboxItemRequest_Suggest)(nil), // 54: deckhand.v1.AnswerInboxItemRequest.Suggest
+	(*AnswerInboxItemRequest_Replan)(nil),  // 55: deckhand.v1.AnswerInboxItemRequest.Replan
+	(*AnswerInboxItemRequest_Clarify)(nil), // 56: deckhand.v1.AnswerInboxItemRequest.Clarify
+	(*AnswerInboxItemRequest_Approve)(nil), // 57: deckhand.v1.AnswerInboxItemRequest.Approve
+	(*AnswerInboxItemRequest_Reject)(nil),  // 58: deckhand.v1.AnswerInboxItemRequest.Reject
+	(*AnswerInboxItemRequest_Reply)(nil),   // 59: deckhand.v1.AnswerInboxItemRequest.Reply
+	(*AnswerInboxItemRequest_Retry)(nil),   // 60: deckhand.v1.AnswerInboxItemRequest.Retry
+	(*AnswerInboxItemRequest_Skip)(nil),    // 61: deckhand.v1.AnswerInboxItemRequest.Skip
+	(*AnswerInboxItemRequest_Resolve)(nil), // 62: deckhand.v1.AnswerInboxItemRequest.Resolve
+	(ToolCategory)(0),                      // 63: deckhand.v1.ToolCategory
+	(*structpb.Struct)(nil),                // 64: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),          // 65: google.protobuf.Timestamp
+	(StepState)(0),                         // 66: deckhand.v1.StepState
+	(*PlanItem)(nil),                       // 67: deckhand.v1.PlanItem
+	(*AlwaysAllow)(nil),                    // 68: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 69: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
 	2,  // 1: deckhand.v1.InboxItem.state:type_name -> deckhand.v1.InboxState
-	57, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
-	58, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
-	27, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
-	59, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
-	59, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
-	58, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
-	59, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
-	23, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
-	26, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
-	17, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
-	22, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
-	5,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
-	7,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
-	59, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
-	11, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
-	12, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
-	14, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
-	59, // 19: deckhand.v1.InboxItem.snoozed_until:type_name -> google.protobuf.Timestamp
-	6,  // 20: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
-	19, // 21: deckhand.v1.InboxContext.earlier_requests:type_name -> deckhand.v1.EarlierRequest
-	59, // 22: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
-	8,  // 23: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
-	8,  // 24: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
-	8,  // 25: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
-	9,  // 26: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
-	10, // 27: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
-	60, // 28: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
-	59, // 29: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
-	59, // 30: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
-	13, // 31: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
-	59, // 32: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
-	15, // 33: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
-	20, // 34: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
-	21, // 35: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
-	22, // 36: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
-	18, // 37: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
-	59, // 38: deckhand.v1.EarlierRequest.at:type_name -> google.protobuf.Timestamp
-	60, // 39: deckhand.v1.EarlierRequest.state:type_name -> deckhand.v1.StepState
-	24, // 40: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
-	25, // 41: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
-	57, // 42: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
-	2,  // 43: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
-	0,  // 44: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
-	1,  // 45: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
-	3,  // 46: deckhand.v1.ListInboxRequest.snoozed:type_name -> deckhand.v1.InboxSnoozed
-	4,  // 47: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
-	30, // 48: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
-	59, // 49: deckhand.v1.ListInboxResponse.next_snooze_ends_at:type_name -> google.protobuf.Timestamp
-	0,  // 50: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
-	4,  // 51: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	17, // 52: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
-	7,  // 53: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
-	59, // 54: deckhand.v1.SnoozeInboxItemRequest.until:type_name -> google.protobuf.Timestamp
-	4,  // 55: deckhand.v1.SnoozeInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	16, // 56: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
-	51, // 57: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	52, // 58: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	53, // 59: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	54, // 60: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	55, // 61: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	56, // 62: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	48, // 63: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	49, // 64: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	50, // 65: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	45, // 66: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	46, // 67: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	47, // 68: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	41, // 69: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
-	42, // 70: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
-	43, // 71: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
-	44, // 72: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
-	4,  // 73: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	61, // 74: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	62, // 75: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	28, // 76: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	31, // 77: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	33, // 78: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	39, // 79: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	35, // 80: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
-	37, // 81: deckhand.v1.InboxService.SnoozeInboxItem:input_type -> deckhand.v1.SnoozeInboxItemRequest
-	29, // 82: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	32, // 83: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	34, // 84: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	40, // 85: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	36, // 86: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
-	38, // 87: deckhand.v1.InboxService.SnoozeInboxItem:output_type -> deckhand.v1.SnoozeInboxItemResponse
-	82, // [82:88] is the sub-list for method output_type
-	76, // [76:82] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	63, // 2: deckhand.v1.InboxItem.category:type_name -> deckhand.v1.ToolCategory
+	64, // 3: deckhand.v1.InboxItem.arguments:type_name -> google.protobuf.Struct
+	28, // 4: deckhand.v1.InboxItem.question:type_name -> deckhand.v1.InboxQuestion
+	65, // 5: deckhand.v1.InboxItem.asked_at:type_name -> google.protobuf.Timestamp
+	65, // 6: deckhand.v1.InboxItem.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 7: deckhand.v1.InboxItem.changed_arguments:type_name -> google.protobuf.Struct
+	65, // 8: deckhand.v1.InboxItem.answered_at:type_name -> google.protobuf.Timestamp
+	24, // 9: deckhand.v1.InboxItem.review:type_name -> deckhand.v1.InboxReview
+	27, // 10: deckhand.v1.InboxItem.offer:type_name -> deckhand.v1.AutoApprovalOffer
+	18, // 11: deckhand.v1.InboxItem.decision:type_name -> deckhand.v1.CallDecision
+	23, // 12: deckhand.v1.InboxItem.long_arguments:type_name -> deckhand.v1.LongArgument
+	6,  // 13: deckhand.v1.InboxItem.context:type_name -> deckhand.v1.InboxContext
+	8,  // 14: deckhand.v1.InboxItem.changes:type_name -> deckhand.v1.ProposedChange
+	65, // 15: deckhand.v1.InboxItem.changes_at:type_name -> google.protobuf.Timestamp
+	12, // 16: deckhand.v1.InboxItem.outcome:type_name -> deckhand.v1.CallOutcome
+	13, // 17: deckhand.v1.InboxItem.escalation:type_name -> deckhand.v1.InboxEscalation
+	15, // 18: deckhand.v1.InboxItem.stop:type_name -> deckhand.v1.InboxStop
+	65, // 19: deckhand.v1.InboxItem.snoozed_until:type_name -> google.protobuf.Timestamp
+	5,  // 20: deckhand.v1.InboxItem.attachments:type_name -> deckhand.v1.InboxAttachment
+	7,  // 21: deckhand.v1.InboxContext.last_rejection:type_name -> deckhand.v1.InboxRejection
+	20, // 22: deckhand.v1.InboxContext.earlier_requests:type_name -> deckhand.v1.EarlierRequest
+	65, // 23: deckhand.v1.InboxRejection.at:type_name -> google.protobuf.Timestamp
+	9,  // 24: deckhand.v1.ProposedChange.before:type_name -> deckhand.v1.PathState
+	9,  // 25: deckhand.v1.ProposedChange.target:type_name -> deckhand.v1.PathState
+	9,  // 26: deckhand.v1.ProposedChange.after:type_name -> deckhand.v1.PathState
+	10, // 27: deckhand.v1.ProposedChange.entries:type_name -> deckhand.v1.PathEntry
+	11, // 28: deckhand.v1.ProposedChange.git:type_name -> deckhand.v1.GitCoverage
+	66, // 29: deckhand.v1.CallOutcome.state:type_name -> deckhand.v1.StepState
+	65, // 30: deckhand.v1.CallOutcome.started_at:type_name -> google.protobuf.Timestamp
+	65, // 31: deckhand.v1.CallOutcome.finished_at:type_name -> google.protobuf.Timestamp
+	14, // 32: deckhand.v1.InboxEscalation.failures:type_name -> deckhand.v1.TaskFailure
+	65, // 33: deckhand.v1.TaskFailure.at:type_name -> google.protobuf.Timestamp
+	16, // 34: deckhand.v1.InboxStop.change:type_name -> deckhand.v1.PersonaChange
+	21, // 35: deckhand.v1.CallDecision.dangers:type_name -> deckhand.v1.CallDanger
+	22, // 36: deckhand.v1.CallDecision.commands:type_name -> deckhand.v1.CallCommand
+	23, // 37: deckhand.v1.CallDecision.long_texts:type_name -> deckhand.v1.LongArgument
+	19, // 38: deckhand.v1.CallDecision.request:type_name -> deckhand.v1.CallRequest
+	65, // 39: deckhand.v1.EarlierRequest.at:type_name -> google.protobuf.Timestamp
+	66, // 40: deckhand.v1.EarlierRequest.state:type_name -> deckhand.v1.StepState
+	25, // 41: deckhand.v1.InboxReview.deferred:type_name -> deckhand.v1.DeferredCall
+	26, // 42: deckhand.v1.InboxReview.hosts:type_name -> deckhand.v1.ReviewedHost
+	63, // 43: deckhand.v1.DeferredCall.category:type_name -> deckhand.v1.ToolCategory
+	29, // 44: deckhand.v1.InboxQuestion.options:type_name -> deckhand.v1.InboxOption
+	2,  // 45: deckhand.v1.ListInboxRequest.states:type_name -> deckhand.v1.InboxState
+	0,  // 46: deckhand.v1.ListInboxRequest.kinds:type_name -> deckhand.v1.InboxKind
+	1,  // 47: deckhand.v1.ListInboxRequest.order:type_name -> deckhand.v1.InboxOrder
+	3,  // 48: deckhand.v1.ListInboxRequest.snoozed:type_name -> deckhand.v1.InboxSnoozed
+	4,  // 49: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
+	32, // 50: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
+	65, // 51: deckhand.v1.ListInboxResponse.next_snooze_ends_at:type_name -> google.protobuf.Timestamp
+	0,  // 52: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
+	4,  // 53: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	18, // 54: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
+	8,  // 55: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
+	65, // 56: deckhand.v1.SnoozeInboxItemRequest.until:type_name -> google.protobuf.Timestamp
+	4,  // 57: deckhand.v1.SnoozeInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	17, // 58: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
+	57, // 59: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	58, // 60: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	59, // 61: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	60, // 62: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	61, // 63: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	62, // 64: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	54, // 65: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	55, // 66: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	56, // 67: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	51, // 68: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	52, // 69: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	53, // 70: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	47, // 71: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	48, // 72: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	49, // 73: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	50, // 74: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	4,  // 75: deckhand.v1.ReplyToTaskResponse.item:type_name -> deckhand.v1.InboxItem
+	4,  // 76: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	67, // 77: deckhand.v1.AnswerInboxItemRequest.Replan.items:type_name -> deckhand.v1.PlanItem
+	68, // 78: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	69, // 79: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	30, // 80: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	33, // 81: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	35, // 82: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	37, // 83: deckhand.v1.InboxService.ReadInboxAttachment:input_type -> deckhand.v1.ReadInboxAttachmentRequest
+	43, // 84: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	44, // 85: deckhand.v1.InboxService.ReplyToTask:input_type -> deckhand.v1.ReplyToTaskRequest
+	39, // 86: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	41, // 87: deckhand.v1.InboxService.SnoozeInboxItem:input_type -> deckhand.v1.SnoozeInboxItemRequest
+	31, // 88: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	34, // 89: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	36, // 90: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	38, // 91: deckhand.v1.InboxService.ReadInboxAttachment:output_type -> deckhand.v1.ReadInboxAttachmentResponse
+	46, // 92: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	45, // 93: deckhand.v1.InboxService.ReplyToTask:output_type -> deckhand.v1.ReplyToTaskResponse
+	40, // 94: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	42, // 95: deckhand.v1.InboxService.SnoozeInboxItem:output_type -> deckhand.v1.SnoozeInboxItemResponse
+	88, // [88:96] is the sub-list for method output_type
+	80, // [80:88] is the sub-list for method input_type
+	80, // [80:80] is the sub-list for extension type_name
+	80, // [80:80] is the sub-list for extension extendee
+	0,  // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -5451,8 +5919,9 @@ func file_deckhand_v1_inbox_proto_init() {
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_inbox_proto_msgTypes[7].OneofWrappers = []any{}
-	file_deckhand_v1_inbox_proto_msgTypes[35].OneofWrappers = []any{
+	file_deckhand_v1_task_plan_proto_init()
+	file_deckhand_v1_inbox_proto_msgTypes[8].OneofWrappers = []any{}
+	file_deckhand_v1_inbox_proto_msgTypes[39].OneofWrappers = []any{
 		(*AnswerInboxItemRequest_Approve_)(nil),
 		(*AnswerInboxItemRequest_Reject_)(nil),
 		(*AnswerInboxItemRequest_Reply_)(nil),
@@ -5476,7 +5945,7 @@ func file_deckhand_v1_inbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_inbox_proto_rawDesc), len(file_deckhand_v1_inbox_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   53,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

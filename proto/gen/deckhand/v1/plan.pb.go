@@ -39,7 +39,8 @@ type Plan struct {
 	Tools string `protobuf:"bytes,4,opt,name=tools,proto3" json:"tools,omitempty"`
 	// Unused runs of a month are added to the next month's.
 	RollsOver bool `protobuf:"varint,5,opt,name=rolls_over,json=rollsOver,proto3" json:"rolls_over,omitempty"`
-	// The month that is now, for example 2026-11.
+	// The billing period that is now: its month, for example 2026-11, or the day on which it
+	// began, if that is not the first of the month.
 	Period string `protobuf:"bytes,6,opt,name=period,proto3" json:"period,omitempty"`
 	// Runs that began in it.
 	Used int64 `protobuf:"varint,7,opt,name=used,proto3" json:"used,omitempty"`
@@ -56,8 +57,18 @@ type Plan struct {
 	Models []string `protobuf:"bytes,12,rep,name=models,proto3" json:"models,omitempty"`
 	// Calls a minute, by provider; one that is not in it has no limit.
 	CallsPerMinute map[string]int32 `protobuf:"bytes,13,rep,name=calls_per_minute,json=callsPerMinute,proto3" json:"calls_per_minute,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The day of the month on which a billing period begins, at midnight in UTC: 1 to 28.
+	CycleDay int32 `protobuf:"varint,24,opt,name=cycle_day,json=cycleDay,proto3" json:"cycle_day,omitempty"`
+	// A submission is refused when no run is left; else its task waits in the queue.
+	HardBlock bool `protobuf:"varint,25,opt,name=hard_block,json=hardBlock,proto3" json:"hard_block,omitempty"`
+	// Where a person can get a larger plan; empty if the hub has no such address.
+	UpgradeUrl string `protobuf:"bytes,26,opt,name=upgrade_url,json=upgradeUrl,proto3" json:"upgrade_url,omitempty"`
+	// The quotas of the organisation and of the caller, and what is used of them.
+	Quotas []*QuotaUsage `protobuf:"bytes,27,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	// All that are set, for administrators.
+	Limits        []*Quota `protobuf:"bytes,28,rep,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Plan) Reset() {
@@ -181,6 +192,504 @@ func (x *Plan) GetCallsPerMinute() map[string]int32 {
 	return nil
 }
 
+func (x *Plan) GetCycleDay() int32 {
+	if x != nil {
+		return x.CycleDay
+	}
+	return 0
+}
+
+func (x *Plan) GetHardBlock() bool {
+	if x != nil {
+		return x.HardBlock
+	}
+	return false
+}
+
+func (x *Plan) GetUpgradeUrl() string {
+	if x != nil {
+		return x.UpgradeUrl
+	}
+	return ""
+}
+
+func (x *Plan) GetQuotas() []*QuotaUsage {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *Plan) GetLimits() []*Quota {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// Quota is what may be used in a billing period; unset fields have no limit.
+type Quota struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose: a user's name, * for each user, or empty for the organisation's.
+	UserName string `protobuf:"bytes,1,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
+	Runs     *int64 `protobuf:"varint,2,opt,name=runs,proto3,oneof" json:"runs,omitempty"`
+	// Iterations of all runs.
+	Iterations *int64 `protobuf:"varint,3,opt,name=iterations,proto3,oneof" json:"iterations,omitempty"`
+	// Tokens of all model calls; those that were read from the cache count at their share of
+	// the price.
+	Tokens *int64 `protobuf:"varint,4,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
+	// Calls of tools that were started.
+	ToolCalls     *int64 `protobuf:"varint,5,opt,name=tool_calls,json=toolCalls,proto3,oneof" json:"tool_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_deckhand_v1_plan_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_plan_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Quota) GetUserName() string {
+	if x != nil {
+		return x.UserName
+	}
+	return ""
+}
+
+func (x *Quota) GetRuns() int64 {
+	if x != nil && x.Runs != nil {
+		return *x.Runs
+	}
+	return 0
+}
+
+func (x *Quota) GetIterations() int64 {
+	if x != nil && x.Iterations != nil {
+		return *x.Iterations
+	}
+	return 0
+}
+
+func (x *Quota) GetTokens() int64 {
+	if x != nil && x.Tokens != nil {
+		return *x.Tokens
+	}
+	return 0
+}
+
+func (x *Quota) GetToolCalls() int64 {
+	if x != nil && x.ToolCalls != nil {
+		return *x.ToolCalls
+	}
+	return 0
+}
+
+// QuotaUsage is what is used of one quota in the current billing period.
+type QuotaUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "organisation" or "user".
+	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	// "runs", "iterations", "tokens" or "tool_calls".
+	Metric string `protobuf:"bytes,2,opt,name=metric,proto3" json:"metric,omitempty"`
+	Used   int64  `protobuf:"varint,3,opt,name=used,proto3" json:"used,omitempty"`
+	// What runs that have not ended may still use.
+	Reserved      int64 `protobuf:"varint,4,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	Limit         int64 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaUsage) Reset() {
+	*x = QuotaUsage{}
+	mi := &file_deckhand_v1_plan_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaUsage) ProtoMessage() {}
+
+func (x *QuotaUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_plan_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaUsage.ProtoReflect.Descriptor instead.
+func (*QuotaUsage) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *QuotaUsage) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *QuotaUsage) GetMetric() string {
+	if x != nil {
+		return x.Metric
+	}
+	return ""
+}
+
+func (x *QuotaUsage) GetUsed() int64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *QuotaUsage) GetReserved() int64 {
+	if x != nil {
+		return x.Reserved
+	}
+	return 0
+}
+
+func (x *QuotaUsage) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// QuotaPeriod is what was used in a billing period, or by a user in the current one.
+type QuotaPeriod struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For example 2026-11, or 2026-11-15 if the period does not begin on the first of a month.
+	Period string                 `protobuf:"bytes,1,opt,name=period,proto3" json:"period,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Until  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
+	// Empty for the organisation.
+	UserName      string `protobuf:"bytes,4,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
+	Runs          int64  `protobuf:"varint,5,opt,name=runs,proto3" json:"runs,omitempty"`
+	Iterations    int64  `protobuf:"varint,6,opt,name=iterations,proto3" json:"iterations,omitempty"`
+	Tokens        int64  `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
+	ToolCalls     int64  `protobuf:"varint,8,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QuotaPeriod) Reset() {
+	*x = QuotaPeriod{}
+	mi := &file_deckhand_v1_plan_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QuotaPeriod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QuotaPeriod) ProtoMessage() {}
+
+func (x *QuotaPeriod) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_plan_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QuotaPeriod.ProtoReflect.Descriptor instead.
+func (*QuotaPeriod) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *QuotaPeriod) GetPeriod() string {
+	if x != nil {
+		return x.Period
+	}
+	return ""
+}
+
+func (x *QuotaPeriod) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *QuotaPeriod) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *QuotaPeriod) GetUserName() string {
+	if x != nil {
+		return x.UserName
+	}
+	return ""
+}
+
+func (x *QuotaPeriod) GetRuns() int64 {
+	if x != nil {
+		return x.Runs
+	}
+	return 0
+}
+
+func (x *QuotaPeriod) GetIterations() int64 {
+	if x != nil {
+		return x.Iterations
+	}
+	return 0
+}
+
+func (x *QuotaPeriod) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+func (x *QuotaPeriod) GetToolCalls() int64 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
+}
+
+type SetQuotaRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Fields that are absent in it keep their values; 0 ends a limit.
+	Quota         *Quota `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaRequest) Reset() {
+	*x = SetQuotaRequest{}
+	mi := &file_deckhand_v1_plan_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaRequest) ProtoMessage() {}
+
+func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_plan_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetQuotaRequest) GetQuota() *Quota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
+type SetQuotaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plan          *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaResponse) Reset() {
+	*x = SetQuotaResponse{}
+	mi := &file_deckhand_v1_plan_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaResponse) ProtoMessage() {}
+
+func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_plan_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaResponse.ProtoReflect.Descriptor instead.
+func (*SetQuotaResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetQuotaResponse) GetPlan() *Plan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+type GetQuotaHistoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose use; empty for the organisation's.
+	UserName string `protobuf:"bytes,1,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
+	// How many billing periods, with the current one: 1 to 24; 0 for 12.
+	Periods       int32 `protobuf:"varint,2,opt,name=periods,proto3" json:"periods,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotaHistoryRequest) Reset() {
+	*x = GetQuotaHistoryRequest{}
+	mi := &file_deckhand_v1_plan_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotaHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotaHistoryRequest) ProtoMessage() {}
+
+func (x *GetQuotaHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_plan_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotaHistoryRequest.ProtoReflect.Descriptor instead.
+func (*GetQuotaHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetQuotaHistoryRequest) GetUserName() string {
+	if x != nil {
+		return x.UserName
+	}
+	return ""
+}
+
+func (x *GetQuotaHistoryRequest) GetPeriods() int32 {
+	if x != nil {
+		return x.Periods
+	}
+	return 0
+}
+
+type GetQuotaHistoryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The current period first.
+	Periods []*QuotaPeriod `protobuf:"bytes,1,rep,name=periods,proto3" json:"periods,omitempty"`
+	// What each user used in the current period, for administrators who ask about the
+	// organisation: at most 200, those with the most runs first.
+	Users         []*QuotaPeriod `protobuf:"bytes,2,rep,name=users,proto3" json:"users,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotaHistoryResponse) Reset() {
+	*x = GetQuotaHistoryResponse{}
+	mi := &file_deckhand_v1_plan_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotaHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotaHistoryResponse) ProtoMessage() {}
+
+func (x *GetQuotaHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_plan_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotaHistoryResponse.ProtoReflect.Descriptor instead.
+func (*GetQuotaHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetQuotaHistoryResponse) GetPeriods() []*QuotaPeriod {
+	if x != nil {
+		return x.Periods
+	}
+	return nil
+}
+
+func (x *GetQuotaHistoryResponse) GetUsers() []*QuotaPeriod {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
 type GetPlanRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -189,7 +698,7 @@ type GetPlanRequest struct {
 
 func (x *GetPlanRequest) Reset() {
 	*x = GetPlanRequest{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[1]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -201,7 +710,7 @@ func (x *GetPlanRequest) String() string {
 func (*GetPlanRequest) ProtoMessage() {}
 
 func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[1]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -214,7 +723,7 @@ func (x *GetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanRequest.ProtoReflect.Descriptor instead.
 func (*GetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{8}
 }
 
 type GetPlanResponse struct {
@@ -226,7 +735,7 @@ type GetPlanResponse struct {
 
 func (x *GetPlanResponse) Reset() {
 	*x = GetPlanResponse{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[2]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +747,7 @@ func (x *GetPlanResponse) String() string {
 func (*GetPlanResponse) ProtoMessage() {}
 
 func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[2]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +760,7 @@ func (x *GetPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlanResponse.ProtoReflect.Descriptor instead.
 func (*GetPlanResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetPlanResponse) GetPlan() *Plan {
@@ -263,17 +772,22 @@ func (x *GetPlanResponse) GetPlan() *Plan {
 
 type SetPlanRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Empty to keep the plan.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Runs a month in the place of the plan's own; only for enterprise, where what
 	// is left rolls over.
-	Runs          *int64 `protobuf:"varint,2,opt,name=runs,proto3,oneof" json:"runs,omitempty"`
+	Runs *int64 `protobuf:"varint,2,opt,name=runs,proto3,oneof" json:"runs,omitempty"`
+	// The day of the month on which a billing period begins; unset to keep it.
+	CycleDay *int32 `protobuf:"varint,13,opt,name=cycle_day,json=cycleDay,proto3,oneof" json:"cycle_day,omitempty"`
+	// Refuse submissions when no run is left; unset to keep it.
+	HardBlock     *bool `protobuf:"varint,14,opt,name=hard_block,json=hardBlock,proto3,oneof" json:"hard_block,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetPlanRequest) Reset() {
 	*x = SetPlanRequest{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[3]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -285,7 +799,7 @@ func (x *SetPlanRequest) String() string {
 func (*SetPlanRequest) ProtoMessage() {}
 
 func (x *SetPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[3]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -298,7 +812,7 @@ func (x *SetPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlanRequest.ProtoReflect.Descriptor instead.
 func (*SetPlanRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetPlanRequest) GetName() string {
@@ -315,6 +829,20 @@ func (x *SetPlanRequest) GetRuns() int64 {
 	return 0
 }
 
+func (x *SetPlanRequest) GetCycleDay() int32 {
+	if x != nil && x.CycleDay != nil {
+		return *x.CycleDay
+	}
+	return 0
+}
+
+func (x *SetPlanRequest) GetHardBlock() bool {
+	if x != nil && x.HardBlock != nil {
+		return *x.HardBlock
+	}
+	return false
+}
+
 type SetPlanResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plan          *Plan                  `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
@@ -324,7 +852,7 @@ type SetPlanResponse struct {
 
 func (x *SetPlanResponse) Reset() {
 	*x = SetPlanResponse{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[4]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +864,7 @@ func (x *SetPlanResponse) String() string {
 func (*SetPlanResponse) ProtoMessage() {}
 
 func (x *SetPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[4]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +877,7 @@ func (x *SetPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPlanResponse.ProtoReflect.Descriptor instead.
 func (*SetPlanResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetPlanResponse) GetPlan() *Plan {
@@ -369,7 +897,7 @@ type SetAllowedModelsRequest struct {
 
 func (x *SetAllowedModelsRequest) Reset() {
 	*x = SetAllowedModelsRequest{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[5]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +909,7 @@ func (x *SetAllowedModelsRequest) String() string {
 func (*SetAllowedModelsRequest) ProtoMessage() {}
 
 func (x *SetAllowedModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[5]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +922,7 @@ func (x *SetAllowedModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAllowedModelsRequest.ProtoReflect.Descriptor instead.
 func (*SetAllowedModelsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetAllowedModelsRequest) GetModels() []string {
@@ -413,7 +941,7 @@ type SetAllowedModelsResponse struct {
 
 func (x *SetAllowedModelsResponse) Reset() {
 	*x = SetAllowedModelsResponse{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[6]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +953,7 @@ func (x *SetAllowedModelsResponse) String() string {
 func (*SetAllowedModelsResponse) ProtoMessage() {}
 
 func (x *SetAllowedModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[6]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +966,7 @@ func (x *SetAllowedModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAllowedModelsResponse.ProtoReflect.Descriptor instead.
 func (*SetAllowedModelsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetAllowedModelsResponse) GetPlan() *Plan {
@@ -459,7 +987,7 @@ type SetCallRateRequest struct {
 
 func (x *SetCallRateRequest) Reset() {
 	*x = SetCallRateRequest{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[7]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -471,7 +999,7 @@ func (x *SetCallRateRequest) String() string {
 func (*SetCallRateRequest) ProtoMessage() {}
 
 func (x *SetCallRateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[7]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -484,7 +1012,7 @@ func (x *SetCallRateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCallRateRequest.ProtoReflect.Descriptor instead.
 func (*SetCallRateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetCallRateRequest) GetProvider() string {
@@ -510,7 +1038,7 @@ type SetCallRateResponse struct {
 
 func (x *SetCallRateResponse) Reset() {
 	*x = SetCallRateResponse{}
-	mi := &file_deckhand_v1_plan_proto_msgTypes[8]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +1050,7 @@ func (x *SetCallRateResponse) String() string {
 func (*SetCallRateResponse) ProtoMessage() {}
 
 func (x *SetCallRateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_plan_proto_msgTypes[8]
+	mi := &file_deckhand_v1_plan_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +1063,7 @@ func (x *SetCallRateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCallRateResponse.ProtoReflect.Descriptor instead.
 func (*SetCallRateResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_plan_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetCallRateResponse) GetPlan() *Plan {
@@ -549,7 +1077,7 @@ var File_deckhand_v1_plan_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/plan.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x91\x04\n" +
+	"\x16deckhand/v1/plan.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x05\n" +
 	"\x04Plan\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\x04runs\x18\x02 \x01(\x03H\x00R\x04runs\x88\x01\x01\x12:\n" +
@@ -566,21 +1094,76 @@ const file_deckhand_v1_plan_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\bresetsAt\x12\x15\n" +
 	"\x06set_by\x18\v \x01(\tR\x05setBy\x12\x16\n" +
 	"\x06models\x18\f \x03(\tR\x06models\x12O\n" +
-	"\x10calls_per_minute\x18\r \x03(\v2%.deckhand.v1.Plan.CallsPerMinuteEntryR\x0ecallsPerMinute\x1aA\n" +
+	"\x10calls_per_minute\x18\r \x03(\v2%.deckhand.v1.Plan.CallsPerMinuteEntryR\x0ecallsPerMinute\x12\x1b\n" +
+	"\tcycle_day\x18\x18 \x01(\x05R\bcycleDay\x12\x1d\n" +
+	"\n" +
+	"hard_block\x18\x19 \x01(\bR\thardBlock\x12\x1f\n" +
+	"\vupgrade_url\x18\x1a \x01(\tR\n" +
+	"upgradeUrl\x12/\n" +
+	"\x06quotas\x18\x1b \x03(\v2\x17.deckhand.v1.QuotaUsageR\x06quotas\x12*\n" +
+	"\x06limits\x18\x1c \x03(\v2\x12.deckhand.v1.QuotaR\x06limits\x1aA\n" +
 	"\x13CallsPerMinuteEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\a\n" +
 	"\x05_runsB\a\n" +
-	"\x05_left\"\x10\n" +
+	"\x05_left\"\xa1\x02\n" +
+	"\x05Quota\x12%\n" +
+	"\tuser_name\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\buserName\x12'\n" +
+	"\x04runs\x18\x02 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x00R\x04runs\x88\x01\x01\x123\n" +
+	"\n" +
+	"iterations\x18\x03 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x01R\n" +
+	"iterations\x88\x01\x01\x12-\n" +
+	"\x06tokens\x18\x04 \x01(\x03B\x10\xbaH\r\"\v\x18\x80\x80\x9a\xa6\xea\xaf\xe3\x01(\x00H\x02R\x06tokens\x88\x01\x01\x122\n" +
+	"\n" +
+	"tool_calls\x18\x05 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00H\x03R\ttoolCalls\x88\x01\x01B\a\n" +
+	"\x05_runsB\r\n" +
+	"\v_iterationsB\t\n" +
+	"\a_tokensB\r\n" +
+	"\v_tool_calls\"\x80\x01\n" +
+	"\n" +
+	"QuotaUsage\x12\x14\n" +
+	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x16\n" +
+	"\x06metric\x18\x02 \x01(\tR\x06metric\x12\x12\n" +
+	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x1a\n" +
+	"\breserved\x18\x04 \x01(\x03R\breserved\x12\x14\n" +
+	"\x05limit\x18\x05 \x01(\x03R\x05limit\"\x91\x02\n" +
+	"\vQuotaPeriod\x12\x16\n" +
+	"\x06period\x18\x01 \x01(\tR\x06period\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1b\n" +
+	"\tuser_name\x18\x04 \x01(\tR\buserName\x12\x12\n" +
+	"\x04runs\x18\x05 \x01(\x03R\x04runs\x12\x1e\n" +
+	"\n" +
+	"iterations\x18\x06 \x01(\x03R\n" +
+	"iterations\x12\x16\n" +
+	"\x06tokens\x18\a \x01(\x03R\x06tokens\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\b \x01(\x03R\ttoolCalls\"C\n" +
+	"\x0fSetQuotaRequest\x120\n" +
+	"\x05quota\x18\x01 \x01(\v2\x12.deckhand.v1.QuotaB\x06\xbaH\x03\xc8\x01\x01R\x05quota\"9\n" +
+	"\x10SetQuotaResponse\x12%\n" +
+	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan\"d\n" +
+	"\x16GetQuotaHistoryRequest\x12%\n" +
+	"\tuser_name\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\buserName\x12#\n" +
+	"\aperiods\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x18(\x00R\aperiods\"}\n" +
+	"\x17GetQuotaHistoryResponse\x122\n" +
+	"\aperiods\x18\x01 \x03(\v2\x18.deckhand.v1.QuotaPeriodR\aperiods\x12.\n" +
+	"\x05users\x18\x02 \x03(\v2\x18.deckhand.v1.QuotaPeriodR\x05users\"\x10\n" +
 	"\x0eGetPlanRequest\"8\n" +
 	"\x0fGetPlanResponse\x12%\n" +
-	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan\"\x92\x01\n" +
-	"\x0eSetPlanRequest\x12O\n" +
-	"\x04name\x18\x01 \x01(\tB;\xbaH8r6R\x04freeR\astarterR\fprofessionalR\n" +
+	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan\"\x82\x02\n" +
+	"\x0eSetPlanRequest\x12Q\n" +
+	"\x04name\x18\x01 \x01(\tB=\xbaH:r8R\x00R\x04freeR\astarterR\fprofessionalR\n" +
 	"enterpriseR\vself-hostedR\x04name\x12&\n" +
 	"\x04runs\x18\x02 \x01(\x03B\r\xbaH\n" +
-	"\"\b\x18\x80\x94\xeb\xdc\x03(\x01H\x00R\x04runs\x88\x01\x01B\a\n" +
-	"\x05_runs\"8\n" +
+	"\"\b\x18\x80\x94\xeb\xdc\x03(\x01H\x00R\x04runs\x88\x01\x01\x12+\n" +
+	"\tcycle_day\x18\r \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x1c(\x01H\x01R\bcycleDay\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"hard_block\x18\x0e \x01(\bH\x02R\thardBlock\x88\x01\x01B\a\n" +
+	"\x05_runsB\f\n" +
+	"\n" +
+	"_cycle_dayB\r\n" +
+	"\v_hard_block\"8\n" +
 	"\x0fSetPlanResponse\x12%\n" +
 	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan\"G\n" +
 	"\x17SetAllowedModelsRequest\x12,\n" +
@@ -591,13 +1174,15 @@ const file_deckhand_v1_plan_proto_rawDesc = "" +
 	"\bprovider\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18<R\bprovider\x125\n" +
 	"\x10calls_per_minute\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00R\x0ecallsPerMinute\"<\n" +
 	"\x13SetCallRateResponse\x12%\n" +
-	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan2\xc3\x03\n" +
+	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan2\xa5\x05\n" +
 	"\vPlanService\x12V\n" +
 	"\aGetPlan\x12\x1b.deckhand.v1.GetPlanRequest\x1a\x1c.deckhand.v1.GetPlanResponse\"\x10\x82\xd3\xe4\x93\x02\n" +
 	"\x12\b/v1/plan\x12Y\n" +
 	"\aSetPlan\x12\x1b.deckhand.v1.SetPlanRequest\x1a\x1c.deckhand.v1.SetPlanResponse\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\x1a\b/v1/plan\x12\x83\x01\n" +
 	"\x10SetAllowedModels\x12$.deckhand.v1.SetAllowedModelsRequest\x1a%.deckhand.v1.SetAllowedModelsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\x1a\x17/v1/plan/allowed-models\x12{\n" +
-	"\vSetCallRate\x12\x1f.deckhand.v1.SetCallRateRequest\x1a .deckhand.v1.SetCallRateResponse\")\x82\xd3\xe4\x93\x02#:\x01*\x1a\x1e/v1/plan/call-rates/{provider}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\vSetCallRate\x12\x1f.deckhand.v1.SetCallRateRequest\x1a .deckhand.v1.SetCallRateResponse\")\x82\xd3\xe4\x93\x02#:\x01*\x1a\x1e/v1/plan/call-rates/{provider}\x12b\n" +
+	"\bSetQuota\x12\x1c.deckhand.v1.SetQuotaRequest\x1a\x1d.deckhand.v1.SetQuotaResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\x1a\x0e/v1/plan/quota\x12|\n" +
+	"\x0fGetQuotaHistory\x12#.deckhand.v1.GetQuotaHistoryRequest\x1a$.deckhand.v1.GetQuotaHistoryResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/plan/quota/historyBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_plan_proto_rawDescOnce sync.Once
@@ -611,42 +1196,61 @@ func file_deckhand_v1_plan_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_plan_proto_rawDescData
 }
 
-var file_deckhand_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_deckhand_v1_plan_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_deckhand_v1_plan_proto_goTypes = []any{
 	(*Plan)(nil),                     // 0: deckhand.v1.Plan
-	(*GetPlanRequest)(nil),           // 1: deckhand.v1.GetPlanRequest
-	(*GetPlanResponse)(nil),          // 2: deckhand.v1.GetPlanResponse
-	(*SetPlanRequest)(nil),           // 3: deckhand.v1.SetPlanRequest
-	(*SetPlanResponse)(nil),          // 4: deckhand.v1.SetPlanResponse
-	(*SetAllowedModelsRequest)(nil),  // 5: deckhand.v1.SetAllowedModelsRequest
-	(*SetAllowedModelsResponse)(nil), // 6: deckhand.v1.SetAllowedModelsResponse
-	(*SetCallRateRequest)(nil),       // 7: deckhand.v1.SetCallRateRequest
-	(*SetCallRateResponse)(nil),      // 8: deckhand.v1.SetCallRateResponse
-	nil,                              // 9: deckhand.v1.Plan.CallsPerMinuteEntry
-	(*durationpb.Duration)(nil),      // 10: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 11: google.protobuf.Timestamp
+	(*Quota)(nil),                    // 1: deckhand.v1.Quota
+	(*QuotaUsage)(nil),               // 2: deckhand.v1.QuotaUsage
+	(*QuotaPeriod)(nil),              // 3: deckhand.v1.QuotaPeriod
+	(*SetQuotaRequest)(nil),          // 4: deckhand.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),         // 5: deckhand.v1.SetQuotaResponse
+	(*GetQuotaHistoryRequest)(nil),   // 6: deckhand.v1.GetQuotaHistoryRequest
+	(*GetQuotaHistoryResponse)(nil),  // 7: deckhand.v1.GetQuotaHistoryResponse
+	(*GetPlanRequest)(nil),           // 8: deckhand.v1.GetPlanRequest
+	(*GetPlanResponse)(nil),          // 9: deckhand.v1.GetPlanResponse
+	(*SetPlanRequest)(nil),           // 10: deckhand.v1.SetPlanRequest
+	(*SetPlanResponse)(nil),          // 11: deckhand.v1.SetPlanResponse
+	(*SetAllowedModelsRequest)(nil),  // 12: deckhand.v1.SetAllowedModelsRequest
+	(*SetAllowedModelsResponse)(nil), // 13: deckhand.v1.SetAllowedModelsResponse
+	(*SetCallRateRequest)(nil),       // 14: deckhand.v1.SetCallRateRequest
+	(*SetCallRateResponse)(nil),      // 15: deckhand.v1.SetCallRateResponse
+	nil,                              // 16: deckhand.v1.Plan.CallsPerMinuteEntry
+	(*durationpb.Duration)(nil),      // 17: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 18: google.protobuf.Timestamp
 }
 var file_deckhand_v1_plan_proto_depIdxs = []int32{
-	10, // 0: deckhand.v1.Plan.active_time:type_name -> google.protobuf.Duration
-	11, // 1: deckhand.v1.Plan.resets_at:type_name -> google.protobuf.Timestamp
-	9,  // 2: deckhand.v1.Plan.calls_per_minute:type_name -> deckhand.v1.Plan.CallsPerMinuteEntry
-	0,  // 3: deckhand.v1.GetPlanResponse.plan:type_name -> deckhand.v1.Plan
-	0,  // 4: deckhand.v1.SetPlanResponse.plan:type_name -> deckhand.v1.Plan
-	0,  // 5: deckhand.v1.SetAllowedModelsResponse.plan:type_name -> deckhand.v1.Plan
-	0,  // 6: deckhand.v1.SetCallRateResponse.plan:type_name -> deckhand.v1.Plan
-	1,  // 7: deckhand.v1.PlanService.GetPlan:input_type -> deckhand.v1.GetPlanRequest
-	3,  // 8: deckhand.v1.PlanService.SetPlan:input_type -> deckhand.v1.SetPlanRequest
-	5,  // 9: deckhand.v1.PlanService.SetAllowedModels:input_type -> deckhand.v1.SetAllowedModelsRequest
-	7,  // 10: deckhand.v1.PlanService.SetCallRate:input_type -> deckhand.v1.SetCallRateRequest
-	2,  // 11: deckhand.v1.PlanService.GetPlan:output_type -> deckhand.v1.GetPlanResponse
-	4,  // 12: deckhand.v1.PlanService.SetPlan:output_type -> deckhand.v1.SetPlanResponse
-	6,  // 13: deckhand.v1.PlanService.SetAllowedModels:output_type -> deckhand.v1.SetAllowedModelsResponse
-	8,  // 14: deckhand.v1.PlanService.SetCallRate:output_type -> deckhand.v1.SetCallRateResponse
-	11, // [11:15] is the sub-list for method output_type
-	7,  // [7:11] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	17, // 0: deckhand.v1.Plan.active_time:type_name -> google.protobuf.Duration
+	18, // 1: deckhand.v1.Plan.resets_at:type_name -> google.protobuf.Timestamp
+	16, // 2: deckhand.v1.Plan.calls_per_minute:type_name -> deckhand.v1.Plan.CallsPerMinuteEntry
+	2,  // 3: deckhand.v1.Plan.quotas:type_name -> deckhand.v1.QuotaUsage
+	1,  // 4: deckhand.v1.Plan.limits:type_name -> deckhand.v1.Quota
+	18, // 5: deckhand.v1.QuotaPeriod.since:type_name -> google.protobuf.Timestamp
+	18, // 6: deckhand.v1.QuotaPeriod.until:type_name -> google.protobuf.Timestamp
+	1,  // 7: deckhand.v1.SetQuotaRequest.quota:type_name -> deckhand.v1.Quota
+	0,  // 8: deckhand.v1.SetQuotaResponse.plan:type_name -> deckhand.v1.Plan
+	3,  // 9: deckhand.v1.GetQuotaHistoryResponse.periods:type_name -> deckhand.v1.QuotaPeriod
+	3,  // 10: deckhand.v1.GetQuotaHistoryResponse.users:type_name -> deckhand.v1.QuotaPeriod
+	0,  // 11: deckhand.v1.GetPlanResponse.plan:type_name -> deckhand.v1.Plan
+	0,  // 12: deckhand.v1.SetPlanResponse.plan:type_name -> deckhand.v1.Plan
+	0,  // 13: deckhand.v1.SetAllowedModelsResponse.plan:type_name -> deckhand.v1.Plan
+	0,  // 14: deckhand.v1.SetCallRateResponse.plan:type_name -> deckhand.v1.Plan
+	8,  // 15: deckhand.v1.PlanService.GetPlan:input_type -> deckhand.v1.GetPlanRequest
+	10, // 16: deckhand.v1.PlanService.SetPlan:input_type -> deckhand.v1.SetPlanRequest
+	12, // 17: deckhand.v1.PlanService.SetAllowedModels:input_type -> deckhand.v1.SetAllowedModelsRequest
+	14, // 18: deckhand.v1.PlanService.SetCallRate:input_type -> deckhand.v1.SetCallRateRequest
+	4,  // 19: deckhand.v1.PlanService.SetQuota:input_type -> deckhand.v1.SetQuotaRequest
+	6,  // 20: deckhand.v1.PlanService.GetQuotaHistory:input_type -> deckhand.v1.GetQuotaHistoryRequest
+	9,  // 21: deckhand.v1.PlanService.GetPlan:output_type -> deckhand.v1.GetPlanResponse
+	11, // 22: deckhand.v1.PlanService.SetPlan:output_type -> deckhand.v1.SetPlanResponse
+	13, // 23: deckhand.v1.PlanService.SetAllowedModels:output_type -> deckhand.v1.SetAllowedModelsResponse
+	15, // 24: deckhand.v1.PlanService.SetCallRate:output_type -> deckhand.v1.SetCallRateResponse
+	5,  // 25: deckhand.v1.PlanService.SetQuota:output_type -> deckhand.v1.SetQuotaResponse
+	7,  // 26: deckhand.v1.PlanService.GetQuotaHistory:output_type -> deckhand.v1.GetQuotaHistoryResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_plan_proto_init() }
@@ -655,14 +1259,15 @@ func file_deckhand_v1_plan_proto_init() {
 		return
 	}
 	file_deckhand_v1_plan_proto_msgTypes[0].OneofWrappers = []any{}
-	file_deckhand_v1_plan_proto_msgTypes[3].OneofWrappers = []any{}
+	file_deckhand_v1_plan_proto_msgTypes[1].OneofWrappers = []any{}
+	file_deckhand_v1_plan_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_plan_proto_rawDesc), len(file_deckhand_v1_plan_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -396,7 +396,25 @@ type Task struct {
 	// The container image that its jail is made from, by its digest:
 	// REGISTRY/NAME@sha256:DIGEST. Empty until the first attempt has resolved it,
 	// and for a jail of the machine's own system folders.
-	Image         string `protobuf:"bytes,75,opt,name=image,proto3" json:"image,omitempty"`
+	Image string `protobuf:"bytes,75,opt,name=image,proto3" json:"image,omitempty"`
+	// What it is counted under in statistics: what its submitter or its persona says, else
+	// its agent's name.
+	TaskType string `protobuf:"bytes,85,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
+	// Of a claimed task: the limits that a quota lowers for this run ("iterations", "tokens").
+	QuotaLimits []string `protobuf:"bytes,86,rep,name=quota_limits,json=quotaLimits,proto3" json:"quota_limits,omitempty"`
+	// It went on with the turn after resumed_at, too, and made its calls itself.
+	ResumedTurn bool `protobuf:"varint,87,opt,name=resumed_turn,json=resumedTurn,proto3" json:"resumed_turn,omitempty"`
+	// What the agent says that its result is based on. Only GetTask sets it, and
+	// exports.
+	Sources []*TaskSource `protobuf:"bytes,95,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Where a person can do something about a task that failed or is stopped. Only
+	// GetTask sets it.
+	Action *Action `protobuf:"bytes,96,opt,name=action,proto3" json:"action,omitempty"`
+	// Until when its changes of files can be undone; unset while it has not ended.
+	// Only GetTask sets it.
+	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,97,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
+	// The time that workers have spent on it. Only GetTask sets it.
+	ActiveTime    *durationpb.Duration `protobuf:"bytes,98,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -774,6 +792,121 @@ func (x *Task) GetImage() string {
 	return ""
 }
 
+func (x *Task) GetTaskType() string {
+	if x != nil {
+		return x.TaskType
+	}
+	return ""
+}
+
+func (x *Task) GetQuotaLimits() []string {
+	if x != nil {
+		return x.QuotaLimits
+	}
+	return nil
+}
+
+func (x *Task) GetResumedTurn() bool {
+	if x != nil {
+		return x.ResumedTurn
+	}
+	return false
+}
+
+func (x *Task) GetSources() []*TaskSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Task) GetAction() *Action {
+	if x != nil {
+		return x.Action
+	}
+	return nil
+}
+
+func (x *Task) GetUndoUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UndoUntil
+	}
+	return nil
+}
+
+func (x *Task) GetActiveTime() *durationpb.Duration {
+	if x != nil {
+		return x.ActiveTime
+	}
+	return nil
+}
+
+// TaskSource is something that the result of a task is based on, as its agent
+// says. Nobody has checked it.
+type TaskSource struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "file", "url", "step" or "document".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// A path in the workspace, an address, the number of a step, or the name of a
+	// document. Secrets are masked.
+	Reference string `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
+	// May be empty.
+	Title         string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskSource) Reset() {
+	*x = TaskSource{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskSource) ProtoMessage() {}
+
+func (x *TaskSource) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskSource.ProtoReflect.Descriptor instead.
+func (*TaskSource) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TaskSource) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TaskSource) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *TaskSource) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
 // Subtasks sums up the tasks below one, those below them included.
 type Subtasks struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -791,7 +924,7 @@ type Subtasks struct {
 
 func (x *Subtasks) Reset() {
 	*x = Subtasks{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +936,7 @@ func (x *Subtasks) String() string {
 func (*Subtasks) ProtoMessage() {}
 
 func (x *Subtasks) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +949,7 @@ func (x *Subtasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtasks.ProtoReflect.Descriptor instead.
 func (*Subtasks) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Subtasks) GetTasks() int32 {
@@ -878,7 +1011,7 @@ type TaskOverride struct {
 
 func (x *TaskOverride) Reset() {
 	*x = TaskOverride{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1023,7 @@ func (x *TaskOverride) String() string {
 func (*TaskOverride) ProtoMessage() {}
 
 func (x *TaskOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1036,7 @@ func (x *TaskOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOverride.ProtoReflect.Descriptor instead.
 func (*TaskOverride) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TaskOverride) GetMemoryBytes() int64 {
@@ -958,14 +1091,18 @@ type TaskLimits struct {
 	Tokens int64 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	Calls  int64 `protobuf:"varint,4,opt,name=calls,proto3" json:"calls,omitempty"`
 	// Of the task's own budget as well, unless that is set by itself.
-	CostMicros    int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	CostMicros int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// Files of the workspace that the run creates or changes.
+	Files int64 `protobuf:"varint,16,opt,name=files,proto3" json:"files,omitempty"`
+	// Size of the largest of them.
+	FileSizeBytes int64 `protobuf:"varint,17,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskLimits) Reset() {
 	*x = TaskLimits{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1114,7 @@ func (x *TaskLimits) String() string {
 func (*TaskLimits) ProtoMessage() {}
 
 func (x *TaskLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1127,7 @@ func (x *TaskLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLimits.ProtoReflect.Descriptor instead.
 func (*TaskLimits) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskLimits) GetIterations() int32 {
@@ -1028,6 +1165,20 @@ func (x *TaskLimits) GetCostMicros() int64 {
 	return 0
 }
 
+func (x *TaskLimits) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *TaskLimits) GetFileSizeBytes() int64 {
+	if x != nil {
+		return x.FileSizeBytes
+	}
+	return 0
+}
+
 // TaskMessage is what a person said to an agent.
 type TaskMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1044,7 +1195,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1207,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1220,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TaskMessage) GetId() string {
@@ -1111,7 +1262,7 @@ func (x *TaskMessage) GetCreatedAt() *timestamppb.Timestamp {
 type TaskCheckpoint struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Iteration int32                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	// "auto": an iteration ended there; "agent": the agent named it; "manual": a
+	// "auto": an iteration ended there; "phase": a phase of the next iteration did; "agent": the agent named it; "manual": a
 	// person keeps it; "error": the task failed after it; "risk", "step": the
 	// persona's rule made a checkpoint before a call of the next iteration.
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1122,14 +1273,18 @@ type TaskCheckpoint struct {
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// The numbers of the calls of the next iteration before which the persona's
 	// rule made a checkpoint. The one of call N is named "before step N".
-	BeforeSteps   []int32 `protobuf:"varint,6,rep,packed,name=before_steps,json=beforeSteps,proto3" json:"before_steps,omitempty"`
+	BeforeSteps []int32 `protobuf:"varint,6,rep,packed,name=before_steps,json=beforeSteps,proto3" json:"before_steps,omitempty"`
+	Id          string  `protobuf:"bytes,16,opt,name=id,proto3" json:"id,omitempty"`
+	// "iterate": the iteration ended there. "select_tool": behind the iteration, where the
+	// next turn is chosen and none of its calls was made.
+	Phase         string `protobuf:"bytes,17,opt,name=phase,proto3" json:"phase,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskCheckpoint) Reset() {
 	*x = TaskCheckpoint{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1296,7 @@ func (x *TaskCheckpoint) String() string {
 func (*TaskCheckpoint) ProtoMessage() {}
 
 func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1309,7 @@ func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCheckpoint.ProtoReflect.Descriptor instead.
 func (*TaskCheckpoint) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TaskCheckpoint) GetIteration() int32 {
@@ -1199,6 +1354,20 @@ func (x *TaskCheckpoint) GetBeforeSteps() []int32 {
 	return nil
 }
 
+func (x *TaskCheckpoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TaskCheckpoint) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
 // ConversationMessage is a part of what was said before a task.
 type ConversationMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1211,7 +1380,7 @@ type ConversationMessage struct {
 
 func (x *ConversationMessage) Reset() {
 	*x = ConversationMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1392,7 @@ func (x *ConversationMessage) String() string {
 func (*ConversationMessage) ProtoMessage() {}
 
 func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1405,7 @@ func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationMessage.ProtoReflect.Descriptor instead.
 func (*ConversationMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ConversationMessage) GetRole() string {
@@ -1268,7 +1437,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1449,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1462,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Standing) GetPlace() int32 {
@@ -1329,7 +1498,7 @@ type InputFile struct {
 
 func (x *InputFile) Reset() {
 	*x = InputFile{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1510,7 @@ func (x *InputFile) String() string {
 func (*InputFile) ProtoMessage() {}
 
 func (x *InputFile) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1523,7 @@ func (x *InputFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputFile.ProtoReflect.Descriptor instead.
 func (*InputFile) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *InputFile) GetPath() string {
@@ -1392,7 +1561,7 @@ type TaskArtifacts struct {
 
 func (x *TaskArtifacts) Reset() {
 	*x = TaskArtifacts{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1573,7 @@ func (x *TaskArtifacts) String() string {
 func (*TaskArtifacts) ProtoMessage() {}
 
 func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1586,7 @@ func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskArtifacts.ProtoReflect.Descriptor instead.
 func (*TaskArtifacts) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TaskArtifacts) GetFromTaskId() string {
@@ -1482,14 +1651,17 @@ type SubmitTaskRequest struct {
 	// conversation must be empty.
 	ReplyTo string `protobuf:"bytes,66,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
 	// Overrides of the persona. Memory and node cannot be overridden.
-	Override      *TaskOverride `protobuf:"bytes,67,opt,name=override,proto3" json:"override,omitempty"`
+	Override *TaskOverride `protobuf:"bytes,67,opt,name=override,proto3" json:"override,omitempty"`
+	// What it is counted under in statistics: lower-case letters, digits and dashes. Empty for
+	// what the persona says, else the agent's name.
+	TaskType      string `protobuf:"bytes,77,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1673,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1686,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -1615,6 +1787,13 @@ func (x *SubmitTaskRequest) GetOverride() *TaskOverride {
 	return nil
 }
 
+func (x *SubmitTaskRequest) GetTaskType() string {
+	if x != nil {
+		return x.TaskType
+	}
+	return ""
+}
+
 type SubmitTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Task  *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1626,7 +1805,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1817,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1830,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -1677,7 +1856,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1868,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1881,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1721,7 +1900,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +1912,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +1925,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -1784,7 +1963,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1975,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1988,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -1892,7 +2071,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2083,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2096,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -1944,7 +2123,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2135,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2148,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -1995,7 +2174,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2186,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2199,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -2041,7 +2220,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2232,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2245,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PauseTaskRequest) GetTaskId() string {
@@ -2099,7 +2278,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2111,7 +2290,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2124,7 +2303,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseTaskResponse) GetTask() *Task {
@@ -2146,7 +2325,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2158,7 +2337,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2171,7 +2350,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResumeTaskRequest) GetTaskId() string {
@@ -2197,7 +2376,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2388,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2401,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -2249,7 +2428,7 @@ type TellTaskRequest struct {
 
 func (x *TellTaskRequest) Reset() {
 	*x = TellTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +2440,7 @@ func (x *TellTaskRequest) String() string {
 func (*TellTaskRequest) ProtoMessage() {}
 
 func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +2453,7 @@ func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
 func (*TellTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TellTaskRequest) GetTaskId() string {
@@ -2315,7 +2494,7 @@ type TellTaskResponse struct {
 
 func (x *TellTaskResponse) Reset() {
 	*x = TellTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2327,7 +2506,7 @@ func (x *TellTaskResponse) String() string {
 func (*TellTaskResponse) ProtoMessage() {}
 
 func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2340,7 +2519,7 @@ func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
 func (*TellTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TellTaskResponse) GetTask() *Task {
@@ -2368,7 +2547,7 @@ type WithdrawMessageRequest struct {
 
 func (x *WithdrawMessageRequest) Reset() {
 	*x = WithdrawMessageRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2559,7 @@ func (x *WithdrawMessageRequest) String() string {
 func (*WithdrawMessageRequest) ProtoMessage() {}
 
 func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2572,7 @@ func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WithdrawMessageRequest) GetTaskId() string {
@@ -2420,7 +2599,7 @@ type WithdrawMessageResponse struct {
 
 func (x *WithdrawMessageResponse) Reset() {
 	*x = WithdrawMessageResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2611,7 @@ func (x *WithdrawMessageResponse) String() string {
 func (*WithdrawMessageResponse) ProtoMessage() {}
 
 func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2624,7 @@ func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WithdrawMessageResponse) GetTask() *Task {
@@ -2475,7 +2654,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2666,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2679,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -2534,7 +2713,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2725,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2738,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -2584,14 +2763,16 @@ type ResumeTaskFromRequest struct {
 	// Say what would be restored in the workspace, and do nothing.
 	Preview bool `protobuf:"varint,7,opt,name=preview,proto3" json:"preview,omitempty"`
 	// The checkpoint's name, in place of iteration: the newest of that name.
-	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	// The checkpoint's id, in place of both.
+	CheckpointId  string `protobuf:"bytes,18,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2603,7 +2784,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2616,7 +2797,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2675,6 +2856,13 @@ func (x *ResumeTaskFromRequest) GetName() string {
 	return ""
 }
 
+func (x *ResumeTaskFromRequest) GetCheckpointId() string {
+	if x != nil {
+		return x.CheckpointId
+	}
+	return ""
+}
+
 // WorkspaceRestore is what giving back the workspace of a checkpoint changes.
 type WorkspaceRestore struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2697,7 +2885,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2897,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2910,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -2786,7 +2974,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2798,7 +2986,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2811,7 +2999,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -2841,7 +3029,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3041,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3054,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -2901,7 +3089,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3101,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3114,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -2949,14 +3137,16 @@ type KeepCheckpointRequest struct {
 	// 0 for the newest.
 	Iteration int32 `protobuf:"varint,2,opt,name=iteration,proto3" json:"iteration,omitempty"`
 	// Retention from now: at most 7 days; unset means 7 days.
-	KeepFor       *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
+	KeepFor *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
+	// The checkpoint's id, in place of iteration.
+	CheckpointId  string `protobuf:"bytes,13,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3158,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3171,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -3005,6 +3195,13 @@ func (x *KeepCheckpointRequest) GetKeepFor() *durationpb.Duration {
 	return nil
 }
 
+func (x *KeepCheckpointRequest) GetCheckpointId() string {
+	if x != nil {
+		return x.CheckpointId
+	}
+	return ""
+}
+
 type KeepCheckpointResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoint    *TaskCheckpoint        `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -3014,7 +3211,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3026,7 +3223,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3039,7 +3236,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -3070,7 +3267,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3279,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3292,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -3151,7 +3348,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3163,7 +3360,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3176,7 +3373,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -3217,7 +3414,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3426,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3439,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Job) GetId() string {
@@ -3323,7 +3520,7 @@ type JobUsage struct {
 
 func (x *JobUsage) Reset() {
 	*x = JobUsage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3335,7 +3532,7 @@ func (x *JobUsage) String() string {
 func (*JobUsage) ProtoMessage() {}
 
 func (x *JobUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3348,7 +3545,7 @@ func (x *JobUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUsage.ProtoReflect.Descriptor instead.
 func (*JobUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobUsage) GetCpuTime() *durationpb.Duration {
@@ -3389,7 +3586,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3401,7 +3598,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3414,7 +3611,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListJobsRequest) GetTaskId() string {
@@ -3434,7 +3631,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3643,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3656,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3480,7 +3677,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3492,7 +3689,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3505,7 +3702,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *KillJobRequest) GetTaskId() string {
@@ -3533,7 +3730,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3742,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +3755,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -3589,7 +3786,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3601,7 +3798,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3614,7 +3811,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -3652,7 +3849,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3861,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3874,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -3712,7 +3909,7 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/error.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
@@ -3720,7 +3917,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
 	"costMicros\x12!\n" +
-	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xc5\r\n" +
+	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xff\x0f\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -3785,7 +3982,21 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bmanifest\x18H \x01(\v2\x17.google.protobuf.StructR\bmanifest\x121\n" +
 	"\bsubtasks\x18I \x01(\v2\x15.deckhand.v1.SubtasksR\bsubtasks\x12\x12\n" +
 	"\x04chat\x18J \x01(\bR\x04chat\x12\x14\n" +
-	"\x05image\x18K \x01(\tR\x05image\"\x98\x01\n" +
+	"\x05image\x18K \x01(\tR\x05image\x12\x1b\n" +
+	"\ttask_type\x18U \x01(\tR\btaskType\x12!\n" +
+	"\fquota_limits\x18V \x03(\tR\vquotaLimits\x12!\n" +
+	"\fresumed_turn\x18W \x01(\bR\vresumedTurn\x121\n" +
+	"\asources\x18_ \x03(\v2\x17.deckhand.v1.TaskSourceR\asources\x12+\n" +
+	"\x06action\x18` \x01(\v2\x13.deckhand.v1.ActionR\x06action\x129\n" +
+	"\n" +
+	"undo_until\x18a \x01(\v2\x1a.google.protobuf.TimestampR\tundoUntil\x12:\n" +
+	"\vactive_time\x18b \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"activeTime\"T\n" +
+	"\n" +
+	"TaskSource\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
+	"\treference\x18\x02 \x01(\tR\treference\x12\x14\n" +
+	"\x05title\x18\x03 \x01(\tR\x05title\"\x98\x01\n" +
 	"\bSubtasks\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\x05R\x05tasks\x12\x12\n" +
 	"\x04live\x18\x02 \x01(\x05R\x04live\x12\x1c\n" +
@@ -3801,7 +4012,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x06limits\x18\x05 \x01(\v2\x17.deckhand.v1.TaskLimitsR\x06limits\x12;\n" +
 	"\x04mode\x18\x06 \x01(\tB'\xbaH$r\"R\x00R\n" +
 	"autonomousR\n" +
-	"supervisedR\x06reviewR\x04mode\"\xff\x01\n" +
+	"supervisedR\x06reviewR\x04mode\"\xdc\x02\n" +
 	"\n" +
 	"TaskLimits\x12*\n" +
 	"\n" +
@@ -3814,7 +4025,9 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\"\b\x18\x80\x94\xeb\xdc\x03(\x00R\x06tokens\x12!\n" +
 	"\x05calls\x18\x04 \x01(\x03B\v\xbaH\b\"\x06\x18\xa0\x8d\x06(\x00R\x05calls\x12/\n" +
 	"\vcost_micros\x18\x05 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00R\n" +
-	"costMicros\"\xa4\x01\n" +
+	"costMicros\x12!\n" +
+	"\x05files\x18\x10 \x01(\x03B\v\xbaH\b\"\x06\x18\xc0\x84=(\x00R\x05files\x128\n" +
+	"\x0ffile_size_bytes\x18\x11 \x01(\x03B\x10\xbaH\r\"\v\x18\x80\x80\x80\x80\x80\x80\x80\x02(\x00R\rfileSizeBytes\"\xa4\x01\n" +
 	"\vTaskMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n" +
@@ -3822,7 +4035,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"after_turn\x18\x04 \x01(\x05R\tafterTurn\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xf3\x01\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x99\x02\n" +
 	"\x0eTaskCheckpoint\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x05R\titeration\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
@@ -3831,7 +4044,9 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12!\n" +
-	"\fbefore_steps\x18\x06 \x03(\x05R\vbeforeSteps\"S\n" +
+	"\fbefore_steps\x18\x06 \x03(\x05R\vbeforeSteps\x12\x0e\n" +
+	"\x02id\x18\x10 \x01(\tR\x02id\x12\x14\n" +
+	"\x05phase\x18\x11 \x01(\tR\x05phase\"S\n" +
 	"\x13ConversationMessage\x12\x1d\n" +
 	"\x04role\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04role\x12\x1d\n" +
 	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\x04text\"e\n" +
@@ -3850,7 +4065,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"fromTaskId\x12*\n" +
 	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12 \n" +
 	"\x06folder\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\x12\x16\n" +
-	"\x06shared\x18\x04 \x01(\bR\x06shared\"\x83\x05\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06shared\"\xd0\x05\n" +
 	"\x11SubmitTaskRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x04goal\x12\x1e\n" +
@@ -3866,7 +4081,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tartifacts\x18@ \x03(\v2\x1a.deckhand.v1.TaskArtifactsB\b\xbaH\x05\x92\x01\x02\x10\x10R\tartifacts\x12\x12\n" +
 	"\x04chat\x18A \x01(\bR\x04chat\x12#\n" +
 	"\breply_to\x18B \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\areplyTo\x125\n" +
-	"\boverride\x18C \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\"b\n" +
+	"\boverride\x18C \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x12K\n" +
+	"\ttask_type\x18M \x01(\tB.\xbaH+r)2'^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$R\btaskType\"b\n" +
 	"\x12SubmitTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12%\n" +
 	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\"5\n" +
@@ -3936,7 +4152,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\boverride\x18\x02 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\":\n" +
 	"\x11RetryTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xee\x02\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\x9d\x03\n" +
 	"\x15ResumeTaskFromRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
@@ -3946,7 +4162,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\x12D\n" +
 	"\tworkspace\x18\x06 \x01(\x0e2\x1c.deckhand.v1.ResumeWorkspaceB\b\xbaH\x05\x82\x01\x02\x10\x01R\tworkspace\x12\x18\n" +
 	"\apreview\x18\a \x01(\bR\apreview\x12\x1b\n" +
-	"\x04name\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\"\x94\x02\n" +
+	"\x04name\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12-\n" +
+	"\rcheckpoint_id\x18\x12 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\fcheckpointId\"\x94\x02\n" +
 	"\x10WorkspaceRestore\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x121\n" +
 	"\achanges\x18\x02 \x03(\v2\x17.deckhand.v1.FileChangeR\achanges\x12\x14\n" +
@@ -3967,12 +4184,13 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x80\x01\n" +
 	"\x17ListCheckpointsResponse\x12=\n" +
 	"\vcheckpoints\x18\x01 \x03(\v2\x1b.deckhand.v1.TaskCheckpointR\vcheckpoints\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa9\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd8\x01\n" +
 	"\x15KeepCheckpointRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
 	"\titeration\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\titeration\x12D\n" +
-	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xf5$*\x00R\akeepFor\"U\n" +
+	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xf5$*\x00R\akeepFor\x12-\n" +
+	"\rcheckpoint_id\x18\r \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\fcheckpointId\"U\n" +
 	"\x16KeepCheckpointResponse\x12;\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x1b.deckhand.v1.TaskCheckpointR\n" +
@@ -4089,160 +4307,166 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
 	(JobState)(0),                   // 2: deckhand.v1.JobState
 	(*Usage)(nil),                   // 3: deckhand.v1.Usage
 	(*Task)(nil),                    // 4: deckhand.v1.Task
-	(*Subtasks)(nil),                // 5: deckhand.v1.Subtasks
-	(*TaskOverride)(nil),            // 6: deckhand.v1.TaskOverride
-	(*TaskLimits)(nil),              // 7: deckhand.v1.TaskLimits
-	(*TaskMessage)(nil),             // 8: deckhand.v1.TaskMessage
-	(*TaskCheckpoint)(nil),          // 9: deckhand.v1.TaskCheckpoint
-	(*ConversationMessage)(nil),     // 10: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 11: deckhand.v1.Standing
-	(*InputFile)(nil),               // 12: deckhand.v1.InputFile
-	(*TaskArtifacts)(nil),           // 13: deckhand.v1.TaskArtifacts
-	(*SubmitTaskRequest)(nil),       // 14: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 15: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 16: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 17: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 18: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 19: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 20: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 21: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 22: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 23: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 24: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 25: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 26: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 27: deckhand.v1.TellTaskResponse
-	(*WithdrawMessageRequest)(nil),  // 28: deckhand.v1.WithdrawMessageRequest
-	(*WithdrawMessageResponse)(nil), // 29: deckhand.v1.WithdrawMessageResponse
-	(*RetryTaskRequest)(nil),        // 30: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 31: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 32: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 33: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 34: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 35: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 36: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 37: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 38: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 39: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 40: deckhand.v1.ListStepsResponse
-	(*Job)(nil),                     // 41: deckhand.v1.Job
-	(*JobUsage)(nil),                // 42: deckhand.v1.JobUsage
-	(*ListJobsRequest)(nil),         // 43: deckhand.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 44: deckhand.v1.ListJobsResponse
-	(*KillJobRequest)(nil),          // 45: deckhand.v1.KillJobRequest
-	(*KillJobResponse)(nil),         // 46: deckhand.v1.KillJobResponse
-	(*ReadLogRequest)(nil),          // 47: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 48: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 49: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 50: google.protobuf.Struct
-	(*durationpb.Duration)(nil),     // 51: google.protobuf.Duration
-	(*FileChange)(nil),              // 52: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 53: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 54: deckhand.v1.Step
+	(*TaskSource)(nil),              // 5: deckhand.v1.TaskSource
+	(*Subtasks)(nil),                // 6: deckhand.v1.Subtasks
+	(*TaskOverride)(nil),            // 7: deckhand.v1.TaskOverride
+	(*TaskLimits)(nil),              // 8: deckhand.v1.TaskLimits
+	(*TaskMessage)(nil),             // 9: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 10: deckhand.v1.TaskCheckpoint
+	(*ConversationMessage)(nil),     // 11: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 12: deckhand.v1.Standing
+	(*InputFile)(nil),               // 13: deckhand.v1.InputFile
+	(*TaskArtifacts)(nil),           // 14: deckhand.v1.TaskArtifacts
+	(*SubmitTaskRequest)(nil),       // 15: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 16: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 17: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 18: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 19: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 20: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 21: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 22: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 23: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 24: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 25: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 26: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 27: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 28: deckhand.v1.TellTaskResponse
+	(*WithdrawMessageRequest)(nil),  // 29: deckhand.v1.WithdrawMessageRequest
+	(*WithdrawMessageResponse)(nil), // 30: deckhand.v1.WithdrawMessageResponse
+	(*RetryTaskRequest)(nil),        // 31: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 32: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 33: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 34: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 35: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 36: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 37: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 38: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 39: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 40: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 41: deckhand.v1.ListStepsResponse
+	(*Job)(nil),                     // 42: deckhand.v1.Job
+	(*JobUsage)(nil),                // 43: deckhand.v1.JobUsage
+	(*ListJobsRequest)(nil),         // 44: deckhand.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 45: deckhand.v1.ListJobsResponse
+	(*KillJobRequest)(nil),          // 46: deckhand.v1.KillJobRequest
+	(*KillJobResponse)(nil),         // 47: deckhand.v1.KillJobResponse
+	(*ReadLogRequest)(nil),          // 48: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 49: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 51: google.protobuf.Struct
+	(*Action)(nil),                  // 52: deckhand.v1.Action
+	(*durationpb.Duration)(nil),     // 53: google.protobuf.Duration
+	(*FileChange)(nil),              // 54: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 55: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 56: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	3,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	49, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	49, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	49, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	6,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	49, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	10, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	11, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	49, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	50, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
-	5,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
-	3,  // 12: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
-	7,  // 13: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
-	51, // 14: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
-	49, // 15: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	49, // 16: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	49, // 17: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	51, // 18: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	12, // 19: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	10, // 20: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	13, // 21: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
-	6,  // 22: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 23: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 24: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 25: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	49, // 26: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	49, // 27: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	4,  // 28: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	4,  // 29: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 30: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 31: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	4,  // 32: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 33: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	8,  // 34: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	4,  // 35: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
-	8,  // 36: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
-	6,  // 37: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 38: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	6,  // 39: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 40: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	52, // 41: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	53, // 42: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	4,  // 43: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	33, // 44: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	9,  // 45: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	51, // 46: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	9,  // 47: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	54, // 48: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	2,  // 49: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
-	49, // 50: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	49, // 51: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	50, // 52: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
-	42, // 53: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
-	51, // 54: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
-	41, // 55: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
-	41, // 56: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
-	49, // 57: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	14, // 58: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	16, // 59: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	18, // 60: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	20, // 61: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	22, // 62: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	24, // 63: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	26, // 64: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	28, // 65: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
-	30, // 66: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	32, // 67: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	35, // 68: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	37, // 69: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	39, // 70: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	43, // 71: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
-	45, // 72: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
-	47, // 73: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	15, // 74: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	17, // 75: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	19, // 76: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	21, // 77: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	23, // 78: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	25, // 79: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	27, // 80: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	29, // 81: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
-	31, // 82: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	34, // 83: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	36, // 84: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	38, // 85: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	40, // 86: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	44, // 87: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
-	46, // 88: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
-	48, // 89: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	74, // [74:90] is the sub-list for method output_type
-	58, // [58:74] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	50, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	50, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	50, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	7,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
+	50, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	11, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	12, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	50, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	51, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	6,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
+	5,  // 12: deckhand.v1.Task.sources:type_name -> deckhand.v1.TaskSource
+	52, // 13: deckhand.v1.Task.action:type_name -> deckhand.v1.Action
+	50, // 14: deckhand.v1.Task.undo_until:type_name -> google.protobuf.Timestamp
+	53, // 15: deckhand.v1.Task.active_time:type_name -> google.protobuf.Duration
+	3,  // 16: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
+	8,  // 17: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
+	53, // 18: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
+	50, // 19: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	50, // 20: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	50, // 21: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	53, // 22: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	13, // 23: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	11, // 24: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	14, // 25: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
+	7,  // 26: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 27: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 28: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 29: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	50, // 30: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	50, // 31: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 32: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	4,  // 33: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 34: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	8,  // 35: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	4,  // 36: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 37: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	9,  // 38: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	4,  // 39: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
+	9,  // 40: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
+	7,  // 41: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 42: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 43: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 44: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	54, // 45: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	55, // 46: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	4,  // 47: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	34, // 48: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	10, // 49: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	53, // 50: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	10, // 51: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	56, // 52: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	2,  // 53: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
+	50, // 54: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	50, // 55: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	51, // 56: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
+	43, // 57: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
+	53, // 58: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
+	42, // 59: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
+	42, // 60: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
+	50, // 61: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	15, // 62: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	17, // 63: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	19, // 64: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	21, // 65: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	23, // 66: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	25, // 67: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	27, // 68: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	29, // 69: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
+	31, // 70: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	33, // 71: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	36, // 72: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	38, // 73: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	40, // 74: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	44, // 75: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
+	46, // 76: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
+	48, // 77: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	16, // 78: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	18, // 79: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	20, // 80: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	22, // 81: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	24, // 82: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	26, // 83: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	28, // 84: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	30, // 85: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
+	32, // 86: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	35, // 87: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	37, // 88: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	39, // 89: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	41, // 90: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	45, // 91: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
+	47, // 92: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
+	49, // 93: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	78, // [78:94] is the sub-list for method output_type
+	62, // [62:78] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -4250,6 +4474,7 @@ func file_deckhand_v1_task_proto_init() {
 	if File_deckhand_v1_task_proto != nil {
 		return
 	}
+	file_deckhand_v1_error_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_workspace_proto_init()
 	type x struct{}
@@ -4258,7 +4483,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

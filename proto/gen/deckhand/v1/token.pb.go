@@ -95,7 +95,11 @@ type Token struct {
 	// When it was last used, to the hour; absent for never.
 	UsedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=used_at,json=usedAt,proto3" json:"used_at,omitempty"`
 	// Of a worker's: the pools that its workers may be of; empty for all.
-	Pools         []string `protobuf:"bytes,12,rep,name=pools,proto3" json:"pools,omitempty"`
+	Pools []string `protobuf:"bytes,12,rep,name=pools,proto3" json:"pools,omitempty"`
+	// It may decide items of the inbox through MCP.
+	Decide bool `protobuf:"varint,53,opt,name=decide,proto3" json:"decide,omitempty"`
+	// It is of a program that was connected by OAuth, and is good for MCP only.
+	Mcp           bool `protobuf:"varint,54,opt,name=mcp,proto3" json:"mcp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -214,6 +218,20 @@ func (x *Token) GetPools() []string {
 	return nil
 }
 
+func (x *Token) GetDecide() bool {
+	if x != nil {
+		return x.Decide
+	}
+	return false
+}
+
+func (x *Token) GetMcp() bool {
+	if x != nil {
+		return x.Mcp
+	}
+	return false
+}
+
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unspecified for a user's.
@@ -229,7 +247,10 @@ type CreateTokenRequest struct {
 	// How long it can be used; absent means without limit.
 	Ttl *durationpb.Duration `protobuf:"bytes,7,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// For a worker: the pools that it may join; empty for all.
-	Pools         []string `protobuf:"bytes,8,rep,name=pools,proto3" json:"pools,omitempty"`
+	Pools []string `protobuf:"bytes,8,rep,name=pools,proto3" json:"pools,omitempty"`
+	// It may decide items of the inbox through MCP, if the hub allows that. Not together
+	// with read_only.
+	Decide        bool `protobuf:"varint,49,opt,name=decide,proto3" json:"decide,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -318,6 +339,13 @@ func (x *CreateTokenRequest) GetPools() []string {
 		return x.Pools
 	}
 	return nil
+}
+
+func (x *CreateTokenRequest) GetDecide() bool {
+	if x != nil {
+		return x.Decide
+	}
+	return false
 }
 
 type CreateTokenResponse struct {
@@ -801,7 +829,7 @@ var File_deckhand_v1_token_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x03\n" +
+	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x03\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.TokenKindR\x04kind\x12\x12\n" +
@@ -818,7 +846,9 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"expires_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x123\n" +
 	"\aused_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
-	"\x05pools\x18\f \x03(\tR\x05pools\"\x94\x03\n" +
+	"\x05pools\x18\f \x03(\tR\x05pools\x12\x16\n" +
+	"\x06decide\x185 \x01(\bR\x06decide\x12\x10\n" +
+	"\x03mcp\x186 \x01(\bR\x03mcp\"\xac\x03\n" +
 	"\x12CreateTokenRequest\x124\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.deckhand.v1.TokenKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12\x1d\n" +
 	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\x12!\n" +
@@ -828,7 +858,8 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\bservices\x18\x06 \x03(\tB#\xbaH \x92\x01\x1d\x102\"\x19r\x172\x15^[A-Z][A-Za-z]{1,60}$R\bservices\x127\n" +
 	"\x03ttl\x18\a \x01(\v2\x19.google.protobuf.DurationB\n" +
 	"\xbaH\a\xaa\x01\x042\x02\b<R\x03ttl\x122\n" +
-	"\x05pools\x18\b \x03(\tB\x1c\xbaH\x19\x92\x01\x16\x10\x14\"\x12r\x10( 2\f^[a-z0-9-]+$R\x05pools\"W\n" +
+	"\x05pools\x18\b \x03(\tB\x1c\xbaH\x19\x92\x01\x16\x10\x14\"\x12r\x10( 2\f^[a-z0-9-]+$R\x05pools\x12\x16\n" +
+	"\x06decide\x181 \x01(\bR\x06decide\"W\n" +
 	"\x13CreateTokenResponse\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.deckhand.v1.TokenR\x05token\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\"w\n" +

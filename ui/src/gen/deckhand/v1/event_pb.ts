@@ -6,15 +6,15 @@ import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegen
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Usage } from "./task_pb";
 import { file_deckhand_v1_task } from "./task_pb";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file deckhand/v1/event.proto.
  */
 export const file_deckhand_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChdkZWNraGFuZC92MS9ldmVudC5wcm90bxILZGVja2hhbmQudjEi/gEKBUV2ZW50EgsKA3NlcRgBIAEoAxIPCgd0YXNrX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgFIAEoCRIQCghhY3Rvcl9pZBgGIAEoCRIPCgdhdHRlbXB0GAcgASgFEhYKDmNvcnJlbGF0aW9uX2lkGAggASgJEigKB3BheWxvYWQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2FjdG9yX2NsYXNzGAogASgJEhEKCWxpZmVjeWNsZRgLIAMoCSJYCghUaGlua2luZxIPCgd0YXNrX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKAUSDAoEdHVybhgDIAEoBRIOCgZvZmZzZXQYBCABKAMSDAoEdGV4dBgFIAEoCSKhAQoMV2F0Y2hSZXF1ZXN0EhAKCHRhc2tfaWRzGAEgAygJEg4KBmN1cnNvchgCIAEoCRIOCgZmb2xsb3cYAyABKAgSEAoIdGhpbmtpbmcYBCABKAgSDQoFdHlwZXMYBSADKAkSEAoIZnJvbV9ub3cYBiABKAgSGQoRZGV0YWlsZWRfdGFza19pZHMYByADKAkSEQoJYWdlbnRfaWRzGCYgAygJIl4KEUxpc3RFdmVudHNSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSEgoKYmVmb3JlX3NlcRgCIAEoAxIRCglhZnRlcl9zZXEYAyABKAMSEQoJcGFnZV9zaXplGAQgASgFIkwKEkxpc3RFdmVudHNSZXNwb25zZRIiCgZldmVudHMYASADKAsyEi5kZWNraGFuZC52MS5FdmVudBISCgpuZXdlc3Rfc2VxGAIgASgDIr8BCg1XYXRjaFJlc3BvbnNlEg4KBmN1cnNvchgBIAEoCRIjCgVldmVudBgCIAEoCzISLmRlY2toYW5kLnYxLkV2ZW50SAASKQoIdGhpbmtpbmcYAyABKAsyFS5kZWNraGFuZC52MS5UaGlua2luZ0gAEjkKCWhlYXJ0YmVhdBgEIAEoCzIkLmRlY2toYW5kLnYxLldhdGNoUmVzcG9uc2UuSGVhcnRiZWF0SAAaCwoJSGVhcnRiZWF0QgYKBGl0ZW0i2AEKBk1vbWVudBILCgNzZXEYASABKAMSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEdHlwZRgDIAEoCRIMCgRzdGVwGAQgASgFEg8KB3N0ZXBfaWQYBSABKAkSDAoEdG9vbBgGIAEoCRIMCgR0dXJuGAcgASgFEg0KBXN0YXRlGAggASgJEg0KBXRpdGxlGAkgASgJEiEKBXVzYWdlGAogASgLMhIuZGVja2hhbmQudjEuVXNhZ2USDQoFZmlsZXMYCyABKAUiXAoSTGlzdE1vbWVudHNSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSDgoGbmV3ZXN0GCsgASgIIlQKE0xpc3RNb21lbnRzUmVzcG9uc2USJAoHbW9tZW50cxgBIAMoCzITLmRlY2toYW5kLnYxLk1vbWVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAky8QEKDEV2ZW50U2VydmljZRJACgVXYXRjaBIZLmRlY2toYW5kLnYxLldhdGNoUmVxdWVzdBoaLmRlY2toYW5kLnYxLldhdGNoUmVzcG9uc2UwARJNCgpMaXN0RXZlbnRzEh4uZGVja2hhbmQudjEuTGlzdEV2ZW50c1JlcXVlc3QaHy5kZWNraGFuZC52MS5MaXN0RXZlbnRzUmVzcG9uc2USUAoLTGlzdE1vbWVudHMSHy5kZWNraGFuZC52MS5MaXN0TW9tZW50c1JlcXVlc3QaIC5kZWNraGFuZC52MS5MaXN0TW9tZW50c1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_task, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChdkZWNraGFuZC92MS9ldmVudC5wcm90bxILZGVja2hhbmQudjEi/gEKBUV2ZW50EgsKA3NlcRgBIAEoAxIPCgd0YXNrX2lkGAIgASgJEgwKBHR5cGUYAyABKAkSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWN0b3Jfa2luZBgFIAEoCRIQCghhY3Rvcl9pZBgGIAEoCRIPCgdhdHRlbXB0GAcgASgFEhYKDmNvcnJlbGF0aW9uX2lkGAggASgJEigKB3BheWxvYWQYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhMKC2FjdG9yX2NsYXNzGAogASgJEhEKCWxpZmVjeWNsZRgLIAMoCSJYCghUaGlua2luZxIPCgd0YXNrX2lkGAEgASgJEg8KB2F0dGVtcHQYAiABKAUSDAoEdHVybhgDIAEoBRIOCgZvZmZzZXQYBCABKAMSDAoEdGV4dBgFIAEoCSLZAQoMU3RlcFByb2dyZXNzEg8KB3Rhc2tfaWQYASABKAkSDwoHc3RlcF9pZBgCIAEoCRIOCgZudW1iZXIYAyABKAUSEQoJbG9nX2J5dGVzGAQgASgDEisKCGNwdV90aW1lGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhQKDG1lbW9yeV9ieXRlcxgGIAEoAxIRCglsYXN0X2xpbmUYByABKAkSLgoKc3RhcnRlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiswEKDFdhdGNoUmVxdWVzdBIQCgh0YXNrX2lkcxgBIAMoCRIOCgZjdXJzb3IYAiABKAkSDgoGZm9sbG93GAMgASgIEhAKCHRoaW5raW5nGAQgASgIEg0KBXR5cGVzGAUgAygJEhAKCGZyb21fbm93GAYgASgIEhkKEWRldGFpbGVkX3Rhc2tfaWRzGAcgAygJEhAKCHByb2dyZXNzGBsgASgIEhEKCWFnZW50X2lkcxgmIAMoCSJeChFMaXN0RXZlbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhIKCmJlZm9yZV9zZXEYAiABKAMSEQoJYWZ0ZXJfc2VxGAMgASgDEhEKCXBhZ2Vfc2l6ZRgEIAEoBSJMChJMaXN0RXZlbnRzUmVzcG9uc2USIgoGZXZlbnRzGAEgAygLMhIuZGVja2hhbmQudjEuRXZlbnQSEgoKbmV3ZXN0X3NlcRgCIAEoAyLzAQoNV2F0Y2hSZXNwb25zZRIOCgZjdXJzb3IYASABKAkSIwoFZXZlbnQYAiABKAsyEi5kZWNraGFuZC52MS5FdmVudEgAEikKCHRoaW5raW5nGAMgASgLMhUuZGVja2hhbmQudjEuVGhpbmtpbmdIABI5CgloZWFydGJlYXQYBCABKAsyJC5kZWNraGFuZC52MS5XYXRjaFJlc3BvbnNlLkhlYXJ0YmVhdEgAEjIKDXN0ZXBfcHJvZ3Jlc3MYGSABKAsyGS5kZWNraGFuZC52MS5TdGVwUHJvZ3Jlc3NIABoLCglIZWFydGJlYXRCBgoEaXRlbSLYAQoGTW9tZW50EgsKA3NlcRgBIAEoAxIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgR0eXBlGAMgASgJEgwKBHN0ZXAYBCABKAUSDwoHc3RlcF9pZBgFIAEoCRIMCgR0b29sGAYgASgJEgwKBHR1cm4YByABKAUSDQoFc3RhdGUYCCABKAkSDQoFdGl0bGUYCSABKAkSIQoFdXNhZ2UYCiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRINCgVmaWxlcxgLIAEoBSJcChJMaXN0TW9tZW50c1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIOCgZuZXdlc3QYKyABKAgiVAoTTGlzdE1vbWVudHNSZXNwb25zZRIkCgdtb21lbnRzGAEgAygLMhMuZGVja2hhbmQudjEuTW9tZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCTLxAQoMRXZlbnRTZXJ2aWNlEkAKBVdhdGNoEhkuZGVja2hhbmQudjEuV2F0Y2hSZXF1ZXN0GhouZGVja2hhbmQudjEuV2F0Y2hSZXNwb25zZTABEk0KCkxpc3RFdmVudHMSHi5kZWNraGFuZC52MS5MaXN0RXZlbnRzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RFdmVudHNSZXNwb25zZRJQCgtMaXN0TW9tZW50cxIfLmRlY2toYW5kLnYxLkxpc3RNb21lbnRzUmVxdWVzdBogLmRlY2toYW5kLnYxLkxpc3RNb21lbnRzUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Event is one entry of a task's append-only history.
@@ -142,6 +142,70 @@ export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_event, 1);
 
 /**
+ * StepProgress is how far a command is that runs. It is never stored: when the
+ * command ends, its step has the outcome.
+ *
+ * @generated from message deckhand.v1.StepProgress
+ */
+export type StepProgress = Message<"deckhand.v1.StepProgress"> & {
+  /**
+   * @generated from field: string task_id = 1;
+   */
+  taskId: string;
+
+  /**
+   * @generated from field: string step_id = 2;
+   */
+  stepId: string;
+
+  /**
+   * The step's position in the task, from 1.
+   *
+   * @generated from field: int32 number = 3;
+   */
+  number: number;
+
+  /**
+   * Bytes of output so far.
+   *
+   * @generated from field: int64 log_bytes = 4;
+   */
+  logBytes: bigint;
+
+  /**
+   * Processor time of its processes, and their memory; unset if the node cannot
+   * measure it.
+   *
+   * @generated from field: google.protobuf.Duration cpu_time = 5;
+   */
+  cpuTime?: Duration | undefined;
+
+  /**
+   * @generated from field: int64 memory_bytes = 6;
+   */
+  memoryBytes: bigint;
+
+  /**
+   * The last whole line of output, with secrets masked, at most 200 characters.
+   *
+   * @generated from field: string last_line = 7;
+   */
+  lastLine: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp started_at = 8;
+   */
+  startedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.StepProgress.
+ * Use `create(StepProgressSchema)` to create a new message.
+ */
+export const StepProgressSchema: GenMessage<StepProgress> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_event, 2);
+
+/**
  * @generated from message deckhand.v1.WatchRequest
  */
 export type WatchRequest = Message<"deckhand.v1.WatchRequest"> & {
@@ -201,6 +265,15 @@ export type WatchRequest = Message<"deckhand.v1.WatchRequest"> & {
   detailedTaskIds: string[];
 
   /**
+   * Send StepProgress of running commands too, at most once a second for each: of
+   * the watched tasks, and of the detailed ones where the whole organisation is
+   * watched. It needs follow.
+   *
+   * @generated from field: bool progress = 27;
+   */
+  progress: boolean;
+
+  /**
    * Only events of tasks of these agents, by id, unique id prefix, or name; none for all.
    *
    * @generated from field: repeated string agent_ids = 38;
@@ -213,7 +286,7 @@ export type WatchRequest = Message<"deckhand.v1.WatchRequest"> & {
  * Use `create(WatchRequestSchema)` to create a new message.
  */
 export const WatchRequestSchema: GenMessage<WatchRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 2);
+  messageDesc(file_deckhand_v1_event, 3);
 
 /**
  * @generated from message deckhand.v1.ListEventsRequest
@@ -254,7 +327,7 @@ export type ListEventsRequest = Message<"deckhand.v1.ListEventsRequest"> & {
  * Use `create(ListEventsRequestSchema)` to create a new message.
  */
 export const ListEventsRequestSchema: GenMessage<ListEventsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 3);
+  messageDesc(file_deckhand_v1_event, 4);
 
 /**
  * @generated from message deckhand.v1.ListEventsResponse
@@ -281,7 +354,7 @@ export type ListEventsResponse = Message<"deckhand.v1.ListEventsResponse"> & {
  * Use `create(ListEventsResponseSchema)` to create a new message.
  */
 export const ListEventsResponseSchema: GenMessage<ListEventsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 4);
+  messageDesc(file_deckhand_v1_event, 5);
 
 /**
  * @generated from message deckhand.v1.WatchResponse
@@ -318,6 +391,12 @@ export type WatchResponse = Message<"deckhand.v1.WatchResponse"> & {
      */
     value: WatchResponse_Heartbeat;
     case: "heartbeat";
+  } | {
+    /**
+     * @generated from field: deckhand.v1.StepProgress step_progress = 25;
+     */
+    value: StepProgress;
+    case: "stepProgress";
   } | { case: undefined; value?: undefined };
 };
 
@@ -326,7 +405,7 @@ export type WatchResponse = Message<"deckhand.v1.WatchResponse"> & {
  * Use `create(WatchResponseSchema)` to create a new message.
  */
 export const WatchResponseSchema: GenMessage<WatchResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 5);
+  messageDesc(file_deckhand_v1_event, 6);
 
 /**
  * @generated from message deckhand.v1.WatchResponse.Heartbeat
@@ -339,7 +418,7 @@ export type WatchResponse_Heartbeat = Message<"deckhand.v1.WatchResponse.Heartbe
  * Use `create(WatchResponse_HeartbeatSchema)` to create a new message.
  */
 export const WatchResponse_HeartbeatSchema: GenMessage<WatchResponse_Heartbeat> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 5, 0);
+  messageDesc(file_deckhand_v1_event, 6, 0);
 
 /**
  * Moment is what the index of a history has of one event. Events that change
@@ -427,7 +506,7 @@ export type Moment = Message<"deckhand.v1.Moment"> & {
  * Use `create(MomentSchema)` to create a new message.
  */
 export const MomentSchema: GenMessage<Moment> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 6);
+  messageDesc(file_deckhand_v1_event, 7);
 
 /**
  * @generated from message deckhand.v1.ListMomentsRequest
@@ -468,7 +547,7 @@ export type ListMomentsRequest = Message<"deckhand.v1.ListMomentsRequest"> & {
  * Use `create(ListMomentsRequestSchema)` to create a new message.
  */
 export const ListMomentsRequestSchema: GenMessage<ListMomentsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 7);
+  messageDesc(file_deckhand_v1_event, 8);
 
 /**
  * @generated from message deckhand.v1.ListMomentsResponse
@@ -494,7 +573,7 @@ export type ListMomentsResponse = Message<"deckhand.v1.ListMomentsResponse"> & {
  * Use `create(ListMomentsResponseSchema)` to create a new message.
  */
 export const ListMomentsResponseSchema: GenMessage<ListMomentsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_event, 8);
+  messageDesc(file_deckhand_v1_event, 9);
 
 /**
  * EventService streams what happens.
