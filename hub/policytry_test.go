@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
-	"github.com/deckhand-sh/deckhand/hub/tool"
+	hubtool "github.com/deckhand-sh/deckhand/hub/tool"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -147,7 +147,7 @@ func TestTheRegistryHasToolsOfMCPServers(t *testing.T) {
 	r.apply("user", strings.Replace(scripted("user"), "limits:", "mcp: [{name: notes, command: [notes-server]}]\nlimits:", 1))
 	agent := do(t, r.user.Agents.GetAgent, &deckhandv1.GetAgentRequest{AgentId: "user"}).GetAgent().GetId()
 	definition := func(name, description string) string {
-		data, err := json.Marshal(tool.Definition{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string"}}}`)})
+		data, err := json.Marshal(hubtool.Definition{Name: name, Description: description, InputSchema: json.RawMessage(`{"type":"object","properties":{"q":{"type":"string"}}}`)})
 		require.NoError(t, err)
 		return string(data)
 	}
