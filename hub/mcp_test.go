@@ -144,7 +144,7 @@ func TestTheOfficialMCPClientUsesEveryTool(t *testing.T) {
 	require.Len(t, found["tasks"], 2)
 
 	// The agent's question is put to the client's person, and their reply is the answer.
-	task, _, item := r.park("walker", "request_input", `{"question":"Which?","kind":"choice","choices":["red","blue"]}`)
+	task, _, item := r.park("walker", "request_input", `{"question":"Which?","kind":"choice","options":[{"label":"red"},{"label":"blue"}]}`)
 	inbox, text := tool(t, session, "inbox_list", map[string]any{"task_id": task.GetId(), "kinds": []string{"question"}})
 	require.Contains(t, text, "Which?")
 	require.Equal(t, item.GetId(), inbox["items"].([]any)[0].(map[string]any)["id"])
@@ -247,7 +247,7 @@ func TestDecidingByMCPNeedsARightOfItsOwn(t *testing.T) {
 	may := do(t, r.user.Tokens.CreateToken, &deckhandv1.CreateTokenRequest{Name: "decider", Decide: true})
 	require.True(t, may.GetToken().GetDecide())
 	r.apply("walker", strings.Replace(scripted("walker"), "[shell_exec,", "[request_input, shell_exec,", 1))
-	_, _, item := r.park("walker", "request_input", `{"question":"Which?","kind":"choice","choices":["red","blue"]}`)
+	_, _, item := r.park("walker", "request_input", `{"question":"Which?","kind":"choice","options":[{"label":"red"},{"label":"blue"}]}`)
 	decision := map[string]any{"item_id": item.GetId(), "decision": "reply", "text": "red"}
 	// The administrator's token may do all, and has not been given this.
 	_, err := mcpSession(t, h.URL(), h.AdminToken, nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "inbox_decide", Arguments: decision})

@@ -259,7 +259,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 			       CASE n % 2 WHEN 0 THEN 'admin' ELSE '' END FROM ` + many,
 		`INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, taken_at, released_at, released_by)
 			SELECT 'lock_' || n, 'org_default', (SELECT id FROM nodes LIMIT 1), 'u', 'admin', 'x', now() - n % 3 * interval '1 second', now(), 'admin' FROM ` + many,
-		`INSERT INTO checkpoints (task_id, iteration, org_id, attempt, state) SELECT '` + task + `', n, 'org_default', 1, '{}' FROM ` + many,
+		`INSERT INTO checkpoints (id, task_id, iteration, org_id, attempt, state) SELECT 'ckpt_' || n, '` + task + `', n, 'org_default', 1, '{}' FROM ` + many,
 		`INSERT INTO artifact_transfers (id, org_id, from_task_id, from_node_id, from_jail_id, to_jail_id, entries, files, bytes, created_by)
 			SELECT 'at_' || n, 'org_default', '` + task + `', 'n', 'j', 'k', '{}', 0, 0, 'admin' FROM ` + many,
 		`INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, hint, created_by)

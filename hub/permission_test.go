@@ -108,7 +108,7 @@ v+G5o0AUJg/baycjqZ8M0I3xxzTdFDk/hmn/WoZa0box6VffuB9s815YPQ==
 
 // absent work on what no organisation of the walk has: those who may call them find
 // nothing.
-var absent = []string{"GetTool", "GetCredential", "UpdateCredential", "RotateCredential", "DeleteCredential", "TestCredential", "DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges",
+var absent = []string{"ReadInboxAttachment", "GetTool", "GetCredential", "UpdateCredential", "RotateCredential", "DeleteCredential", "TestCredential", "DeleteAccessRule", "DeleteRegistry", "DeleteSignatureRule", "DisconnectProvider", "KeepCheckpoint", "KillJob", "ResumeTaskFrom", "UndoChanges",
 	"RenamePasskey", "DeletePasskey", "UpdatePushDevice", "DeletePushDevice", "TestPushDevice"}
 
 // reaches returns the table by the procedures' names.

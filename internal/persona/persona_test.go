@@ -105,7 +105,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Approvals: persona.Approvals{
 			Tools: []string{"shell_exec"}, Categories: []string{"moderate", "dangerous"}, Timeout: 2 * time.Hour, OnTimeout: persona.StopTask,
 		},
-		Limits: persona.Limits{Iterations: 7, ActiveTime: 5 * time.Minute, Tokens: 1000, Calls: 20, CostUSD: 0.5, Subtasks: 3, Depth: 2, OnLimit: persona.PauseAtLimit, Failures: 5, Outage: 24 * time.Hour},
+		Limits: persona.Limits{Iterations: 7, ActiveTime: 5 * time.Minute, Tokens: 1000, Calls: 20, CostUSD: 0.5, Files: 1000, FileSize: 100 << 20, Subtasks: 3, Depth: 2, OnLimit: persona.PauseAtLimit, Failures: 5, Outage: 24 * time.Hour},
 		Agents: persona.Agents{Delegate: []string{"qa"}, Handoff: []string{"ops", "qa"}, Rounds: 4},
 		Nodes:  persona.Nodes{Names: []string{"web-1"}, Labels: map[string]string{"role": "web", "rack": "7"}},
 		Workspace: persona.Workspace{
@@ -151,7 +151,7 @@ func TestWhatIsNotSaidHasADefault(t *testing.T) {
 	require.Zero(t, got.Thinking)
 	require.Zero(t, got.OfflineGrace, "the node's own")
 	require.Equal(t, time.Hour, got.Jobs.MaxTime)
-	require.Equal(t, persona.Limits{Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Subtasks: 20, Depth: 10, OnLimit: persona.StopAtLimit, Failures: 3, Outage: 24 * time.Hour}, got.Limits)
+	require.Equal(t, persona.Limits{Iterations: 50, ActiveTime: 30 * time.Minute, Tokens: 500_000, Calls: 1000, CostUSD: 10, Files: 1000, FileSize: 100 << 20, Subtasks: 20, Depth: 10, OnLimit: persona.StopAtLimit, Failures: 3, Outage: 24 * time.Hour}, got.Limits)
 	require.Equal(t, persona.Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, MaxMemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30}, got.Jail)
 	require.Equal(t, persona.Workspace{Scope: persona.ScopeAgent, SizeBytes: 10 << 30}, got.Workspace)
 }

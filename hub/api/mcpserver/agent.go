@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -110,7 +111,7 @@ func (t *tools) addAgents(server *mcp.Server) {
 			}
 			return out, nil
 		})
-	add(server, "node_list", "List nodes", reads,
+	add(server, toolname.NodeList, "List nodes", reads,
 		"Lists the machines that agents run on, and whether they are connected.",
 		func(ctx context.Context, in page) (nodesOut, error) {
 			res, err := t.nodes.ListNodes(ctx, connect.NewRequest(&deckhandv1.ListNodesRequest{PageSize: in.size(), PageToken: in.PageToken}))
