@@ -556,104 +556,6 @@ func (x *ExportTaskResponse) GetData() []byte {
 	return nil
 }
 
-// Estimate is what runs like it took.
-type Estimate struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// From so many runs; 0 where there are fewer than five.
-	Runs int32 `protobuf:"varint,1,opt,name=runs,proto3" json:"runs,omitempty"`
-	// What it was estimated from, or "no history".
-	Basis string `protobuf:"bytes,2,opt,name=basis,proto3" json:"basis,omitempty"`
-	// The middle one and the 90th percentile, of the whole run; unset without
-	// history.
-	DurationP50   *durationpb.Duration `protobuf:"bytes,3,opt,name=duration_p50,json=durationP50,proto3" json:"duration_p50,omitempty"`
-	DurationP90   *durationpb.Duration `protobuf:"bytes,4,opt,name=duration_p90,json=durationP90,proto3" json:"duration_p90,omitempty"`
-	CostMicrosP50 *int64               `protobuf:"varint,5,opt,name=cost_micros_p50,json=costMicrosP50,proto3,oneof" json:"cost_micros_p50,omitempty"`
-	CostMicrosP90 *int64               `protobuf:"varint,6,opt,name=cost_micros_p90,json=costMicrosP90,proto3,oneof" json:"cost_micros_p90,omitempty"`
-	// Of a run under way: the iteration that it was reckoned after.
-	Iteration     int32 `protobuf:"varint,7,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Estimate) Reset() {
-	*x = Estimate{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Estimate) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Estimate) ProtoMessage() {}
-
-func (x *Estimate) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Estimate.ProtoReflect.Descriptor instead.
-func (*Estimate) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *Estimate) GetRuns() int32 {
-	if x != nil {
-		return x.Runs
-	}
-	return 0
-}
-
-func (x *Estimate) GetBasis() string {
-	if x != nil {
-		return x.Basis
-	}
-	return ""
-}
-
-func (x *Estimate) GetDurationP50() *durationpb.Duration {
-	if x != nil {
-		return x.DurationP50
-	}
-	return nil
-}
-
-func (x *Estimate) GetDurationP90() *durationpb.Duration {
-	if x != nil {
-		return x.DurationP90
-	}
-	return nil
-}
-
-func (x *Estimate) GetCostMicrosP50() int64 {
-	if x != nil && x.CostMicrosP50 != nil {
-		return *x.CostMicrosP50
-	}
-	return 0
-}
-
-func (x *Estimate) GetCostMicrosP90() int64 {
-	if x != nil && x.CostMicrosP90 != nil {
-		return *x.CostMicrosP90
-	}
-	return 0
-}
-
-func (x *Estimate) GetIteration() int32 {
-	if x != nil {
-		return x.Iteration
-	}
-	return 0
-}
-
 type GetEstimateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of a run that has not begun: agent id, unique id prefix, or name.
@@ -666,7 +568,7 @@ type GetEstimateRequest struct {
 
 func (x *GetEstimateRequest) Reset() {
 	*x = GetEstimateRequest{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[7]
+	mi := &file_deckhand_v1_history_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +580,7 @@ func (x *GetEstimateRequest) String() string {
 func (*GetEstimateRequest) ProtoMessage() {}
 
 func (x *GetEstimateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[7]
+	mi := &file_deckhand_v1_history_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +593,7 @@ func (x *GetEstimateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEstimateRequest.ProtoReflect.Descriptor instead.
 func (*GetEstimateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetEstimateRequest) GetAgentId() string {
@@ -722,7 +624,7 @@ type GetEstimateResponse struct {
 
 func (x *GetEstimateResponse) Reset() {
 	*x = GetEstimateResponse{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[8]
+	mi := &file_deckhand_v1_history_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +636,7 @@ func (x *GetEstimateResponse) String() string {
 func (*GetEstimateResponse) ProtoMessage() {}
 
 func (x *GetEstimateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[8]
+	mi := &file_deckhand_v1_history_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +649,7 @@ func (x *GetEstimateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEstimateResponse.ProtoReflect.Descriptor instead.
 func (*GetEstimateResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetEstimateResponse) GetEstimate() *Estimate {
@@ -787,7 +689,7 @@ type GetStatisticsRequest struct {
 
 func (x *GetStatisticsRequest) Reset() {
 	*x = GetStatisticsRequest{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[9]
+	mi := &file_deckhand_v1_history_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +701,7 @@ func (x *GetStatisticsRequest) String() string {
 func (*GetStatisticsRequest) ProtoMessage() {}
 
 func (x *GetStatisticsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[9]
+	mi := &file_deckhand_v1_history_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +714,7 @@ func (x *GetStatisticsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatisticsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatisticsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetStatisticsRequest) GetBy() string {
@@ -870,7 +772,7 @@ type StatisticsRow struct {
 
 func (x *StatisticsRow) Reset() {
 	*x = StatisticsRow{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[10]
+	mi := &file_deckhand_v1_history_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +784,7 @@ func (x *StatisticsRow) String() string {
 func (*StatisticsRow) ProtoMessage() {}
 
 func (x *StatisticsRow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[10]
+	mi := &file_deckhand_v1_history_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +797,7 @@ func (x *StatisticsRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatisticsRow.ProtoReflect.Descriptor instead.
 func (*StatisticsRow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StatisticsRow) GetKey() string {
@@ -996,7 +898,7 @@ type GetStatisticsResponse struct {
 
 func (x *GetStatisticsResponse) Reset() {
 	*x = GetStatisticsResponse{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[11]
+	mi := &file_deckhand_v1_history_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +910,7 @@ func (x *GetStatisticsResponse) String() string {
 func (*GetStatisticsResponse) ProtoMessage() {}
 
 func (x *GetStatisticsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[11]
+	mi := &file_deckhand_v1_history_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +923,7 @@ func (x *GetStatisticsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatisticsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatisticsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetStatisticsResponse) GetRows() []*StatisticsRow {
@@ -1056,7 +958,7 @@ var File_deckhand_v1_history_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
+	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
 	"\x14SearchHistoryRequest\x12 \n" +
 	"\x05query\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xf4\x03R\x05query\x12&\n" +
@@ -1094,17 +996,7 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12?\n" +
 	"\x06format\x18\x02 \x01(\x0e2\x1d.deckhand.v1.ExportTaskFormatB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06format\"(\n" +
 	"\x12ExportTaskResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xd0\x02\n" +
-	"\bEstimate\x12\x12\n" +
-	"\x04runs\x18\x01 \x01(\x05R\x04runs\x12\x14\n" +
-	"\x05basis\x18\x02 \x01(\tR\x05basis\x12<\n" +
-	"\fduration_p50\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\vdurationP50\x12<\n" +
-	"\fduration_p90\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\vdurationP90\x12+\n" +
-	"\x0fcost_micros_p50\x18\x05 \x01(\x03H\x00R\rcostMicrosP50\x88\x01\x01\x12+\n" +
-	"\x0fcost_micros_p90\x18\x06 \x01(\x03H\x01R\rcostMicrosP90\x88\x01\x01\x12\x1c\n" +
-	"\titeration\x18\a \x01(\x05R\titerationB\x12\n" +
-	"\x10_cost_micros_p50B\x12\n" +
-	"\x10_cost_micros_p90\"\\\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\\\n" +
 	"\x12GetEstimateRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12!\n" +
 	"\atask_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\"\xa7\x01\n" +
@@ -1169,7 +1061,7 @@ func file_deckhand_v1_history_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_deckhand_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_deckhand_v1_history_proto_goTypes = []any{
 	(SearchKind)(0),               // 0: deckhand.v1.SearchKind
 	(ExportTaskFormat)(0),         // 1: deckhand.v1.ExportTaskFormat
@@ -1179,49 +1071,47 @@ var file_deckhand_v1_history_proto_goTypes = []any{
 	(*SearchHistoryResponse)(nil), // 5: deckhand.v1.SearchHistoryResponse
 	(*ExportTaskRequest)(nil),     // 6: deckhand.v1.ExportTaskRequest
 	(*ExportTaskResponse)(nil),    // 7: deckhand.v1.ExportTaskResponse
-	(*Estimate)(nil),              // 8: deckhand.v1.Estimate
-	(*GetEstimateRequest)(nil),    // 9: deckhand.v1.GetEstimateRequest
-	(*GetEstimateResponse)(nil),   // 10: deckhand.v1.GetEstimateResponse
-	(*GetStatisticsRequest)(nil),  // 11: deckhand.v1.GetStatisticsRequest
-	(*StatisticsRow)(nil),         // 12: deckhand.v1.StatisticsRow
-	(*GetStatisticsResponse)(nil), // 13: deckhand.v1.GetStatisticsResponse
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 15: google.protobuf.Duration
-	(*Budget)(nil),                // 16: deckhand.v1.Budget
-	(*Usage)(nil),                 // 17: deckhand.v1.Usage
+	(*GetEstimateRequest)(nil),    // 8: deckhand.v1.GetEstimateRequest
+	(*GetEstimateResponse)(nil),   // 9: deckhand.v1.GetEstimateResponse
+	(*GetStatisticsRequest)(nil),  // 10: deckhand.v1.GetStatisticsRequest
+	(*StatisticsRow)(nil),         // 11: deckhand.v1.StatisticsRow
+	(*GetStatisticsResponse)(nil), // 12: deckhand.v1.GetStatisticsResponse
+	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
+	(*Estimate)(nil),              // 14: deckhand.v1.Estimate
+	(*Budget)(nil),                // 15: deckhand.v1.Budget
+	(*Usage)(nil),                 // 16: deckhand.v1.Usage
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
 }
 var file_deckhand_v1_history_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.SearchHit.kind:type_name -> deckhand.v1.SearchKind
-	14, // 1: deckhand.v1.SearchHit.time:type_name -> google.protobuf.Timestamp
+	13, // 1: deckhand.v1.SearchHit.time:type_name -> google.protobuf.Timestamp
 	3,  // 2: deckhand.v1.SearchHit.excerpt:type_name -> deckhand.v1.SearchText
 	4,  // 3: deckhand.v1.SearchHistoryResponse.hits:type_name -> deckhand.v1.SearchHit
-	14, // 4: deckhand.v1.SearchHistoryResponse.indexed_until:type_name -> google.protobuf.Timestamp
+	13, // 4: deckhand.v1.SearchHistoryResponse.indexed_until:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.ExportTaskRequest.format:type_name -> deckhand.v1.ExportTaskFormat
-	15, // 6: deckhand.v1.Estimate.duration_p50:type_name -> google.protobuf.Duration
-	15, // 7: deckhand.v1.Estimate.duration_p90:type_name -> google.protobuf.Duration
-	8,  // 8: deckhand.v1.GetEstimateResponse.estimate:type_name -> deckhand.v1.Estimate
-	16, // 9: deckhand.v1.GetEstimateResponse.budgets:type_name -> deckhand.v1.Budget
-	14, // 10: deckhand.v1.GetStatisticsRequest.since:type_name -> google.protobuf.Timestamp
-	14, // 11: deckhand.v1.GetStatisticsRequest.until:type_name -> google.protobuf.Timestamp
-	17, // 12: deckhand.v1.StatisticsRow.usage:type_name -> deckhand.v1.Usage
-	15, // 13: deckhand.v1.StatisticsRow.duration_p50:type_name -> google.protobuf.Duration
-	15, // 14: deckhand.v1.StatisticsRow.duration_p90:type_name -> google.protobuf.Duration
-	12, // 15: deckhand.v1.GetStatisticsResponse.rows:type_name -> deckhand.v1.StatisticsRow
-	14, // 16: deckhand.v1.GetStatisticsResponse.since:type_name -> google.protobuf.Timestamp
-	14, // 17: deckhand.v1.GetStatisticsResponse.until:type_name -> google.protobuf.Timestamp
-	6,  // 18: deckhand.v1.HistoryService.ExportTask:input_type -> deckhand.v1.ExportTaskRequest
-	9,  // 19: deckhand.v1.HistoryService.GetEstimate:input_type -> deckhand.v1.GetEstimateRequest
-	11, // 20: deckhand.v1.HistoryService.GetStatistics:input_type -> deckhand.v1.GetStatisticsRequest
-	2,  // 21: deckhand.v1.HistoryService.SearchHistory:input_type -> deckhand.v1.SearchHistoryRequest
-	7,  // 22: deckhand.v1.HistoryService.ExportTask:output_type -> deckhand.v1.ExportTaskResponse
-	10, // 23: deckhand.v1.HistoryService.GetEstimate:output_type -> deckhand.v1.GetEstimateResponse
-	13, // 24: deckhand.v1.HistoryService.GetStatistics:output_type -> deckhand.v1.GetStatisticsResponse
-	5,  // 25: deckhand.v1.HistoryService.SearchHistory:output_type -> deckhand.v1.SearchHistoryResponse
-	22, // [22:26] is the sub-list for method output_type
-	18, // [18:22] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	14, // 6: deckhand.v1.GetEstimateResponse.estimate:type_name -> deckhand.v1.Estimate
+	15, // 7: deckhand.v1.GetEstimateResponse.budgets:type_name -> deckhand.v1.Budget
+	13, // 8: deckhand.v1.GetStatisticsRequest.since:type_name -> google.protobuf.Timestamp
+	13, // 9: deckhand.v1.GetStatisticsRequest.until:type_name -> google.protobuf.Timestamp
+	16, // 10: deckhand.v1.StatisticsRow.usage:type_name -> deckhand.v1.Usage
+	17, // 11: deckhand.v1.StatisticsRow.duration_p50:type_name -> google.protobuf.Duration
+	17, // 12: deckhand.v1.StatisticsRow.duration_p90:type_name -> google.protobuf.Duration
+	11, // 13: deckhand.v1.GetStatisticsResponse.rows:type_name -> deckhand.v1.StatisticsRow
+	13, // 14: deckhand.v1.GetStatisticsResponse.since:type_name -> google.protobuf.Timestamp
+	13, // 15: deckhand.v1.GetStatisticsResponse.until:type_name -> google.protobuf.Timestamp
+	6,  // 16: deckhand.v1.HistoryService.ExportTask:input_type -> deckhand.v1.ExportTaskRequest
+	8,  // 17: deckhand.v1.HistoryService.GetEstimate:input_type -> deckhand.v1.GetEstimateRequest
+	10, // 18: deckhand.v1.HistoryService.GetStatistics:input_type -> deckhand.v1.GetStatisticsRequest
+	2,  // 19: deckhand.v1.HistoryService.SearchHistory:input_type -> deckhand.v1.SearchHistoryRequest
+	7,  // 20: deckhand.v1.HistoryService.ExportTask:output_type -> deckhand.v1.ExportTaskResponse
+	9,  // 21: deckhand.v1.HistoryService.GetEstimate:output_type -> deckhand.v1.GetEstimateResponse
+	12, // 22: deckhand.v1.HistoryService.GetStatistics:output_type -> deckhand.v1.GetStatisticsResponse
+	5,  // 23: deckhand.v1.HistoryService.SearchHistory:output_type -> deckhand.v1.SearchHistoryResponse
+	20, // [20:24] is the sub-list for method output_type
+	16, // [16:20] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_history_proto_init() }
@@ -1229,17 +1119,17 @@ func file_deckhand_v1_history_proto_init() {
 	if File_deckhand_v1_history_proto != nil {
 		return
 	}
+	file_deckhand_v1_estimate_proto_init()
 	file_deckhand_v1_provider_proto_init()
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_history_proto_msgTypes[6].OneofWrappers = []any{}
-	file_deckhand_v1_history_proto_msgTypes[8].OneofWrappers = []any{}
+	file_deckhand_v1_history_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_history_proto_rawDesc), len(file_deckhand_v1_history_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

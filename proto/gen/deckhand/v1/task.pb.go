@@ -1724,6 +1724,9 @@ type SubmitTaskResponse struct {
 	Task  *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// Place in the organisation's queue, from 1; task.standing says more.
 	QueuePosition int32 `protobuf:"varint,2,opt,name=queue_position,json=queuePosition,proto3" json:"queue_position,omitempty"`
+	// What the run is likely to take. Unset if a person is to do the task, or if
+	// it cannot be found out.
+	Estimate      *Estimate `protobuf:"bytes,3,opt,name=estimate,proto3" json:"estimate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1770,6 +1773,13 @@ func (x *SubmitTaskResponse) GetQueuePosition() int32 {
 		return x.QueuePosition
 	}
 	return 0
+}
+
+func (x *SubmitTaskResponse) GetEstimate() *Estimate {
+	if x != nil {
+		return x.Estimate
+	}
+	return nil
 }
 
 type GetTaskRequest struct {
@@ -3816,7 +3826,7 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/error.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/error.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
@@ -3981,10 +3991,11 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tartifacts\x18@ \x03(\v2\x1a.deckhand.v1.TaskArtifactsB\b\xbaH\x05\x92\x01\x02\x10\x10R\tartifacts\x12\x12\n" +
 	"\x04chat\x18A \x01(\bR\x04chat\x12#\n" +
 	"\breply_to\x18B \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\areplyTo\x125\n" +
-	"\boverride\x18C \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\"b\n" +
+	"\boverride\x18C \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\"\x95\x01\n" +
 	"\x12SubmitTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12%\n" +
-	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\"5\n" +
+	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\x121\n" +
+	"\bestimate\x18\x03 \x01(\v2\x15.deckhand.v1.EstimateR\bestimate\"5\n" +
 	"\x0eGetTaskRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
@@ -4261,9 +4272,10 @@ var file_deckhand_v1_task_proto_goTypes = []any{
 	(*structpb.Struct)(nil),         // 51: google.protobuf.Struct
 	(*Action)(nil),                  // 52: deckhand.v1.Action
 	(*durationpb.Duration)(nil),     // 53: google.protobuf.Duration
-	(*FileChange)(nil),              // 54: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 55: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 56: deckhand.v1.Step
+	(*Estimate)(nil),                // 54: deckhand.v1.Estimate
+	(*FileChange)(nil),              // 55: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 56: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 57: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
@@ -4294,77 +4306,78 @@ var file_deckhand_v1_task_proto_depIdxs = []int32{
 	14, // 25: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
 	7,  // 26: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
 	4,  // 27: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 28: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 29: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	50, // 30: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	50, // 31: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	4,  // 32: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	4,  // 33: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 34: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	8,  // 35: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	4,  // 36: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 37: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	9,  // 38: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	4,  // 39: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
-	9,  // 40: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
-	7,  // 41: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 42: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 43: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 44: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	54, // 45: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	55, // 46: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	4,  // 47: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	34, // 48: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	10, // 49: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	53, // 50: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	10, // 51: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	56, // 52: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	2,  // 53: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
-	50, // 54: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	50, // 55: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 56: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
-	43, // 57: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
-	53, // 58: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
-	42, // 59: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
-	42, // 60: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
-	50, // 61: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	15, // 62: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	17, // 63: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	19, // 64: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	21, // 65: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	23, // 66: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	25, // 67: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	27, // 68: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	29, // 69: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
-	31, // 70: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	33, // 71: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	36, // 72: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	38, // 73: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	40, // 74: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	44, // 75: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
-	46, // 76: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
-	48, // 77: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	16, // 78: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	18, // 79: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	20, // 80: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	22, // 81: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	24, // 82: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	26, // 83: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	28, // 84: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	30, // 85: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
-	32, // 86: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	35, // 87: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	37, // 88: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	39, // 89: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	41, // 90: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	45, // 91: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
-	47, // 92: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
-	49, // 93: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	78, // [78:94] is the sub-list for method output_type
-	62, // [62:78] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	54, // 28: deckhand.v1.SubmitTaskResponse.estimate:type_name -> deckhand.v1.Estimate
+	4,  // 29: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 30: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	50, // 31: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	50, // 32: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 33: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	4,  // 34: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 35: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	8,  // 36: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	4,  // 37: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 38: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	9,  // 39: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	4,  // 40: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
+	9,  // 41: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
+	7,  // 42: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 43: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 44: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 45: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	55, // 46: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	56, // 47: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	4,  // 48: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	34, // 49: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	10, // 50: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	53, // 51: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	10, // 52: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	57, // 53: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	2,  // 54: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
+	50, // 55: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	50, // 56: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	51, // 57: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
+	43, // 58: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
+	53, // 59: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
+	42, // 60: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
+	42, // 61: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
+	50, // 62: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	15, // 63: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	17, // 64: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	19, // 65: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	21, // 66: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	23, // 67: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	25, // 68: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	27, // 69: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	29, // 70: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
+	31, // 71: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	33, // 72: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	36, // 73: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	38, // 74: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	40, // 75: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	44, // 76: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
+	46, // 77: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
+	48, // 78: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	16, // 79: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	18, // 80: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	20, // 81: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	22, // 82: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	24, // 83: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	26, // 84: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	28, // 85: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	30, // 86: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
+	32, // 87: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	35, // 88: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	37, // 89: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	39, // 90: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	41, // 91: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	45, // 92: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
+	47, // 93: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
+	49, // 94: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	79, // [79:95] is the sub-list for method output_type
+	63, // [63:79] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -4373,6 +4386,7 @@ func file_deckhand_v1_task_proto_init() {
 		return
 	}
 	file_deckhand_v1_error_proto_init()
+	file_deckhand_v1_estimate_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_workspace_proto_init()
 	type x struct{}

@@ -4,6 +4,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Estimate } from "./estimate_pb";
+import { file_deckhand_v1_estimate } from "./estimate_pb";
 import type { Budget } from "./provider_pb";
 import { file_deckhand_v1_provider } from "./provider_pb";
 import type { Usage } from "./task_pb";
@@ -16,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/history.proto.
  */
 export const file_deckhand_v1_history: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJMChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSIpCgpTZWFyY2hUZXh0EgwKBHRleHQYASABKAkSDQoFbWF0Y2gYAiABKAgiqwIKCVNlYXJjaEhpdBIlCgRraW5kGAEgASgOMhcuZGVja2hhbmQudjEuU2VhcmNoS2luZBIPCgd0YXNrX2lkGAIgASgJEhIKCnRhc2tfdGl0bGUYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEhMKC3N0ZXBfbnVtYmVyGAYgASgFEgwKBHRvb2wYByABKAkSEQoJZXZlbnRfc2VxGAggASgDEhIKCmV2ZW50X3R5cGUYCSABKAkSDwoHc2FpZF9ieRgKIAEoCRIoCgR0aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdleGNlcnB0GAwgAygLMhcuZGVja2hhbmQudjEuU2VhcmNoVGV4dCKJAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5kZWNraGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEjEKDWluZGV4ZWRfdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEUV4cG9ydFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSLQoGZm9ybWF0GAIgASgOMh0uZGVja2hhbmQudjEuRXhwb3J0VGFza0Zvcm1hdCIiChJFeHBvcnRUYXNrUmVzcG9uc2USDAoEZGF0YRgBIAEoDCKAAgoIRXN0aW1hdGUSDAoEcnVucxgBIAEoBRINCgViYXNpcxgCIAEoCRIvCgxkdXJhdGlvbl9wNTAYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZHVyYXRpb25fcDkwGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhwKD2Nvc3RfbWljcm9zX3A1MBgFIAEoA0gAiAEBEhwKD2Nvc3RfbWljcm9zX3A5MBgGIAEoA0gBiAEBEhEKCWl0ZXJhdGlvbhgHIAEoBUISChBfY29zdF9taWNyb3NfcDUwQhIKEF9jb3N0X21pY3Jvc19wOTAiNwoSR2V0RXN0aW1hdGVSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAkiigEKE0dldEVzdGltYXRlUmVzcG9uc2USJwoIZXN0aW1hdGUYASABKAsyFS5kZWNraGFuZC52MS5Fc3RpbWF0ZRIkCgdidWRnZXRzGAIgAygLMhMuZGVja2hhbmQudjEuQnVkZ2V0EhYKCXJ1bnNfbGVmdBgDIAEoA0gAiAEBQgwKCl9ydW5zX2xlZnQiigEKFEdldFN0YXRpc3RpY3NSZXF1ZXN0EgoKAmJ5GAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYWdlbnRfaWQYBCABKAkirAIKDVN0YXRpc3RpY3NSb3cSCwoDa2V5GAEgASgJEg0KBXRhc2tzGAIgASgDEhEKCXN1Y2NlZWRlZBgDIAEoAxIOCgZmYWlsZWQYBCABKAMSEQoJdGltZWRfb3V0GAUgASgDEhEKCWNhbmNlbGxlZBgGIAEoAxIMCgRsaXZlGAcgASgDEg0KBWNhbGxzGAggASgDEhQKDGNhbGxzX2ZhaWxlZBgJIAEoAxIhCgV1c2FnZRgKIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlEi8KDGR1cmF0aW9uX3A1MBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxkdXJhdGlvbl9wOTAYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iqgEKFUdldFN0YXRpc3RpY3NSZXNwb25zZRIoCgRyb3dzGAEgAygLMhouZGVja2hhbmQudjEuU3RhdGlzdGljc1JvdxIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXVzZXJfbmFtZRgEIAEoCSqGAQoKU2VhcmNoS2luZBIbChdTRUFSQ0hfS0lORF9VTlNQRUNJRklFRBAAEhQKEFNFQVJDSF9LSU5EX1RBU0sQARIUChBTRUFSQ0hfS0lORF9DQUxMEAISFgoSU0VBUkNIX0tJTkRfT1VUUFVUEAMSFwoTU0VBUkNIX0tJTkRfTUVTU0FHRRAEKnYKEEV4cG9ydFRhc2tGb3JtYXQSIgoeRVhQT1JUX1RBU0tfRk9STUFUX1VOU1BFQ0lGSUVEEAASHAoYRVhQT1JUX1RBU0tfRk9STUFUX0pTT05MEAESIAocRVhQT1JUX1RBU0tfRk9STUFUX0FTQ0lJQ0FTVBACMuMCCg5IaXN0b3J5U2VydmljZRJPCgpFeHBvcnRUYXNrEh4uZGVja2hhbmQudjEuRXhwb3J0VGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5FeHBvcnRUYXNrUmVzcG9uc2UwARJQCgtHZXRFc3RpbWF0ZRIfLmRlY2toYW5kLnYxLkdldEVzdGltYXRlUmVxdWVzdBogLmRlY2toYW5kLnYxLkdldEVzdGltYXRlUmVzcG9uc2USVgoNR2V0U3RhdGlzdGljcxIhLmRlY2toYW5kLnYxLkdldFN0YXRpc3RpY3NSZXF1ZXN0GiIuZGVja2hhbmQudjEuR2V0U3RhdGlzdGljc1Jlc3BvbnNlElYKDVNlYXJjaEhpc3RvcnkSIS5kZWNraGFuZC52MS5TZWFyY2hIaXN0b3J5UmVxdWVzdBoiLmRlY2toYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJMChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSIpCgpTZWFyY2hUZXh0EgwKBHRleHQYASABKAkSDQoFbWF0Y2gYAiABKAgiqwIKCVNlYXJjaEhpdBIlCgRraW5kGAEgASgOMhcuZGVja2hhbmQudjEuU2VhcmNoS2luZBIPCgd0YXNrX2lkGAIgASgJEhIKCnRhc2tfdGl0bGUYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEhMKC3N0ZXBfbnVtYmVyGAYgASgFEgwKBHRvb2wYByABKAkSEQoJZXZlbnRfc2VxGAggASgDEhIKCmV2ZW50X3R5cGUYCSABKAkSDwoHc2FpZF9ieRgKIAEoCRIoCgR0aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdleGNlcnB0GAwgAygLMhcuZGVja2hhbmQudjEuU2VhcmNoVGV4dCKJAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5kZWNraGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEjEKDWluZGV4ZWRfdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEUV4cG9ydFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSLQoGZm9ybWF0GAIgASgOMh0uZGVja2hhbmQudjEuRXhwb3J0VGFza0Zvcm1hdCIiChJFeHBvcnRUYXNrUmVzcG9uc2USDAoEZGF0YRgBIAEoDCI3ChJHZXRFc3RpbWF0ZVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDwoHdGFza19pZBgCIAEoCSKKAQoTR2V0RXN0aW1hdGVSZXNwb25zZRInCghlc3RpbWF0ZRgBIAEoCzIVLmRlY2toYW5kLnYxLkVzdGltYXRlEiQKB2J1ZGdldHMYAiADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQSFgoJcnVuc19sZWZ0GAMgASgDSACIAQFCDAoKX3J1bnNfbGVmdCKKAQoUR2V0U3RhdGlzdGljc1JlcXVlc3QSCgoCYnkYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhZ2VudF9pZBgEIAEoCSKsAgoNU3RhdGlzdGljc1JvdxILCgNrZXkYASABKAkSDQoFdGFza3MYAiABKAMSEQoJc3VjY2VlZGVkGAMgASgDEg4KBmZhaWxlZBgEIAEoAxIRCgl0aW1lZF9vdXQYBSABKAMSEQoJY2FuY2VsbGVkGAYgASgDEgwKBGxpdmUYByABKAMSDQoFY2FsbHMYCCABKAMSFAoMY2FsbHNfZmFpbGVkGAkgASgDEiEKBXVzYWdlGAogASgLMhIuZGVja2hhbmQudjEuVXNhZ2USLwoMZHVyYXRpb25fcDUwGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGR1cmF0aW9uX3A5MBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKqAQoVR2V0U3RhdGlzdGljc1Jlc3BvbnNlEigKBHJvd3MYASADKAsyGi5kZWNraGFuZC52MS5TdGF0aXN0aWNzUm93EikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJdXNlcl9uYW1lGAQgASgJKoYBCgpTZWFyY2hLaW5kEhsKF1NFQVJDSF9LSU5EX1VOU1BFQ0lGSUVEEAASFAoQU0VBUkNIX0tJTkRfVEFTSxABEhQKEFNFQVJDSF9LSU5EX0NBTEwQAhIWChJTRUFSQ0hfS0lORF9PVVRQVVQQAxIXChNTRUFSQ0hfS0lORF9NRVNTQUdFEAQqdgoQRXhwb3J0VGFza0Zvcm1hdBIiCh5FWFBPUlRfVEFTS19GT1JNQVRfVU5TUEVDSUZJRUQQABIcChhFWFBPUlRfVEFTS19GT1JNQVRfSlNPTkwQARIgChxFWFBPUlRfVEFTS19GT1JNQVRfQVNDSUlDQVNUEAIy4wIKDkhpc3RvcnlTZXJ2aWNlEk8KCkV4cG9ydFRhc2sSHi5kZWNraGFuZC52MS5FeHBvcnRUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLkV4cG9ydFRhc2tSZXNwb25zZTABElAKC0dldEVzdGltYXRlEh8uZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXF1ZXN0GiAuZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXNwb25zZRJWCg1HZXRTdGF0aXN0aWNzEiEuZGVja2hhbmQudjEuR2V0U3RhdGlzdGljc1JlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRTdGF0aXN0aWNzUmVzcG9uc2USVgoNU2VhcmNoSGlzdG9yeRIhLmRlY2toYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXF1ZXN0GiIuZGVja2hhbmQudjEuU2VhcmNoSGlzdG9yeVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_estimate, file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message deckhand.v1.SearchHistoryRequest
@@ -236,64 +238,6 @@ export const ExportTaskResponseSchema: GenMessage<ExportTaskResponse> = /*@__PUR
   messageDesc(file_deckhand_v1_history, 5);
 
 /**
- * Estimate is what runs like it took.
- *
- * @generated from message deckhand.v1.Estimate
- */
-export type Estimate = Message<"deckhand.v1.Estimate"> & {
-  /**
-   * From so many runs; 0 where there are fewer than five.
-   *
-   * @generated from field: int32 runs = 1;
-   */
-  runs: number;
-
-  /**
-   * What it was estimated from, or "no history".
-   *
-   * @generated from field: string basis = 2;
-   */
-  basis: string;
-
-  /**
-   * The middle one and the 90th percentile, of the whole run; unset without
-   * history.
-   *
-   * @generated from field: google.protobuf.Duration duration_p50 = 3;
-   */
-  durationP50?: Duration | undefined;
-
-  /**
-   * @generated from field: google.protobuf.Duration duration_p90 = 4;
-   */
-  durationP90?: Duration | undefined;
-
-  /**
-   * @generated from field: optional int64 cost_micros_p50 = 5;
-   */
-  costMicrosP50?: bigint | undefined;
-
-  /**
-   * @generated from field: optional int64 cost_micros_p90 = 6;
-   */
-  costMicrosP90?: bigint | undefined;
-
-  /**
-   * Of a run under way: the iteration that it was reckoned after.
-   *
-   * @generated from field: int32 iteration = 7;
-   */
-  iteration: number;
-};
-
-/**
- * Describes the message deckhand.v1.Estimate.
- * Use `create(EstimateSchema)` to create a new message.
- */
-export const EstimateSchema: GenMessage<Estimate> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 6);
-
-/**
  * @generated from message deckhand.v1.GetEstimateRequest
  */
 export type GetEstimateRequest = Message<"deckhand.v1.GetEstimateRequest"> & {
@@ -317,7 +261,7 @@ export type GetEstimateRequest = Message<"deckhand.v1.GetEstimateRequest"> & {
  * Use `create(GetEstimateRequestSchema)` to create a new message.
  */
 export const GetEstimateRequestSchema: GenMessage<GetEstimateRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 7);
+  messageDesc(file_deckhand_v1_history, 6);
 
 /**
  * @generated from message deckhand.v1.GetEstimateResponse
@@ -349,7 +293,7 @@ export type GetEstimateResponse = Message<"deckhand.v1.GetEstimateResponse"> & {
  * Use `create(GetEstimateResponseSchema)` to create a new message.
  */
 export const GetEstimateResponseSchema: GenMessage<GetEstimateResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 8);
+  messageDesc(file_deckhand_v1_history, 7);
 
 /**
  * @generated from message deckhand.v1.GetStatisticsRequest
@@ -388,7 +332,7 @@ export type GetStatisticsRequest = Message<"deckhand.v1.GetStatisticsRequest"> &
  * Use `create(GetStatisticsRequestSchema)` to create a new message.
  */
 export const GetStatisticsRequestSchema: GenMessage<GetStatisticsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 9);
+  messageDesc(file_deckhand_v1_history, 8);
 
 /**
  * StatisticsRow adds up the tasks of one agent, outcome or time, or the calls of
@@ -473,7 +417,7 @@ export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
  * Use `create(StatisticsRowSchema)` to create a new message.
  */
 export const StatisticsRowSchema: GenMessage<StatisticsRow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 10);
+  messageDesc(file_deckhand_v1_history, 9);
 
 /**
  * @generated from message deckhand.v1.GetStatisticsResponse
@@ -509,7 +453,7 @@ export type GetStatisticsResponse = Message<"deckhand.v1.GetStatisticsResponse">
  * Use `create(GetStatisticsResponseSchema)` to create a new message.
  */
 export const GetStatisticsResponseSchema: GenMessage<GetStatisticsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 11);
+  messageDesc(file_deckhand_v1_history, 10);
 
 /**
  * SearchKind is what of a history has the words.
