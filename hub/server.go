@@ -103,7 +103,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...))
 	watchPath, watches := deckhandv1connect.NewEventServiceHandler(&api.Events{
 		Tasks: h.tasks, Watcher: h.watcher, Draining: s.draining,
-		Progress: api.Progress{Store: h.store, Node: h.node, Redact: h.cfg.Redact},
+		Progress: api.NewProgress(h.store, h.node, h.cfg.Redact),
 	}, options...)
 	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
