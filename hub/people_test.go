@@ -94,7 +94,7 @@ func TestAQuestionHasOptionsAndAttachments(t *testing.T) {
 	require.Len(t, downloads, 1)
 	require.Equal(t, a.GetSha256(), downloads[0].GetAfter().AsMap()["sha256"])
 	// A read that leaves out the first bytes is a read, too.
-	colleague := r.as("colleague", "administrator")
+	colleague := r.as("colleague", "admin")
 	for range 2 {
 		do(t, colleague.Inbox.ReadInboxAttachment, &deckhandv1.ReadInboxAttachmentRequest{ItemId: id, Number: 1, Offset: 1})
 	}
