@@ -93,6 +93,12 @@ func TestAQuestionHasOptionsAndAttachments(t *testing.T) {
 	downloads := r.audited("inbox.attachment_downloaded")
 	require.Len(t, downloads, 1)
 	require.Equal(t, a.GetSha256(), downloads[0].GetAfter().AsMap()["sha256"])
+	// A read that leaves out the first bytes is a read, too.
+	colleague := r.as("colleague", "admin")
+	for range 2 {
+		do(t, colleague.Inbox.ReadInboxAttachment, &deckhandv1.ReadInboxAttachmentRequest{ItemId: id, Number: 1, Offset: 1})
+	}
+	require.Len(t, r.audited("inbox.attachment_downloaded"), 2)
 	require.NotContains(t, r.sql("SELECT content_sealed::text FROM inbox_attachments WHERE item_id = $1", id), hex.EncodeToString([]byte(long[:50])))
 	refuses(t, connect.CodeNotFound, r.user.Inbox.ReadInboxAttachment, &deckhandv1.ReadInboxAttachmentRequest{ItemId: id, Number: 2})
 	refuses(t, connect.CodeInvalidArgument, r.user.Inbox.ReadInboxAttachment, &deckhandv1.ReadInboxAttachmentRequest{ItemId: id, Number: 1, Offset: int64(len(long)) + 1})
@@ -117,6 +123,10 @@ func TestAQuestionHasOptionsAndAttachments(t *testing.T) {
 	done, err := r.execute(lease, step.GetId())
 	require.NoError(t, err)
 	require.Equal(t, "admin answered: eu", done.GetObservation())
+	// What is stored for a task is bounded.
+	r.sql(`UPDATE inbox_attachments SET size_bytes = 100 * 1024 * 1024 - 10 WHERE item_id = $1 RETURNING item_id`, id)
+	refused(8, `{"question":"And now?","attachments":["out/report.csv"]}`, "the questions of the task have 104857590 bytes attached already")
+	require.Equal(t, "AGENT_010", r.audited("call.denied")[0].GetAfter().AsMap()["error_code"])
 	// The content goes 30 days after the item was closed; that it was there stays.
 	r.sql(`UPDATE inbox_items SET asked_at = asked_at - interval '32 days', answered_at = answered_at - interval '31 days', expires_at = expires_at - interval '32 days'
 		WHERE id = $1 RETURNING id`, id)

@@ -89,7 +89,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...))
 	tasks := &api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
-		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs,
+		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs, History: estimate.New(h.store),
 	}
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewTaskPlanServiceHandler(&api.TaskPlans{Tasks: tasks, Plans: &plan.Service{Store: h.store, Recorder: h.recorder}}, options...))
@@ -109,7 +109,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...))
 	watchPath, watches := deckhandv1connect.NewEventServiceHandler(&api.Events{
 		Tasks: h.tasks, Agents: h.agents, Watcher: h.watcher, Draining: s.draining,
-		Progress: api.Progress{Store: h.store, Node: h.node, Redact: h.cfg.Redact},
+		Progress: api.NewProgress(h.store, h.node, h.cfg.Redact),
 	}, options...)
 	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{

@@ -147,7 +147,9 @@ func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	r.plan("free")
 	require.EqualValues(t, 50-6, estimate(&deckhandv1.GetEstimateRequest{AgentId: "known"}).GetRunsLeft())
 
-	live := r.submit("known").GetId()
+	submitted := do(t, r.user.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{AgentId: "known", Goal: "test"})
+	require.EqualValues(t, 5, submitted.GetEstimate().GetRuns(), "who submits is told, too")
+	live := submitted.GetTask().GetId()
 	r.begin(live, 1)
 	under := estimate(&deckhandv1.GetEstimateRequest{TaskId: live})
 	require.Equal(t, 40*time.Second, under.GetEstimate().GetDurationP50().AsDuration().Round(time.Second))

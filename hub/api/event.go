@@ -23,7 +23,7 @@ type Events struct {
 	Agents  *agent.Service
 	Watcher *event.Watcher
 	// Progress looks at running commands.
-	Progress Progress
+	Progress *Progress
 	// Draining ends when the hub is about to stop: streams end then, and their callers
 	// continue from their cursor at another hub.
 	Draining context.Context

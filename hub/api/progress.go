@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,10 @@ import (
 
 const (
 	lookEvery = time.Second
+	// sharedFor is how long watchers share a look. It is shorter than lookEvery, so that one
+	// watcher alone finds a new one each time. maxShared bounds how many looks are shared.
+	sharedFor = 900 * time.Millisecond
+	maxShared = 1000
 	// progressTimeout bounds one look at all commands, so that a node that does not respond
 	// keeps the progress of others back for no longer.
 	progressTimeout = 5 * time.Second
@@ -33,16 +38,32 @@ const (
 )
 
 // Progress looks at the commands that run for watched tasks. It asks their nodes only while
-// somebody watches, and stores nothing.
+// somebody watches, and stores nothing. Watchers share what was found out less than a second
+// ago, so that a node is not asked more often because more people watch.
 type Progress struct {
-	Store  *store.Store
-	Node   func(nodeID string) (machine.Link, error)
-	Redact *redact.Redactor
+	store  *store.Store
+	node   func(nodeID string) (machine.Link, error)
+	redact *redact.Redactor
+	// commands has the running commands of tasks, execs what runs on a node by its exec id,
+	// and lines the last line of the output of an exec.
+	commands *glances[[]db.RunningCommandsRow]
+	execs    *glances[map[string]*nodev1.Exec]
+	lines    *glances[string]
+}
+
+// NewProgress returns a Progress of the commands on nodes that node returns.
+func NewProgress(s *store.Store, node func(nodeID string) (machine.Link, error), r *redact.Redactor) *Progress {
+	return &Progress{
+		store: s, node: node, redact: r,
+		commands: newGlances[[]db.RunningCommandsRow](maxShared, sharedFor, progressTimeout),
+		execs:    newGlances[map[string]*nodev1.Exec](maxShared, sharedFor, progressTimeout),
+		lines:    newGlances[string](maxShared, sharedFor, progressTimeout),
+	}
 }
 
 // Follow sends how far the running commands of tasks are, once a second and if anything has
 // changed, until ctx ends.
-func (p Progress) Follow(ctx context.Context, orgID string, taskIDs []string, to chan<- any) {
+func (p *Progress) Follow(ctx context.Context, orgID string, taskIDs []string, to chan<- any) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	sent := map[string]*deckhandv1.StepProgress{}
@@ -71,38 +92,39 @@ func (p Progress) Follow(ctx context.Context, orgID string, taskIDs []string, to
 }
 
 // look asks the nodes once. What cannot be found out is left out.
-func (p Progress) look(ctx context.Context, orgID string, taskIDs []string) (out []*deckhandv1.StepProgress) {
+func (p *Progress) look(ctx context.Context, orgID string, taskIDs []string) (out []*deckhandv1.StepProgress) {
 	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
 	defer cancel()
-	rows, err := p.Store.RunningCommands(ctx, db.RunningCommandsParams{OrgID: orgID, TaskIds: taskIDs, MaxRows: maxProgress})
-	if err != nil {
-		return nil // the next look may succeed
-	}
-	nodes := map[string]map[string]*nodev1.Exec{}
+	of := orgID + " " + strings.Join(slices.Sorted(slices.Values(taskIDs)), " ")
+	rows := p.commands.of(ctx, of, func(ctx context.Context) []db.RunningCommandsRow {
+		rows, err := p.store.RunningCommands(ctx, db.RunningCommandsParams{OrgID: orgID, TaskIds: taskIDs, MaxRows: maxProgress})
+		if err != nil {
+			return nil // the next look may succeed
+		}
+		return rows
+	})
 	for _, row := range rows {
-		link, err := p.Node(row.NodeID)
+		link, err := p.node(row.NodeID)
 		if err != nil {
 			continue
 		}
-		execs := nodes[row.NodeID]
-		if execs == nil {
-			execs = map[string]*nodev1.Exec{}
+		e := p.execs.of(ctx, row.NodeID, func(ctx context.Context) map[string]*nodev1.Exec {
 			res, err := link.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{LiveOnly: true, Usage: true})
 			if err != nil {
-				continue
+				return nil
 			}
+			execs := map[string]*nodev1.Exec{}
 			for _, e := range res.GetExecs() {
 				execs[e.GetExecId()] = e
 			}
-			nodes[row.NodeID] = execs
-		}
-		e := execs[row.ExecID]
+			return execs
+		})[row.ExecID]
 		if e.GetState() != nodev1.ExecState_EXEC_STATE_RUNNING {
 			continue
 		}
 		out = append(out, &deckhandv1.StepProgress{
 			TaskId: row.TaskID, StepId: row.ID, Number: row.Number, LogBytes: e.GetLogBytes(), StartedAt: timestamppb.New(row.StartedAt),
-			CpuTime: e.GetUsage().GetCpuTime(), MemoryBytes: e.GetUsage().GetMemoryBytes(), LastLine: p.lastLine(ctx, orgID, link, e),
+			CpuTime: e.GetUsage().GetCpuTime(), MemoryBytes: e.GetUsage().GetMemoryBytes(), LastLine: p.lines.of(ctx, orgID+" "+row.NodeID+" "+row.ExecID, func(ctx context.Context) string { return p.lastLine(ctx, orgID, link, e) }),
 		})
 	}
 	return out
@@ -110,7 +132,7 @@ func (p Progress) look(ctx context.Context, orgID string, taskIDs []string) (out
 
 // lastLine returns the last line of a command's output that is whole, with secrets masked: what
 // may be the beginning of a secret is not shown. It is empty if there is none.
-func (p Progress) lastLine(ctx context.Context, orgID string, link machine.Link, e *nodev1.Exec) string {
+func (p *Progress) lastLine(ctx context.Context, orgID string, link machine.Link, e *nodev1.Exec) string {
 	from := max(0, e.GetLogBytes()-progressTail)
 	if e.GetLogBytes() == 0 {
 		return ""
@@ -130,7 +152,7 @@ func (p Progress) lastLine(ctx context.Context, orgID string, link machine.Link,
 		}
 		tail = append(tail, piece.GetData()...)
 	}
-	settled := p.Redact.Org(orgID).Mask(tail)
+	settled := p.redact.Org(orgID).Mask(tail)
 	tail = tail[:settled]
 	if from > 0 {
 		// The first line may begin within a secret.

@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
+	"github.com/deckhand-sh/deckhand/hub/work/estimate"
 	"github.com/deckhand-sh/deckhand/hub/work/job"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -51,6 +52,7 @@ type Tasks struct {
 	Redact     *redact.Redactor
 	Artifacts  *artifact.Artifacts
 	Jobs       *job.Service
+	History    *estimate.History
 }
 
 func actor(id auth.Identity) event.Actor {
@@ -130,7 +132,14 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 	}
 	st, ok := standings[row.Task.ID]
 	m.Standing = standing(st, ok)
-	return connect.NewResponse(&deckhandv1.SubmitTaskResponse{Task: m, QueuePosition: st.Place}), nil
+	res := &deckhandv1.SubmitTaskResponse{Task: m, QueuePosition: st.Place}
+	if row.Task.AgentID != "" {
+		// The task is stored: an estimate that cannot be made is no reason to fail.
+		if e, err := h.History.Before(ctx, id.OrgID, row.Task.AgentID); err == nil {
+			res.Estimate = estimateMessage(e)
+		}
+	}
+	return connect.NewResponse(res), nil
 }
 
 func taskRow(row db.GetTaskRow) *deckhandv1.Task {

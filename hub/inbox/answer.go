@@ -204,7 +204,7 @@ type Service struct {
 
 // New creates a Service.
 func New(cfg Config) *Service {
-	return &Service{cfg: cfg, Snoozes: Snoozes{cfg.Store}, Attachments: Attachments{cfg}}
+	return &Service{cfg: cfg, Snoozes: Snoozes{cfg.Store}, Attachments: newAttachments(cfg)}
 }
 
 // Answer closes an open item; see Applied for what it stores. Repeating the same decision

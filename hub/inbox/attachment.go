@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 // NewAttachment is a file that goes with a question, as it was when the question was asked.
@@ -65,7 +66,29 @@ func attachedPayload(list []NewAttachment) []map[string]any {
 }
 
 // Attachments are the files that go with questions.
-type Attachments struct{ cfg Config }
+type Attachments struct {
+	cfg Config
+	// readers are those whose reads are in the audit already.
+	readers *ttlcache.Cache[reader, struct{}]
+}
+
+// reader is somebody who reads an attachment.
+type reader struct {
+	orgID, itemID string
+	number        int32
+	by            event.Actor
+}
+
+// A download of several pieces has one audit entry if it takes no longer than auditedFor.
+// maxReaders bounds how many readers are remembered; one who was forgotten gets another entry.
+const (
+	auditedFor = time.Hour
+	maxReaders = 10_000
+)
+
+func newAttachments(cfg Config) Attachments {
+	return Attachments{cfg, ttlcache.New[reader, struct{}](maxReaders, auditedFor)}
+}
 
 // keepAttachments is how long the content of attachments is kept after their item was closed,
 // and pruneBatch how many are deleted at once.
@@ -97,8 +120,9 @@ func (s Attachments) List(ctx context.Context, orgID, itemID string) ([]db.Inbox
 	return rows, nil
 }
 
-// Read returns the content of an attachment. The audit has who reads it from its
-// beginning.
+// Read returns the content of an attachment. Each read that begins at its first byte has an
+// audit entry. So has any other one, unless the same caller's read was recorded within the last
+// hour.
 func (s Attachments) Read(ctx context.Context, orgID, itemID string, number int32, begins bool, by event.Actor) (db.InboxAttachment, []byte, error) {
 	row, err := s.cfg.Store.GetInboxAttachment(ctx, db.GetInboxAttachmentParams{OrgID: orgID, ItemID: itemID, Number: number})
 	if store.IsNotFound(err) {
@@ -115,7 +139,8 @@ func (s Attachments) Read(ctx context.Context, orgID, itemID string, number int3
 		return row, nil, fault.New(fault.Precondition, "attachment %d of %s was deleted, 30 days after the item was closed", number, itemID).WithObject(itemID)
 	}
 	data, err := s.cfg.Vault.Open(row.ContentSealed, attachmentObject(number, itemID))
-	if err != nil || !begins {
+	who := reader{orgID, itemID, number, by}
+	if _, recorded := s.readers.Get(who); err != nil || recorded && !begins {
 		return row, data, err
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -124,7 +149,11 @@ func (s Attachments) Read(ctx context.Context, orgID, itemID string, number int3
 			After: map[string]any{"number": number, "path": row.Path, "bytes": row.SizeBytes, "sha256": row.Sha256},
 		})
 	})
-	return row, data, err
+	if err != nil {
+		return row, nil, err
+	}
+	s.readers.Add(who, struct{}{})
+	return row, data, nil
 }
 
 // OpenQuestions returns the ids of the open questions of a task, the newest first.

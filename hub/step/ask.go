@@ -391,9 +391,9 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 	}
 	switch {
 	case decided.Effect == policy.Deny:
-		err = s.deniedSince(ctx, tx, step, decided)
+		err = s.deniedSince(ctx, tx, t, step, decided)
 	case refused != nil:
-		err = s.denySince(ctx, tx, step, refused.Code, "since it was approved, it cannot be done any more: "+text(refused))
+		err = s.denySince(ctx, tx, t, step, decided, refused.Code, "since it was approved, it cannot be done any more: "+text(refused))
 	default:
 		err = s.askAgain(ctx, tx, t, step, parts)
 	}

@@ -99,14 +99,35 @@ func (s attacher) readAttachments(ctx context.Context, t db.Task, paths []string
 	return files, nil
 }
 
+// maxAttached bounds the attachments of all questions of a task that are stored at once, in bytes.
+const maxAttached = 100 << 20
+
 // refuseAttachments returns why a question cannot be asked with what it has attached, or nil.
-func (s attacher) refuseAttachments(ctx context.Context, l *looks, t db.Task, q tool.Question, raw []byte) (*fault.Error, error) {
-	a, err := s.attachments(ctx, l, t, q, raw)
-	if err != nil || a.problem == "" {
+func (s attacher) refuseAttachments(ctx context.Context, q *db.Queries, l *looks, t db.Task, question tool.Question, raw []byte) (*fault.Error, error) {
+	a, err := s.attachments(ctx, l, t, question, raw)
+	if err != nil || a.refused != nil {
 		return a.refused, err
 	}
-	return fault.New(fault.Unavailable, "the attachments cannot be read: %s", a.problem).WithCode(fault.NodeUnavailable).
-		WithFix("ask again, or ask without attachments"), nil
+	if a.problem != "" {
+		return fault.New(fault.Unavailable, "the attachments cannot be read: %s", a.problem).WithCode(fault.NodeUnavailable).
+			WithFix("ask again, or ask without attachments"), nil
+	}
+	var size int64
+	for _, f := range a.files {
+		size += int64(len(f.Data))
+	}
+	if size == 0 {
+		return nil, nil //nolint:nilnil // nothing is refused
+	}
+	kept, err := q.KeptAttachmentBytes(ctx, db.KeptAttachmentBytesParams{OrgID: t.OrgID, TaskID: t.ID})
+	if err != nil {
+		return nil, fmt.Errorf("add up the attachments of task %s: %w", t.ID, err)
+	}
+	if kept+size > maxAttached {
+		return fault.New(fault.Exhausted, "the attachments have %d bytes, and the questions of the task have %d bytes attached already: together they may have %d", size, kept, maxAttached).
+			WithCode(fault.BudgetLimit).WithFix("attach less, for example a part of a file, or name the path in the question"), nil
+	}
+	return nil, nil //nolint:nilnil // nothing is refused
 }
 
 // attach adds the files of a question to its item.

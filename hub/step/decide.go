@@ -118,7 +118,7 @@ func (s *Steps) judge(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		if err != nil {
 			return arguments, category, deny(fault.Invalid, fault.InvalidParameters, "correct the question and ask again", "%v", err)
 		}
-		refused, err := attacher{s}.refuseAttachments(ctx, l, t, question, []byte(p.ArgumentsJSON))
+		refused, err := attacher{s}.refuseAttachments(ctx, q, l, t, question, []byte(p.ArgumentsJSON))
 		if err != nil {
 			return arguments, category, judgement{unmade: err}
 		}

@@ -111,7 +111,8 @@ func (s *Steps) limited(ctx context.Context, q *db.Queries, orgID, name, categor
 }
 
 // auditDecision records the decision about a call in the audit log, unless the call is an
-// ordinary one that is allowed. The arguments are in the step.
+// ordinary one that is allowed, or one that cannot be made: a mistake of the model in its
+// arguments or the tool's name. The arguments are in the step.
 func auditDecision(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) error {
 	e := audit.Entry{OrgID: t.OrgID, By: event.Actor{Kind: "agent", ID: t.AgentID}, ObjectKind: "step", ObjectID: step.ID, Reason: cmp.Or(step.DecisionReason, d.Why)}
 	switch state := State(step.State); {
@@ -120,7 +121,7 @@ func auditDecision(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) err
 		if state == Granted || state == Started {
 			e.Severity = audit.Critical // nobody is asked
 		}
-	case state == Denied && step.ErrorCode == string(fault.PermissionDenied):
+	case state == Denied && step.ErrorCode != string(fault.InvalidParameters) && step.ErrorCode != string(fault.ToolNotFound):
 		e.Action = "call.denied"
 	case state == Waiting && step.Tool != toolname.RequestInput && step.Tool != toolname.CompleteTask: // those ask by themselves
 		e.Action = "call.asked"
@@ -161,12 +162,13 @@ func (s *Steps) redecide(ctx context.Context, q *db.Queries, l *looks, t db.Task
 }
 
 // deniedSince ends a granted or waiting step that the current policies deny.
-func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, step db.Step, d policy.Decision) error {
-	return s.denySince(ctx, tx, step, fault.PermissionDenied, "the policy has changed, and denies it now: "+d.Why)
+func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, d policy.Decision) error {
+	return s.denySince(ctx, tx, t, step, d, fault.PermissionDenied, "the policy has changed, and denies it now: "+d.Why)
 }
 
-// denySince ends a granted or waiting step, and says why.
-func (s *Steps) denySince(ctx context.Context, tx *event.Tx, step db.Step, code fault.Code, why string) error {
+// denySince ends a granted or waiting step, and says why. d is the decision of the current
+// policies.
+func (s *Steps) denySince(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, d policy.Decision, code fault.Code, why string) error {
 	why = s.cfg.Redact.Org(step.OrgID).String(why)
 	if State(step.State) == Granted {
 		var err error
@@ -174,11 +176,14 @@ func (s *Steps) denySince(ctx context.Context, tx *event.Tx, step db.Step, code 
 			return err
 		}
 	}
-	_, err := s.move(ctx, tx, step, db.ResolveStepParams{
+	step, err := s.move(ctx, tx, step, db.ResolveStepParams{
 		State: string(Denied), DecisionReason: why, ErrorCode: string(code),
 		Observation: fmt.Sprintf("error %s: %s; it was not made", code, why),
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return auditDecision(tx, t, step, d)
 }
 
 // recategorised returns a tool with the category that the policies assign to it.

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -39,6 +40,9 @@ var actions = map[Code]Action{
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
+
+// Actions returns the places by code.
+func Actions() map[Code]Action { return maps.Clone(actions) }
 
 // ActionOf returns the place where a person can correct an error of a code, and whether there
 // is one. objects are the values of placeholders; one without a value means that there is no

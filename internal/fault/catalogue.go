@@ -85,7 +85,7 @@ var catalogue = []Entry{
 	},
 	{
 		Code: BudgetLimit, Kinds: []Kind{Exhausted}, Title: "Budget or limit reached",
-		What: "A model call or a subtask would exceed a budget in money, tokens or calls, or the number, depth or rounds of subtasks; a run has changed more files, or a larger one, than its limits allow; a quota is used up; or the credit at the model provider is spent. Calls per second or per minute are AGENT_011.",
+		What: "A model call or a subtask would exceed a budget in money, tokens or calls, or the number, depth or rounds of subtasks; the questions of a task have more attached than is kept; a run has changed more files, or a larger one, than its limits allow; a quota is used up; or the credit at the model provider is spent. Calls per second or per minute are AGENT_011.",
 		Fix:  "Raise the budget or the limit that the message names, or add credit at the provider, then resume the task.",
 	},
 	{

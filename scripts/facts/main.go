@@ -5,7 +5,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -104,6 +106,10 @@ error is more exact than the general one here.
 
 `
 
+const actionIntroduction = `A task that waits or has failed with one of these codes has the field ` + "`action`" + `: the console shows a button that
+leads to the page, and ` + "`deckhand task show`" + ` the command. Where a question, an approval or a review of the task is open, the
+action is to answer that instead. {task} and {agent} stand for the task and its agent.`
+
 // errorPage returns docs/errors.md.
 func errorPage(entries []fault.Entry) string {
 	var out, internal strings.Builder
@@ -127,6 +133,12 @@ func errorPage(entries []fault.Entry) string {
 		} else {
 			row(&out, e)
 		}
+	}
+	out.WriteString("\n## Actions\n\n" + actionIntroduction + "\n\n| code | action | page of the console | command |\n|---|---|---|---|\n")
+	actions := fault.Actions()
+	for _, code := range slices.Sorted(maps.Keys(actions)) {
+		a := actions[code]
+		fmt.Fprintf(&out, "| `%s` | %s | `%s` | `%s` |\n", code, a.Label, a.Path, a.Command)
 	}
 	return out.String() + "\n## Between hub and worker\n\nThese are seen in logs only.\n\n" + internal.String()
 }

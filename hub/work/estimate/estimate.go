@@ -94,7 +94,9 @@ func (h *History) past(ctx context.Context, orgID, agentID string) ([]db.RunsOfA
 	if err != nil {
 		return nil, fmt.Errorf("read the runs of agent %s: %w", agentID, err)
 	}
-	h.runs.Add(key, rows)
+	if len(rows) >= Enough { // otherwise the next run may make an estimate possible
+		h.runs.Add(key, rows)
+	}
 	return rows, nil
 }
 

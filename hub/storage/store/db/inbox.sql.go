@@ -921,6 +921,24 @@ func (q *Queries) InboxSnoozes(ctx context.Context, arg InboxSnoozesParams) ([]I
 	return items, nil
 }
 
+const keptAttachmentBytes = `-- name: KeptAttachmentBytes :one
+SELECT coalesce(sum(a.size_bytes), 0)::bigint FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
+WHERE i.org_id = $1 AND i.task_id = $2 AND a.content_sealed IS NOT NULL
+`
+
+type KeptAttachmentBytesParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// How many bytes of attachments of a task's questions are stored.
+func (q *Queries) KeptAttachmentBytes(ctx context.Context, arg KeptAttachmentBytesParams) (int64, error) {
+	row := q.db.QueryRow(ctx, keptAttachmentBytes, arg.OrgID, arg.TaskID)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const lastSimilarRejection = `-- name: LastSimilarRejection :one
 SELECT id, answered_by, reason, answered_at FROM inbox_items
 WHERE org_id = $1 AND agent_id = $2 AND tool = $3 AND state = 'answered' AND kind = 'approval' AND answer = 'reject' AND id <> $4

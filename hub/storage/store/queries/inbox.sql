@@ -232,6 +232,11 @@ SELECT number, path, size_bytes, sha256, problem FROM inbox_attachments WHERE or
 -- name: GetInboxAttachment :one
 SELECT * FROM inbox_attachments WHERE org_id = @org_id AND item_id = @item_id AND number = @number;
 
+-- name: KeptAttachmentBytes :one
+-- How many bytes of attachments of a task's questions are stored.
+SELECT coalesce(sum(a.size_bytes), 0)::bigint FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
+WHERE i.org_id = @org_id AND i.task_id = @task_id AND a.content_sealed IS NOT NULL;
+
 -- name: PruneInboxAttachments :execrows
 UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
     SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id

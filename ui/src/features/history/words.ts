@@ -1,7 +1,7 @@
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import { dollars } from "@/components/money";
 import { duration } from "@/components/Time";
-import type { Estimate } from "@/gen/deckhand/v1/history_pb";
+import type { Estimate } from "@/gen/deckhand/v1/estimate_pb";
 import type { Budget } from "@/gen/deckhand/v1/provider_pb";
 
 // spanMillis converts a duration to milliseconds; undefined for none.

@@ -1,5 +1,5 @@
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { memo, useEffect, useMemo, useRef } from "react";
 import { byToken, useRest } from "@/api/pages";
 import { Badge } from "@/components/Badge";
@@ -140,6 +140,11 @@ function StepDetail(props: { taskId: string; step: Step; line?: number; find?: s
       </h2>
       {step.reasoning && <Markdown className="text-dim" text={step.reasoning} />}
       {step.decisionReason && <p className="text-xs text-dim">Decision: <Literal text={step.decisionReason} /></p>}
+      {step.approvalId && (
+        <Link to="/inbox" search={{ item: step.approvalId }} className="text-xs text-accent hover:underline">
+          Show in the inbox
+        </Link>
+      )}
       <Arguments of={argumentsOf(step.arguments)} />
       {step.changedArguments && (
         <>

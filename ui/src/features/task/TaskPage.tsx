@@ -227,6 +227,8 @@ function Details({ task, thread }: { task: Task; thread: Thread }) {
     ["Assignee", task.assignee && `${task.assignee} (assigned by ${task.assignedBy})`],
     ["Queue position", task.standing && (task.standing.place || "at least 1,000 ahead")],
     ["Attempt", task.attempt],
+    ["Active time", task.activeTime && duration(Number(task.activeTime.seconds) * 1000 + task.activeTime.nanos / 1e6)],
+    ["Undo possible until", task.undoUntil && <Time at={task.undoUntil} />],
     ["Node", task.nodeId && <Id value={task.nodeId} />],
     ["Image", task.image && <Id value={task.image} whole className="break-all" />],
     ["Parent", task.parentId && link(task.parentId)],

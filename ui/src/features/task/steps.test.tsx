@@ -65,6 +65,12 @@ it("shows a command that failed as such", async () => {
   expect(row.textContent).toBe("1$ go test ./...exit 1");
 });
 
+it("leads from a step to the inbox item about it", async () => {
+  const asked = create(StepSchema, { id: "step_1", number: 1, tool: "file_write", state: StepState.WAITING, approvalId: "inb_7" });
+  showPage("/tasks/task_1?tab=steps", [steps], (r) => r.service(TaskService, { listJobs: () => ({ jobs: [] }), listSteps: () => ({ steps: [asked] }) }));
+  expect((await screen.findByRole("link", { name: "Show in the inbox" })).getAttribute("href")).toContain("/inbox?item=inb_7");
+});
+
 it("lists the commands in the background, with what they use, and kills one", async () => {
   const killed = vi.fn();
   showPage("/tasks/task_1?tab=steps", [steps], (r) =>

@@ -4,8 +4,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { QuotaUsage } from "./plan_pb";
-import { file_deckhand_v1_plan } from "./plan_pb";
+import type { Estimate } from "./estimate_pb";
+import { file_deckhand_v1_estimate } from "./estimate_pb";
 import type { Budget } from "./provider_pb";
 import { file_deckhand_v1_provider } from "./provider_pb";
 import type { Usage } from "./task_pb";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/history.proto.
  */
 export const file_deckhand_v1_history: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJMChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSIpCgpTZWFyY2hUZXh0EgwKBHRleHQYASABKAkSDQoFbWF0Y2gYAiABKAgiqwIKCVNlYXJjaEhpdBIlCgRraW5kGAEgASgOMhcuZGVja2hhbmQudjEuU2VhcmNoS2luZBIPCgd0YXNrX2lkGAIgASgJEhIKCnRhc2tfdGl0bGUYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEhMKC3N0ZXBfbnVtYmVyGAYgASgFEgwKBHRvb2wYByABKAkSEQoJZXZlbnRfc2VxGAggASgDEhIKCmV2ZW50X3R5cGUYCSABKAkSDwoHc2FpZF9ieRgKIAEoCRIoCgR0aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdleGNlcnB0GAwgAygLMhcuZGVja2hhbmQudjEuU2VhcmNoVGV4dCKJAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5kZWNraGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEjEKDWluZGV4ZWRfdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEUV4cG9ydFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSLQoGZm9ybWF0GAIgASgOMh0uZGVja2hhbmQudjEuRXhwb3J0VGFza0Zvcm1hdCIiChJFeHBvcnRUYXNrUmVzcG9uc2USDAoEZGF0YRgBIAEoDCKAAgoIRXN0aW1hdGUSDAoEcnVucxgBIAEoBRINCgViYXNpcxgCIAEoCRIvCgxkdXJhdGlvbl9wNTAYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZHVyYXRpb25fcDkwGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhwKD2Nvc3RfbWljcm9zX3A1MBgFIAEoA0gAiAEBEhwKD2Nvc3RfbWljcm9zX3A5MBgGIAEoA0gBiAEBEhEKCWl0ZXJhdGlvbhgHIAEoBUISChBfY29zdF9taWNyb3NfcDUwQhIKEF9jb3N0X21pY3Jvc19wOTAiNwoSR2V0RXN0aW1hdGVSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEg8KB3Rhc2tfaWQYAiABKAki/QEKE0dldEVzdGltYXRlUmVzcG9uc2USJwoIZXN0aW1hdGUYASABKAsyFS5kZWNraGFuZC52MS5Fc3RpbWF0ZRIkCgdidWRnZXRzGAIgAygLMhMuZGVja2hhbmQudjEuQnVkZ2V0EhYKCXJ1bnNfbGVmdBgDIAEoA0gAiAEBEicKBnF1b3RhcxgOIAMoCzIXLmRlY2toYW5kLnYxLlF1b3RhVXNhZ2USMwoPcXVvdGFfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgt1cGdyYWRlX3VybBgQIAEoCUIMCgpfcnVuc19sZWZ0IrQBChRHZXRTdGF0aXN0aWNzUmVxdWVzdBIKCgJieRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhAKCGFnZW50X2lkGAQgASgJEhUKDWFnZW50X3ZlcnNpb24YDiABKAUSEQoJdGFza190eXBlGA8gASgJIuMDCg1TdGF0aXN0aWNzUm93EgsKA2tleRgBIAEoCRINCgV0YXNrcxgCIAEoAxIRCglzdWNjZWVkZWQYAyABKAMSDgoGZmFpbGVkGAQgASgDEhEKCXRpbWVkX291dBgFIAEoAxIRCgljYW5jZWxsZWQYBiABKAMSDAoEbGl2ZRgHIAEoAxINCgVjYWxscxgIIAEoAxIUCgxjYWxsc19mYWlsZWQYCSABKAMSIQoFdXNhZ2UYCiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIvCgxkdXJhdGlvbl9wNTAYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLwoMZHVyYXRpb25fcDkwGAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDWR1cmF0aW9uX21lYW4YFiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEgoKZmlyc3RfdGltZRgXIAEoAxIPCgdyZXRyaWVzGBggASgDEg4KBmRlbmllZBgZIAEoAxIXCg9tZWFuX2l0ZXJhdGlvbnMYGiABKAESJgoGcGhhc2VzGBsgAygLMhYuZGVja2hhbmQudjEuUGhhc2VUaW1lEg0KBXRpbWVkGBwgASgDIkQKCVBoYXNlVGltZRINCgVwaGFzZRgBIAEoCRIoCgV0b3RhbBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKqAQoVR2V0U3RhdGlzdGljc1Jlc3BvbnNlEigKBHJvd3MYASADKAsyGi5kZWNraGFuZC52MS5TdGF0aXN0aWNzUm93EikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJdXNlcl9uYW1lGAQgASgJKoYBCgpTZWFyY2hLaW5kEhsKF1NFQVJDSF9LSU5EX1VOU1BFQ0lGSUVEEAASFAoQU0VBUkNIX0tJTkRfVEFTSxABEhQKEFNFQVJDSF9LSU5EX0NBTEwQAhIWChJTRUFSQ0hfS0lORF9PVVRQVVQQAxIXChNTRUFSQ0hfS0lORF9NRVNTQUdFEAQqdgoQRXhwb3J0VGFza0Zvcm1hdBIiCh5FWFBPUlRfVEFTS19GT1JNQVRfVU5TUEVDSUZJRUQQABIcChhFWFBPUlRfVEFTS19GT1JNQVRfSlNPTkwQARIgChxFWFBPUlRfVEFTS19GT1JNQVRfQVNDSUlDQVNUEAIy4wIKDkhpc3RvcnlTZXJ2aWNlEk8KCkV4cG9ydFRhc2sSHi5kZWNraGFuZC52MS5FeHBvcnRUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLkV4cG9ydFRhc2tSZXNwb25zZTABElAKC0dldEVzdGltYXRlEh8uZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXF1ZXN0GiAuZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXNwb25zZRJWCg1HZXRTdGF0aXN0aWNzEiEuZGVja2hhbmQudjEuR2V0U3RhdGlzdGljc1JlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRTdGF0aXN0aWNzUmVzcG9uc2USVgoNU2VhcmNoSGlzdG9yeRIhLmRlY2toYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXF1ZXN0GiIuZGVja2hhbmQudjEuU2VhcmNoSGlzdG9yeVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_plan, file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJMChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSIpCgpTZWFyY2hUZXh0EgwKBHRleHQYASABKAkSDQoFbWF0Y2gYAiABKAgiqwIKCVNlYXJjaEhpdBIlCgRraW5kGAEgASgOMhcuZGVja2hhbmQudjEuU2VhcmNoS2luZBIPCgd0YXNrX2lkGAIgASgJEhIKCnRhc2tfdGl0bGUYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEhMKC3N0ZXBfbnVtYmVyGAYgASgFEgwKBHRvb2wYByABKAkSEQoJZXZlbnRfc2VxGAggASgDEhIKCmV2ZW50X3R5cGUYCSABKAkSDwoHc2FpZF9ieRgKIAEoCRIoCgR0aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdleGNlcnB0GAwgAygLMhcuZGVja2hhbmQudjEuU2VhcmNoVGV4dCKJAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5kZWNraGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEjEKDWluZGV4ZWRfdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEUV4cG9ydFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSLQoGZm9ybWF0GAIgASgOMh0uZGVja2hhbmQudjEuRXhwb3J0VGFza0Zvcm1hdCIiChJFeHBvcnRUYXNrUmVzcG9uc2USDAoEZGF0YRgBIAEoDCI3ChJHZXRFc3RpbWF0ZVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDwoHdGFza19pZBgCIAEoCSKKAQoTR2V0RXN0aW1hdGVSZXNwb25zZRInCghlc3RpbWF0ZRgBIAEoCzIVLmRlY2toYW5kLnYxLkVzdGltYXRlEiQKB2J1ZGdldHMYAiADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQSFgoJcnVuc19sZWZ0GAMgASgDSACIAQFCDAoKX3J1bnNfbGVmdCKKAQoUR2V0U3RhdGlzdGljc1JlcXVlc3QSCgoCYnkYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhZ2VudF9pZBgEIAEoCSKsAgoNU3RhdGlzdGljc1JvdxILCgNrZXkYASABKAkSDQoFdGFza3MYAiABKAMSEQoJc3VjY2VlZGVkGAMgASgDEg4KBmZhaWxlZBgEIAEoAxIRCgl0aW1lZF9vdXQYBSABKAMSEQoJY2FuY2VsbGVkGAYgASgDEgwKBGxpdmUYByABKAMSDQoFY2FsbHMYCCABKAMSFAoMY2FsbHNfZmFpbGVkGAkgASgDEiEKBXVzYWdlGAogASgLMhIuZGVja2hhbmQudjEuVXNhZ2USLwoMZHVyYXRpb25fcDUwGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGR1cmF0aW9uX3A5MBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKqAQoVR2V0U3RhdGlzdGljc1Jlc3BvbnNlEigKBHJvd3MYASADKAsyGi5kZWNraGFuZC52MS5TdGF0aXN0aWNzUm93EikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJdXNlcl9uYW1lGAQgASgJKoYBCgpTZWFyY2hLaW5kEhsKF1NFQVJDSF9LSU5EX1VOU1BFQ0lGSUVEEAASFAoQU0VBUkNIX0tJTkRfVEFTSxABEhQKEFNFQVJDSF9LSU5EX0NBTEwQAhIWChJTRUFSQ0hfS0lORF9PVVRQVVQQAxIXChNTRUFSQ0hfS0lORF9NRVNTQUdFEAQqdgoQRXhwb3J0VGFza0Zvcm1hdBIiCh5FWFBPUlRfVEFTS19GT1JNQVRfVU5TUEVDSUZJRUQQABIcChhFWFBPUlRfVEFTS19GT1JNQVRfSlNPTkwQARIgChxFWFBPUlRfVEFTS19GT1JNQVRfQVNDSUlDQVNUEAIy4wIKDkhpc3RvcnlTZXJ2aWNlEk8KCkV4cG9ydFRhc2sSHi5kZWNraGFuZC52MS5FeHBvcnRUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLkV4cG9ydFRhc2tSZXNwb25zZTABElAKC0dldEVzdGltYXRlEh8uZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXF1ZXN0GiAuZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXNwb25zZRJWCg1HZXRTdGF0aXN0aWNzEiEuZGVja2hhbmQudjEuR2V0U3RhdGlzdGljc1JlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRTdGF0aXN0aWNzUmVzcG9uc2USVgoNU2VhcmNoSGlzdG9yeRIhLmRlY2toYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXF1ZXN0GiIuZGVja2hhbmQudjEuU2VhcmNoSGlzdG9yeVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_estimate, file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message deckhand.v1.SearchHistoryRequest
@@ -238,64 +238,6 @@ export const ExportTaskResponseSchema: GenMessage<ExportTaskResponse> = /*@__PUR
   messageDesc(file_deckhand_v1_history, 5);
 
 /**
- * Estimate is what runs like it took.
- *
- * @generated from message deckhand.v1.Estimate
- */
-export type Estimate = Message<"deckhand.v1.Estimate"> & {
-  /**
-   * From so many runs; 0 where there are fewer than five.
-   *
-   * @generated from field: int32 runs = 1;
-   */
-  runs: number;
-
-  /**
-   * What it was estimated from, or "no history".
-   *
-   * @generated from field: string basis = 2;
-   */
-  basis: string;
-
-  /**
-   * The middle one and the 90th percentile, of the whole run; unset without
-   * history.
-   *
-   * @generated from field: google.protobuf.Duration duration_p50 = 3;
-   */
-  durationP50?: Duration | undefined;
-
-  /**
-   * @generated from field: google.protobuf.Duration duration_p90 = 4;
-   */
-  durationP90?: Duration | undefined;
-
-  /**
-   * @generated from field: optional int64 cost_micros_p50 = 5;
-   */
-  costMicrosP50?: bigint | undefined;
-
-  /**
-   * @generated from field: optional int64 cost_micros_p90 = 6;
-   */
-  costMicrosP90?: bigint | undefined;
-
-  /**
-   * Of a run under way: the iteration that it was reckoned after.
-   *
-   * @generated from field: int32 iteration = 7;
-   */
-  iteration: number;
-};
-
-/**
- * Describes the message deckhand.v1.Estimate.
- * Use `create(EstimateSchema)` to create a new message.
- */
-export const EstimateSchema: GenMessage<Estimate> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 6);
-
-/**
  * @generated from message deckhand.v1.GetEstimateRequest
  */
 export type GetEstimateRequest = Message<"deckhand.v1.GetEstimateRequest"> & {
@@ -319,7 +261,7 @@ export type GetEstimateRequest = Message<"deckhand.v1.GetEstimateRequest"> & {
  * Use `create(GetEstimateRequestSchema)` to create a new message.
  */
 export const GetEstimateRequestSchema: GenMessage<GetEstimateRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 7);
+  messageDesc(file_deckhand_v1_history, 6);
 
 /**
  * @generated from message deckhand.v1.GetEstimateResponse
@@ -344,26 +286,6 @@ export type GetEstimateResponse = Message<"deckhand.v1.GetEstimateResponse"> & {
    * @generated from field: optional int64 runs_left = 3;
    */
   runsLeft?: bigint | undefined;
-
-  /**
-   * Before a run: the quotas that the run draws on, and what is used of them, the caller's
-   * first; quota_resets_at is when the billing period ends.
-   *
-   * @generated from field: repeated deckhand.v1.QuotaUsage quotas = 14;
-   */
-  quotas: QuotaUsage[];
-
-  /**
-   * @generated from field: google.protobuf.Timestamp quota_resets_at = 15;
-   */
-  quotaResetsAt?: Timestamp | undefined;
-
-  /**
-   * Where a person can get a larger plan; empty if the hub has no such address.
-   *
-   * @generated from field: string upgrade_url = 16;
-   */
-  upgradeUrl: string;
 };
 
 /**
@@ -371,7 +293,7 @@ export type GetEstimateResponse = Message<"deckhand.v1.GetEstimateResponse"> & {
  * Use `create(GetEstimateResponseSchema)` to create a new message.
  */
 export const GetEstimateResponseSchema: GenMessage<GetEstimateResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 8);
+  messageDesc(file_deckhand_v1_history, 7);
 
 /**
  * @generated from message deckhand.v1.GetStatisticsRequest
@@ -403,20 +325,6 @@ export type GetStatisticsRequest = Message<"deckhand.v1.GetStatisticsRequest"> &
    * @generated from field: string agent_id = 4;
    */
   agentId: string;
-
-  /**
-   * Only of this version of the agent; 0 for all.
-   *
-   * @generated from field: int32 agent_version = 14;
-   */
-  agentVersion: number;
-
-  /**
-   * Only of this type of tasks; empty for all.
-   *
-   * @generated from field: string task_type = 15;
-   */
-  taskType: string;
 };
 
 /**
@@ -424,18 +332,17 @@ export type GetStatisticsRequest = Message<"deckhand.v1.GetStatisticsRequest"> &
  * Use `create(GetStatisticsRequestSchema)` to create a new message.
  */
 export const GetStatisticsRequestSchema: GenMessage<GetStatisticsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 9);
+  messageDesc(file_deckhand_v1_history, 8);
 
 /**
- * StatisticsRow adds up the tasks of one agent, version, type, outcome or time, or the calls
- * of one tool.
+ * StatisticsRow adds up the tasks of one agent, outcome or time, or the calls of
+ * one tool.
  *
  * @generated from message deckhand.v1.StatisticsRow
  */
 export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
   /**
-   * The agent's name, that with its version ("name v3"), the type, the tool, the state, or the
-   * day, week (2026-W48, by ISO 8601) or month in UTC.
+   * The agent's name, the tool's, the state, or the day or month in UTC.
    *
    * @generated from field: string key = 1;
    */
@@ -503,55 +410,6 @@ export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
    * @generated from field: google.protobuf.Duration duration_p90 = 12;
    */
   durationP90?: Duration | undefined;
-
-  /**
-   * The mean of the same; unset where none ended.
-   *
-   * @generated from field: google.protobuf.Duration duration_mean = 22;
-   */
-  durationMean?: Duration | undefined;
-
-  /**
-   * Tasks that succeeded without a retry, and are none themselves.
-   *
-   * @generated from field: int64 first_time = 23;
-   */
-  firstTime: bigint;
-
-  /**
-   * How often tasks were tried again: by the hub after a failure, or by a person as a new
-   * task. Of a tool: how often its calls ran again.
-   *
-   * @generated from field: int64 retries = 24;
-   */
-  retries: bigint;
-
-  /**
-   * Calls that a policy, a limit or a person denied.
-   *
-   * @generated from field: int64 denied = 25;
-   */
-  denied: bigint;
-
-  /**
-   * Of the tasks that began and ended; 0 where none did.
-   *
-   * @generated from field: double mean_iterations = 26;
-   */
-  meanIterations: number;
-
-  /**
-   * Time that the tasks spent in each phase of their iterations, all together, in the order
-   * of the phases; empty for tools. timed is how many tasks it is known of.
-   *
-   * @generated from field: repeated deckhand.v1.PhaseTime phases = 27;
-   */
-  phases: PhaseTime[];
-
-  /**
-   * @generated from field: int64 timed = 28;
-   */
-  timed: bigint;
 };
 
 /**
@@ -559,34 +417,7 @@ export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
  * Use `create(StatisticsRowSchema)` to create a new message.
  */
 export const StatisticsRowSchema: GenMessage<StatisticsRow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 10);
-
-/**
- * PhaseTime is the time that tasks spent in a phase of their iterations.
- *
- * @generated from message deckhand.v1.PhaseTime
- */
-export type PhaseTime = Message<"deckhand.v1.PhaseTime"> & {
-  /**
-   * "analyze_context", "update_plan", "think", "select_tool", "execute_action",
-   * "observe_result" or "iterate".
-   *
-   * @generated from field: string phase = 1;
-   */
-  phase: string;
-
-  /**
-   * @generated from field: google.protobuf.Duration total = 2;
-   */
-  total?: Duration | undefined;
-};
-
-/**
- * Describes the message deckhand.v1.PhaseTime.
- * Use `create(PhaseTimeSchema)` to create a new message.
- */
-export const PhaseTimeSchema: GenMessage<PhaseTime> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 11);
+  messageDesc(file_deckhand_v1_history, 9);
 
 /**
  * @generated from message deckhand.v1.GetStatisticsResponse
@@ -622,7 +453,7 @@ export type GetStatisticsResponse = Message<"deckhand.v1.GetStatisticsResponse">
  * Use `create(GetStatisticsResponseSchema)` to create a new message.
  */
 export const GetStatisticsResponseSchema: GenMessage<GetStatisticsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 12);
+  messageDesc(file_deckhand_v1_history, 10);
 
 /**
  * SearchKind is what of a history has the words.
