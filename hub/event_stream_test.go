@@ -203,9 +203,15 @@ func TestTheUpdatesOfATask(t *testing.T) {
 	require.Equal(t, "task.submitted", first.Event.Type)
 	require.NotEmpty(t, first.Cursor)
 
-	told := command(conn, "1", `{"id": "1", "message": {"text": "Use the staging database."}}`)
+	tell := `{"id": "1", "key": "tell-1", "message": {"text": "Use the staging database."}}`
+	told := command(conn, "1", tell)
 	require.Nil(t, told.Problem)
 	require.NotNil(t, told.Result)
+	// The answer may have been lost: with its key, the command is repeated by another connection.
+	again := command(dial(r.AdminToken, ""), "1", tell)
+	require.Nil(t, again.Problem)
+	require.Equal(t, told.Result, again.Result)
+	require.Equal(t, "IDEMPOTENCY_KEY_REUSED", command(conn, "1b", `{"id": "1b", "key": "tell-1", "message": {"text": "another"}}`).Problem.Code)
 	require.NotNil(t, command(conn, "2", `{"id": "2", "pause": {"no": 1}}`).Problem, "a field that does not exist")
 	require.NotNil(t, command(conn, "3", `{"id": "3"}`).Problem, "nothing to do")
 	require.NotNil(t, command(conn, "", `nonsense`).Problem)

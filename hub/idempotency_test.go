@@ -183,7 +183,7 @@ func TestACallWithAKeyBrokeOff(t *testing.T) {
 	back(false, true)
 	require.NoError(t, create("broke-off"), "nothing was done")
 	// What the former owner still commits is rolled back.
-	_, err = pgExec(t, h, "SELECT touch_idempotency_key(id, 'dead') FROM idempotency_keys")
+	_, err = pgExec(t, h, "SELECT pg_current_xact_id(), touch_idempotency_key(id, 'dead') FROM idempotency_keys")
 	require.ErrorContains(t, err, "taken over")
 	// After a day the key is free.
 	_, err = pgExec(t, h, "UPDATE idempotency_keys SET created_at = created_at - interval '25 hours'")

@@ -1,11 +1,13 @@
 package hub_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -134,4 +136,75 @@ func TestAccessRulesHoldOnTheHubsMachine(t *testing.T) {
 		With: &deckhandv1.CreateSessionRequest_Token{Token: made.GetSecret()},
 	})
 	do(t, local.Tasks.ListTasks, &deckhandv1.ListTasksRequest{})
+}
+
+// By REST neither what is sent nor what it unpacks to is longer than by the other protocols,
+// and announcing a long body takes no memory.
+func TestBodiesOfRESTAreBounded(t *testing.T) {
+	t.Parallel()
+	h := hubtest.Start(t, hubtest.Config(t))
+	packed := func(text string) []byte {
+		var body bytes.Buffer
+		z := gzip.NewWriter(&body)
+		_, _ = z.Write([]byte(text))
+		require.NoError(t, z.Close())
+		return body.Bytes()
+	}
+	user := func(name string) string { return `{"name":"` + name + `","role":"viewer"}` }
+	long := strings.Repeat("x", 60<<20)
+	for _, c := range []struct {
+		what, path, token, coding string
+		body                      []byte
+		status                    int
+	}{
+		{"a packed body that anybody may send", "/v1/sessions", "", "gzip", packed(`{"token":"` + long[:40<<20] + `"}`), http.StatusRequestEntityTooLarge},
+		{"a long one that anybody may send", "/v1/sessions", "", "", []byte(`{"token":"` + long[:100<<10] + `"}`), http.StatusRequestEntityTooLarge},
+		{"a packed body of a user", "/v1/users", h.AdminToken, "gzip", packed(user(long)), http.StatusRequestEntityTooLarge},
+		{"a short packed body", "/v1/users", h.AdminToken, "gzip", packed(user("ann")), http.StatusOK},
+		{"no coding by name", "/v1/users", h.AdminToken, "identity", []byte(user("bob")), http.StatusOK},
+		{"what is not packed", "/v1/users", h.AdminToken, "gzip", []byte(user("cem")), http.StatusBadRequest},
+		{"half of a packed body", "/v1/users", h.AdminToken, "gzip", packed(user("dan"))[:20], http.StatusBadRequest},
+		{"another coding", "/v1/users", h.AdminToken, "br", packed(user("eve")), http.StatusUnsupportedMediaType},
+		{"two codings", "/v1/users", h.AdminToken, "gzip, gzip", packed(user("fay")), http.StatusUnsupportedMediaType},
+	} {
+		header := http.Header{}
+		if c.coding != "" {
+			header.Set("Content-Encoding", c.coding)
+		}
+		res, body := restCall(t, http.MethodPost, h.URL()+c.path, c.token, string(c.body), header)
+		require.Equal(t, c.status, res.StatusCode, "%s: %s", c.what, body)
+		if c.status != http.StatusOK {
+			require.NotEmpty(t, problem(t, res, body).Fix, c.what)
+		}
+	}
+	require.Equal(t, "0", queryText(t, h, "SELECT count(*)::text FROM users WHERE name IN ('cem', 'dan', 'eve', 'fay')"))
+
+	address := strings.TrimPrefix(h.URL(), "http://")
+	announce := func(path, token string, length int) net.Conn {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		if token != "" {
+			token = "Authorization: Bearer " + token + "\r\n"
+		}
+		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", path, token, length)
+		return conn
+	}
+	// Above the limit it is refused at once; below it, nothing is taken before it comes.
+	for _, conn := range []net.Conn{announce("/v1/sessions", "", 1<<20), announce("/v1/users", h.AdminToken, 60<<20)} {
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
+		require.NoError(t, res.Body.Close())
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 20 {
+		announce("/v1/users", h.AdminToken, 40<<20)
+	}
+	// They are read by the time that another call is made.
+	res, body := restCall(t, http.MethodGet, h.URL()+"/v1/users", h.AdminToken, nil, nil)
+	require.Equal(t, http.StatusOK, res.StatusCode, "%s", body)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(400<<20), "20 bodies of 40 MiB were announced")
 }

@@ -101,7 +101,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers, AuditKey: h.auditKey, Recorder: h.recorder, Steps: h.steps}
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(control, options...))
 	mux.Handle(deckhandv1connect.NewAuditServiceHandler(control, options...))
-	files := &api.Files{Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder, Artifacts: h.artifacts,
+	files := &api.Files{Store: h.store, Agents: h.agents, Tasks: h.tasks, Nodes: h.nodes, Node: h.node, Redact: h.cfg.Redact, Recorder: h.recorder, Artifacts: h.artifacts,
 		Steps: h.steps, Changes: h.workspaces}
 	mux.Handle(deckhandv1connect.NewFileServiceHandler(files, options...))
 	mux.Handle(deckhandv1connect.NewWorkspaceServiceHandler(&api.Workspaces{

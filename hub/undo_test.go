@@ -41,4 +41,14 @@ func TestSingleFilesAreNotUndoneOnANodeThatIsTooOld(t *testing.T) {
 	if err := undo(true, "a.txt"); err != nil {
 		require.NotContains(t, err.Error(), "too old")
 	}
+
+	// An undo is stored before the node is asked. When nobody knows whether the node did it, a
+	// repetition with its key does not start another one.
+	keyedUndo := func() error {
+		_, err := r.user.Workspaces.UndoChanges(t.Context(), keyed(&deckhandv1.UndoChangesRequest{TaskId: task}, "undo"))
+		return fault.FromConnect(err)
+	}
+	require.ErrorContains(t, keyedUndo(), "not implemented", "the simulated node keeps no snapshots")
+	require.Equal(t, fault.IdempotencyUnknown, fault.As(keyedUndo()).Code)
+	require.Equal(t, "1", r.sql("SELECT count(*)::text FROM undos WHERE task_id = $1 AND state = 'pending'", task))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
@@ -26,6 +27,8 @@ import (
 
 // Files serves FileService.
 type Files struct {
+	// Store records that a call with an idempotency key changes something.
+	Store  *store.Store
 	Agents *agent.Service
 	Tasks  *task.Service
 	Nodes  *node.Nodes

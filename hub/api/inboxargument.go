@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -59,7 +60,7 @@ func (h *Inbox) ReadInboxArgument(ctx context.Context, req *connect.Request[deck
 		return nil, fault.New(fault.Invalid, "offset %d is not the beginning of a character among the %d bytes", m.GetOffset(), size).WithObject(id).
 			WithFix("begin at 0, then go on at next_offset")
 	}
-	piece := wholeRunes(text[m.GetOffset():], argumentPiece)
+	piece := textcut.WholeRunes(text[m.GetOffset():], argumentPiece)
 	return connect.NewResponse(&deckhandv1.ReadInboxArgumentResponse{Text: piece, NextOffset: m.GetOffset() + int64(len(piece)), SizeBytes: size}), nil
 }
 
@@ -76,7 +77,7 @@ func beginnings(arguments *structpb.Struct) (*structpb.Struct, []*deckhandv1.Lon
 		case *structpb.Value_StringValue:
 			if text := kind.StringValue; len(text) > longArgument {
 				long = append(long, longText(pointer, text))
-				kind.StringValue = wholeRunes(text, longArgument)
+				kind.StringValue = textcut.WholeRunes(text, longArgument)
 			}
 		case *structpb.Value_StructValue:
 			for name, field := range kind.StructValue.GetFields() {
@@ -139,17 +140,6 @@ func textAt(arguments *structpb.Struct, pointer string) (string, bool) {
 	return text.StringValue, true
 }
 
-// wholeRunes returns the beginning of s: at most n bytes, and whole characters.
-func wholeRunes(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
-
 // callDecision returns what an item shows of the decision about its call.
 func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
 	d, err := inbox.DecisionOf(row.InboxItem)
@@ -164,8 +154,8 @@ func decisionMessage(row db.GetInboxItemRow, d inbox.CallDecision) *deckhandv1.C
 		Source: d.Source, Policy: d.Policy, Effect: string(d.Effect), Passkey: d.Passkey, OnMachine: d.OnMachine, Reversible: d.Reversible,
 		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: store.Text(row.NodeID), NodeName: row.NodeName,
 		Folder: d.Folder, User: d.User, TimeoutSeconds: d.TimeoutSeconds, Hosts: d.Hosts, Irreversible: d.Irreversible,
-		Definition: wholeRunes(d.Definition, longArgument), AgreedDefinition: wholeRunes(d.AgreedDefinition, longArgument),
-		Program: wholeRunes(d.Program, longArgument), Unsent: d.Unsent,
+		Definition: textcut.WholeRunes(d.Definition, longArgument), AgreedDefinition: textcut.WholeRunes(d.AgreedDefinition, longArgument),
+		Program: textcut.WholeRunes(d.Program, longArgument), Unsent: d.Unsent,
 	}
 	if r := d.Request; r != nil {
 		m.Request = &deckhandv1.CallRequest{

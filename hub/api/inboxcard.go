@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -107,7 +108,7 @@ func outcomeMessage(step db.Step, files int32) *deckhandv1.CallOutcome {
 	m := &deckhandv1.CallOutcome{
 		State:     deckhandv1.StepState(enumValue(deckhandv1.StepState_value, "STEP_STATE_", step.State)),
 		StartedAt: timestamp(step.StartedAt), FinishedAt: timestamp(step.FinishedAt), FilesChanged: files,
-		ErrorCode: step.ErrorCode, Observation: wholeRunes(step.Observation, maxOutcome),
+		ErrorCode: step.ErrorCode, Observation: textcut.WholeRunes(step.Observation, maxOutcome),
 	}
 	var outcome struct {
 		ExitCode *int32 `json:"exit_code"`

@@ -107,6 +107,9 @@ func (h *Files) WriteFile(ctx context.Context, req *connect.Request[deckhandv1.W
 	if err != nil {
 		return nil, err
 	}
+	if err := h.Store.Touch(ctx); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	operation := ident.New("upload")

@@ -20,6 +20,18 @@ func Bytes(text string, most int, mark string) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
+// WholeRunes returns text, or its beginning if it has more than most bytes, as it is: what is
+// not UTF-8 stays in it.
+func WholeRunes(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}
+
 // Runes returns text, or its beginning and mark if it has more than most characters. The
 // length of mark, in characters, must not be above most.
 func Runes(text string, most int, mark string) string {

@@ -5,14 +5,16 @@
 // calls that need no token.
 //
 // [Interceptor] claims the key before the handler runs. The transactions of the call record
-// in the claim that they have committed something; see [store.WithClaim]. The response is
-// stored sealed, since it may have a secret that is shown once. A call that was refused
-// frees its key.
+// in the claim that they have committed something; see [store.WithClaim]. What a call changes
+// outside the database is recorded before; see [store.Store.Touch]. The response is stored
+// sealed, since it may have a secret that is shown once. The key of a refused call can be used
+// again. If a call fails after a commit, repetitions are refused until the key expires,
+// because the outcome is unknown.
 //
 // When a hub dies during a call, its claim counts as abandoned after half a minute. If
 // nothing was committed, the next call takes the key over, and transactions of the former
-// owner fail from then on. Otherwise nobody knows what was done: repetitions are refused
-// until the key expires.
+// owner fail from then on. If the hub dies after a commit, repetitions are refused until the
+// key expires, because the outcome is unknown.
 package idempotency
 
 import (
@@ -190,7 +192,7 @@ func (k keys) run(ctx context.Context, c call, req connect.AnyRequest, next conn
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), lease)
 	defer cancel()
 	if err != nil {
-		k.failed(ctx, c, err)
+		k.failed(ctx, c)
 		return nil, err
 	}
 	if err := k.store(ctx, c, res); err != nil {
@@ -233,24 +235,13 @@ func (k keys) store(ctx context.Context, c call, res connect.AnyResponse) error 
 	return err
 }
 
-// failed frees the key of a call that changed nothing, as far as that is known.
-func (k keys) failed(ctx context.Context, c call, cause error) {
-	n, err := k.Store.ReleaseIdempotencyKey(ctx, db.ReleaseIdempotencyKeyParams{OrgID: c.org, ID: c.id, Owner: c.owner, Refused: refused(cause)})
+// failed frees the key of a call that changed nothing. Otherwise its outcome is unknown.
+func (k keys) failed(ctx context.Context, c call) {
+	n, err := k.Store.ReleaseIdempotencyKey(ctx, db.ReleaseIdempotencyKeyParams{OrgID: c.org, ID: c.id, Owner: c.owner})
 	if err == nil && n == 0 {
 		_, err = k.Store.DoubtIdempotencyKey(ctx, db.DoubtIdempotencyKeyParams{OrgID: c.org, ID: c.id, Owner: c.owner})
 	}
 	if err != nil {
 		logging.From(ctx, k.Log).Warn("free an idempotency key", "error", err)
 	}
-}
-
-// refused reports whether an error says that the call was not made: what is committed with
-// such an error is a record of the refusal.
-func refused(err error) bool {
-	switch connect.CodeOf(fault.ToConnect(err)) {
-	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied, connect.CodeUnauthenticated,
-		connect.CodeFailedPrecondition, connect.CodeResourceExhausted, connect.CodeOutOfRange, connect.CodeUnimplemented:
-		return true
-	}
-	return false
 }

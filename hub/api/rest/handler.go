@@ -119,11 +119,15 @@ func (h *Handler) rest(w http.ResponseWriter, r *http.Request) {
 	// The same limits as for the other protocols hold for what the caller sends. vanguard
 	// takes the path as it was sent, so that a variable may have a colon or a slash.
 	r.URL.Path, r.URL.RawPath = path, ""
-	h.cfg.Door.ServeCall(w, r, procedure, h.refuse, http.HandlerFunc(h.call))
+	limit := int64(h.cfg.MaxBytes)
+	if rule, _ := auth.RuleOf(procedure); rule.Public {
+		limit = auth.PublicBytes
+	}
+	h.cfg.Door.ServeCall(w, r, procedure, h.refuse, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.call(w, r, limit) }))
 }
 
-// call serves a call that is admitted.
-func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
+// call serves a call that is admitted, with a body of at most limit bytes.
+func (h *Handler) call(w http.ResponseWriter, r *http.Request, limit int64) {
 	if id := auth.Known(r.Context()); id.OrgID != "" {
 		limit, left := h.cfg.Door.Rates.Left(id)
 		if limit > 0 {
@@ -138,6 +142,12 @@ func (h *Handler) call(w http.ResponseWriter, r *http.Request) {
 	}
 	if inner.Header.Get("Content-Type") == "" && inner.ContentLength != 0 && inner.Method != http.MethodGet {
 		inner.Header.Set("Content-Type", "application/json")
+	}
+	if problem := bound(inner, limit); problem != nil {
+		// What is still to come of the body is not waited for.
+		w.Header().Set("Connection", "close")
+		problem.write(w)
+		return
 	}
 	h.calls.ServeHTTP(out, inner.WithContext(context.WithValue(inner.Context(), responseKey{}, out)))
 	out.finish()

@@ -11,15 +11,23 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/deckhand-sh/deckhand/hub/api/idempotency"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 	"github.com/deckhand-sh/deckhand/internal/wsping"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// commandBytes bounds a message of a client: the text of a message to an agent is the
-// longest.
-const commandBytes = 256 << 10
+const (
+	// commandBytes bounds a message of a client: the text of a message to an agent is the
+	// longest.
+	commandBytes = 256 << 10
+	// commandsWaiting is how many commands of a connection may wait for the one that runs.
+	commandsWaiting = 16
+	// reasonBytes bounds the reason in a close frame.
+	reasonBytes = 120
+)
 
 // update is a message to the client: an event with its cursor, the answer to a command, or
 // why the connection ends.
@@ -37,6 +45,9 @@ type update struct {
 // its RPC's request, but for the task.
 type command struct {
 	ID string `json:"id"`
+	// Key is the idempotency key of the call: the command can be repeated with it, also on
+	// another connection.
+	Key string `json:"key"`
 	// Message is a TellTaskRequest, Pause a PauseTaskRequest, and Resume a
 	// ResumeTaskRequest.
 	Message json.RawMessage `json:"message"`
@@ -88,10 +99,16 @@ func (h *Handler) updates(w http.ResponseWriter, r *http.Request) {
 	conn.SetReadLimit(commandBytes)
 	go wsping.Keep(ctx, conn, wsping.Interval)
 	s := &updating{h: h, r: r, conn: conn, calls: calls, task: task}
-	// What the client sends ends the connection when it cannot be read.
+	// What the client sends ends the connection when it cannot be read. Commands run beside
+	// the reader, which also has to receive the answers to pings.
+	waiting := make(chan command, commandsWaiting)
 	go func() {
 		defer cancel()
-		s.commands(ctx)
+		s.read(ctx, waiting)
+	}()
+	go func() {
+		defer cancel()
+		s.work(ctx, waiting)
 	}()
 	for stream.Receive() {
 		if err := s.item(ctx, stream.Msg()); err != nil {
@@ -102,7 +119,7 @@ func (h *Handler) updates(w http.ResponseWriter, r *http.Request) {
 	if err := stream.Err(); err != nil && ctx.Err() == nil {
 		problem := problemOf(h.cfg.Show(r, err), r.Header.Get(logging.CorrelationHeader))
 		_ = s.send(ctx, update{Problem: &problem})
-		_ = conn.Close(closeCode(err), shortened(problem.Detail))
+		_ = conn.Close(closeCode(err), textcut.WholeRunes(problem.Detail, reasonBytes))
 		return
 	}
 	_ = conn.Close(websocket.StatusNormalClosure, "the task has ended")
@@ -117,19 +134,6 @@ func closeCode(err error) websocket.StatusCode {
 		return websocket.StatusPolicyViolation
 	default:
 		return websocket.StatusInternalError
-	}
-}
-
-// shortened returns the beginning of a reason that fits into a close frame.
-func shortened(reason string) string {
-	const most = 120
-	if len(reason) <= most {
-		return reason
-	}
-	for cut := most; ; cut-- {
-		if reason[cut]&0xC0 != 0x80 { // not inside of a character
-			return reason[:cut]
-		}
 	}
 }
 
@@ -166,24 +170,46 @@ func (s *updating) item(ctx context.Context, res *deckhandv1.WatchResponse) erro
 	return s.send(ctx, u)
 }
 
-// commands reads the client's messages until the connection ends.
-func (s *updating) commands(ctx context.Context) {
+// read receives the client's messages until the connection ends.
+func (s *updating) read(ctx context.Context, waiting chan<- command) {
 	for {
 		kind, data, err := s.conn.Read(ctx)
 		if err != nil {
 			return
 		}
 		c := command{}
-		answer := update{}
+		var problem Problem
 		if kind != websocket.MessageText || json.Unmarshal(data, &c) != nil {
-			problem := newProblem(s.r, http.StatusBadRequest, "a message is not a JSON object in text", `send {"id": "1", "message": {"text": "…"}}`)
-			answer.Problem = &problem
+			problem = newProblem(s.r, http.StatusBadRequest, "a message is not a JSON object in text", `send {"id": "1", "message": {"text": "…"}}`)
+			c = command{}
 		} else {
-			answer.ID = c.ID
-			if answer.Result, err = s.run(ctx, c); err != nil {
-				problem := problemOf(s.h.cfg.Show(s.r, err), s.r.Header.Get(logging.CorrelationHeader))
-				answer.Problem, answer.Result = &problem, nil
+			select {
+			case waiting <- c:
+				continue
+			default:
+				problem = newProblem(s.r, http.StatusTooManyRequests, "too many commands are waiting", "wait for the answers to earlier commands")
 			}
+		}
+		if s.send(ctx, update{ID: c.ID, Problem: &problem}) != nil {
+			return
+		}
+	}
+}
+
+// work runs the client's commands, one after the other, until the connection ends.
+func (s *updating) work(ctx context.Context, waiting <-chan command) {
+	for {
+		var c command
+		select {
+		case <-ctx.Done():
+			return
+		case c = <-waiting:
+		}
+		answer := update{ID: c.ID}
+		result, err := s.run(ctx, c)
+		if answer.Result = result; err != nil {
+			problem := problemOf(s.h.cfg.Show(s.r, err), s.r.Header.Get(logging.CorrelationHeader))
+			answer.Problem, answer.Result = &problem, nil
 		}
 		if s.send(ctx, answer) != nil {
 			return
@@ -209,30 +235,30 @@ func (s *updating) run(ctx context.Context, c command) (json.RawMessage, error) 
 			return nil, err
 		}
 		req.TaskId = s.task
-		return encode(s.calls.tasks().TellTask(ctx, connect.NewRequest(req)))
+		return encode(s.calls.tasks().TellTask(ctx, keyed(c, req)))
 	case c.Pause != nil:
 		req := &deckhandv1.PauseTaskRequest{}
 		if err := decode(c.Pause, req); err != nil {
 			return nil, err
 		}
 		req.TaskId = s.task
-		return encode(s.calls.tasks().PauseTask(ctx, connect.NewRequest(req)))
+		return encode(s.calls.tasks().PauseTask(ctx, keyed(c, req)))
 	case c.Resume != nil:
 		req := &deckhandv1.ResumeTaskRequest{}
 		if err := decode(c.Resume, req); err != nil {
 			return nil, err
 		}
 		req.TaskId = s.task
-		return encode(s.calls.tasks().ResumeTask(ctx, connect.NewRequest(req)))
+		return encode(s.calls.tasks().ResumeTask(ctx, keyed(c, req)))
 	default:
-		return s.approve(ctx, c.Approve)
+		return s.approve(ctx, c)
 	}
 }
 
 // approve approves an item of the task.
-func (s *updating) approve(ctx context.Context, body json.RawMessage) (json.RawMessage, error) {
+func (s *updating) approve(ctx context.Context, c command) (json.RawMessage, error) {
 	req := &deckhandv1.AnswerInboxItemRequest{}
-	if err := decode(body, req); err != nil {
+	if err := decode(c.Approve, req); err != nil {
 		return nil, err
 	}
 	if req.GetAnswer() == nil {
@@ -253,7 +279,16 @@ func (s *updating) approve(ctx context.Context, body json.RawMessage) (json.RawM
 		return nil, fault.New(fault.Invalid, "item %s is of another task", item.Msg.GetItem().GetId()).WithFix("approve items of this task only")
 	}
 	req.ItemId = item.Msg.GetItem().GetId()
-	return encode(s.calls.inbox().AnswerInboxItem(ctx, connect.NewRequest(req)))
+	return encode(s.calls.inbox().AnswerInboxItem(ctx, keyed(c, req)))
+}
+
+// keyed returns the request of a command with its idempotency key.
+func keyed[T any](c command, message *T) *connect.Request[T] {
+	req := connect.NewRequest(message)
+	if c.Key != "" {
+		req.Header().Set(idempotency.Header, c.Key)
+	}
+	return req
 }
 
 func decode(body json.RawMessage, to proto.Message) error {

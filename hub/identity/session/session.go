@@ -333,7 +333,7 @@ func (s *Sessions) CreateCode(ctx context.Context, id auth.Identity) (string, ti
 	if id.TokenID != "" {
 		p.TokenID = &id.TokenID
 	}
-	if err := s.cfg.Store.CreateLoginCode(ctx, p); err != nil {
+	if err := s.cfg.Store.Tx(ctx, func(q *db.Queries) error { return q.CreateLoginCode(ctx, p) }); err != nil {
 		return "", time.Time{}, fmt.Errorf("store a login code: %w", err)
 	}
 	return code, expires, nil

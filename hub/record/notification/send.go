@@ -268,8 +268,10 @@ func (s *Service) Test(ctx context.Context, orgID, id string, by event.Actor) (s
 	if err != nil {
 		return "", err
 	}
-	if err := s.cfg.Store.OweTest(ctx, db.OweTestParams{
-		ID: notification, OrgID: orgID, DestinationID: id, Type: typeTest, Body: body, Lease: s.lease(),
+	if err := s.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+		return q.OweTest(ctx, db.OweTestParams{
+			ID: notification, OrgID: orgID, DestinationID: id, Type: typeTest, Body: body, Lease: s.lease(),
+		})
 	}); err != nil {
 		return "", fmt.Errorf("store a notification for %s: %w", id, err)
 	}

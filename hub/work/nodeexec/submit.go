@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -134,7 +135,7 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 		return db.GetNodeExecRow{}, fault.As(err).WithObject(row.ID).WithFix("it may have started all the same, see: deckhand node execs %s", r.Node.Name)
 	}
 	defer follow(nil)
-	if serr := e.recordEnd(ctx, row, Refused, &nodev1.Exec{StartError: shown(err)}); serr != nil {
+	if serr := e.recordEnd(store.WithRefusal(ctx), row, Refused, &nodev1.Exec{StartError: shown(err)}); serr != nil {
 		return db.GetNodeExecRow{}, serr
 	}
 	return db.GetNodeExecRow{}, err

@@ -71,10 +71,14 @@ func (w *Workspaces) UndoExec(ctx context.Context, req ExecRequest) (UndoResult,
 		})
 		return out, fault.FromGRPC(err)
 	}
-	row, err := w.cfg.Store.CreateExecUndo(ctx, db.CreateExecUndoParams{
-		ID: ident.New("undo"), OrgID: e.OrgID, ExecID: &e.ID, NodeID: e.NodeID, JailID: e.JailID, ChangeIds: []string{e.ID},
-		OnConflict: conflictWords[req.OnConflict], ExpectState: req.ExpectState, AskedBy: req.By.ID, Address: req.By.Address,
-		UserAgent: req.By.UserAgent,
+	var row db.Undo
+	err = w.cfg.Store.Tx(ctx, func(q *db.Queries) (err error) {
+		row, err = q.CreateExecUndo(ctx, db.CreateExecUndoParams{
+			ID: ident.New("undo"), OrgID: e.OrgID, ExecID: &e.ID, NodeID: e.NodeID, JailID: e.JailID, ChangeIds: []string{e.ID},
+			OnConflict: conflictWords[req.OnConflict], ExpectState: req.ExpectState, AskedBy: req.By.ID, Address: req.By.Address,
+			UserAgent: req.By.UserAgent,
+		})
+		return err
 	})
 	if err != nil {
 		return out, fmt.Errorf("store an undo of %s: %w", e.ID, err)

@@ -320,10 +320,14 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 		})
 		return out, fault.FromGRPC(err)
 	}
-	row, err := w.cfg.Store.CreateUndo(ctx, db.CreateUndoParams{
-		ID: ident.New("undo"), OrgID: t.OrgID, TaskID: &t.ID, NodeID: steps[0].NodeID, JailID: steps[0].JailID, StepIds: out.StepIDs, ChangeIds: changes,
-		OnConflict: conflictWords[req.OnConflict], ExpectState: req.ExpectState, AskedBy: req.By.ID, Address: req.By.Address,
-		UserAgent: req.By.UserAgent, Paths: append([]string{}, req.Paths...),
+	var row db.Undo
+	err = w.cfg.Store.Tx(ctx, func(q *db.Queries) (err error) {
+		row, err = q.CreateUndo(ctx, db.CreateUndoParams{
+			ID: ident.New("undo"), OrgID: t.OrgID, TaskID: &t.ID, NodeID: steps[0].NodeID, JailID: steps[0].JailID, StepIds: out.StepIDs, ChangeIds: changes,
+			OnConflict: conflictWords[req.OnConflict], ExpectState: req.ExpectState, AskedBy: req.By.ID, Address: req.By.Address,
+			UserAgent: req.By.UserAgent, Paths: append([]string{}, req.Paths...),
+		})
+		return err
 	})
 	if err != nil {
 		return out, fmt.Errorf("store an undo of %s: %w", t.ID, err)
@@ -430,7 +434,7 @@ func (w *Workspaces) carryOut(ctx context.Context, node machine.Link, row db.Und
 		if fault.Is(err, fault.Unavailable) || fault.Is(err, fault.Canceled) || fault.Is(err, fault.Deadline) || fault.Is(err, fault.Internal) {
 			return nil, err // it may have happened: it stays pending
 		}
-		return nil, firstOf(err, w.finish(ctx, row, nil))
+		return nil, firstOf(err, w.finish(store.WithRefusal(ctx), row, nil))
 	}
 	return res, w.finish(ctx, row, res)
 }

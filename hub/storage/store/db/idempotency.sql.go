@@ -170,25 +170,39 @@ func (q *Queries) KeepIdempotencyKey(ctx context.Context, arg KeepIdempotencyKey
 	return result.RowsAffected(), nil
 }
 
+const markIdempotencyKey = `-- name: MarkIdempotencyKey :execrows
+UPDATE idempotency_keys SET touched = $1 WHERE id = $2 AND owner = $3
+`
+
+type MarkIdempotencyKeyParams struct {
+	Touched bool
+	ID      string
+	Owner   string
+}
+
+// Records that a call is about to change something outside the database, or that it was
+// refused and has changed nothing. No row if another call has taken the key over.
+func (q *Queries) MarkIdempotencyKey(ctx context.Context, arg MarkIdempotencyKeyParams) (int64, error) {
+	result, err := q.db.Exec(ctx, markIdempotencyKey, arg.Touched, arg.ID, arg.Owner)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const releaseIdempotencyKey = `-- name: ReleaseIdempotencyKey :execrows
-DELETE FROM idempotency_keys WHERE org_id = $1 AND id = $2 AND owner = $3 AND state = 'in_progress' AND (NOT touched OR $4::boolean)
+DELETE FROM idempotency_keys WHERE org_id = $1 AND id = $2 AND owner = $3 AND state = 'in_progress' AND NOT touched
 `
 
 type ReleaseIdempotencyKeyParams struct {
-	OrgID   string
-	ID      string
-	Owner   string
-	Refused bool
+	OrgID string
+	ID    string
+	Owner string
 }
 
-// Frees the key of a call that failed, if the call was refused or has committed nothing.
+// Frees the key of a call that failed, if the call has committed nothing.
 func (q *Queries) ReleaseIdempotencyKey(ctx context.Context, arg ReleaseIdempotencyKeyParams) (int64, error) {
-	result, err := q.db.Exec(ctx, releaseIdempotencyKey,
-		arg.OrgID,
-		arg.ID,
-		arg.Owner,
-		arg.Refused,
-	)
+	result, err := q.db.Exec(ctx, releaseIdempotencyKey, arg.OrgID, arg.ID, arg.Owner)
 	if err != nil {
 		return 0, err
 	}

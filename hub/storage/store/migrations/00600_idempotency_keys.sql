@@ -24,11 +24,15 @@ CREATE TABLE idempotency_keys (
 );
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at);
 
--- Records, in the transaction of a call, that the call has committed something. It fails
--- if another call has taken the key over, which rolls the transaction back.
+-- Records, in the transaction of a call, that the call has committed something, if the
+-- transaction has written or locked anything. It fails if another call has taken the key
+-- over, which rolls the transaction back.
 -- +goose StatementBegin
 CREATE FUNCTION touch_idempotency_key(key_id text, call text) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    IF pg_current_xact_id_if_assigned() IS NULL THEN
+        RETURN;
+    END IF;
     UPDATE idempotency_keys SET touched = true WHERE id = key_id AND owner = call;
     IF NOT FOUND AND EXISTS (SELECT 1 FROM idempotency_keys WHERE id = key_id) THEN
         RAISE EXCEPTION 'another call has taken over the idempotency key';

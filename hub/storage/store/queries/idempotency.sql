@@ -21,12 +21,17 @@ UPDATE idempotency_keys SET owned_until = clock_timestamp() + @lease::interval W
 -- name: TouchIdempotencyKey :exec
 SELECT touch_idempotency_key(@id, @owner);
 
+-- name: MarkIdempotencyKey :execrows
+-- Records that a call is about to change something outside the database, or that it was
+-- refused and has changed nothing. No row if another call has taken the key over.
+UPDATE idempotency_keys SET touched = @touched WHERE id = @id AND owner = @owner;
+
 -- name: FinishIdempotencyKey :execrows
 UPDATE idempotency_keys SET state = 'done', sealed = @sealed WHERE org_id = @org_id AND id = @id AND owner = @owner AND state = 'in_progress';
 
 -- name: ReleaseIdempotencyKey :execrows
--- Frees the key of a call that failed, if the call was refused or has committed nothing.
-DELETE FROM idempotency_keys WHERE org_id = @org_id AND id = @id AND owner = @owner AND state = 'in_progress' AND (NOT touched OR @refused::boolean);
+-- Frees the key of a call that failed, if the call has committed nothing.
+DELETE FROM idempotency_keys WHERE org_id = @org_id AND id = @id AND owner = @owner AND state = 'in_progress' AND NOT touched;
 
 -- name: DoubtIdempotencyKey :execrows
 -- Records that nobody knows what a call has done.
