@@ -32,7 +32,7 @@ import (
 
 const (
 	// HostID is the id of the entry that is the machine itself.
-	HostID = "host"
+	HostID = nodelink.HostJail
 )
 
 // hostControllers are the version 1 controllers in which host mode has its own
