@@ -132,7 +132,7 @@ func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deck
 			return nil, err
 		}
 	}
-	if id.Role != adminRole {
+	if id.Role != auth.Admin {
 		asked.User = id.UserName
 	}
 	rows, err := h.History.Statistics(ctx, asked)

@@ -48,9 +48,9 @@ rules:
 	// What allows calls in general does not allow those on a machine.
 	for text, want := range map[string]policy.Effect{
 		"default: allow\n": policy.None,
-		"rules:\n  - {name: all, effect: allow, tool: '*'}\n":                policy.None,
+		"rules:\n  - {name: all, effect: allow, tool: '*'}\n":                 policy.None,
 		"rules:\n  - {name: dangerous, effect: allow, category: dangerous}\n": policy.None,
-		"rules:\n  - {name: named, effect: allow, tool: host_exec}\n":        policy.Allow,
+		"rules:\n  - {name: named, effect: allow, tool: host_exec}\n":         policy.Allow,
 		"default: deny\n": policy.Deny,
 	} {
 		general, err := policy.Parse("p.yaml", []byte(text))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -32,8 +33,6 @@ import (
 // has the locked node as its node and "host" as its jail, runs at most once, and is killed
 // with its task. It runs no longer than the lock. Commands of other tasks do not start on the
 // node meanwhile: the statements that start a step test it.
-
-const adminRole = "admin"
 
 // machineFor returns the lock that a call on a machine is made under, or why the call cannot be
 // made; neither for a call that is on none.
@@ -392,7 +391,7 @@ func (m *machines) Start(ctx context.Context, name, command string, timeout time
 		return tool.MachineExec{}, err
 	}
 	started, err := m.s.cfg.Execs.Submit(ctx, nodeexec.Request{
-		OrgID: m.t.OrgID, Node: row, Host: true, By: m.by, Role: nodeexec.AdminRole, Reason: "step " + m.step.ID, ID: id, StepID: m.step.ID,
+		OrgID: m.t.OrgID, Node: row, Host: true, By: m.by, Role: auth.Admin, Reason: "step " + m.step.ID, ID: id, StepID: m.step.ID,
 		Argv: []string{"/bin/bash", "-c", command}, Dir: "/root", Timeout: timeout,
 	})
 	if err != nil {

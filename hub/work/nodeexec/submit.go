@@ -13,6 +13,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -29,9 +30,6 @@ const (
 	Jail = "jail"
 	Host = "host"
 )
-
-// AdminRole is the role that host mode asks for.
-const AdminRole = "admin"
 
 const defaultTimeout = 10 * time.Minute
 
@@ -55,7 +53,7 @@ type Request struct {
 	// ID, if set, is the command's: it is started once under it. StepID is the step of an
 	// agent's task that it is part of; empty for a person's own.
 	ID, StepID string
-	// Role is the person's; host mode needs AdminRole.
+	// Role is the person's; host mode needs auth.Admin.
 	Role   string
 	Reason string
 
@@ -149,7 +147,7 @@ func (e *Execs) resolveJail(ctx context.Context, r Request) (*nodev1.JailSpec, e
 		}
 	}
 	if r.Host {
-		if r.Role != AdminRole {
+		if r.Role != auth.Admin {
 			return nil, fault.New(fault.Denied, "the machine itself is for administrators, and you have the role %s", r.Role).
 				WithCode(fault.PermissionDenied).WithFix("run it in an agent's jail with --agent, or ask an administrator")
 		}
