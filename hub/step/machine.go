@@ -99,7 +99,7 @@ func lockedOut(ctx context.Context, q *db.Queries, step db.Step) error {
 	if err != nil {
 		return fmt.Errorf("load node %s: %w", held.NodeID, err)
 	}
-	return fault.New(fault.Unavailable, "%s", node.LockedBy(n.Name, &held)).WithCode(fault.NodeLocked).WithObject(step.ID).WithFix("wait for it")
+	return fault.New(fault.Unavailable, "%s", node.LockedBy(n.Name, &held)).WithObject(step.ID).WithFix("wait for it")
 }
 
 // lockLook is how often a step that waits for a node's lock looks whether it is released.
