@@ -37,6 +37,10 @@ func TestAPrivateAgentDoesNotExistForOthers(t *testing.T) {
 		"UPDATE agents SET name = 'hidden-thing', visibility = 'private' WHERE org_id = $1",
 		"UPDATE organisations SET tasks_shared = true WHERE id = $1", // which shares no more than the agents that one sees
 		`INSERT INTO holds (id, org_id, scope, object_id, held_by, reason) SELECT 'hold_hidden', org_id, 'agent', id, 'ann', 'hidden-thing' FROM agents WHERE org_id = $1`,
+		"UPDATE node_locks SET released_at = now(), released_by = 'ann' WHERE org_id = $1 AND released_at IS NULL",
+		`INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, task_id, step_id, expires_at, agent_hidden)
+		 SELECT 'lock_hidden', t.org_id, n.id, t.agent_id, 'agent hidden-thing', 'hidden-thing', t.id, s.id, now() + interval '1 hour', true
+		 FROM tasks t JOIN steps s ON s.task_id = t.id JOIN nodes n ON n.org_id = t.org_id WHERE t.org_id = $1 LIMIT 1`,
 	} {
 		_, err := conn.Exec(t.Context(), sql, in.org)
 		require.NoError(t, err, sql)

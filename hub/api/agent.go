@@ -162,7 +162,7 @@ func (h *Agents) maySpecial(id auth.Identity, f agent.File) error {
 	if err != nil {
 		return err
 	}
-	if special := append(p.Egress.Special(), p.Jail.SetupEgress.Special()...); len(special) > 0 && id.Role != adminRole {
+	if special := append(p.Egress.Special(), p.Jail.SetupEgress.Special()...); len(special) > 0 && id.Role != auth.Admin {
 		return fault.New(fault.Denied, "egress names %s, an address of the node itself or of its network's own services", strings.Join(special, ", ")).
 			WithFix("have an administrator apply the persona, or name another host")
 	}

@@ -197,7 +197,7 @@ func (h *Agents) RenameAgent(ctx context.Context, req *connect.Request[deckhandv
 // would come under other rules of the organisation's policy. Administrators make these rules,
 // and may.
 func mayRename(ctx context.Context, h *Agents, id auth.Identity, agentID, name string, forget bool) error {
-	if id.Role == adminRole {
+	if id.Role == auth.Admin {
 		return nil
 	}
 	row, err := h.Agents.Get(ctx, id.OrgID, agentID)

@@ -197,7 +197,8 @@ func eventMessage(e *db.EventsAfterRow) *deckhandv1.Event {
 	}
 }
 
-func nodeMessage(n node.Record) *deckhandv1.Node {
+// nodeMessage returns a node as a message. seen are the tasks with locks that the caller sees.
+func nodeMessage(n node.Record, seen map[string]bool) *deckhandv1.Node {
 	status := "disconnected"
 	switch {
 	case n.Node.RevokedAt != nil:
@@ -217,12 +218,20 @@ func nodeMessage(n node.Record) *deckhandv1.Node {
 		m.Drain = &deckhandv1.NodeDrain{By: n.Node.DrainedBy, Reason: n.Node.DrainReason, Since: timestamp(n.Node.DrainedAt)}
 	}
 	if n.Lock != nil {
-		m.Lock = lockMessage(*n.Lock, n.Node.Name)
+		m.Lock = lockMessage(*n.Lock, n.Node.Name, seen)
 	}
 	return m
 }
 
-func lockMessage(l db.NodeLock, nodeName string) *deckhandv1.NodeLock {
+// lockMessage returns a lock as a message. Of the lock of a task that the caller does not see, it
+// has only the times.
+func lockMessage(l db.NodeLock, nodeName string, seen map[string]bool) *deckhandv1.NodeLock {
+	if l.TaskID != nil && !seen[*l.TaskID] {
+		return &deckhandv1.NodeLock{
+			Id: l.ID, NodeId: l.NodeID, NodeName: nodeName, By: "an agent's task",
+			TakenAt: timestamppb.New(l.TakenAt), ReleasedAt: timestamp(l.ReleasedAt), ExpiresAt: timestamp(l.ExpiresAt),
+		}
+	}
 	return &deckhandv1.NodeLock{
 		Id: l.ID, NodeId: l.NodeID, NodeName: nodeName, By: l.UserName, Reason: l.Reason, ExecId: store.Text(l.ExecID),
 		TakenAt: timestamppb.New(l.TakenAt), ReleasedAt: timestamp(l.ReleasedAt), ReleasedBy: l.ReleasedBy,

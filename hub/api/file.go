@@ -16,10 +16,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/artifact"
-	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -109,7 +109,7 @@ func (h *Files) jail(ctx context.Context, org string, ref *deckhandv1.JailRef) (
 	if err != nil {
 		return nil, "", err
 	}
-	if ref.GetJailId() == nodeexec.HostJail {
+	if ref.GetJailId() == nodelink.HostJail {
 		return nil, "", fault.New(fault.Denied, "the machine's own files are not shown here").WithCode(fault.PermissionDenied).
 			WithFix("look at them with a command: deckhand node exec %s --host -- cat FILE", ref.GetNodeId())
 	}

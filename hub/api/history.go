@@ -139,7 +139,7 @@ func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deck
 	if asked.Version != 0 && asked.AgentID == "" {
 		return nil, fault.New(fault.Invalid, "agent_version is %d, and agent_id is empty", asked.Version).WithFix("name the agent, or leave agent_version out")
 	}
-	if id.Role != adminRole {
+	if id.Role != auth.Admin {
 		asked.User = id.UserName
 	}
 	rows, err := h.History.Statistics(ctx, asked)

@@ -298,7 +298,9 @@ func inboxMessage(row db.GetInboxItemRow) *deckhandv1.InboxItem {
 	m.Sentence = sentence(row, whole.AsMap())
 	if i.StepID != nil {
 		m.Title = tool.Title(i.Tool, whole.AsMap())
-		m.Decision = callDecision(row)
+		if m.Decision = callDecision(row); m.Decision != nil {
+			m.NodeId = m.GetDecision().GetNodeId()
+		}
 	}
 	m.Arguments, m.LongArguments = beginnings(whole)
 	if i.ChangedArguments != nil {

@@ -149,7 +149,17 @@ func callDecision(row db.GetInboxItemRow) *deckhandv1.CallDecision {
 	return decisionMessage(row, d)
 }
 
+// placed returns an item without its node if the call's arguments name the nodes that it is
+// about: that of the task's workspace means nothing.
+func placed(row db.GetInboxItemRow, d inbox.CallDecision) db.GetInboxItemRow {
+	if d.OnMachine && d.User == "" {
+		row.NodeID, row.NodeName = nil, ""
+	}
+	return row
+}
+
 func decisionMessage(row db.GetInboxItemRow, d inbox.CallDecision) *deckhandv1.CallDecision {
+	row = placed(row, d)
 	m := &deckhandv1.CallDecision{
 		Source: d.Source, Policy: d.Policy, Effect: string(d.Effect), Passkey: d.Passkey, OnMachine: d.OnMachine, Reversible: d.Reversible,
 		Rule: d.Rule, PolicyVersion: d.PolicyVersion, Why: d.Why, Unclear: d.Unclear, NodeId: store.Text(row.NodeID), NodeName: row.NodeName,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -28,9 +29,17 @@ func (h *Nodes) ListNodes(ctx context.Context, req *connect.Request[deckhandv1.L
 	if err != nil {
 		return nil, err
 	}
+	locks := make([]*db.NodeLock, len(rows))
+	for i, row := range rows {
+		locks[i] = row.Lock
+	}
+	seen, err := h.seen(ctx, locks...)
+	if err != nil {
+		return nil, err
+	}
 	res := &deckhandv1.ListNodesResponse{NextPageToken: next}
 	for _, row := range rows {
-		res.Nodes = append(res.Nodes, nodeMessage(row))
+		res.Nodes = append(res.Nodes, nodeMessage(row, seen))
 	}
 	return connect.NewResponse(res), nil
 }
@@ -41,7 +50,17 @@ func (h *Nodes) GetNode(ctx context.Context, req *connect.Request[deckhandv1.Get
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetNodeResponse{Node: nodeMessage(row)}), nil
+	seen, err := h.seen(ctx, row.Lock)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.GetNodeResponse{Node: nodeMessage(row, seen)}), nil
+}
+
+// seen returns the tasks that took some locks and that the caller sees.
+func (h *Nodes) seen(ctx context.Context, locks ...*db.NodeLock) (map[string]bool, error) {
+	v := viewer(ctx)
+	return h.Nodes.SeenTasks(ctx, v.OrgID, v.Name, v.All, locks)
 }
 
 func (h *Nodes) find(ctx context.Context, ref string) (node.Record, error) {
@@ -83,5 +102,9 @@ func (h *Nodes) RevokeNode(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RevokeNodeResponse{Node: nodeMessage(row)}), nil
+	seen, err := h.seen(ctx, row.Lock)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.RevokeNodeResponse{Node: nodeMessage(row, seen)}), nil
 }

@@ -171,7 +171,7 @@ func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckh
 
 // onHost refuses calls about the machine itself to everybody but administrators.
 func onHost(id auth.Identity, execID string, host bool) error {
-	if !host || id.Role == nodeexec.AdminRole {
+	if !host || id.Role == auth.Admin {
 		return nil
 	}
 	return fault.New(fault.Denied, "%s ran on the machine itself, which is for administrators, and you have the role %s", execID, id.Role).

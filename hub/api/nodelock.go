@@ -8,6 +8,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -28,7 +29,11 @@ func (h *Nodes) DrainNode(ctx context.Context, req *connect.Request[deckhandv1.D
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DrainNodeResponse{Node: nodeMessage(row), ActiveTasks: int32(active)}), nil //nolint:gosec // bounded by the slots
+	seen, err := h.seen(ctx, row.Lock)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.DrainNodeResponse{Node: nodeMessage(row, seen), ActiveTasks: int32(active)}), nil //nolint:gosec // bounded by the slots
 }
 
 // UndrainNode lets tasks start on a node again.
@@ -43,7 +48,11 @@ func (h *Nodes) UndrainNode(ctx context.Context, req *connect.Request[deckhandv1
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UndrainNodeResponse{Node: nodeMessage(row)}), nil
+	seen, err := h.seen(ctx, row.Lock)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UndrainNodeResponse{Node: nodeMessage(row, seen)}), nil
 }
 
 // LockNode takes a node for work on the machine itself.
@@ -57,7 +66,7 @@ func (h *Nodes) LockNode(ctx context.Context, req *connect.Request[deckhandv1.Lo
 		return nil, err
 	}
 	return connect.NewResponse(&deckhandv1.LockNodeResponse{
-		Lock: lockMessage(lock, row.Node.Name), ActiveTasks: int32(active), //nolint:gosec // bounded by the slots
+		Lock: lockMessage(lock, row.Node.Name, nil), ActiveTasks: int32(active), //nolint:gosec // bounded by the slots
 	}), nil
 }
 
@@ -73,7 +82,11 @@ func (h *Nodes) UnlockNode(ctx context.Context, req *connect.Request[deckhandv1.
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UnlockNodeResponse{Node: nodeMessage(row)}), nil
+	seen, err := h.seen(ctx, row.Lock)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&deckhandv1.UnlockNodeResponse{Node: nodeMessage(row, seen)}), nil
 }
 
 // ListNodeLocks returns the locks that are held, and those that were.
@@ -90,9 +103,17 @@ func (h *Nodes) ListNodeLocks(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return nil, err
 	}
+	locks := make([]*db.NodeLock, len(rows))
+	for i := range rows {
+		locks[i] = &rows[i].NodeLock
+	}
+	seen, err := h.seen(ctx, locks...)
+	if err != nil {
+		return nil, err
+	}
 	res := &deckhandv1.ListNodeLocksResponse{NextPageToken: next}
 	for _, row := range rows {
-		res.Locks = append(res.Locks, lockMessage(row.NodeLock, row.NodeName))
+		res.Locks = append(res.Locks, lockMessage(row.NodeLock, row.NodeName, seen))
 	}
 	return connect.NewResponse(res), nil
 }

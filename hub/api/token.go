@@ -58,7 +58,7 @@ func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv
 	case !who.Scope.All():
 		return nil, fault.New(fault.Denied, "a token with a scope, or a login with one, makes no tokens").WithCode(fault.PermissionDenied).
 			WithFix("use one without")
-	case d.UserID != who.UserID && who.Role != adminRole:
+	case d.UserID != who.UserID && who.Role != auth.Admin:
 		return nil, fault.New(fault.Denied, "creating a token for another user needs the role admin, and you have %s", who.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
 	}
@@ -79,7 +79,7 @@ func (h *Tokens) ListTokens(ctx context.Context, req *connect.Request[deckhandv1
 	who := auth.From(ctx)
 	whose := who.UserID
 	if req.Msg.GetAll() {
-		if who.Role != adminRole {
+		if who.Role != auth.Admin {
 			return nil, fault.New(fault.Denied, "to list everybody's tokens needs the role admin, and you have %s", who.Role).
 				WithCode(fault.PermissionDenied).WithFix("leave out all for your own")
 		}
@@ -104,7 +104,7 @@ func (h *Tokens) ListTokens(ctx context.Context, req *connect.Request[deckhandv1
 func (h *Tokens) RevokeToken(ctx context.Context, req *connect.Request[deckhandv1.RevokeTokenRequest]) (*connect.Response[deckhandv1.RevokeTokenResponse], error) {
 	who := auth.From(ctx)
 	whose := who.UserID
-	if who.Role == adminRole {
+	if who.Role == auth.Admin {
 		whose = ""
 	}
 	err := h.Tokens.Revoke(ctx, who.OrgID, whose, req.Msg.GetTokenId(), actor(who))

@@ -114,7 +114,7 @@ func (h *Triggers) mine(ctx context.Context, ref string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if by := row.Trigger.CreatedBy; by != who.UserName && who.Role != adminRole {
+	if by := row.Trigger.CreatedBy; by != who.UserName && who.Role != auth.Admin {
 		return "", fault.New(fault.Denied, "trigger %s is %s's, with whose rights its tasks run", row.Trigger.Name, by).
 			WithCode(fault.PermissionDenied).WithObject(id).WithFix("ask them or an administrator, or make one of your own")
 	}

@@ -17,11 +17,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-const (
-	adminRole = "admin"
-	// leastRole is the default role of a new user.
-	leastRole = "viewer"
-)
+// leastRole is the default role of a new user.
+const leastRole = "viewer"
 
 // People serves UserService and TeamService.
 type People struct {
@@ -134,7 +131,7 @@ func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv
 			return nil, err
 		}
 		right()
-	case who.Role != adminRole:
+	case who.Role != auth.Admin:
 		return nil, fault.New(fault.Denied, "setting another user's password needs the role admin, and you have %s", who.Role).
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
 	}

@@ -281,7 +281,7 @@ func (h *Workspaces) undoOnMachine(ctx context.Context, ask workspace.Request) (
 			continue
 		}
 		switch {
-		case auth.From(ctx).Role != nodeexec.AdminRole:
+		case auth.From(ctx).Role != auth.Admin:
 			return done, true, fault.New(fault.Denied, "step %s changed a machine itself, and only administrators undo that", id).
 				WithCode(fault.PermissionDenied).WithObject(id).WithFix("ask an administrator")
 		case len(ask.StepIDs) > 1:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/record/stop"
@@ -57,15 +58,13 @@ func (s *Service) answerStop(ctx context.Context, tx *event.Tx, row db.GetInboxI
 
 // mayAnswerSo refuses a verdict of somebody who may not give it.
 func mayAnswerSo(row db.GetInboxItemRow, a Answer) error {
-	if MayAnswer(row, a.By.ID, a.Role) && (!needsAdmin(a.Verdict) || a.Role == adminRole) {
+	if MayAnswer(row, a.By.ID, a.Role) && (!needsAdmin(a.Verdict) || a.Role == auth.Admin) {
 		return nil
 	}
 	id := row.InboxItem.ID
 	return fault.New(fault.Denied, "you may not answer %s so: you are %s with the role %s", id, a.By.ID, a.Role).WithCode(fault.PermissionDenied).
 		WithObject(id).WithFix("ask an administrator")
 }
-
-const adminRole = "admin"
 
 // needsAdmin reports whether only administrators may give a verdict.
 func needsAdmin(v Verdict) bool { return v == Raise }
@@ -75,7 +74,7 @@ func MayAnswer(row db.GetInboxItemRow, user, role string) bool {
 	i := row.InboxItem
 	covers := func(c deckhandv1.ToolCategory) bool { return tool.Covers(role, c) }
 	switch {
-	case role == adminRole:
+	case role == auth.Admin:
 		return true
 	case !stop.Is(i.Kind), Kind(i.Kind) == Limit:
 		return row.SubmittedBy == user && covers(tool.CategoryOf(i.Category))

@@ -17,6 +17,9 @@ import (
 // onMachine are the tools that run a script on a machine itself.
 var onMachine = []string{toolname.HostExec, toolname.NodeExecMany}
 
+// changesMachine are the tools whose calls change a machine.
+var changesMachine = append([]string{toolname.HostWrite}, onMachine...)
+
 // machineHome is where such a script begins.
 const machineHome = "/root"
 
@@ -62,17 +65,25 @@ func Machine(h persona.Host) Source {
 
 // readMachine takes the script of a call that runs on a machine apart.
 func (c *Call) readMachine(script string) {
-	read := shell.Read(script, shell.Options{Dir: cmp.Or(text(c.Arguments, "cwd"), machineHome)})
+	read := shell.Read(script, shell.Options{Dir: cmp.Or(text(c.Arguments, "cwd"), machineHome), Home: machineHome})
 	c.script = &read
 }
 
-// asJail returns the call as rules for commands of jails see it.
+// asJail returns the call as rules for commands of jails see it, with its script as it runs on
+// the machine.
 func (c Call) asJail() (Call, bool) {
 	if !slices.Contains(onMachine, c.Tool) {
 		return c, false
 	}
+	c.read()
 	c.Tool = toolname.ShellExec
 	return c, true
+}
+
+// forMachine reports whether a rule may allow a call on a machine: it names the tool, and not a
+// pattern that fits others too.
+func (r *Rule) forMachine(tool string) bool {
+	return slices.ContainsFunc(r.Tools, func(g Glob) bool { return g.re == nil && g.text == tool })
 }
 
 // outside returns whether a part of a call writes a file that is in none of some folders.

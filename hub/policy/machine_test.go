@@ -45,6 +45,26 @@ rules:
 		d := set.Decide(policy.Call{Tool: "host_exec", Arguments: map[string]any{"command": command}, Folders: host.Paths})
 		require.Equal(t, want, d.Effect, "%s: %s", command, d.Why)
 	}
+	// What allows calls in general does not allow those on a machine.
+	for text, want := range map[string]policy.Effect{
+		"default: allow\n": policy.None,
+		"rules:\n  - {name: all, effect: allow, tool: '*'}\n":                 policy.None,
+		"rules:\n  - {name: dangerous, effect: allow, category: dangerous}\n": policy.None,
+		"rules:\n  - {name: named, effect: allow, tool: host_exec}\n":         policy.Allow,
+		"default: deny\n": policy.Deny,
+	} {
+		general, err := policy.Parse("p.yaml", []byte(text))
+		require.NoError(t, err)
+		d := policy.Set{{Policy: general}, policy.Machine(persona.Host{})}.Decide(policy.Call{Tool: "host_exec", Category: "dangerous", Arguments: map[string]any{"command": "ls"}})
+		require.Equal(t, want, d.Effect, "%s: %s", text, d.Why)
+	}
+	// Rules for commands of jails read paths as they are on the machine.
+	files, err := policy.Parse("p.yaml", []byte("rules:\n  - {name: keys, effect: deny, tool: shell_exec, path: ['/root/.ssh/**', '/etc/shadow']}\n"))
+	require.NoError(t, err)
+	for command, cwd := range map[string]string{"cat .ssh/id_rsa": "", "cat ~/.ssh/id_rsa": "/tmp", "cat $HOME/.ssh/id_rsa": "/tmp", "cd && cat .ssh/id_rsa": "/tmp", "cat shadow": "/etc"} {
+		d := policy.Set{{Policy: files}}.Decide(policy.Call{Tool: "host_exec", Arguments: map[string]any{"command": command, "cwd": cwd}})
+		require.Equal(t, policy.Deny, d.Effect, "%s in %s: %s", command, cwd, d.Why)
+	}
 	d := set.Decide(policy.Call{Tool: "host_exec", Arguments: map[string]any{"command": "nginx -t > x", "cwd": "/etc/nginx"}, Folders: host.Paths})
 	require.Equal(t, policy.Allow, d.Effect, "%s", d.Why)
 	d = set.Decide(policy.Call{Tool: "host_exec", Arguments: map[string]any{"command": "nginx -t > x", "cwd": "/etc"}, Folders: host.Paths})

@@ -167,13 +167,18 @@ func (c *Call) read() {
 }
 
 // applicable returns the rules that are about a call, whether one of them is about what
-// its script runs, and the effect if no rule decides.
+// its script runs, and the effect if no rule decides. What allows calls in general was written
+// for jails: on a machine, only a rule that names the tool allows anything.
 func (s Set) applicable(c *Call) (rules []*Rule, about bool, fallback Effect) {
+	machine := slices.Contains(changesMachine, c.Tool)
 	for _, src := range s {
-		if strength[src.Default] > strength[fallback] || fallback == None {
-			fallback = src.Default
+		if d := src.Default; !(machine && d == Allow) && (strength[d] > strength[fallback] || fallback == None) {
+			fallback = d
 		}
 		for _, r := range src.Rules {
+			if machine && r.Effect == Allow && !r.forMachine(c.Tool) {
+				continue
+			}
 			if r.applies(c) {
 				rules = append(rules, r)
 				about = about || len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts) > 0 || r.Outside

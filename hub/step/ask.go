@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/tool/mcp"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -110,7 +111,7 @@ func (s *Steps) askOf(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err != nil {
 		return ask, err
 	}
-	if record.Machine {
+	if record.UnderLock() {
 		if ask.Preview, err = onMachine(ctx, tx.Queries, step, ask.Preview); err != nil {
 			return ask, err
 		}
@@ -178,12 +179,15 @@ func (s *Steps) decisionOf(ctx context.Context, q *db.Queries, l *looks, t db.Ta
 	for i := range out.Unclear {
 		out.Unclear[i] = mask(out.Unclear[i])
 	}
-	if record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE {
-		return out, nil
-	}
 	folder, _ := arguments["cwd"].(string)
-	if record.Machine {
+	switch {
+	case record.Machine:
 		out.Folder, out.User = cmp.Or(folder, "/root"), machineUser
+		return out, nil
+	case record.UnderLock():
+		out.User = machineUser
+		return out, nil
+	case record.Place != deckhandv1.ToolPlace_TOOL_PLACE_NODE:
 		return out, nil
 	}
 	out.Folder, out.User = policy.Abs(folder), jailUser
@@ -310,9 +314,9 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, l *looks, t db.Task,
 		}
 		parts[inspectedPart] = i.State
 	}
-	if step.JailID == tool.HostJail && step.NodeID != nil {
+	if step.JailID == nodelink.HostJail && step.NodeID != nil {
 		parts["machine"] = *step.NodeID
-	} else if s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+	} else if s.onNode(step) {
 		spec, err := s.jailOf(ctx, t, p)
 		if err != nil {
 			return nil, err
@@ -393,7 +397,7 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 	case decided.Effect == policy.Deny:
 		err = s.deniedSince(ctx, tx, t, step, decided)
 	case refused != nil:
-		err = s.denySince(ctx, tx, t, step, decided, refused.Code, "since it was approved, it cannot be done any more: "+text(refused))
+		err = s.denySince(ctx, tx, t, step, decided, refused.Code, "since it was approved, it cannot be done any more: "+refused.Explanation())
 	default:
 		err = s.askAgain(ctx, tx, t, step, parts)
 	}

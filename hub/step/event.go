@@ -105,10 +105,3 @@ func brief(arguments map[string]any) map[string]any {
 	}
 	return out
 }
-
-func text(e *fault.Error) string {
-	if e.Fix == "" {
-		return e.Message
-	}
-	return e.Message + ": " + e.Fix
-}

@@ -23,7 +23,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 	if slices.Contains(tool.Giving, p.Tool) {
 		return step, false, nil // decided under the task's lock
 	}
-	if record := s.cfg.Tools.Get(p.Tool); record != nil && record.Machine {
+	if record := s.cfg.Tools.Get(p.Tool); record != nil && record.UnderLock() {
 		return step, false, nil // it is made on another node than the task's
 	}
 	t, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
@@ -51,7 +51,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: step.ID, Turn: step.Turn,
 			CallIndex: step.CallIndex, CallID: step.CallID, Tool: step.Tool, Category: step.Category, Arguments: step.Arguments,
 			ArgumentsSealed: step.ArgumentsSealed, ArgumentsDigest: step.ArgumentsDigest, Reasoning: step.Reasoning,
-			State: step.State, DecisionReason: step.DecisionReason, Decision: step.Decision, Types: types, Payloads: payloads,
+			State: step.State, DecisionReason: step.DecisionReason, Decision: step.Decision, Types: types, Payloads: payloads, OnNode: s.onNode(step),
 		})
 		step.Number, step.ProposedAt, step.StartedAt = row.Number, row.ProposedAt, row.StartedAt
 		return err

@@ -70,7 +70,7 @@ func (s *Steps) inspectNow(ctx context.Context, t db.Task, record *tool.Tool, ra
 	i, err := s.askForInspection(ctx, t, record, raw)
 	if err == nil && i.Refused != nil {
 		// No approval is for it.
-		i.State, i.Preview = "refused: "+ident.New("look"), "This cannot be done: "+text(i.Refused)
+		i.State, i.Preview = "refused: "+ident.New("look"), "This cannot be done: "+i.Refused.Explanation()
 	}
 	if err == nil {
 		return inspected{i}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -33,8 +34,6 @@ import (
 // with its task. It runs no longer than the lock. Commands of other tasks do not start on the
 // node meanwhile: the statements that start a step test it.
 
-const adminRole = "admin"
-
 // machineFor returns the lock that a call on a machine is made under, or why the call cannot be
 // made; neither for a call that is on none.
 func machineFor(ctx context.Context, q *db.Queries, t db.Task, p *persona.Persona, record *tool.Tool, arguments map[string]any) (*db.NodeLock, *fault.Error, error) {
@@ -43,7 +42,7 @@ func machineFor(ctx context.Context, q *db.Queries, t db.Task, p *persona.Person
 		_, refused, err := hostNode(ctx, q, t.OrgID, p, name)
 		return nil, refused, err
 	}
-	if !record.Machine {
+	if !record.UnderLock() {
 		return nil, nil, nil
 	}
 	row, err := q.LockOfTask(ctx, db.LockOfTaskParams{OrgID: t.OrgID, TaskID: t.ID})
@@ -86,6 +85,23 @@ func onMachine(ctx context.Context, q *db.Queries, step db.Step, preview string)
 	return "On node " + n.Name + ". " + preview, nil
 }
 
+// lockedOut is the error of a step that cannot start while another agent's task holds the lock
+// of its node. It is of kind Unavailable: trying again later is all that there is to do.
+func lockedOut(ctx context.Context, q *db.Queries, step db.Step) error {
+	held, err := q.HeldNodeLock(ctx, db.HeldNodeLockParams{OrgID: step.OrgID, NodeID: store.Text(step.NodeID)})
+	if store.IsNotFound(err) {
+		return fault.New(fault.Unavailable, "the lock of the node of step %s has just been released", step.ID).WithObject(step.ID).WithFix("try again")
+	}
+	if err != nil {
+		return fmt.Errorf("read the lock of node %s: %w", store.Text(step.NodeID), err)
+	}
+	n, err := q.NodeByID(ctx, held.NodeID)
+	if err != nil {
+		return fmt.Errorf("load node %s: %w", held.NodeID, err)
+	}
+	return fault.New(fault.Unavailable, "%s", node.LockedBy(n.Name, &held)).WithObject(step.ID).WithFix("wait for it")
+}
+
 // lockLook is how often a step that waits for a node's lock looks whether it is released.
 const lockLook = 500 * time.Millisecond
 
@@ -114,7 +130,7 @@ func waitForLock(ctx context.Context, s *Steps, t db.Task, step db.Step) error {
 			}
 			reason = "waits: " + node.LockedBy(n.Name, &held)
 		} else if said != "" || strings.HasPrefix(step.DecisionReason, "waits: ") {
-			reason = "allowed; it waited for the lock of its node"
+			reason = "allowed, after the lock of its node was released"
 		}
 		if reason != "" && reason != said {
 			said = reason
@@ -166,7 +182,7 @@ func machineCall(ctx context.Context, s *Steps, t db.Task, step db.Step, record 
 			return err
 		}
 	}
-	if !record.Machine || step.StartedAt == nil {
+	if !record.UnderLock() || step.StartedAt == nil {
 		return nil
 	}
 	// The lock that it began under, so that each request for it is the same.
@@ -184,8 +200,11 @@ func machineCall(ctx context.Context, s *Steps, t db.Task, step db.Step, record 
 		if !wanted(ctx) {
 			return false
 		}
-		_, err := s.cfg.Store.LockOfTask(ctx, db.LockOfTaskParams{OrgID: t.OrgID, TaskID: t.ID})
-		return !store.IsNotFound(err)
+		now, err := s.cfg.Store.LockOfTask(ctx, db.LockOfTaskParams{OrgID: t.OrgID, TaskID: t.ID})
+		if err != nil {
+			return !store.IsNotFound(err)
+		}
+		return now.NodeLock.ID == lock.ID
 	}
 	return nil
 }
@@ -372,8 +391,8 @@ func (m *machines) Start(ctx context.Context, name, command string, timeout time
 		return tool.MachineExec{}, err
 	}
 	started, err := m.s.cfg.Execs.Submit(ctx, nodeexec.Request{
-		OrgID: m.t.OrgID, Node: row, Host: true, By: m.by, Role: nodeexec.AdminRole, Reason: "step " + m.step.ID, ID: id, StepID: m.step.ID,
-		Argv: []string{"/bin/bash", "-c", command}, Dir: "/root", Timeout: timeout, HostPaths: m.p.Host.Paths,
+		OrgID: m.t.OrgID, Node: row, Host: true, By: m.by, Role: auth.Admin, Reason: "step " + m.step.ID, ID: id, StepID: m.step.ID,
+		Argv: []string{"/bin/bash", "-c", command}, Dir: "/root", Timeout: timeout,
 	})
 	if err != nil {
 		// It may be stored all the same: refused by the node, or on its way there.
@@ -437,7 +456,7 @@ func (m *machines) Tail(ctx context.Context, e tool.MachineExec, most int64) (st
 // none.
 func MachineChange(ctx context.Context, s *Steps, t db.Task, step db.Step) (workspace.MachineChange, bool, error) {
 	record := s.cfg.Tools.Get(step.Tool)
-	if record == nil || !record.Machine && step.Tool != toolname.HostWrite || step.StartedAt == nil {
+	if record == nil || !record.UnderLock() || record.ReadOnly || step.StartedAt == nil {
 		return workspace.MachineChange{}, false, nil
 	}
 	row, err := s.cfg.Store.LockOfTaskAt(ctx, db.LockOfTaskAtParams{OrgID: t.OrgID, TaskID: t.ID, At: *step.StartedAt})

@@ -63,8 +63,11 @@ func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step 
 			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
 			return err
 		}
-		step, _, err = s.begin(ctx, tx, t, stepID, Deferred)
-		return err
+		started := false
+		if step, started, err = s.begin(ctx, tx, t, step, Deferred); err != nil || started || State(step.State) != Deferred {
+			return err
+		}
+		return lockedOut(ctx, tx.Queries, step) // it is asked for again
 	})
 	return step, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -28,7 +29,7 @@ func (s *Steps) Resolve(ctx context.Context, tx *event.Tx, t db.Task, item db.In
 	params := db.ResolveStepParams{DecisionReason: withReason(string(a.Verdict)+" by "+by, a.Reason)}
 	switch a.Verdict {
 	case inbox.Approve:
-		if why := s.cfg.Tools.WhyAdmin(step.Tool); why != "" && a.Role != adminRole {
+		if why := s.cfg.Tools.WhyAdmin(step.Tool); why != "" && a.Role != auth.Admin {
 			return effect, fault.New(fault.Denied, "only an administrator approves a call of %s: %s", step.Tool, why).
 				WithCode(fault.PermissionDenied).WithObject(item.ID).WithFix("ask an administrator")
 		}

@@ -21,7 +21,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	if err != nil && !store.IsNotFound(err) {
 		return step, t, fmt.Errorf("load step %s: %w", stepID, err)
 	}
-	if err == nil && State(step.State) == Started && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+	if err == nil && State(step.State) == Started && s.onNode(step) {
 		return step, t, nil
 	}
 	if err != nil || !s.ready(step) {
@@ -29,7 +29,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	}
 	err = s.cfg.Recorder.AppendWith(orgID, t.ID, func(_, payloads []string) error {
 		row, err := s.cfg.Store.StartLeasedStep(ctx, db.StartLeasedStepParams{
-			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payloads[0],
+			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payloads[0], OnNode: s.onNode(step),
 		})
 		step.StartedAt = row.StartedAt
 		return err
@@ -80,6 +80,11 @@ func (s *Steps) ready(step db.Step) bool {
 	return err == nil
 }
 
+// onNode reports whether a step runs on its node, so that the node's lock can keep it waiting.
+func (s *Steps) onNode(step db.Step) bool {
+	return s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE
+}
+
 func (s *Steps) place(step db.Step) deckhandv1.ToolPlace {
 	if record := s.cfg.Tools.Get(step.Tool); record != nil {
 		return record.Place
@@ -97,7 +102,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 	if step.TaskID != le.TaskID {
 		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
 	}
-	if State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+	if State(step.State) == Granted && s.onNode(step) {
 		// Only the holder of the lease may wait for the node and see the step.
 		_, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
 		if store.IsNotFound(err) {
@@ -142,10 +147,10 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 				return err
 			}
 		}
-		step, err = s.startIn(ctx, tx, t, stepID)
+		step, err = s.startIn(ctx, tx, t, step)
 		return err
 	})
-	if err == nil && !parked && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE {
+	if err == nil && !parked && State(step.State) == Granted && s.onNode(step) {
 		err = waitForLock(ctx, s, t, step)
 	}
 	return step, t, err
@@ -153,8 +158,8 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 
 // startIn is start in a transaction that has locked the task's row. The caller has
 // verified the grant.
-func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID string) (db.Step, error) {
-	step, started, err := s.begin(ctx, tx, t, stepID, Granted)
+func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step) (db.Step, error) {
+	step, started, err := s.begin(ctx, tx, t, step, Granted)
 	if err != nil || !started {
 		return step, err
 	}
@@ -167,15 +172,18 @@ func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, stepID str
 
 // begin stores that a call is made, with its event, in a transaction that has locked the
 // task's row and verified that it may be made. from is Granted, or Deferred. For a step in
-// another state, because it was started before or has ended, started is false.
-func (s *Steps) begin(ctx context.Context, tx *event.Tx, t db.Task, stepID string, from State) (step db.Step, started bool, err error) {
-	step, err = tx.StartStep(ctx, db.StartStepParams{OrgID: t.OrgID, ID: stepID, TaskID: t.ID, Attempt: t.Attempt, Released: from == Deferred})
+// another state, because it was started before or has ended, or whose node another agent's task
+// has locked, started is false.
+func (s *Steps) begin(ctx context.Context, tx *event.Tx, t db.Task, one db.Step, from State) (step db.Step, started bool, err error) {
+	step, err = tx.StartStep(ctx, db.StartStepParams{
+		OrgID: t.OrgID, ID: one.ID, TaskID: t.ID, Attempt: t.Attempt, Released: from == Deferred, OnNode: s.onNode(one),
+	})
 	if store.IsNotFound(err) {
-		step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})
+		step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: one.ID})
 		return step, false, err
 	}
 	if err != nil {
-		return step, false, fmt.Errorf("start step %s: %w", stepID, err)
+		return step, false, fmt.Errorf("start step %s: %w", one.ID, err)
 	}
 	return step, true, tx.Append(t.OrgID, t.ID, event.Hub, executing(step))
 }

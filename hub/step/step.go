@@ -48,6 +48,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
@@ -315,8 +316,9 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 		return d, fmt.Errorf("encode arguments: %w", err)
 	}
 	if decision.machine != nil {
-		d.params.NodeID, d.params.JailID = &decision.machine.NodeID, tool.HostJail
+		d.params.NodeID, d.params.JailID = &decision.machine.NodeID, nodelink.HostJail
 	}
+	d.params.OnNode = s.onNode(db.Step{Tool: p.Tool})
 	d.decision, d.counted, d.params.Checkpoint = decision.policy, decision.counted, decision.checkpoint
 	if d.params.Decision, err = json.Marshal(d.decision); err != nil {
 		return d, fmt.Errorf("encode a decision: %w", err)
@@ -333,7 +335,7 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	case decision.denied != nil:
 		d.params.State, d.params.ErrorCode, d.params.Ended = string(Denied), string(decision.denied.Code), true
 		d.params.DecisionReason = decision.denied.Message
-		d.params.Observation = s.cfg.Redact.Org(t.OrgID).String("error " + string(decision.denied.Code) + ": " + text(decision.denied))
+		d.params.Observation = s.cfg.Redact.Org(t.OrgID).String("error " + string(decision.denied.Code) + ": " + decision.denied.Explanation())
 	}
 	return d, nil
 }

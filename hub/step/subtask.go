@@ -68,13 +68,13 @@ func (s *Steps) createSubtask(ctx context.Context, tx *event.Tx, t db.Task, step
 			State: string(Waiting), DecisionReason: fmt.Sprintf("waits for task %s of agent %s", call.Given.TaskID, call.Given.Agent),
 		})
 	}
-	step, started, err := s.begin(ctx, tx, t, stepID, Granted)
+	step, started, err := s.begin(ctx, tx, t, step, Granted)
 	if err != nil || !started {
 		return step, err
 	}
 	result := tool.Result{Failed: true}
 	if refused != nil {
-		result.Code, result.Observation = refused.Code, "error "+string(refused.Code)+": "+text(refused)
+		result.Code, result.Observation = refused.Code, "error "+string(refused.Code)+": "+refused.Explanation()
 	} else if result, err = record.Run(ctx, call); err != nil {
 		return step, fmt.Errorf("run step %s: %w", step.ID, err)
 	}

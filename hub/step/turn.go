@@ -41,7 +41,7 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 		}
 		// Stored earlier, when it could not run yet.
 		if ended && State(step.State) == Granted && s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_WORKER {
-			if step, err = s.startIn(ctx, tx, t, step.ID); err != nil {
+			if step, err = s.startIn(ctx, tx, t, step); err != nil {
 				return nil, err
 			}
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/lease"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -48,7 +48,7 @@ const lookTimeout = 15 * time.Second
 func (s *Steps) EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID string) (unseen bool, err error) {
 	step, err := s.Get(ctx, orgID, stepID)
 	if err != nil || State(step.State) != Waiting || step.AskedState != nil || step.NodeID == nil ||
-		s.place(step) != deckhandv1.ToolPlace_TOOL_PLACE_NODE || step.JailID == tool.HostJail {
+		s.place(step) != deckhandv1.ToolPlace_TOOL_PLACE_NODE || step.JailID == nodelink.HostJail {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -152,7 +152,7 @@ func (s *Steps) reaskIfChanged(ctx context.Context, orgID string, le lease.Lease
 			if record := s.cfg.Tools.Get(step.Tool); record != nil && record.Inspects() {
 				continue // bound to what it would do, which is inspected before it is made
 			}
-			if step.JailID == tool.HostJail {
+			if step.JailID == nodelink.HostJail {
 				continue // it does not work on the workspace
 			}
 			if err := s.askAgain(ctx, tx, t, step, []string{"workspace"}); err != nil {

@@ -25,6 +25,8 @@ const (
 	// manyLost is how long a command whose node cannot be asked is waited for after its
 	// time-out.
 	manyLost = time.Minute
+	// manyRead bounds reading the end of one output.
+	manyRead = 10 * time.Second
 )
 
 func manyTools() []*Tool {
@@ -63,7 +65,7 @@ func previewMany(arguments map[string]any) string {
 	if n := number(arguments, "stop_after_failures"); n > 0 {
 		stop = fmt.Sprintf("no further one is started after %d failures", n)
 	}
-	return fmt.Sprintf("On the machines themselves, as root, and not in jails; at most %d at the same time, and %s:\n%s",
+	return fmt.Sprintf("On the machines themselves, as root, and not in jails; at most %d at the same time, and %s. What it changes is not recorded, and cannot be undone:\n%s",
 		cmp.Or(number(arguments, "at_most_at_once"), manyAtOnce), stop, text(arguments, "command"))
 }
 
@@ -85,7 +87,7 @@ func inspectMany(ctx context.Context, c Call) (Inspection, error) {
 	}, nil
 }
 
-// many is one call that runs a command on several nodes.
+// many is one call of node_exec_many while it runs.
 type many struct {
 	c       Call
 	command string
@@ -155,18 +157,23 @@ func (m *many) one(ctx context.Context, i int, name string) error {
 		}
 	}
 	row.Node = name
+	// Before its output is read: whether further ones start depends on it.
+	m.mu.Lock()
+	if row.failed() && row.Reason != "not_started" {
+		m.failures++
+	}
+	m.mu.Unlock()
 	tail := ""
 	if row.ID != "" && row.LogBytes > 0 {
+		asked, cancel := context.WithTimeout(ctx, manyRead)
+		defer cancel()
 		var err error
-		if tail, err = m.c.Machines.Tail(ctx, row, manyTail); err != nil {
+		if tail, err = m.c.Machines.Tail(asked, row, manyTail); err != nil {
 			tail = "(its output cannot be read now)"
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if row.failed() && row.Reason != "not_started" {
-		m.failures++
-	}
 	m.rows[i], m.tails[i] = row, tail
 	return nil
 }
@@ -179,7 +186,7 @@ func (m *many) follow(ctx context.Context, name string) (MachineExec, error) {
 	row, err := m.c.Machines.Start(ctx, name, m.command, m.timeout)
 	began := time.Now()
 	if e := fault.As(err); e != nil && e.Kind != fault.Internal && e.Kind != fault.Canceled && row.ID == "" {
-		return MachineExec{Reason: "refused", Error: explained(e)}, nil
+		return MachineExec{Reason: "refused", Error: e.Explanation()}, nil
 	}
 	for err == nil && row.State != "ended" {
 		if !m.c.Live(ctx) {
@@ -194,13 +201,6 @@ func (m *many) follow(ctx context.Context, name string) (MachineExec, error) {
 		row, err = m.c.Machines.Look(ctx, row.ID, manyLook)
 	}
 	return row, err
-}
-
-func explained(e *fault.Error) string {
-	if e.Fix == "" {
-		return e.Message
-	}
-	return e.Message + ": " + e.Fix
 }
 
 // result is the table of all nodes.

@@ -140,10 +140,10 @@ func runJournalRead(ctx context.Context, c Call) (Result, error) {
 	slices.Reverse(lines)
 	header := fmt.Sprintf("journal of %s on %s: %d entries", unit, node, len(lines))
 	if len(lines) == 0 {
-		header += " fit"
+		header, first = fmt.Sprintf("no entry of %s on %s matches", unit, node), res.GetNextCursor()
 	}
 	if res.GetMore() || len(lines) < len(res.GetEntries()) {
-		header += fmt.Sprintf("; there are older ones: before %q", first)
+		header += fmt.Sprintf("; to look at older ones: before %q", first)
 	}
 	return Result{
 		Observation: header + "\n" + strings.Join(lines, ""),

@@ -9,10 +9,12 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -168,7 +170,7 @@ func machineTools() []*Tool {
 			Description: "Read a text file, or list a folder, of the machine whose node you have locked, in the folders that your persona names. Returns the lines with their numbers. " +
 				`Example: {"path": "/etc/nginx/nginx.conf", "offset": 1, "limit": 200}.`,
 			Kind: KindFleet, Expected: time.Second, Retryable: true,
-			Category: safe, Place: hub, Idempotent: true, ReadOnly: true, Timeout: fileTimeout, machines: true,
+			Category: safe, Place: hub, Idempotent: true, ReadOnly: true, Timeout: fileTimeout, machines: true, underLock: true,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
 				"path":{"type":"string","minLength":2,"maxLength":4096,"pattern":"^/","description":"Absolute path on the machine"},
 				"offset":{"type":"integer","minimum":1,"description":"Number of the first line to read; 1 by default"},
@@ -180,7 +182,7 @@ func machineTools() []*Tool {
 			Description: "Create a file on the machine whose node you have locked, or replace its whole content, in the folders that your persona names. Missing folders are created, and a file keeps its owner and mode. " +
 				`Example: {"path": "/etc/nginx/conf.d/gzip.conf", "content": "gzip on;\n"}.`,
 			Kind: KindFleet, Expected: time.Second,
-			Category: moderate, Place: hub, Idempotent: true, Reversible: true, Timeout: fileTimeout, machines: true, previewBytes: machinePreview,
+			Category: moderate, Place: hub, Idempotent: true, Reversible: true, Timeout: fileTimeout, machines: true, underLock: true, previewBytes: machinePreview,
 			schema: `{"type":"object","additionalProperties":false,"required":["path","content"],"properties":{
 				"path":{"type":"string","minLength":2,"maxLength":4096,"pattern":"^/","description":"Absolute path on the machine"},
 				"content":{"type":"string","maxLength":1048576,"description":"The complete new content"},
@@ -293,16 +295,14 @@ func runNodeUnlock(ctx context.Context, c Call) (Result, error) {
 	return Result{Observation: "released the lock of node " + l.Node, Outcome: map[string]any{"released": true, "node": l.Node}}, nil
 }
 
-// HostJail is the id under which a node runs commands on the machine itself.
-const HostJail = "host"
-
-// HostFolder is the id under which a node records a folder of the machine, and confines file
-// operations to it.
-func HostFolder(dir string) string { return nodelink.HostFolder + dir }
+// lockEnded is the result of a call whose lock has ended before it was made.
+func lockEnded() Result {
+	return refusal(fault.New(fault.Precondition, "the lock has ended").WithCode(fault.NodeLocked).WithFix("lock the node again with %s", toolname.NodeLock))
+}
 
 func runHost(ctx context.Context, c Call) (Result, error) {
 	if c.Lock == nil {
-		return refusal(fault.New(fault.Precondition, "the lock has ended").WithCode(fault.NodeLocked).WithFix("lock the node again with %s", toolname.NodeLock)), nil
+		return lockEnded(), nil
 	}
 	timeout := hostTimeout
 	if n := number(c.Arguments, "timeout_seconds"); n > 0 {
@@ -314,12 +314,12 @@ func runHost(ctx context.Context, c Call) (Result, error) {
 	if dir == "" {
 		dir = "/root"
 	}
-	c.Jail = &nodev1.JailSpec{JailId: HostJail, Rootfs: nodelink.RootMachine}
+	c.Jail = &nodev1.JailSpec{JailId: nodelink.HostJail, Rootfs: nodelink.RootMachine}
 	c.lookEvery = hostLook
 	exec, err := execute(ctx, c, &nodev1.ExecSpec{
-		ExecId: c.ExecID, JailId: HostJail, Argv: []string{"/bin/bash", "-c", text(c.Arguments, "command")}, Dir: dir, Timeout: durationpb.New(timeout),
+		ExecId: c.ExecID, JailId: nodelink.HostJail, Argv: []string{"/bin/bash", "-c", text(c.Arguments, "command")}, Dir: dir, Timeout: durationpb.New(timeout),
 		Snapshot: len(c.Lock.Folders) > 0, HostPaths: c.Lock.Folders,
-		HostLock: &nodev1.HostLock{LockId: c.Lock.ID, Holder: c.Lock.Holder},
+		HostLock: &nodev1.HostLock{LockId: c.Lock.ID, Holder: c.Lock.Holder, ExpiresAt: timestamppb.New(c.Lock.Until)},
 	})
 	if err != nil {
 		return failure(err)
@@ -374,23 +374,30 @@ func previewHost(arguments map[string]any) string {
 	return onMachineNotice + "\nin " + dir + ":\n" + text(arguments, "command")
 }
 
+// heldFor returns the lock that a call on files of a machine is made under, with the link to its
+// node. Only the lock under which the call was decided counts: the task may hold that of another
+// machine by now.
+func heldFor(ctx context.Context, c Call) (MachineLock, machine.Link, error) {
+	l, link, err := c.Machines.Held(ctx)
+	if err == nil && (c.Lock == nil || c.Lock.ID != l.ID) {
+		err = fault.New(fault.Precondition, "the lock that you held when you called this has ended").WithCode(fault.NodeLocked).WithFix("call it again")
+	}
+	return l, link, err
+}
+
 // hostFile returns the folder of a lock that a file is in, as a node's id, and the file's path
 // below it.
 func hostFile(l MachineLock, name string) (jailID, rel string, err error) {
-	for _, dir := range l.Folders {
-		if name == dir {
-			return HostFolder(dir), ".", nil
-		}
-		if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
-			return HostFolder(dir), rest, nil
-		}
+	folder, rel, ok := persona.Host{Paths: l.Folders}.Folder(name)
+	if !ok {
+		return "", "", fault.New(fault.Denied, "%s is in none of the folders that your persona names: %s", name, strings.Join(l.Folders, ", ")).
+			WithCode(fault.SandboxViolation).WithFix("use a path in one of them")
 	}
-	return "", "", fault.New(fault.Denied, "%s is in none of the folders that your persona names: %s", name, strings.Join(l.Folders, ", ")).
-		WithCode(fault.SandboxViolation).WithFix("use a path in one of them")
+	return nodelink.HostFolder + folder, rel, nil
 }
 
 func runHostRead(ctx context.Context, c Call) (Result, error) {
-	l, link, err := c.Machines.Held(ctx)
+	l, link, err := heldFor(ctx, c)
 	if err != nil {
 		return machineFailure(err)
 	}
@@ -444,7 +451,7 @@ func listHost(ctx context.Context, link machine.Link, jailID, rel, name string) 
 }
 
 func runHostWrite(ctx context.Context, c Call) (Result, error) {
-	l, link, err := c.Machines.Held(ctx)
+	l, link, err := heldFor(ctx, c)
 	if err != nil {
 		return machineFailure(err)
 	}

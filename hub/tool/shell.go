@@ -103,6 +103,12 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 		spec.OfflineGrace = durationpb.New(c.OfflineGrace)
 	}
 	spec.OutputLimitBytes = c.OutputLimit
+	if c.Lock != nil && !c.Live(ctx) {
+		// Its lock has ended: what the node does not have yet is never started.
+		if _, err := c.Node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: c.ExecID, By: "hub: its lock has ended"}); err != nil {
+			return nil, err
+		}
+	}
 	var exec *nodev1.Exec
 	err := inJail(ctx, c, func() error {
 		res, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec, Wait: durationpb.New(startWait)})

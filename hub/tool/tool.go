@@ -191,6 +191,8 @@ type Tool struct {
 	runs bool
 	// machines reports that it works with machines: see Call.Machines.
 	machines bool
+	// underLock reports that it works on files of the machine whose lock the task holds.
+	underLock bool
 
 	schema string // JSON Schema of the arguments, draft 2020-12
 	// run runs the call and returns its end. It may be called again for the same step,
@@ -219,6 +221,9 @@ func (t *Tool) Runs() bool { return t.runs }
 
 // Machines reports whether the tool works with machines, by Call.Machines.
 func (t *Tool) Machines() bool { return t.machines }
+
+// UnderLock reports whether a call works on the machine whose lock the task holds.
+func (t *Tool) UnderLock() bool { return t.Machine || t.underLock }
 
 // Run runs a granted call, or re-attaches to it.
 func (t *Tool) Run(ctx context.Context, c Call) (Result, error) {
@@ -416,11 +421,7 @@ func refusal(e *fault.Error) Result {
 	if code == "" {
 		code = fault.ToolFailed
 	}
-	text := e.Message
-	if e.Fix != "" {
-		text += ": " + e.Fix
-	}
-	return Result{Failed: true, Code: code, Observation: fmt.Sprintf("error %s: %s", code, text)}
+	return Result{Failed: true, Code: code, Observation: fmt.Sprintf("error %s: %s", code, e.Explanation())}
 }
 
 // inJail runs fn; when the node has no running jail for it, the jail is made

@@ -142,6 +142,14 @@ func (e *Error) Error() string {
 	return text
 }
 
+// Explanation is the message, then the fix, without the code.
+func (e *Error) Explanation() string {
+	if e.Fix == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.Fix
+}
+
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 

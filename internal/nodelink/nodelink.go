@@ -52,6 +52,9 @@ const (
 	// there, whole, in a file with the name of the step's run.
 	OutputsPath = "/deckhand/out"
 
+	// HostJail is the id of the machine itself among a node's jails.
+	HostJail = "host"
+
 	// HostFolder begins the id by which a node records a folder of the machine, and confines
 	// file operations to it; the folder's absolute path follows.
 	HostFolder = "host:"

@@ -369,6 +369,10 @@ func (s *Service) start(ctx context.Context, spec *nodev1.ExecSpec) (*nodev1.Exe
 		out, err := s.stands(ctx, rec)
 		return out, true, err
 	}
+	if until := spec.GetHostLock().GetExpiresAt(); until != nil && !time.Now().Before(until.AsTime()) {
+		return nil, false, fault.New(fault.Precondition, "the lock of the node has ended, at %s", until.AsTime().Format(time.RFC3339)).
+			WithCode(fault.NodeLocked).WithFix("lock the node again").WithObject(spec.GetExecId())
+	}
 	// An error about the jail is returned before anything is recorded.
 	conn, err := s.jails.InitToStart(ctx, spec.GetJailId())
 	if err != nil {

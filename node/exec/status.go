@@ -21,6 +21,9 @@ func (s *Service) request(spec *nodev1.ExecSpec, conn *jail.Init) *initv1.StartR
 	if spec.Timeout != nil {
 		timeout = spec.GetTimeout().AsDuration()
 	}
+	if until := spec.GetHostLock().GetExpiresAt(); until != nil {
+		timeout = min(timeout, time.Until(until.AsTime()))
+	}
 	if named, group, err := parseUser(spec.GetUser()); err == nil && named != 0 {
 		uid, gid = named, group
 	}

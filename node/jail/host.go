@@ -32,7 +32,7 @@ import (
 
 const (
 	// HostID is the id of the entry that is the machine itself.
-	HostID = "host"
+	HostID = nodelink.HostJail
 )
 
 // hostControllers are the version 1 controllers in which host mode has its own
@@ -89,7 +89,7 @@ func (m *Manager) launchHost(ctx context.Context, p paths) (*Init, error) {
 	}
 	defer log.Close()
 	argv := []string{m.initPath, initd.HostLaunch, p.state}
-	systemd := underSystemd()
+	systemd := UnderSystemd()
 	if systemd {
 		// A name of its own each time: a scope that is just ending keeps its name.
 		scope := m.hostName() + "-" + strings.ReplaceAll(ident.New("s"), "_", "-") + ".scope"
@@ -157,8 +157,8 @@ func (m *Manager) meetHost(ctx context.Context, p paths, pid int32) (*Init, erro
 	return conn, nil
 }
 
-// underSystemd reports whether systemd runs this machine (sd_booted(3)).
-func underSystemd() bool {
+// UnderSystemd reports whether systemd runs this machine (sd_booted(3)).
+func UnderSystemd() bool {
 	if !isDir("/run/systemd/system") {
 		return false
 	}

@@ -30,6 +30,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -91,7 +93,7 @@ func (m *Machine) Info(ctx context.Context) (*nodev1.MachineInfo, error) {
 		return nil, fmt.Errorf("read the kernel's name: %w", err)
 	}
 	out.Kernel = unix.ByteSliceToString(names.Release[:])
-	if running() {
+	if jail.UnderSystemd() {
 		if said, err := m.run(ctx, "systemctl", "--version"); err == nil {
 			if words := strings.Fields(string(said)); len(words) > 1 {
 				out.Systemd = words[1]
@@ -113,12 +115,6 @@ func osName() string {
 		}
 	}
 	return ""
-}
-
-// running reports whether systemd runs the machine (sd_booted(3)).
-func running() bool {
-	info, err := os.Lstat("/run/systemd/system")
-	return err == nil && info.IsDir()
 }
 
 // shown refuses a unit that the operator does not show.
@@ -147,7 +143,7 @@ func (m *Machine) Unit(ctx context.Context, unit string) (map[string]string, err
 	if err := m.shown(unit); err != nil {
 		return nil, err
 	}
-	if !running() {
+	if !jail.UnderSystemd() {
 		return nil, fault.New(fault.Precondition, "systemd does not run this machine, so that it has no units").WithFix("look at the service by its process or its log")
 	}
 	said, err := m.run(ctx, "systemctl", "show", "--no-pager", "--property="+strings.Join(properties, ","), "--", unit)
@@ -167,7 +163,7 @@ func parseProperties(said []byte) map[string]string {
 	for line := range strings.Lines(string(said)) {
 		key, value, ok := strings.Cut(strings.TrimRight(line, "\n"), "=")
 		if ok && slices.Contains(properties, key) && value != "" && value != "[not set]" {
-			out[key] = cut(strings.ToValidUTF8(value, "\uFFFD"), maxField)
+			out[key] = textcut.Bytes(strings.ToValidUTF8(value, "\uFFFD"), maxField, "")
 		}
 	}
 	return out
@@ -192,14 +188,7 @@ func failed(name string, err error, said string) error {
 		return fault.New(fault.Precondition, "this machine has no %s, which comes with systemd", name).WithFix("look at the service by its process or its log").WithCause(err)
 	}
 	said, _, _ = strings.Cut(strings.TrimSpace(strings.ToValidUTF8(said, "\uFFFD")), "\n")
-	return fault.New(fault.Precondition, "%s failed: %s", name, cut(said, maxField)).WithCause(err)
-}
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "")
+	return fault.New(fault.Precondition, "%s failed: %s", name, textcut.Bytes(said, maxField, "")).WithCause(err)
 }
 
 // Read returns entries of a unit, oldest first: the newest that fit.
@@ -211,30 +200,40 @@ func (m *Machine) Read(ctx context.Context, req *nodev1.ReadJournalRequest) (*no
 	if m.cfg.Dir != "" {
 		args = append(args, "--directory="+m.cfg.Dir)
 	}
-	if req.GetSince() != nil {
-		args = append(args, "--since="+moment(req.GetSince()))
-	}
-	if req.GetUntil() != nil {
-		args = append(args, "--until="+moment(req.GetUntil()))
-	}
-	if before := req.GetBefore(); before != "" {
-		if !cursorText.MatchString(before) {
-			return nil, fault.New(fault.Invalid, "before: %q is not a cursor", before).WithCode(fault.InvalidParameters).WithFix("use that of an entry")
+	w := wanted{before: req.GetBefore(), since: req.GetSince(), until: req.GetUntil()}
+	switch {
+	case w.before == "":
+		if w.since != nil {
+			args = append(args, "--since="+moment(w.since))
 		}
-		args = append(args, "--cursor="+before)
+		if w.until != nil {
+			args = append(args, "--until="+moment(w.until))
+		}
+	case !cursorText.MatchString(w.before):
+		return nil, fault.New(fault.Invalid, "before: %q is not a cursor", w.before).WithCode(fault.InvalidParameters).WithFix("use that of an entry")
+	default:
+		// journalctl takes no period together with a cursor: collect looks at the times.
+		args = append(args, "--cursor="+w.before)
 	}
-	var pattern *regexp.Regexp
 	if req.GetGrep() != "" {
 		var err error
-		if pattern, err = regexp.Compile(req.GetGrep()); err != nil {
+		if w.pattern, err = regexp.Compile(req.GetGrep()); err != nil {
 			return nil, fault.New(fault.Invalid, "grep: %v", err).WithCode(fault.InvalidParameters).WithFix("write a regular expression of RE2")
 		}
 	}
-	most := int(req.GetLines())
-	if most == 0 {
-		most = defaultLines
+	if w.most = min(int(req.GetLines()), maxLines); w.most == 0 {
+		w.most = defaultLines
 	}
-	return m.read(ctx, args, pattern, min(most, maxLines), req.GetBefore())
+	return m.read(ctx, args, w)
+}
+
+// wanted says which entries are returned.
+type wanted struct {
+	// before is a cursor; empty for none. since and until bound the times; nil for no bound.
+	before       string
+	since, until *timestamppb.Timestamp
+	pattern      *regexp.Regexp // of the message; nil for all
+	most         int
 }
 
 // moment writes a time as journalctl reads it, in seconds with a fraction.
@@ -242,7 +241,7 @@ func moment(t *timestamppb.Timestamp) string {
 	return fmt.Sprintf("@%d.%06d", t.GetSeconds(), t.GetNanos()/1000)
 }
 
-func (m *Machine) read(ctx context.Context, args []string, pattern *regexp.Regexp, most int, before string) (*nodev1.ReadJournalResponse, error) {
+func (m *Machine) read(ctx context.Context, args []string, w wanted) (*nodev1.ReadJournalResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "journalctl", args...)
@@ -256,7 +255,7 @@ func (m *Machine) read(ctx context.Context, args []string, pattern *regexp.Regex
 	if err := cmd.Start(); err != nil {
 		return nil, failed("journalctl", err, "")
 	}
-	out, enough, rerr := m.collect(pipe, pattern, most, before)
+	out, enough, rerr := m.collect(pipe, w)
 	if enough || rerr != nil {
 		cancel() // the rest is not needed
 	}
@@ -273,15 +272,17 @@ func (m *Machine) read(ctx context.Context, args []string, pattern *regexp.Regex
 	return out, nil
 }
 
-// collect reads entries, the newest first, until there are enough.
-func (m *Machine) collect(in io.Reader, pattern *regexp.Regexp, most int, before string) (out *nodev1.ReadJournalResponse, enough bool, err error) {
+// collect reads entries, the newest first, until there are enough, or none that are older fit.
+func (m *Machine) collect(in io.Reader, w wanted) (out *nodev1.ReadJournalResponse, enough bool, err error) {
 	out = &nodev1.ReadJournalResponse{}
 	lines := bufio.NewReaderSize(io.LimitReader(in, maxRead), 64<<10)
-	size, seen := 0, 0
+	size, seen, last := 0, 0, ""
 	for {
 		line, err := readLine(lines)
 		if errors.Is(err, io.EOF) {
-			out.More = seen >= maxRead-maxEntry
+			if out.More = seen >= maxRead-maxEntry; out.GetMore() {
+				out.NextCursor = last
+			}
 			return out, out.GetMore(), nil
 		}
 		if err != nil {
@@ -289,15 +290,24 @@ func (m *Machine) collect(in io.Reader, pattern *regexp.Regexp, most int, before
 		}
 		seen += len(line)
 		e := m.entry(line)
-		if e == nil || e.GetCursor() == before || pattern != nil && !pattern.MatchString(e.GetMessage()) {
+		if e == nil {
 			continue
 		}
-		if len(out.GetEntries()) == most || size+len(e.GetMessage()) > maxReturned {
-			out.More = true
+		at := e.GetTime().AsTime()
+		if w.since != nil && at.Before(w.since.AsTime()) {
 			return out, true, nil
 		}
+		fits := e.GetCursor() != w.before && (w.until == nil || !at.After(w.until.AsTime())) && (w.pattern == nil || w.pattern.MatchString(e.GetMessage()))
+		if fits && (len(out.GetEntries()) == w.most || size+len(e.GetMessage()) > maxReturned) {
+			out.More, out.NextCursor = true, last
+			return out, true, nil
+		}
+		last = e.GetCursor()
+		if !fits {
+			continue
+		}
 		if len(e.GetMessage()) > maxMessage {
-			e.Message, e.Cut = cut(e.GetMessage(), maxMessage), true
+			e.Message, e.Cut = textcut.Bytes(e.GetMessage(), maxMessage, ""), true
 		}
 		size += len(e.GetMessage())
 		out.Entries = append(out.Entries, e)
@@ -340,7 +350,7 @@ func (m *Machine) entry(line []byte) *nodev1.JournalEntry {
 			if e.Fields == nil {
 				e.Fields = map[string]string{}
 			}
-			e.Fields[name] = cut(value, maxField)
+			e.Fields[name] = textcut.Bytes(value, maxField, "")
 		}
 	}
 	return e

@@ -79,6 +79,9 @@ func TestReadJournal(t *testing.T) {
 	require.True(t, some.GetMore())
 	older := read(&nodev1.ReadJournalRequest{Grep: "time(out)?", Before: some.GetEntries()[0].GetCursor()})
 	require.Equal(t, []string{"upstream timeout 3", "upstream timeout 13"}, messages(older))
+	since := read(&nodev1.ReadJournalRequest{Since: timestamppb.New(begin.Add(10 * time.Second)), Grep: "time(out)?", Before: some.GetEntries()[0].GetCursor()})
+	require.Equal(t, []string{"upstream timeout 13"}, messages(since), "a cursor and a period")
+	require.False(t, since.GetMore())
 	within := read(&nodev1.ReadJournalRequest{Since: timestamppb.New(begin.Add(5 * time.Second)), Until: timestamppb.New(begin.Add(7 * time.Second))})
 	require.Equal(t, []string{"request 5", "request 6", "request 7"}, messages(within))
 }

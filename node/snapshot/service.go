@@ -90,7 +90,7 @@ const (
 	// forgetAfter is how long an unused workspace is kept in memory.
 	forgetAfter = 2 * time.Minute
 	// hostJail is the machine itself, which has no workspace.
-	hostJail = "host"
+	hostJail = nodelink.HostJail
 )
 
 // Service implements nodev1.SnapshotServiceServer, and is notified of

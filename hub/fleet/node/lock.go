@@ -68,11 +68,15 @@ func heldLock(ctx context.Context, q *db.Queries, orgID, nodeID string) (*db.Nod
 	return &row, nil
 }
 
-// LockedBy returns a text about the holder of a lock.
+// LockedBy returns a text about the holder of a lock, for everybody in the organisation: an
+// agent that not all of them see is not named.
 func LockedBy(nodeName string, l *db.NodeLock) string {
 	until := ""
 	if l.ExpiresAt != nil {
 		until = " until " + l.ExpiresAt.UTC().Format(time.RFC3339)
+	}
+	if l.AgentHidden {
+		return fmt.Sprintf("node %s is locked by an agent's task%s", nodeName, until)
 	}
 	return fmt.Sprintf("node %s is locked by %s%s: %s", nodeName, l.UserName, until, l.Reason)
 }
@@ -172,6 +176,28 @@ func (n *Nodes) Unlock(ctx context.Context, node db.Node, by User, force bool) e
 		tx.Publish(change.QueueChanged{OrgID: node.OrgID})
 		return record(tx, node, by, "node.unlocked", "", map[string]any{"lock_id": held.ID, "was_held_by": held.UserName, "by_force": force})
 	})
+}
+
+// SeenTasks returns which of the tasks that took some locks somebody sees.
+func (n *Nodes) SeenTasks(ctx context.Context, orgID, viewer string, seesAll bool, locks []*db.NodeLock) (map[string]bool, error) {
+	var ids []string
+	for _, l := range locks {
+		if l != nil && l.TaskID != nil {
+			ids = append(ids, *l.TaskID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	seen, err := n.store.SeenLockTasks(ctx, db.SeenLockTasksParams{OrgID: orgID, Ids: ids, Viewer: viewer, SeesAll: seesAll})
+	if err != nil {
+		return nil, fmt.Errorf("find which tasks with locks %s sees: %w", viewer, err)
+	}
+	out := make(map[string]bool, len(seen))
+	for _, id := range seen {
+		out[id] = true
+	}
+	return out, nil
 }
 
 // Locks returns a page of the locks, those that are held first, and the next page's

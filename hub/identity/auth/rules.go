@@ -22,8 +22,11 @@ type Rule struct {
 // is known beforehand, since a NATS server's configuration names it.
 const Operators = "org_default"
 
+// Admin is the role of administrators.
+const Admin = "admin"
+
 // roles, least first.
-var roles = []string{"viewer", "basic", "advanced", "admin"}
+var roles = []string{"viewer", "basic", "advanced", Admin}
 
 // AtLeast reports whether a role has all the rights of another. A role that there
 // is not has none.

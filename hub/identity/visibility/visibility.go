@@ -32,14 +32,12 @@ type Viewer struct {
 	All bool
 }
 
-const adminRole = "admin"
-
 // Of returns the viewer that a caller is.
 func Of(id auth.Identity) Viewer { return As(id.OrgID, id.UserName, id.Role) }
 
 // As returns the viewer that a user with a role is.
 func As(orgID, user, role string) Viewer {
-	return Viewer{OrgID: orgID, Name: user, All: role == adminRole}
+	return Viewer{OrgID: orgID, Name: user, All: role == auth.Admin}
 }
 
 // Hub returns the viewer for the hub's own work, which is on behalf of nobody.

@@ -74,7 +74,7 @@ func (w *walker) meaning(name string, args []Word, in value, r redirected, at in
 		case len(rest) > 0 && rest[0].Text == "-" || name == "popd":
 			w.dir = w.before
 		case len(operands(rest)) == 0:
-			w.dir = Workspace
+			w.dir = w.home
 		case dir.Known && !dir.Glob:
 			w.dir = w.abs(dir.Text)
 		case strings.HasPrefix(dir.Text, Hole) || strings.HasPrefix(dir.Text, Unset):

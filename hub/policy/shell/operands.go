@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"cmp"
 	"net/netip"
 	"net/url"
 	"path"
@@ -240,7 +241,7 @@ func (c *Command) from(w Word) Word {
 		return w
 	}
 	if rest, ok := strings.CutPrefix(w.Text, "~/"); ok {
-		w.Text = path.Join(Workspace, rest)
+		w.Text = path.Join(cmp.Or(c.home, Workspace), rest)
 	}
 	w.Text = c.Abs(w.Text)
 	if rest, ok := strings.CutPrefix(w.Text, "/proc/self/cwd"); ok {

@@ -78,7 +78,7 @@ func (w *walker) emit(c Command) int {
 			c.Line = w.line
 		}
 	}
-	c.Dir, c.links = w.dir, w.links
+	c.Dir, c.links, c.home = w.dir, w.links, w.home
 	c.Given = c.Given || w.exported
 	if c.Within == 0 {
 		c.Within = w.within

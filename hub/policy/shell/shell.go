@@ -15,6 +15,7 @@
 package shell
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -105,6 +106,8 @@ type Command struct {
 	Line int
 	// links are the symbolic links that the script has made by then.
 	links map[string]string
+	// home is the home of who runs it; "" for /workspace.
+	home string
 }
 
 // Abs returns a path that the command names, from the root: its folder and the
@@ -181,6 +184,8 @@ type Options struct {
 	Now Look
 	// Dir is the script's working directory; "" for /workspace.
 	Dir string
+	// Home is the home of who runs the script; "" for /workspace.
+	Home string
 }
 
 // Look looks into files that were changed before a script, by whatever.
@@ -199,6 +204,7 @@ func Read(script string, o Options) Script {
 	r, _ := readings.Get().(*reading)
 	r.walker.state, r.out, r.earlier, r.looks = &r.first, &r.found, o.Before, o.Now
 	r.first.begin(o.Dir)
+	r.first.home = cmp.Or(o.Home, Workspace)
 	r.first.links = o.Before.links
 	r.walker.whole(script)
 	found := r.found

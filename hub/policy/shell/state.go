@@ -10,7 +10,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Workspace is where scripts start, and the home of who runs them.
+// Workspace is where scripts of jails start, and the home of who runs them.
 const Workspace = "/workspace"
 
 // value is text that a command writes or a variable holds.
@@ -64,6 +64,7 @@ type state struct {
 	args     []string // $0, $1, ...
 	dir      string
 	before   string // the folder of cd -
+	home     string // of who runs it
 	links    map[string]string
 	gits     map[string]string // aliases of git
 	fds      map[string]value  // descriptors that are read from
@@ -79,7 +80,7 @@ type state struct {
 
 // environment is what every jail has.
 var environment = map[string]string{
-	"HOME": Workspace, "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "IFS": " \t\n",
+	"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "IFS": " \t\n",
 	"SHELL": "/bin/bash", "BASH": "/bin/bash", "OSTYPE": "linux-gnu", "HOSTTYPE": "x86_64", "MACHTYPE": "x86_64-pc-linux-gnu", "OPTIND": "1",
 	"LANG": "C.UTF-8", "TERM": "dumb", "OLDPWD": Workspace,
 }
@@ -92,7 +93,7 @@ func (s *state) begin(given string) {
 	} else if path.Clean("/"+given) != "/" {
 		dir = path.Join(Workspace, given)
 	}
-	s.args, s.dir, s.before = unnamed, dir, dir
+	s.args, s.dir, s.before, s.home = unnamed, dir, dir, Workspace
 }
 
 // unnamed are the arguments of a shell that was given none. The slice must not be
@@ -174,6 +175,9 @@ func (e *env) Get(name string) expand.Variable {
 			return str("/root")
 		}
 		return str("/home/" + name[5:])
+	}
+	if name == "HOME" {
+		return str(e.home)
 	}
 	if v, ok := environment[name]; ok {
 		return str(v)

@@ -13,6 +13,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -61,8 +62,6 @@ type File struct {
 	Along []string
 }
 
-// adminRole is the role of those who may let an agent work on machines.
-const adminRole = "admin"
 
 // The changes that Apply returns.
 const (
@@ -119,7 +118,7 @@ func (s *Service) apply(ctx context.Context, orgID string, f File, by Applier, d
 			return db.GetAgentRow{}, "", fault.New(fault.Invalid, "%s", err.Error()).WithCode(fault.TaskParsing)
 		}
 	}
-	if p.Host.Set() && by.Role != adminRole {
+	if p.Host.Set() && by.Role != auth.Admin {
 		return db.GetAgentRow{}, "", fault.New(fault.Denied, "host: only administrators let an agent work on machines, and you have the role %s", by.Role).
 			WithCode(fault.PermissionDenied).WithFix("remove host from the persona, or have an administrator apply it")
 	}

@@ -247,22 +247,29 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("find the jobs of %s %s: %w", o.Scope, o.ObjectID, err)
 	}
+	execs, err := tx.LiveExecsOfTasks(ctx, db.LiveExecsOfTasksParams{OrgID: o.OrgID, TaskIds: taskIDs})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("find the commands on machines of %s %s: %w", o.Scope, o.ObjectID, err)
+	}
 	for _, t := range live {
+		own, others := onMachines(steps, execs, t)
 		switch {
-		case t.NodeID == nil || t.Attempt == 0:
+		case (t.NodeID == nil || t.Attempt == 0) && len(others) == 0:
 			idle = append(idle, t)
 			continue
 		case slices.ContainsFunc(orders, func(k db.KillOrder) bool { return k.TaskID == t.ID }):
 			continue
 		}
-		order, err := tx.CreateKillOrder(ctx, db.CreateKillOrderParams{
-			ID: ident.New("kill"), OrgID: t.OrgID, TaskID: t.ID, NodeID: *t.NodeID, JailID: t.JailID, StepIds: running(steps, jobs, t.ID), OrderedBy: o.By.ID,
-		})
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("store the order to kill task %s: %w", t.ID, err)
+		if t.NodeID != nil && t.Attempt > 0 {
+			order, err := tx.CreateKillOrder(ctx, db.CreateKillOrderParams{
+				ID: ident.New("kill"), OrgID: t.OrgID, TaskID: t.ID, NodeID: *t.NodeID, JailID: t.JailID, StepIds: append(running(steps, jobs, t.ID), own...), OrderedBy: o.By.ID,
+			})
+			if err != nil {
+				return nil, nil, nil, fmt.Errorf("store the order to kill task %s: %w", t.ID, err)
+			}
+			orders = append(orders, order)
 		}
-		orders = append(orders, order)
-		for nodeID, ids := range elsewhere(steps, t) {
+		for nodeID, ids := range others {
 			order, err := tx.CreateKillOrder(ctx, db.CreateKillOrderParams{
 				ID: ident.New("kill"), OrgID: t.OrgID, TaskID: t.ID, NodeID: nodeID, StepIds: ids, OrderedBy: o.By.ID,
 			})
@@ -275,16 +282,25 @@ func (s *Switch) cancel(ctx context.Context, tx *event.Tx, o Order) (orders []db
 	return orders, ended, idle, nil
 }
 
-// elsewhere returns the names under which steps of a task may run on other nodes than its own,
-// by node: on machines that it has locked.
-func elsewhere(steps []db.Step, t db.Task) map[string][]string {
-	out := map[string][]string{}
+// onMachines returns the names under which commands of a task may run on machines: own are
+// parts of steps on the task's own node, and others all those on other nodes, by node.
+func onMachines(steps []db.Step, execs []db.LiveExecsOfTasksRow, t db.Task) (own []string, others map[string][]string) {
+	others = map[string][]string{}
 	for _, step := range steps {
-		if step.TaskID == t.ID && step.StartedAt != nil && step.NodeID != nil && *step.NodeID != *t.NodeID {
-			out[*step.NodeID] = append(out[*step.NodeID], step.ExecID)
+		if step.TaskID == t.ID && step.StartedAt != nil && step.NodeID != nil && (t.NodeID == nil || *step.NodeID != *t.NodeID) {
+			others[*step.NodeID] = append(others[*step.NodeID], step.ExecID)
 		}
 	}
-	return out
+	for _, e := range execs {
+		switch {
+		case e.TaskID != t.ID:
+		case t.NodeID != nil && e.NodeID == *t.NodeID:
+			own = append(own, e.ID)
+		default:
+			others[e.NodeID] = append(others[e.NodeID], e.ID)
+		}
+	}
+	return own, others
 }
 
 func (s *Switch) open(ctx context.Context, tx *event.Tx, o Order, ids []string) ([]db.KillOrder, error) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/record/change"
@@ -26,6 +27,9 @@ const (
 	waitStep = 20 * time.Second
 	// settleTime is how long a kill waits for the end to be written.
 	settleTime = 5 * time.Second
+	// orphanTimeout bounds one round of KillOrphans, which asks orphansAtOnce at a time.
+	orphanTimeout = 5 * time.Second
+	orphansAtOnce = 128
 	// adoptAfter is the age from which a command may have lost its hub.
 	adoptAfter = 30 * time.Second
 	// onItsWay is how long a command that the node does not know may still be on
@@ -81,16 +85,24 @@ func (e *Execs) KillOrphans(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find commands whose step has ended: %w", err)
 	}
+	// One silent node delays neither the others nor the caller's next job for long.
+	ctx, cancel := context.WithTimeout(ctx, orphanTimeout)
+	defer cancel()
+	var asking errgroup.Group
+	asking.SetLimit(orphansAtOnce)
 	for _, row := range rows {
-		link, err := e.cfg.Node(row.NodeID)
-		if err != nil {
-			continue // when it is connected again
-		}
-		if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: row.ID, By: "hub: its step has ended"}); err != nil {
-			e.cfg.Log.Info("cannot end a command whose step has ended; will try again", "exec_id", row.ID, "error", err)
-		}
+		asking.Go(func() error {
+			link, err := e.cfg.Node(row.NodeID)
+			if err != nil {
+				return nil // when it is connected again
+			}
+			if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: row.ID, By: "hub: its step has ended"}); err != nil {
+				e.cfg.Log.Info("cannot end a command whose step has ended; will try again", "exec_id", row.ID, "error", err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return asking.Wait()
 }
 
 // AdoptAll follows commands that have not ended and may have lost their follower, because

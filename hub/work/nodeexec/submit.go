@@ -9,9 +9,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -29,12 +31,6 @@ const (
 	Jail = "jail"
 	Host = "host"
 )
-
-// HostJail is the jail id under which a node runs commands on the machine itself.
-const HostJail = "host"
-
-// AdminRole is the role that host mode asks for.
-const AdminRole = "admin"
 
 const defaultTimeout = 10 * time.Minute
 
@@ -58,9 +54,7 @@ type Request struct {
 	// ID, if set, is the command's: it is started once under it. StepID is the step of an
 	// agent's task that it is part of; empty for a person's own.
 	ID, StepID string
-	// HostPaths are folders of the machine whose changes are recorded; only with Host.
-	HostPaths []string
-	// Role is the person's; host mode needs AdminRole.
+	// Role is the person's; host mode needs auth.Admin.
 	Role   string
 	Reason string
 
@@ -104,9 +98,6 @@ func (e *Execs) Submit(ctx context.Context, r Request) (db.GetNodeExecRow, error
 	}
 	if r.Shell {
 		spec.Shell = &nodev1.Shell{}
-	}
-	if r.Host && len(r.HostPaths) > 0 {
-		spec.HostPaths, spec.Snapshot = r.HostPaths, true
 	}
 	// What was stored is followed to its end, whether the caller waits or not.
 	ctx = context.WithoutCancel(ctx)
@@ -157,11 +148,11 @@ func (e *Execs) resolveJail(ctx context.Context, r Request) (*nodev1.JailSpec, e
 		}
 	}
 	if r.Host {
-		if r.Role != AdminRole {
+		if r.Role != auth.Admin {
 			return nil, fault.New(fault.Denied, "the machine itself is for administrators, and you have the role %s", r.Role).
 				WithCode(fault.PermissionDenied).WithFix("run it in an agent's jail with --agent, or ask an administrator")
 		}
-		return &nodev1.JailSpec{JailId: HostJail, Rootfs: nodelink.RootMachine}, nil
+		return &nodev1.JailSpec{JailId: nodelink.HostJail, Rootfs: nodelink.RootMachine}, nil
 	}
 	if r.Jail != nil {
 		return r.Jail, nil
@@ -220,6 +211,9 @@ func (e *Execs) storeIntent(ctx context.Context, r Request, spec *nodev1.ExecSpe
 				return err
 			}
 			spec.HostLock = &nodev1.HostLock{LockId: lock.ID, Holder: cmp.Or(r.By.Name, r.By.ID)}
+			if lock.ExpiresAt != nil {
+				spec.HostLock.ExpiresAt = timestamppb.New(*lock.ExpiresAt)
+			}
 		} else if r.Jail != nil {
 			// It prepares a task.
 		} else if err := node.OpenToPeople(ctx, tx.Queries, r.Node); err != nil {

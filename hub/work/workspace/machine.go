@@ -1,9 +1,11 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	fleetnode "github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -48,63 +50,82 @@ func (w *Workspaces) UndoOnMachine(ctx context.Context, req Request, step db.Ste
 			return out, err
 		}
 	}
+	// What was begun before is completed, so that it is not begun again.
+	if err := w.settle(ctx, req.Task); err != nil {
+		return out, err
+	}
 	node, err := w.cfg.Node(m.NodeID)
 	if err != nil {
 		return out, err
 	}
-	undo := func(dir, operation string, preview bool) (*nodev1.UndoChangesResponse, error) {
+	out.Node = &nodev1.UndoChangesResponse{}
+	var rows []db.CreateUndoParams
+	for _, dir := range m.Folders {
 		res, err := node.Snapshots().UndoChanges(ctx, &nodev1.UndoChangesRequest{
-			JailId: nodelink.HostFolder + dir, OperationId: operation, Range: &nodev1.ChangeRange{By: []string{m.ChangeID}}, OnConflict: req.OnConflict, Preview: preview,
+			JailId: nodelink.HostFolder + dir, Range: &nodev1.ChangeRange{By: []string{m.ChangeID}}, OnConflict: req.OnConflict, Preview: true,
 		})
 		if err != nil {
-			return nil, fault.FromGRPC(err)
-		}
-		for _, c := range res.GetChanges() {
-			c.Path = append([]byte(dir+"/"), c.GetPath()...)
-		}
-		for _, c := range res.GetConflicts() {
-			c.Path = append([]byte(dir+"/"), c.GetPath()...)
-		}
-		return res, nil
-	}
-	out.Node = &nodev1.UndoChangesResponse{}
-	var changed []string
-	for _, dir := range m.Folders {
-		res, err := undo(dir, "", true)
-		if err != nil {
-			return out, err
+			return out, fault.FromGRPC(err)
 		}
 		if res.GetFiles() > 0 || len(res.GetConflicts()) > 0 {
-			changed = append(changed, dir)
-			merge(out.Node, res)
+			rows = append(rows, db.CreateUndoParams{
+				ID: ident.New("undo"), OrgID: step.OrgID, TaskID: &step.TaskID, NodeID: m.NodeID, JailID: nodelink.HostFolder + dir,
+				StepIds: out.StepIDs, ChangeIds: []string{m.ChangeID}, OnConflict: conflictWords[req.OnConflict], ExpectState: res.GetSnapshot(),
+				AskedBy: req.By.ID, Address: req.By.Address, UserAgent: req.By.UserAgent, Paths: []string{},
+			})
+			merge(out.Node, res, dir)
 		}
 	}
-	if len(changed) == 0 {
+	switch how := req.OnConflict; {
+	case len(rows) == 0:
 		return out, fault.New(fault.NotFound, "step %s changed nothing in the folders that are recorded, or it was undone", step.ID).WithObject(step.ID).
 			WithFix("see what it changed: deckhand task steps %s", step.TaskID)
-	}
-	how := req.OnConflict
-	if req.Preview || len(out.Node.GetConflicts()) > 0 && how != nodev1.OnConflict_ON_CONFLICT_SKIP && how != nodev1.OnConflict_ON_CONFLICT_OVERWRITE {
+	case req.ExpectState != 0 && req.ExpectState != out.Node.GetSnapshot():
+		return out, fault.New(fault.Aborted, "the folders have changed since the preview").WithCode(fault.FileConflict).WithObject(step.ID).WithFix("look at a new preview")
+	case req.Preview || len(out.Node.GetConflicts()) > 0 && how != nodev1.OnConflict_ON_CONFLICT_SKIP && how != nodev1.OnConflict_ON_CONFLICT_OVERWRITE:
 		return out, nil
 	}
 	// The caller may disconnect: what was begun is completed.
 	ctx = context.WithoutCancel(ctx)
-	id := ident.New("undo")
-	done := &nodev1.UndoChangesResponse{}
-	for i, dir := range changed {
-		res, err := undo(dir, fmt.Sprintf("%s.%d", id, i), false)
-		if err != nil {
-			return out, fmt.Errorf("undo %s in %s: %w", step.ID, dir, err)
+	stored := make([]db.Undo, len(rows))
+	if err := w.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		for i, row := range rows {
+			var err error
+			if stored[i], err = tx.CreateUndo(ctx, row); err != nil {
+				return fmt.Errorf("store an undo of %s: %w", step.ID, err)
+			}
 		}
-		merge(done, res)
-		done.Applied = done.GetApplied() || res.GetApplied()
+		return nil
+	}); err != nil {
+		return out, err
 	}
-	out.Node, out.ID = done, id
-	return out, w.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		return audit.Append(tx, audit.Entry{
-			OrgID: step.OrgID, By: req.By, Action: "machine.undone", ObjectKind: "step", ObjectID: step.ID,
-			After: map[string]any{"undo_id": id, "node_id": m.NodeID, "task_id": step.TaskID, "files": done.GetFiles(), "folders": changed},
-		})
+	done := &nodev1.UndoChangesResponse{}
+	for _, row := range stored {
+		res, err := w.carryOut(ctx, node, row)
+		if err != nil {
+			return out, fmt.Errorf("undo %s in %s: %w", step.ID, folderOf(row), err)
+		}
+		merge(done, res, folderOf(row))
+		if res.GetApplied() {
+			done.Applied, out.ID = true, cmp.Or(out.ID, row.ID)
+		}
+	}
+	out.Node = done
+	return out, nil
+}
+
+// folderOf returns the folder of a machine that an undo is in.
+func folderOf(row db.Undo) string { return strings.TrimPrefix(row.JailID, nodelink.HostFolder) }
+
+// machineUndone stores that what a step changed in one folder of a machine was undone.
+func machineUndone(tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
+	return audit.Append(tx, audit.Entry{
+		OrgID: row.OrgID, By: askedBy(row), Action: "machine.undone", ObjectKind: "step", ObjectID: row.StepIds[0],
+		Before: map[string]any{"digest": res.GetOriginalDigest()},
+		After: map[string]any{
+			"digest": res.GetRestoredDigest(), "undo_id": row.ID, "node_id": row.NodeID, "task_id": *row.TaskID, "files": res.GetFiles(),
+			"folder": folderOf(row), "on_conflict": row.OnConflict, "conflicts": len(res.GetConflicts()),
+		},
 	})
 }
 
@@ -124,8 +145,16 @@ func (w *Workspaces) lockFree(ctx context.Context, req Request, nodeID string) e
 	return fault.New(fault.Precondition, "%s", fleetnode.LockedBy(row.Name, &held)).WithCode(fault.NodeLocked).WithObject(nodeID).WithFix("wait for them")
 }
 
-// merge adds what an undo does in one folder to what it does in others.
-func merge(into, res *nodev1.UndoChangesResponse) {
+// merge adds what an undo does in one folder to what it does in others. The sum of the folders'
+// states, none of which is ever lower than before, stands for all of them.
+func merge(into, res *nodev1.UndoChangesResponse, dir string) {
+	for _, c := range res.GetChanges() {
+		c.Path = append([]byte(dir+"/"), c.GetPath()...)
+	}
+	for _, c := range res.GetConflicts() {
+		c.Path = append([]byte(dir+"/"), c.GetPath()...)
+	}
+	into.Snapshot += res.GetSnapshot()
 	into.Changes = append(into.Changes, res.GetChanges()...)
 	into.Conflicts = append(into.Conflicts, res.GetConflicts()...)
 	into.Files += res.GetFiles()

@@ -473,6 +473,8 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 		switch {
 		case state != "done":
 			return nil
+		case strings.HasPrefix(row.JailID, nodelink.HostFolder):
+			return machineUndone(tx, row, res)
 		case row.ExecID != nil:
 			return execUndone(ctx, tx, row, res)
 		case row.ToState != nil:

@@ -696,19 +696,20 @@ type NodeExec struct {
 }
 
 type NodeLock struct {
-	ID         string
-	OrgID      string
-	NodeID     string
-	UserID     string
-	UserName   string
-	Reason     string
-	ExecID     *string
-	TakenAt    time.Time
-	ReleasedAt *time.Time
-	ReleasedBy string
-	TaskID     *string
-	StepID     *string
-	ExpiresAt  *time.Time
+	ID          string
+	OrgID       string
+	NodeID      string
+	UserID      string
+	UserName    string
+	Reason      string
+	ExecID      *string
+	TakenAt     time.Time
+	ReleasedAt  *time.Time
+	ReleasedBy  string
+	TaskID      *string
+	StepID      *string
+	ExpiresAt   *time.Time
+	AgentHidden bool
 }
 
 type NodeSession struct {

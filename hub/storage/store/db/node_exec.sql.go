@@ -304,6 +304,43 @@ func (q *Queries) ListNodeExecs(ctx context.Context, arg ListNodeExecsParams) ([
 	return items, nil
 }
 
+const liveExecsOfTasks = `-- name: LiveExecsOfTasks :many
+SELECT e.id, e.node_id, s.task_id FROM node_execs e JOIN steps s ON s.id = e.step_id AND s.org_id = e.org_id
+WHERE e.org_id = $1 AND s.task_id = ANY ($2::text[]) AND e.state <> 'ended' ORDER BY e.id
+`
+
+type LiveExecsOfTasksParams struct {
+	OrgID   string
+	TaskIds []string
+}
+
+type LiveExecsOfTasksRow struct {
+	ID     string
+	NodeID string
+	TaskID string
+}
+
+// Commands that are part of steps of some tasks and have not ended.
+func (q *Queries) LiveExecsOfTasks(ctx context.Context, arg LiveExecsOfTasksParams) ([]LiveExecsOfTasksRow, error) {
+	rows, err := q.db.Query(ctx, liveExecsOfTasks, arg.OrgID, arg.TaskIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []LiveExecsOfTasksRow{}
+	for rows.Next() {
+		var i LiveExecsOfTasksRow
+		if err := rows.Scan(&i.ID, &i.NodeID, &i.TaskID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const liveNodeExecs = `-- name: LiveNodeExecs :many
 SELECT id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, state, end_reason, exit_code, signal, killed_by, error, log_bytes, members_left, user_id, user_name, created_at, started_at, finished_at, files, undone_at, undo_id, step_id FROM node_execs WHERE node_id = ANY ($1::text[]) AND state <> 'ended'
 `

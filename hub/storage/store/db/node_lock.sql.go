@@ -54,7 +54,7 @@ func (q *Queries) DrainNode(ctx context.Context, arg DrainNodeParams) (int64, er
 }
 
 const heldNodeLock = `-- name: HeldNodeLock :one
-SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at FROM node_locks WHERE org_id = $1 AND node_id = $2 AND released_at IS NULL
+SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at, agent_hidden FROM node_locks WHERE org_id = $1 AND node_id = $2 AND released_at IS NULL
 `
 
 type HeldNodeLockParams struct {
@@ -79,12 +79,13 @@ func (q *Queries) HeldNodeLock(ctx context.Context, arg HeldNodeLockParams) (Nod
 		&i.TaskID,
 		&i.StepID,
 		&i.ExpiresAt,
+		&i.AgentHidden,
 	)
 	return i, err
 }
 
 const heldNodeLocks = `-- name: HeldNodeLocks :many
-SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at FROM node_locks WHERE org_id = $1 AND released_at IS NULL
+SELECT id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at, agent_hidden FROM node_locks WHERE org_id = $1 AND released_at IS NULL
 `
 
 func (q *Queries) HeldNodeLocks(ctx context.Context, orgID string) ([]NodeLock, error) {
@@ -110,6 +111,7 @@ func (q *Queries) HeldNodeLocks(ctx context.Context, orgID string) ([]NodeLock, 
 			&i.TaskID,
 			&i.StepID,
 			&i.ExpiresAt,
+			&i.AgentHidden,
 		); err != nil {
 			return nil, err
 		}
@@ -122,7 +124,7 @@ func (q *Queries) HeldNodeLocks(ctx context.Context, orgID string) ([]NodeLock, 
 }
 
 const listNodeLocks = `-- name: ListNodeLocks :many
-SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, l.agent_hidden, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = $1 AND ($2::text = '' OR l.node_id = $2) AND ($3::boolean OR l.released_at IS NULL)
   AND ($4::timestamptz IS NULL
        OR (l.released_at IS NULL, l.taken_at, l.id) < ($5::boolean, $4::timestamptz, $6::text))
@@ -176,6 +178,7 @@ func (q *Queries) ListNodeLocks(ctx context.Context, arg ListNodeLocksParams) ([
 			&i.NodeLock.TaskID,
 			&i.NodeLock.StepID,
 			&i.NodeLock.ExpiresAt,
+			&i.NodeLock.AgentHidden,
 			&i.NodeName,
 		); err != nil {
 			return nil, err
@@ -189,7 +192,7 @@ func (q *Queries) ListNodeLocks(ctx context.Context, arg ListNodeLocksParams) ([
 }
 
 const lockOfStep = `-- name: LockOfStep :one
-SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, l.agent_hidden, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = $1 AND l.step_id = $2::text
 `
 
@@ -221,13 +224,14 @@ func (q *Queries) LockOfStep(ctx context.Context, arg LockOfStepParams) (LockOfS
 		&i.NodeLock.TaskID,
 		&i.NodeLock.StepID,
 		&i.NodeLock.ExpiresAt,
+		&i.NodeLock.AgentHidden,
 		&i.NodeName,
 	)
 	return i, err
 }
 
 const lockOfTask = `-- name: LockOfTask :one
-SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, l.agent_hidden, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = $1 AND l.task_id = $2::text AND l.released_at IS NULL AND l.expires_at > now()
 `
 
@@ -259,13 +263,14 @@ func (q *Queries) LockOfTask(ctx context.Context, arg LockOfTaskParams) (LockOfT
 		&i.NodeLock.TaskID,
 		&i.NodeLock.StepID,
 		&i.NodeLock.ExpiresAt,
+		&i.NodeLock.AgentHidden,
 		&i.NodeName,
 	)
 	return i, err
 }
 
 const lockOfTaskAt = `-- name: LockOfTaskAt :one
-SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
+SELECT l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, l.agent_hidden, n.name AS node_name FROM node_locks l JOIN nodes n ON n.id = l.node_id
 WHERE l.org_id = $1 AND l.task_id = $2::text AND l.taken_at <= $3 AND l.expires_at > $3
   AND (l.released_at IS NULL OR l.released_at > $3)
 ORDER BY l.taken_at DESC LIMIT 1
@@ -300,6 +305,7 @@ func (q *Queries) LockOfTaskAt(ctx context.Context, arg LockOfTaskAtParams) (Loc
 		&i.NodeLock.TaskID,
 		&i.NodeLock.StepID,
 		&i.NodeLock.ExpiresAt,
+		&i.NodeLock.AgentHidden,
 		&i.NodeName,
 	)
 	return i, err
@@ -383,7 +389,7 @@ func (q *Queries) ReleaseOverLocks(ctx context.Context) ([]ReleaseOverLocksRow, 
 const releaseTaskLock = `-- name: ReleaseTaskLock :one
 UPDATE node_locks l SET released_at = now(), released_by = $1 FROM nodes n
 WHERE l.org_id = $2 AND l.task_id = $3::text AND l.released_at IS NULL AND n.id = l.node_id
-RETURNING l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, n.name AS node_name
+RETURNING l.id, l.org_id, l.node_id, l.user_id, l.user_name, l.reason, l.exec_id, l.taken_at, l.released_at, l.released_by, l.task_id, l.step_id, l.expires_at, l.agent_hidden, n.name AS node_name
 `
 
 type ReleaseTaskLockParams struct {
@@ -415,16 +421,55 @@ func (q *Queries) ReleaseTaskLock(ctx context.Context, arg ReleaseTaskLockParams
 		&i.NodeLock.TaskID,
 		&i.NodeLock.StepID,
 		&i.NodeLock.ExpiresAt,
+		&i.NodeLock.AgentHidden,
 		&i.NodeName,
 	)
 	return i, err
+}
+
+const seenLockTasks = `-- name: SeenLockTasks :many
+SELECT t.id FROM tasks t WHERE t.org_id = $1 AND t.id = ANY ($2::text[])
+  AND ($3::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $4::text))
+`
+
+type SeenLockTasksParams struct {
+	OrgID   string
+	Ids     []string
+	SeesAll bool
+	Viewer  string
+}
+
+// Those of some tasks that somebody sees.
+func (q *Queries) SeenLockTasks(ctx context.Context, arg SeenLockTasksParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, seenLockTasks,
+		arg.OrgID,
+		arg.Ids,
+		arg.SeesAll,
+		arg.Viewer,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const takeNodeLock = `-- name: TakeNodeLock :one
 INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, exec_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (node_id) WHERE released_at IS NULL DO NOTHING
-RETURNING id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at
+RETURNING id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at, agent_hidden
 `
 
 type TakeNodeLockParams struct {
@@ -463,17 +508,19 @@ func (q *Queries) TakeNodeLock(ctx context.Context, arg TakeNodeLockParams) (Nod
 		&i.TaskID,
 		&i.StepID,
 		&i.ExpiresAt,
+		&i.AgentHidden,
 	)
 	return i, err
 }
 
 const takeTaskLock = `-- name: TakeTaskLock :one
-INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, task_id, step_id, expires_at)
-SELECT $1, t.org_id, $2, t.agent_id, $3, $4, t.id, $5::text, now() + $6::interval
+INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, task_id, step_id, expires_at, agent_hidden)
+SELECT $1, t.org_id, $2, t.agent_id, $3, $4, t.id, $5::text, now() + $6::interval,
+       NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.visibility = 'organisation')
 FROM tasks t JOIN steps s ON s.org_id = t.org_id AND s.task_id = t.id
 WHERE t.org_id = $7 AND t.id = $8 AND t.finished_at IS NULL AND s.id = $5::text AND s.state = 'started'
 ON CONFLICT DO NOTHING
-RETURNING id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at
+RETURNING id, org_id, node_id, user_id, user_name, reason, exec_id, taken_at, released_at, released_by, task_id, step_id, expires_at, agent_hidden
 `
 
 type TakeTaskLockParams struct {
@@ -515,6 +562,7 @@ func (q *Queries) TakeTaskLock(ctx context.Context, arg TakeTaskLockParams) (Nod
 		&i.TaskID,
 		&i.StepID,
 		&i.ExpiresAt,
+		&i.AgentHidden,
 	)
 	return i, err
 }

@@ -184,10 +184,10 @@ INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attem
                    node_id, jail_id, decision, outcome, checkpoint, started_at, finished_at)
 VALUES ($1, $2, $3, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $4, $5, $6, $7, $8, $9, $10,
         $11, $12, $13,
-        CASE WHEN $14::text = 'started' AND node_held_by_other($15, $3) THEN 'granted' ELSE $14::text END, $16, $17, $18,
-        $15, $19, coalesce($20::jsonb, '{}'), coalesce($21::jsonb, '{}'), $22,
-        CASE WHEN $23::boolean AND NOT ($14::text = 'started' AND node_held_by_other($15, $3)) THEN clock_timestamp() END,
-        CASE WHEN $24::boolean THEN clock_timestamp() END)
+        CASE WHEN $14::text = 'started' AND $15::boolean AND node_held_by_other($16, $3) THEN 'granted' ELSE $14::text END, $17, $18, $19,
+        $16, $20, coalesce($21::jsonb, '{}'), coalesce($22::jsonb, '{}'), $23,
+        CASE WHEN $24::boolean AND NOT ($14::text = 'started' AND $15::boolean AND node_held_by_other($16, $3)) THEN clock_timestamp() END,
+        CASE WHEN $25::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
 `
@@ -207,6 +207,7 @@ type CreateStepParams struct {
 	ArgumentsDigest []byte
 	Reasoning       string
 	State           string
+	OnNode          bool
 	NodeID          *string
 	DecisionReason  string
 	Observation     string
@@ -221,7 +222,7 @@ type CreateStepParams struct {
 
 // Returns no row if the call has a step already. The caller has locked the
 // task's row in an earlier statement: steps are numbered from the last one. One that
-// would start on a node whose lock another agent's task holds stays granted.
+// would run on a node (on_node) whose lock another agent's task holds stays granted.
 func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, createStep,
 		arg.ID,
@@ -238,6 +239,7 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		arg.ArgumentsDigest,
 		arg.Reasoning,
 		arg.State,
+		arg.OnNode,
 		arg.NodeID,
 		arg.DecisionReason,
 		arg.Observation,
@@ -558,14 +560,14 @@ WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = $3 AND (t.org_id = $4) IS TRUE AND t.attempt = $5 AND t.lease_hash = $6
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
-      AND NOT ($7::text = 'started' AND node_held_by_other(t.node_id, t.id))
+      AND NOT ($7::text = 'started' AND $8::boolean AND node_held_by_other(t.node_id, t.id))
     FOR UPDATE
 ), created AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                        arguments_sealed, arguments_digest, reasoning, state, decision_reason, decision, node_id, jail_id,
                        started_at)
-    SELECT $8, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $9, $10, $11, held.attempt, $12, $13, $14,
-           $15, $16, $17, $7, $18, $19, held.node_id, held.jail_id,
+    SELECT $9, held.org_id, held.id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = $3), $10, $11, $12, held.attempt, $13, $14, $15,
+           $16, $17, $18, $7, $19, $20, held.node_id, held.jail_id,
            CASE WHEN $7 = 'started' THEN clock_timestamp() END
     FROM held
     ON CONFLICT DO NOTHING
@@ -585,6 +587,7 @@ type GrantLeasedStepParams struct {
 	Attempt         int32
 	LeaseHash       []byte
 	State           string
+	OnNode          bool
 	ID              string
 	Turn            int32
 	CallIndex       int32
@@ -610,7 +613,7 @@ type GrantLeasedStepRow struct {
 // is made at once, with its events, in its own transaction. Returns no row if
 // the call has a step already, another step was stored while this one waited
 // for the task's row, a pause before the next call was requested, the lease
-// has ended, or another agent's task holds the lock of the node.
+// has ended, or it runs on a node (on_node) whose lock another agent's task holds.
 func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams) (GrantLeasedStepRow, error) {
 	row := q.db.QueryRow(ctx, grantLeasedStep,
 		arg.Types,
@@ -620,6 +623,7 @@ func (q *Queries) GrantLeasedStep(ctx context.Context, arg GrantLeasedStepParams
 		arg.Attempt,
 		arg.LeaseHash,
 		arg.State,
+		arg.OnNode,
 		arg.ID,
 		arg.Turn,
 		arg.CallIndex,
@@ -1532,7 +1536,7 @@ WITH held AS (
 ), started AS (
     UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = held.attempt FROM held
     WHERE steps.org_id = held.org_id AND steps.id = $6 AND steps.task_id = held.id AND steps.state = 'granted'
-      AND steps.granted_binding IS NULL AND NOT node_held_by_other(steps.node_id, steps.task_id)
+      AND steps.granted_binding IS NULL AND NOT ($7::boolean AND node_held_by_other(steps.node_id, steps.task_id))
     RETURNING steps.started_at
 )
 SELECT started.started_at,
@@ -1547,6 +1551,7 @@ type StartLeasedStepParams struct {
 	Attempt   int32
 	LeaseHash []byte
 	ID        string
+	OnNode    bool
 }
 
 type StartLeasedStepRow struct {
@@ -1565,6 +1570,7 @@ func (q *Queries) StartLeasedStep(ctx context.Context, arg StartLeasedStepParams
 		arg.Attempt,
 		arg.LeaseHash,
 		arg.ID,
+		arg.OnNode,
 	)
 	var i StartLeasedStepRow
 	err := row.Scan(&i.StartedAt, &i.Seq)
@@ -1576,7 +1582,7 @@ UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at 
     attempt = CASE WHEN $1::boolean THEN attempt ELSE $2 END, released = released OR $1
 WHERE org_id = $3 AND id = $4 AND task_id = $5
   AND state = CASE WHEN $1 THEN 'deferred' ELSE 'granted' END
-  AND NOT node_held_by_other(node_id, task_id)
+  AND NOT ($6::boolean AND node_held_by_other(node_id, task_id))
 RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
 `
 
@@ -1586,11 +1592,12 @@ type StartStepParams struct {
 	OrgID    string
 	ID       string
 	TaskID   string
+	OnNode   bool
 }
 
 // Starts a granted step, or with released a deferred one. The caller has
-// verified that it may: by the grant's binding, or by the review's verdict. It does not
-// start while another agent's task holds the lock of its node.
+// verified that it may: by the grant's binding, or by the review's verdict. One that runs
+// on a node (on_node) does not start while another agent's task holds the node's lock.
 func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, error) {
 	row := q.db.QueryRow(ctx, startStep,
 		arg.Released,
@@ -1598,6 +1605,7 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		arg.OrgID,
 		arg.ID,
 		arg.TaskID,
+		arg.OnNode,
 	)
 	var i Step
 	err := row.Scan(

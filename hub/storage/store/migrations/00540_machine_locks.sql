@@ -5,6 +5,8 @@ ALTER TABLE node_locks
     ADD COLUMN task_id    text COLLATE "C" REFERENCES tasks (id),
     ADD COLUMN step_id    text COLLATE "C",
     ADD COLUMN expires_at timestamptz,
+    -- Not everybody in the organisation sees the agent: texts for all do not name it.
+    ADD COLUMN agent_hidden boolean NOT NULL DEFAULT false,
     ADD CHECK ((task_id IS NULL) = (step_id IS NULL)),
     ADD CHECK ((task_id IS NULL) = (expires_at IS NULL)),
     ADD CHECK (task_id IS NULL OR exec_id IS NULL);
@@ -47,4 +49,4 @@ DROP FUNCTION release_task_lock();
 DROP FUNCTION node_held_by_other(text, text);
 DELETE FROM node_locks WHERE task_id IS NOT NULL;
 DROP INDEX node_locks_expiry, node_locks_of_step, node_locks_of_task;
-ALTER TABLE node_locks DROP COLUMN task_id, DROP COLUMN step_id, DROP COLUMN expires_at;
+ALTER TABLE node_locks DROP COLUMN task_id, DROP COLUMN step_id, DROP COLUMN expires_at, DROP COLUMN agent_hidden;

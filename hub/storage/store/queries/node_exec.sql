@@ -37,6 +37,11 @@ SELECT * FROM node_execs WHERE node_id = ANY (@node_ids::text[]) AND state <> 'e
 -- Those that a dead hub may have left, in any organisation.
 SELECT * FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - @older_than::interval;
 
+-- name: LiveExecsOfTasks :many
+-- Commands that are part of steps of some tasks and have not ended.
+SELECT e.id, e.node_id, s.task_id FROM node_execs e JOIN steps s ON s.id = e.step_id AND s.org_id = e.org_id
+WHERE e.org_id = @org_id AND s.task_id = ANY (@task_ids::text[]) AND e.state <> 'ended' ORDER BY e.id;
+
 -- name: OrphanedNodeExecs :many
 -- Commands of steps that do not run any more, in any organisation.
 SELECT e.* FROM node_execs e JOIN steps s ON s.id = e.step_id AND s.org_id = e.org_id

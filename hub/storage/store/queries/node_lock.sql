@@ -8,8 +8,9 @@ RETURNING *;
 -- name: TakeTaskLock :one
 -- Takes the lock of a node for a step of a running task. Returns no row if the lock is
 -- held, the task holds another, or the task does not run any more.
-INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, task_id, step_id, expires_at)
-SELECT @id, t.org_id, @node_id, t.agent_id, @user_name, @reason, t.id, @step_id::text, now() + @lasts::interval
+INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, task_id, step_id, expires_at, agent_hidden)
+SELECT @id, t.org_id, @node_id, t.agent_id, @user_name, @reason, t.id, @step_id::text, now() + @lasts::interval,
+       NOT EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.visibility = 'organisation')
 FROM tasks t JOIN steps s ON s.org_id = t.org_id AND s.task_id = t.id
 WHERE t.org_id = @org_id AND t.id = @task_id AND t.finished_at IS NULL AND s.id = @step_id::text AND s.state = 'started'
 ON CONFLICT DO NOTHING
@@ -46,6 +47,11 @@ WHERE id IN (SELECT l.id FROM node_locks l JOIN tasks t ON t.id = l.task_id
              WHERE l.released_at IS NULL AND (l.expires_at <= now() OR t.finished_at IS NOT NULL)
              ORDER BY l.id FOR UPDATE OF l SKIP LOCKED)
 RETURNING org_id, node_id, task_id;
+
+-- name: SeenLockTasks :many
+-- Those of some tasks that somebody sees.
+SELECT t.id FROM tasks t WHERE t.org_id = @org_id AND t.id = ANY (@ids::text[])
+  AND (@sees_all::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text));
 
 -- name: HeldNodeLock :one
 SELECT * FROM node_locks WHERE org_id = @org_id AND node_id = @node_id AND released_at IS NULL;

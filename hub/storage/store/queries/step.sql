@@ -1,15 +1,15 @@
 -- name: CreateStep :one
 -- Returns no row if the call has a step already. The caller has locked the
 -- task's row in an earlier statement: steps are numbered from the last one. One that
--- would start on a node whose lock another agent's task holds stays granted.
+-- would run on a node (on_node) whose lock another agent's task holds stays granted.
 INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
                    arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, error_code,
                    node_id, jail_id, decision, outcome, checkpoint, started_at, finished_at)
 VALUES (@id, @org_id, @task_id, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.task_id = @task_id), @turn, @call_index, @call_id, @attempt, @tool, @category, @arguments,
         @arguments_sealed, @arguments_digest, @reasoning,
-        CASE WHEN @state::text = 'started' AND node_held_by_other(sqlc.narg(node_id), @task_id) THEN 'granted' ELSE @state::text END, @decision_reason, @observation, @error_code,
+        CASE WHEN @state::text = 'started' AND @on_node::boolean AND node_held_by_other(sqlc.narg(node_id), @task_id) THEN 'granted' ELSE @state::text END, @decision_reason, @observation, @error_code,
         sqlc.narg(node_id), @jail_id, coalesce(sqlc.narg(decision)::jsonb, '{}'), coalesce(sqlc.narg(outcome)::jsonb, '{}'), @checkpoint,
-        CASE WHEN @ran::boolean AND NOT (@state::text = 'started' AND node_held_by_other(sqlc.narg(node_id), @task_id)) THEN clock_timestamp() END,
+        CASE WHEN @ran::boolean AND NOT (@state::text = 'started' AND @on_node::boolean AND node_held_by_other(sqlc.narg(node_id), @task_id)) THEN clock_timestamp() END,
         CASE WHEN @ended::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
 RETURNING *;
@@ -48,13 +48,13 @@ ORDER BY s.number;
 
 -- name: StartStep :one
 -- Starts a granted step, or with released a deferred one. The caller has
--- verified that it may: by the grant's binding, or by the review's verdict. It does not
--- start while another agent's task holds the lock of its node.
+-- verified that it may: by the grant's binding, or by the review's verdict. One that runs
+-- on a node (on_node) does not start while another agent's task holds the node's lock.
 UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at = NULL,
     attempt = CASE WHEN @released::boolean THEN attempt ELSE @attempt END, released = released OR @released
 WHERE org_id = @org_id AND id = @id AND task_id = @task_id
   AND state = CASE WHEN @released THEN 'deferred' ELSE 'granted' END
-  AND NOT node_held_by_other(node_id, task_id)
+  AND NOT (@on_node::boolean AND node_held_by_other(node_id, task_id))
 RETURNING *;
 
 -- name: EndStep :one
@@ -75,12 +75,12 @@ RETURNING steps.*;
 -- is made at once, with its events, in its own transaction. Returns no row if
 -- the call has a step already, another step was stored while this one waited
 -- for the task's row, a pause before the next call was requested, the lease
--- has ended, or another agent's task holds the lock of the node.
+-- has ended, or it runs on a node (on_node) whose lock another agent's task holds.
 WITH held AS (
     SELECT t.id, t.org_id, t.correlation_id, t.attempt, t.node_id, t.jail_id FROM tasks t
     WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE AND t.attempt = @attempt AND t.lease_hash = @lease_hash
       AND t.lease_expires_at > clock_timestamp() AND t.pause_next = ''
-      AND NOT (@state::text = 'started' AND node_held_by_other(t.node_id, t.id))
+      AND NOT (@state::text = 'started' AND @on_node::boolean AND node_held_by_other(t.node_id, t.id))
     FOR UPDATE
 ), created AS (
     INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments,
@@ -110,7 +110,7 @@ WITH held AS (
 ), started AS (
     UPDATE steps SET state = 'started', started_at = clock_timestamp(), attempt = held.attempt FROM held
     WHERE steps.org_id = held.org_id AND steps.id = @id AND steps.task_id = held.id AND steps.state = 'granted'
-      AND steps.granted_binding IS NULL AND NOT node_held_by_other(steps.node_id, steps.task_id)
+      AND steps.granted_binding IS NULL AND NOT (@on_node::boolean AND node_held_by_other(steps.node_id, steps.task_id))
     RETURNING steps.started_at
 )
 SELECT started.started_at,

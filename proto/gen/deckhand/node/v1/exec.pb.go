@@ -540,7 +540,10 @@ type HostLock struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	LockId string                 `protobuf:"bytes,1,opt,name=lock_id,json=lockId,proto3" json:"lock_id,omitempty"`
 	// Whose it is, for the record.
-	Holder        string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder string `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
+	// When it ends; unset if it lasts until it is released. The node starts nothing
+	// under it after that, and ends the exec by then.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -587,6 +590,13 @@ func (x *HostLock) GetHolder() string {
 		return x.Holder
 	}
 	return ""
+}
+
+func (x *HostLock) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
 }
 
 // Pty is a terminal's size in characters.
@@ -2591,11 +2601,13 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"host_paths\x18\x13 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10 \"\tr\a(\x80\b2\x02^/R\thostPaths\"&\n" +
 	"\x05Shell\x12\x1d\n" +
 	"\n" +
-	"plain_argv\x18\x01 \x03(\tR\tplainArgv\"R\n" +
+	"plain_argv\x18\x01 \x03(\tR\tplainArgv\"\x8d\x01\n" +
 	"\bHostLock\x12\"\n" +
 	"\alock_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x06lockId\x12\"\n" +
 	"\x06holder\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x02R\x06holder\"G\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x02R\x06holder\x129\n" +
+	"\n" +
+	"expires_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"G\n" +
 	"\x03Pty\x12\x1f\n" +
 	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
 	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xe5\a\n" +
@@ -2854,67 +2866,68 @@ var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
 	6,  // 3: deckhand.node.v1.ExecSpec.host_lock:type_name -> deckhand.node.v1.HostLock
 	35, // 4: deckhand.node.v1.ExecSpec.background_after:type_name -> google.protobuf.Duration
 	5,  // 5: deckhand.node.v1.ExecSpec.shell:type_name -> deckhand.node.v1.Shell
-	0,  // 6: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
-	1,  // 7: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
-	36, // 8: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
-	36, // 9: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
-	36, // 10: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
-	36, // 11: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
-	37, // 12: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	38, // 13: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
-	36, // 14: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
-	37, // 15: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
-	9,  // 16: deckhand.node.v1.Exec.usage:type_name -> deckhand.node.v1.ExecUsage
-	35, // 17: deckhand.node.v1.ExecUsage.cpu_time:type_name -> google.protobuf.Duration
-	4,  // 18: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
-	35, // 19: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
-	8,  // 20: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	8,  // 21: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	35, // 22: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
-	8,  // 23: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	8,  // 24: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
-	8,  // 25: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
-	35, // 26: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
-	7,  // 27: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
-	36, // 28: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
-	36, // 29: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
-	3,  // 30: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
-	36, // 31: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	28, // 32: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
-	7,  // 33: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
-	2,  // 34: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
-	31, // 35: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
-	3,  // 36: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	36, // 37: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	35, // 38: deckhand.node.v1.IndexLogRequest.wait:type_name -> google.protobuf.Duration
-	32, // 39: deckhand.node.v1.IndexLogResponse.marks:type_name -> deckhand.node.v1.LogMark
-	10, // 40: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	12, // 41: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	14, // 42: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	16, // 43: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	18, // 44: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	20, // 45: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	22, // 46: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	24, // 47: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	26, // 48: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	29, // 49: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	33, // 50: deckhand.node.v1.ExecService.IndexLog:input_type -> deckhand.node.v1.IndexLogRequest
-	11, // 51: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	13, // 52: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	15, // 53: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	17, // 54: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	19, // 55: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	21, // 56: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	23, // 57: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	25, // 58: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	27, // 59: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	30, // 60: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	34, // 61: deckhand.node.v1.ExecService.IndexLog:output_type -> deckhand.node.v1.IndexLogResponse
-	51, // [51:62] is the sub-list for method output_type
-	40, // [40:51] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	36, // 6: deckhand.node.v1.HostLock.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 7: deckhand.node.v1.Exec.state:type_name -> deckhand.node.v1.ExecState
+	1,  // 8: deckhand.node.v1.Exec.end_reason:type_name -> deckhand.node.v1.EndReason
+	36, // 9: deckhand.node.v1.Exec.created_at:type_name -> google.protobuf.Timestamp
+	36, // 10: deckhand.node.v1.Exec.started_at:type_name -> google.protobuf.Timestamp
+	36, // 11: deckhand.node.v1.Exec.ended_at:type_name -> google.protobuf.Timestamp
+	36, // 12: deckhand.node.v1.Exec.log_deleted_at:type_name -> google.protobuf.Timestamp
+	37, // 13: deckhand.node.v1.Exec.workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	38, // 14: deckhand.node.v1.Exec.egress:type_name -> deckhand.node.v1.EgressUse
+	36, // 15: deckhand.node.v1.Exec.job_since:type_name -> google.protobuf.Timestamp
+	37, // 16: deckhand.node.v1.Exec.job_workspace:type_name -> deckhand.node.v1.WorkspaceChange
+	9,  // 17: deckhand.node.v1.Exec.usage:type_name -> deckhand.node.v1.ExecUsage
+	35, // 18: deckhand.node.v1.ExecUsage.cpu_time:type_name -> google.protobuf.Duration
+	4,  // 19: deckhand.node.v1.StartExecRequest.spec:type_name -> deckhand.node.v1.ExecSpec
+	35, // 20: deckhand.node.v1.StartExecRequest.wait:type_name -> google.protobuf.Duration
+	8,  // 21: deckhand.node.v1.StartExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	8,  // 22: deckhand.node.v1.GetExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	35, // 23: deckhand.node.v1.WaitExecRequest.timeout:type_name -> google.protobuf.Duration
+	8,  // 24: deckhand.node.v1.WaitExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	8,  // 25: deckhand.node.v1.ListExecsResponse.execs:type_name -> deckhand.node.v1.Exec
+	8,  // 26: deckhand.node.v1.KillExecResponse.exec:type_name -> deckhand.node.v1.Exec
+	35, // 27: deckhand.node.v1.WriteStdinRequest.timeout:type_name -> google.protobuf.Duration
+	7,  // 28: deckhand.node.v1.ResizeExecRequest.pty:type_name -> deckhand.node.v1.Pty
+	36, // 29: deckhand.node.v1.ReadLogRequest.since:type_name -> google.protobuf.Timestamp
+	36, // 30: deckhand.node.v1.ReadLogRequest.until:type_name -> google.protobuf.Timestamp
+	3,  // 31: deckhand.node.v1.ReadLogResponse.stream:type_name -> deckhand.node.v1.LogStream
+	36, // 32: deckhand.node.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	28, // 33: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
+	7,  // 34: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
+	2,  // 35: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
+	31, // 36: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 37: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	36, // 38: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	35, // 39: deckhand.node.v1.IndexLogRequest.wait:type_name -> google.protobuf.Duration
+	32, // 40: deckhand.node.v1.IndexLogResponse.marks:type_name -> deckhand.node.v1.LogMark
+	10, // 41: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	12, // 42: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	14, // 43: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	16, // 44: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	18, // 45: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	20, // 46: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	22, // 47: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	24, // 48: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	26, // 49: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	29, // 50: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	33, // 51: deckhand.node.v1.ExecService.IndexLog:input_type -> deckhand.node.v1.IndexLogRequest
+	11, // 52: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	13, // 53: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	15, // 54: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	17, // 55: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	19, // 56: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	21, // 57: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	23, // 58: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	25, // 59: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	27, // 60: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	30, // 61: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	34, // 62: deckhand.node.v1.ExecService.IndexLog:output_type -> deckhand.node.v1.IndexLogResponse
+	52, // [52:63] is the sub-list for method output_type
+	41, // [41:52] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }

@@ -817,8 +817,11 @@ type ReadJournalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
 	Entries []*JournalEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// There are older ones that fit; read on with before.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// There may be older ones that fit: read on with before, from the oldest entry
+	// returned, or from next_cursor if there is none.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// With more, the cursor of the oldest entry that was looked at.
+	NextCursor    string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -865,6 +868,13 @@ func (x *ReadJournalResponse) GetMore() bool {
 		return x.More
 	}
 	return false
+}
+
+func (x *ReadJournalResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
 }
 
 type SessionRequest_Welcome struct {
@@ -1388,10 +1398,12 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x03cut\x18\x05 \x01(\bR\x03cut\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"c\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
 	"\x13ReadJournalResponse\x128\n" +
 	"\aentries\x18\x01 \x03(\v2\x1e.deckhand.node.v1.JournalEntryR\aentries\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more2d\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1f\n" +
+	"\vnext_cursor\x18\x03 \x01(\tR\n" +
+	"nextCursor2d\n" +
 	"\x0eSessionService\x12R\n" +
 	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012\xe5\x02\n" +
 	"\vNodeService\x12Q\n" +
