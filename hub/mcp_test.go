@@ -117,7 +117,8 @@ func TestTheOfficialMCPClientUsesEveryTool(t *testing.T) {
 	require.Equal(t, id, again["task"].(map[string]any)["id"], "an equal call at once is the same")
 	// Also when the first one was made in the minute before.
 	who := do(t, r.user.Sessions.GetSession, &deckhandv1.GetSessionRequest{}).GetSession().GetUserId()
-	for moved := time.Time{}; moved != time.Now().Truncate(time.Minute); {
+	var moved time.Time
+	for !moved.Equal(time.Now().Truncate(time.Minute)) {
 		moved = time.Now().Truncate(time.Minute)
 		sum := sha256.Sum256(fmt.Appendf(nil, "{\"agent\":\"walker\",\"goal\":\"walk\",\"context\":\"by MCP\"}\n%s %d", who, moved.Add(-time.Minute).Unix()))
 		r.sql("UPDATE tasks SET created_at = $2, idempotency_key = $3 WHERE id = $1 RETURNING id", id, moved.Add(-time.Millisecond), "mcp-"+hex.EncodeToString(sum[:16]))
@@ -270,6 +271,7 @@ func TestDecidingByMCPNeedsARightOfItsOwn(t *testing.T) {
 	require.Equal(t, "red", r.inboxItem(item.GetId()).GetReply())
 	// A call is approved if inbox_list shows all of it, and in the console if not.
 	r.apply("asker", asking("asker", "tools: [shell_exec, file_write]"))
+	r.cancel(item.GetTaskId())
 	_, _, item = r.park("asker", "shell_exec", `{"command":"echo 'rm -rf /srv' | base64 -d | sh && make deploy"}`)
 	listed, text := tool(t, session, "inbox_list", map[string]any{"task_id": item.GetTaskId()})
 	require.Contains(t, text, "&& make deploy")
@@ -278,6 +280,7 @@ func TestDecidingByMCPNeedsARightOfItsOwn(t *testing.T) {
 	require.Equal(t, false, shown["incomplete"])
 	out, _ = tool(t, session, "inbox_decide", map[string]any{"item_id": item.GetId(), "decision": "approve", "shown_digest": shown["shown_digest"]})
 	require.Equal(t, "approve", out["answer"])
+	r.cancel(item.GetTaskId()) // it would take the place of the next one
 	_, _, item = r.park("asker", "file_write", `{"path":"a","content":"b"}`)
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "inbox_decide", Arguments: map[string]any{
 		"item_id": item.GetId(), "decision": "approve", "shown_digest": item.GetShownDigest(),
@@ -285,6 +288,8 @@ func TestDecidingByMCPNeedsARightOfItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, res.IsError)
 	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "more to see")
+
+	r.cancel(item.GetTaskId())
 
 	// A confirmation is a decision: a reply to it needs the right as well.
 	task, _, item := r.park("walker", "request_input", `{"question":"Sure?","kind":"confirmation"}`)

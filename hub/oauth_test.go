@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
@@ -155,7 +156,7 @@ func TestTheOfficialMCPClientConnectsByOAuth(t *testing.T) {
 			require.True(t, strings.HasPrefix(res.Header.Get("Location"), "/login?next=%2Foauth%2Fauthorize%3F"), "who is not logged in does that first")
 			res, page := p.send(http.MethodGet, u.RequestURI(), http.Header{"Cookie": {p.cookie}}, "")
 			require.Equal(t, http.StatusOK, res.StatusCode)
-			require.Contains(t, page, "Claude ⟦U+202E⟧evil", "what turns text around is shown")
+			require.Contains(t, html.UnescapeString(page), "Claude ⟦U+202E⟧evil", "what turns text around is shown")
 			require.Contains(t, page, redirectURI, "the whole address")
 			require.Equal(t, "same-origin", res.Header.Get("Referrer-Policy"), "without a referrer the form would have no origin")
 			require.Contains(t, page, "admin")
