@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/literal"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 const (
@@ -64,7 +65,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if !s.mayRegister(r.RemoteAddr) {
+	if !mayRegister(s.registering, r.RemoteAddr) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(registerEvery.Seconds())))
 		reply(w, http.StatusTooManyRequests, problem("temporarily_unavailable", "too many programs are registered from your address; try again in a minute"))
 		return
@@ -101,12 +102,12 @@ func (s *Server) failed(w http.ResponseWriter, what string, err error) {
 }
 
 // mayRegister counts a program that an address registers.
-func (s *Server) mayRegister(peer string) bool {
+func mayRegister(buckets *ttlcache.Cache[string, *rate.Limiter], peer string) bool {
 	network := auth.RateKey(peer)
-	bucket, ok := s.registering.Get(network)
+	bucket, ok := buckets.Get(network)
 	if !ok {
 		bucket = rate.NewLimiter(rate.Every(registerEvery), registerAtOnce)
-		s.registering.Add(network, bucket)
+		buckets.Add(network, bucket)
 	}
 	return bucket.Allow()
 }
