@@ -3,7 +3,10 @@ package hub_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -93,7 +96,7 @@ func TestTheOfficialMCPClientUsesEveryTool(t *testing.T) {
 		require.NotNil(t, found.Annotations.OpenWorldHint, found.Name)
 		require.NotNil(t, found.InputSchema, found.Name)
 		require.NotNil(t, found.OutputSchema, found.Name)
-		reads := !slices.Contains([]string{"task_run", "task_message", "task_cancel"}, found.Name)
+		reads := !slices.Contains([]string{"task_run", "task_wait", "task_message", "task_cancel"}, found.Name)
 		require.Equal(t, reads, found.Annotations.ReadOnlyHint, found.Name)
 		require.Equal(t, found.Name == "task_cancel", *found.Annotations.DestructiveHint, found.Name)
 	}
@@ -112,6 +115,16 @@ func TestTheOfficialMCPClientUsesEveryTool(t *testing.T) {
 	id := first["task"].(map[string]any)["id"].(string)
 	again, text := tool(t, session, "task_run", run)
 	require.Equal(t, id, again["task"].(map[string]any)["id"], "an equal call at once is the same")
+	// Also when the first one was made in the minute before.
+	who := do(t, r.user.Sessions.GetSession, &deckhandv1.GetSessionRequest{}).GetSession().GetUserId()
+	var moved time.Time
+	for !moved.Equal(time.Now().Truncate(time.Minute)) {
+		moved = time.Now().Truncate(time.Minute)
+		sum := sha256.Sum256(fmt.Appendf(nil, "{\"agent\":\"walker\",\"goal\":\"walk\",\"context\":\"by MCP\"}\n%s %d", who, moved.Add(-time.Minute).Unix()))
+		r.sql("UPDATE tasks SET created_at = $2, idempotency_key = $3 WHERE id = $1 RETURNING id", id, moved.Add(-time.Millisecond), "mcp-"+hex.EncodeToString(sum[:16]))
+		again, _ = tool(t, session, "task_run", run)
+	}
+	require.Equal(t, id, again["task"].(map[string]any)["id"])
 	run["idempotency_key"] = "other"
 	other, _ := tool(t, session, "task_run", run)
 	require.NotEqual(t, id, other["task"].(map[string]any)["id"], text)
@@ -256,6 +269,41 @@ func TestDecidingByMCPNeedsARightOfItsOwn(t *testing.T) {
 	out, _ := tool(t, session, "inbox_decide", decision)
 	require.Equal(t, "answered", out["state"])
 	require.Equal(t, "red", r.inboxItem(item.GetId()).GetReply())
+	// A call is approved if inbox_list shows all of it, and in the console if not.
+	r.apply("asker", asking("asker", "tools: [shell_exec, file_write]"))
+	r.cancel(item.GetTaskId())
+	_, _, item = r.park("asker", "shell_exec", `{"command":"echo 'rm -rf /srv' | base64 -d | sh && make deploy"}`)
+	listed, text := tool(t, session, "inbox_list", map[string]any{"task_id": item.GetTaskId()})
+	require.Contains(t, text, "&& make deploy")
+	require.Contains(t, text, "Runs in: ")
+	shown := listed["items"].([]any)[0].(map[string]any)
+	require.Equal(t, false, shown["incomplete"])
+	out, _ = tool(t, session, "inbox_decide", map[string]any{"item_id": item.GetId(), "decision": "approve", "shown_digest": shown["shown_digest"]})
+	require.Equal(t, "approve", out["answer"])
+	r.cancel(item.GetTaskId()) // it would take the place of the next one
+	_, _, item = r.park("asker", "file_write", `{"path":"a","content":"b"}`)
+	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "inbox_decide", Arguments: map[string]any{
+		"item_id": item.GetId(), "decision": "approve", "shown_digest": item.GetShownDigest(),
+	}})
+	require.NoError(t, err)
+	require.True(t, res.IsError)
+	require.Contains(t, res.Content[0].(*mcp.TextContent).Text, "more to see")
+
+	r.cancel(item.GetTaskId())
+
+	// A confirmation is a decision: a reply to it needs the right as well.
+	task, _, item := r.park("walker", "request_input", `{"question":"Sure?","kind":"confirmation"}`)
+	confirm := func(token string) string {
+		_, body := rawMCP(t, h.URL(), http.Header{"Authorization": {"Bearer " + token}}, "tools/call", map[string]any{
+			"name": "task_wait", "arguments": map[string]any{"task_id": task.GetId(), "timeout_seconds": 1},
+			"inputResponses": map[string]any{"reply:" + item.GetId(): map[string]any{"action": "accept", "content": map[string]any{"reply": "yes"}}},
+		})
+		return body
+	}
+	require.Contains(t, confirm(h.AdminToken), "no right to decide")
+	require.Empty(t, r.inboxItem(item.GetId()).GetReply())
+	confirm(may.GetSecret())
+	require.Equal(t, "yes", r.inboxItem(item.GetId()).GetReply())
 	_, err = r.user.Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{Name: "both", Decide: true, ReadOnly: true}))
 	require.ErrorContains(t, err, "read_only")
 }
@@ -362,7 +410,7 @@ func TestEveryMCPToolRefusesTheWrongIdentity(t *testing.T) {
 				refused("a token that only reads", reading)
 				require.False(t, found.Annotations.ReadOnlyHint)
 			} else {
-				require.True(t, found.Annotations.ReadOnlyHint)
+				require.Equal(t, found.Name != "task_wait", found.Annotations.ReadOnlyHint, "task_wait sends replies")
 			}
 			_, body := rawMCP(t, h.URL(), bearer(deciding), "tools/call", params)
 			for _, id := range victim.ids() {
@@ -442,6 +490,8 @@ func TestTheMCPEndpointRefusesOtherSitesAndLargeBodies(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, send(origin("", "https://evil.example"), ping()))
 	require.Equal(t, http.StatusForbidden, send(origin("evil.example", "http://evil.example"), ping()), "DNS rebinding")
 	require.Equal(t, http.StatusForbidden, send(origin("", "null"), ping()))
+	batch := strings.NewReader(` [{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
+	require.Equal(t, http.StatusBadRequest, send(func(*http.Request) {}, batch))
 	require.NotEqual(t, http.StatusOK, send(func(*http.Request) {}, strings.NewReader(`{"x":"`+strings.Repeat("x", 2<<20)+`"}`)))
 	require.Equal(t, http.StatusMethodNotAllowed, send(func(r *http.Request) { r.Method = http.MethodGet }, nil))
 }

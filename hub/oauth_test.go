@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"html"
 	"io"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"github.com/jackc/pgx/v5"
 	mcpauth "github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
@@ -154,8 +156,9 @@ func TestTheOfficialMCPClientConnectsByOAuth(t *testing.T) {
 			require.True(t, strings.HasPrefix(res.Header.Get("Location"), "/login?next=%2Foauth%2Fauthorize%3F"), "who is not logged in does that first")
 			res, page := p.send(http.MethodGet, u.RequestURI(), http.Header{"Cookie": {p.cookie}}, "")
 			require.Equal(t, http.StatusOK, res.StatusCode)
-			require.Contains(t, page, "Claude evil", "without what turns text around")
-			require.Contains(t, page, "127.0.0.1:1")
+			require.Contains(t, html.UnescapeString(page), "Claude ⟦U+202E⟧evil", "what turns text around is shown")
+			require.Contains(t, page, redirectURI, "the whole address")
+			require.Equal(t, "same-origin", res.Header.Get("Referrer-Policy"), "without a referrer the form would have no origin")
 			require.Contains(t, page, "admin")
 			require.NotContains(t, page, `value="decide"`, "the hub does not offer it")
 			require.Contains(t, res.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'")
@@ -184,7 +187,7 @@ func TestTheOfficialMCPClientConnectsByOAuth(t *testing.T) {
 			connected = found
 		}
 	}
-	require.Equal(t, "Claude evil (127.0.0.1)", connected.GetName())
+	require.Equal(t, "Claude ⟦U+202E⟧evil (127.0.0.1)", connected.GetName())
 	require.Equal(t, "admin", connected.GetUserName())
 	do(t, admin.Tokens.RevokeToken, &deckhandv1.RevokeTokenRequest{TokenId: connected.GetId()})
 	status, _ := rawMCP(t, h.URL(), http.Header{}, "ping", nil)
@@ -249,16 +252,43 @@ func TestOAuthGrantsWorkOnceAndForTheirProgram(t *testing.T) {
 	// Another resource, at each step.
 	ask := p.ask()
 	ask.Set("resource", "https://other.example/mcp")
-	res, _ = p.send(http.MethodGet, "/oauth/authorize?"+ask.Encode(), http.Header{"Cookie": {p.cookie}}, "")
-	require.Contains(t, res.Header.Get("Location"), "error=invalid_target")
+	res, page := p.send(http.MethodGet, "/oauth/authorize?"+ask.Encode(), http.Header{"Cookie": {p.cookie}}, "")
+	require.Equal(t, http.StatusBadRequest, res.StatusCode)
+	require.Contains(t, page, "invalid_target")
 	form = url.Values{
 		"grant_type": {"authorization_code"}, "client_id": {p.id}, "code": {p.allow("run")}, "redirect_uri": {redirectURI}, "code_verifier": {p.verifier},
 		"resource": {"https://other.example/mcp"},
 	}
 	require.Equal(t, "invalid_target", p.token(form).Error)
 
-	// A program disconnects itself.
+	// The query of the token endpoint is not read.
+	res, _ = p.send(http.MethodPost, "/oauth/token?resource="+url.QueryEscape(p.url+"/mcp")+"&code="+p.allow("run"), http.Header{}, url.Values{
+		"grant_type": {"authorization_code"}, "client_id": {p.id}, "redirect_uri": {redirectURI}, "code_verifier": {p.verifier},
+	}.Encode())
+	require.Equal(t, http.StatusBadRequest, res.StatusCode)
+
+	// A token that is too old for the organisation is not renewed.
 	got = p.exchange(p.allow("run"), p.verifier)
+	conn, err := pgx.Connect(t.Context(), h.DatabaseURL)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	change := func(query string) {
+		_, err := conn.Exec(t.Context(), query)
+		require.NoError(t, err)
+	}
+	change("UPDATE organisations SET max_token_ttl = interval '1 day'")
+	change("UPDATE api_tokens SET created_at = now() - interval '2 days' WHERE scope->>'mcp' = 'true'")
+	require.Equal(t, "invalid_grant", p.refresh(got.RefreshToken).Error)
+	change("UPDATE api_tokens SET created_at = now() WHERE scope->>'mcp' = 'true'")
+	got = p.refresh(got.RefreshToken)
+	require.Empty(t, got.Error, "a refresh that failed has not used up the token")
+
+	// A program disconnects itself, and no other.
+	for _, secret := range []string{got.RefreshToken, got.AccessToken} {
+		res, _ = p.send(http.MethodPost, "/oauth/revoke", http.Header{}, url.Values{"token": {secret}, "client_id": {stranger.id}}.Encode())
+		require.Equal(t, http.StatusBadRequest, res.StatusCode)
+	}
+	require.True(t, p.works(got.AccessToken))
 	res, _ = p.send(http.MethodPost, "/oauth/revoke", http.Header{}, url.Values{"token": {got.RefreshToken}, "client_id": {p.id}}.Encode())
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	require.False(t, p.works(got.AccessToken))
@@ -277,6 +307,7 @@ func TestOnlyAPersonAllowsAProgram(t *testing.T) {
 		"another host":           func(v url.Values) { v.Set("redirect_uri", "https://evil.example/callback") },
 		"another path":           func(v url.Values) { v.Set("redirect_uri", "http://127.0.0.1:1/other") },
 		"an unknown program":     func(v url.Values) { v.Set("client_id", "oac_none") },
+		"no program's id":        func(v url.Values) { v.Set("client_id", "oac_\x00") },
 		"two redirect addresses": func(v url.Values) { v.Add("redirect_uri", "https://evil.example/callback") },
 	} {
 		ask := p.ask()
@@ -287,13 +318,21 @@ func TestOnlyAPersonAllowsAProgram(t *testing.T) {
 		require.Contains(t, text, "cannot be connected", what)
 	}
 	for what, change := range map[string]func(url.Values){
-		"error=invalid_request":           func(v url.Values) { v.Set("code_challenge_method", "plain") },
-		"error=unsupported_response_type": func(v url.Values) { v.Set("response_type", "token") },
+		"invalid_request":           func(v url.Values) { v.Set("code_challenge_method", "plain") },
+		"unsupported_response_type": func(v url.Values) { v.Set("response_type", "token") },
 	} {
+		// Nobody is sent away by a link: the person sees the problem first, and goes back by a button.
 		ask := p.ask()
 		change(ask)
-		res, _ := p.send(http.MethodGet, "/oauth/authorize?"+ask.Encode(), http.Header{"Cookie": {p.cookie}}, "")
-		require.Contains(t, res.Header.Get("Location"), what)
+		res, _ := p.send(http.MethodGet, "/oauth/authorize?"+ask.Encode(), http.Header{}, "")
+		require.Contains(t, res.Header.Get("Location"), "/login?next=", what)
+		res, page := p.send(http.MethodGet, "/oauth/authorize?"+ask.Encode(), http.Header{"Cookie": {p.cookie}}, "")
+		require.Equal(t, http.StatusBadRequest, res.StatusCode, what)
+		require.Empty(t, res.Header.Get("Location"), what)
+		require.Contains(t, page, what)
+		ask.Set("decision", "deny")
+		res, _ = p.send(http.MethodPost, "/oauth/authorize", http.Header{"Cookie": {p.cookie}, "Sec-Fetch-Site": {"same-origin"}}, ask.Encode())
+		require.Contains(t, res.Header.Get("Location"), "error="+what)
 	}
 	// Another port of the same machine is the same program (RFC 8252).
 	ask := p.ask()
@@ -344,5 +383,25 @@ func TestOnlyAPersonAllowsAProgram(t *testing.T) {
 	for _, uri := range []string{"https://claude.ai/api/mcp/auth_callback", "cursor://anysphere.cursor-retrieval/oauth/callback", "http://localhost:3000/cb"} {
 		_, status := p.register("x", uri)
 		require.Equal(t, http.StatusCreated, status, uri)
+	}
+	// The page names who gets the code.
+	for uri, want := range map[string]string{
+		"evilapp://claude.ai/callback":    "the program on this computer that opens evilapp: links",
+		"https://cl\u0430ude.ai/callback": "https://xn--clude-5ve.ai/callback",
+	} {
+		id, status := p.register("Claude", uri)
+		require.Equal(t, http.StatusCreated, status, uri)
+		ask := p.ask()
+		ask.Set("client_id", id)
+		ask.Set("redirect_uri", uri)
+		res, page := p.send(http.MethodGet, "/oauth/authorize?"+ask.Encode(), http.Header{"Cookie": {p.cookie}}, "")
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.Contains(t, page, want)
+	}
+
+	// One address does not fill the table.
+	for n := 0; status != http.StatusTooManyRequests; n++ {
+		require.Less(t, n, 30)
+		_, status = p.register("x", redirectURI)
 	}
 }

@@ -171,8 +171,9 @@ func TestPeopleLogInByOIDC(t *testing.T) {
 		status int
 		text   string
 		cookie string
+		to     string
 	}
-	walk := func(change func(req *http.Request)) outcome {
+	walk := func(change func(req *http.Request), next ...string) outcome {
 		jar, err := cookiejar.New(nil)
 		require.NoError(t, err)
 		var out outcome
@@ -180,17 +181,17 @@ func TestPeopleLogInByOIDC(t *testing.T) {
 			if change != nil {
 				change(req)
 			}
-			if strings.HasSuffix(front, req.URL.Host) && req.URL.Path == "/" {
+			if strings.HasSuffix(front, req.URL.Host) && (req.URL.Path == "/" || req.URL.Path == "/oauth/authorize") {
 				return http.ErrUseLastResponse
 			}
 			return nil
 		}}
-		res, err := client.Get(front + "/oidc/login")
+		res, err := client.Get(front + "/oidc/login?" + url.Values{"next": next}.Encode())
 		require.NoError(t, err)
 		defer res.Body.Close()
 		text, err := io.ReadAll(res.Body)
 		require.NoError(t, err)
-		out.status, out.text = res.StatusCode, string(text)
+		out.status, out.text, out.to = res.StatusCode, string(text), res.Header.Get("Location")
 		for _, c := range res.Cookies() {
 			if c.Name == "deckhand_session" {
 				require.True(t, c.HttpOnly)
@@ -221,6 +222,13 @@ func TestPeopleLogInByOIDC(t *testing.T) {
 	p.person = map[string]any{"sub": "s1", "preferred_username": "carol", "groups": []string{"readers", "ops", "others"}}
 	carol := enters("advanced")
 	require.Equal(t, "carol", carol.GetUserName())
+	// It returns to a page on which a program is allowed, and to no other.
+	for next, want := range map[string]string{
+		"/oauth/authorize?client_id=x": "/oauth/authorize?client_id=x", "//evil.example/oauth/": "/", "/oauth/../fleet": "/", "https://evil.example/oauth/": "/", "/fleet": "/",
+	} {
+		out := walk(nil, next)
+		require.Equal(t, want, out.to, next)
+	}
 	p.person["preferred_username"], p.person["groups"] = "caroline", "readers"
 	require.Equal(t, carol.GetUserId(), enters("viewer").GetUserId(), "the subject counts, and the groups of now")
 	p.person["groups"] = []string{"others"}

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/literal"
@@ -28,7 +30,16 @@ type item struct {
 	Choices     []string       `json:"choices,omitempty"`
 	Dangerous   bool           `json:"dangerous"`
 	Dangers     []string       `json:"dangers,omitempty" jsonschema:"what is dangerous about the call, and the command that does it"`
+	Commands    []string       `json:"commands,omitempty" jsonschema:"commands that other commands run, such as those of an encoded script"`
+	Unclear     []string       `json:"unclear,omitempty" jsonschema:"parts of the script that were not understood"`
 	Where       string         `json:"where,omitempty" jsonschema:"the node and folder that the call would run in"`
+	RunsAs      string         `json:"runs_as,omitempty" jsonschema:"the user that the call would run as"`
+	Hosts       []string       `json:"hosts,omitempty" jsonschema:"hosts that the call can reach"`
+	Program     string         `json:"program,omitempty" jsonschema:"the running program that the call types into"`
+	Unsent      string         `json:"unsent,omitempty" jsonschema:"what is already typed there; the call types behind it"`
+	Request     string         `json:"request,omitempty" jsonschema:"the request that the call sends, and the credentials that are added to it"`
+	Lasting     string         `json:"irreversible,omitempty" jsonschema:"what the call does that cannot be undone"`
+	Evidence    string         `json:"evidence,omitempty" jsonschema:"what is known about a call with an unknown outcome"`
 	MayAnswer   bool           `json:"may_answer" jsonschema:"your user may answer it"`
 	Passkey     bool           `json:"needs_passkey" jsonschema:"it can be approved in the console only, with a passkey"`
 	Incomplete  bool           `json:"incomplete" jsonschema:"there is more to see than is shown here: it can be approved in the console only"`
@@ -55,17 +66,42 @@ func (o inboxOut) text() string {
 	for _, i := range o.Items {
 		call := ""
 		if i.Tool != "" {
-			arguments, _ := json.MarshalIndent(i.Arguments, "", "  ")
 			// Whoever approves it must see what is there, also what a terminal would hide.
-			call = quote("arguments of "+i.Tool, literal.Block(string(arguments)))
+			call = quote("arguments of "+i.Tool, literal.Block(i.arguments()))
 		}
 		out = append(out, lines(
-			fmt.Sprintf("%s %s of %s, task %s", i.ID, i.Kind, i.Agent, i.TaskID), quote("what is asked", literal.Block(lines(i.Sentence, i.Question, i.Why, strings.Join(i.Dangers, "\n"), i.Where))), call))
+			fmt.Sprintf("%s %s of %s, task %s", i.ID, i.Kind, i.Agent, i.TaskID), quote("what is asked", literal.Block(i.asks())), call))
 	}
 	if len(out) == 0 {
 		return "Nothing waits for a person."
 	}
 	return lines(strings.Join(out, "\n"), "A person decides: show them what is asked, in full.", more(o.NextPageToken))
+}
+
+// arguments returns the arguments as JSON for people.
+func (i item) arguments() string {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(i.Arguments) // they were decoded from JSON
+	return out.String()
+}
+
+// asks returns everything that a decision is about, but for the arguments.
+func (i item) asks() string {
+	labelled := func(label string, texts ...string) string {
+		if text := strings.Join(texts, "\n"); text != "" {
+			return label + ": " + text
+		}
+		return ""
+	}
+	return lines(
+		i.Sentence, i.Question, labelled("Choices", i.Choices...), i.Why, labelled("Dangerous", i.Dangers...), labelled("Cannot be undone", i.Lasting),
+		labelled("Commands within commands", i.Commands...), labelled("Not understood", i.Unclear...), labelled("Request", i.Request),
+		labelled("Runs in", i.Where), labelled("Runs as", i.RunsAs), labelled("Can reach", i.Hosts...),
+		labelled("Types into", i.Program), labelled("Already typed", i.Unsent), labelled("Evidence", i.Evidence),
+	)
 }
 
 func itemOf(i *deckhandv1.InboxItem) item {
@@ -78,8 +114,25 @@ func itemOf(i *deckhandv1.InboxItem) item {
 	for _, d := range i.GetDecision().GetDangers() {
 		out.Dangers = append(out.Dangers, d.GetWhat()+": "+d.GetCommand())
 	}
-	if name := i.GetDecision().GetNodeName(); name != "" {
-		out.Where = name + ":" + i.GetDecision().GetFolder()
+	decision := i.GetDecision()
+	for _, c := range decision.GetCommands() {
+		if len(c.GetVia()) > 0 {
+			out.Commands = append(out.Commands, fmt.Sprintf("%s (by %s)", c.GetText(), strings.Join(c.GetVia(), ", ")))
+		}
+	}
+	if decision.GetNodeName() != "" || decision.GetFolder() != "" {
+		out.Where = decision.GetNodeName() + ":" + decision.GetFolder()
+	}
+	out.Unclear, out.RunsAs, out.Hosts, out.Lasting = decision.GetUnclear(), decision.GetUser(), decision.GetHosts(), decision.GetIrreversible()
+	out.Program, out.Unsent, out.Evidence = decision.GetProgram(), decision.GetUnsent(), i.GetEvidence()
+	if r := decision.GetRequest(); r != nil {
+		out.Request = r.GetMethod() + " to " + r.GetHost()
+		if r.GetAsciiHost() != "" {
+			out.Request += " (" + r.GetAsciiHost() + ")"
+		}
+		if len(r.GetCredentials()) > 0 {
+			out.Request += ", with the credentials " + strings.Join(r.GetCredentials(), ", ")
+		}
 	}
 	if i.GetArguments() != nil {
 		out.Arguments = i.GetArguments().AsMap()
@@ -87,9 +140,29 @@ func itemOf(i *deckhandv1.InboxItem) item {
 	return out
 }
 
-// incomplete reports whether an item has more to see than inbox_list shows.
+// incomplete reports whether an item has more to see than inbox_list shows. What is shown is
+// taken away: what is left, also of fields that are added later, is not shown.
 func incomplete(i *deckhandv1.InboxItem) bool {
-	return len(i.GetLongArguments()) > 0 || len(i.GetDecision().GetLongTexts()) > 0 || i.GetDecision().GetDefinition() != "" || i.GetReview() != nil
+	if i.GetReview() != nil || len(i.GetChanges()) > 0 || i.GetChangesUnknown() != "" || i.GetEffectKey() != "" || len(i.GetLongArguments()) > 0 {
+		return true
+	}
+	rest := proto.CloneOf(i.GetDecision())
+	if rest == nil {
+		return false
+	}
+	if r := rest.GetRequest(); r != nil {
+		r.Method, r.Host, r.AsciiHost, r.Credentials = "", "", "", nil
+		if proto.Size(r) == 0 {
+			rest.Request = nil
+		}
+	}
+	rest.Dangers, rest.Commands, rest.Unclear, rest.Hosts = nil, nil, nil, nil
+	rest.NodeId, rest.NodeName, rest.Folder, rest.User = "", "", "", ""
+	rest.Irreversible, rest.Program, rest.Unsent = "", "", ""
+	// Why it was asked is shown in words, and needs_passkey is the item's.
+	rest.Rule, rest.Policy, rest.PolicyVersion, rest.Why, rest.Source, rest.Effect = "", "", "", "", "", ""
+	rest.Passkey, rest.Reversible, rest.TimeoutSeconds = false, false, 0
+	return proto.Size(rest) > 0
 }
 
 func kindsOf(names []string) ([]deckhandv1.InboxKind, error) {
@@ -162,7 +235,7 @@ func (t *tools) decide(ctx context.Context, in decideIn) (decideOut, error) {
 	if err != nil {
 		return decideOut{}, err
 	}
-	if in.Decision == "approve" || in.Decision == "accept" {
+	if in.Decision == "approve" || in.Decision == "accept" || in.Decision == "retry" {
 		found, err := t.inbox.GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: in.ItemID}))
 		if err != nil {
 			return decideOut{}, err

@@ -10,13 +10,15 @@ import (
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 )
 
 // callerKey is the key of the HTTP request on whose behalf the API is called.
 type callerKey struct{}
 
 // copied are the headers that say who calls, from where and with what.
-var copied = []string{"Authorization", "Cookie", "User-Agent", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Via"}
+var copied = append([]string{"Authorization", "Cookie", "User-Agent", "X-Forwarded-Proto"}, auth.ForwardedHeaders...)
 
 // loop is a transport that calls a handler in the same process, with the credentials and
 // the address of the caller in the request's context.

@@ -79,7 +79,7 @@ type Server struct {
 // New creates a Server.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, room: fair.NewRoom(bodyRoom, bodyEach)}
-	tools := newTools(&http.Client{Transport: loop{api: cfg.API, log: cfg.Log}})
+	tools := newTools(&http.Client{Transport: loop{api: cfg.API, log: cfg.Log}}, s.mayDecide)
 	s.plain, s.deciding = tools.server(false), tools.server(true)
 	options := mcp.StreamableHTTPOptions{
 		Stateless: true, MaxRequestBodyBytes: maxBody, PropagateRequestCancellation: true,
@@ -122,6 +122,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := s.read(w, r, auth.From(ctx))
+	if err == nil && bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) {
+		// Of a batch each call is made at once, and all results are held until the last.
+		err = fault.New(fault.Invalid, "the request is a batch").WithFix("send one JSON-RPC message in each request")
+	}
 	if err != nil {
 		s.cfg.Refuse(w, r, err)
 		return

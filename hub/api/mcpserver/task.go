@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -141,7 +142,7 @@ type runIn struct {
 	Context        string      `json:"context,omitempty" jsonschema:"what it should know"`
 	Priority       int32       `json:"priority,omitempty" jsonschema:"1 to 10, 10 first; 5 by default"`
 	Files          []inputFile `json:"files,omitempty" jsonschema:"text files that are put into its workspace first, at most 16"`
-	IdempotencyKey string      `json:"idempotency_key,omitempty" jsonschema:"a repeated call with the same key returns the first task; without one, an equal call within a minute does"`
+	IdempotencyKey string      `json:"idempotency_key,omitempty" jsonschema:"a repeated call with the same key returns the first task; without one, an equal call of your user within a minute does"`
 }
 
 // key returns the idempotency key of a call.
@@ -221,10 +222,38 @@ func (t *tools) get(ctx context.Context, id string) (*deckhandv1.Task, error) {
 	return res.Msg.GetTask(), nil
 }
 
+// same returns the time whose key a call has: that of an earlier call, if there may be an
+// equal one that was made less than sameFor ago, but in the interval before. If it is not
+// equal after all, its key is another one.
+func (t *tools) same(ctx context.Context, in runIn, now time.Time) (time.Time, error) {
+	if in.IdempotencyKey != "" {
+		return now, nil
+	}
+	res, err := t.tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{
+		AgentId: in.Agent, CreatedFrom: timestamppb.New(now.Add(-sameFor)), CreatedBefore: timestamppb.New(now.Truncate(sameFor)), PageSize: 500,
+	}))
+	if code := connect.CodeOf(err); err != nil && (code == connect.CodeNotFound || code == connect.CodePermissionDenied) {
+		return now, nil // the call itself is refused, and says why
+	}
+	if err != nil {
+		return now, err
+	}
+	for _, earlier := range res.Msg.GetTasks() {
+		if earlier.GetCreatedBy() == auth.Known(ctx).UserName && (in.Goal == "" || earlier.GetGoal() == in.Goal) {
+			return now.Add(-sameFor), nil
+		}
+	}
+	return now, nil
+}
+
 func (t *tools) run(ctx context.Context, in runIn) (runOut, error) {
 	began := time.Now()
+	at, err := t.same(ctx, in, began)
+	if err != nil {
+		return runOut{}, err
+	}
 	req := &deckhandv1.SubmitTaskRequest{
-		AgentId: in.Agent, Goal: in.Goal, Title: in.Title, Context: in.Context, Priority: in.Priority, IdempotencyKey: in.key(auth.Known(ctx), began),
+		AgentId: in.Agent, Goal: in.Goal, Title: in.Title, Context: in.Context, Priority: in.Priority, IdempotencyKey: in.key(auth.Known(ctx), at),
 	}
 	for _, f := range in.Files {
 		req.Inputs = append(req.Inputs, &deckhandv1.InputFile{Path: f.Path, Content: []byte(f.Text)})

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -26,12 +27,15 @@ type tools struct {
 	files      deckhandv1connect.FileServiceClient
 	nodes      deckhandv1connect.NodeServiceClient
 	workspaces deckhandv1connect.WorkspaceServiceClient
+	// mayDecide reports whether a caller has the right to decide.
+	mayDecide func(auth.Identity) bool
 }
 
-func newTools(client *http.Client) *tools {
+func newTools(client *http.Client, mayDecide func(auth.Identity) bool) *tools {
 	const base = "http://hub" // it never leaves the process
 	plain := connect.WithAcceptCompression("gzip", nil, nil)
 	return &tools{
+		mayDecide:  mayDecide,
 		agents:     deckhandv1connect.NewAgentServiceClient(client, base, plain),
 		tasks:      deckhandv1connect.NewTaskServiceClient(client, base, plain),
 		events:     deckhandv1connect.NewEventServiceClient(client, base, plain),
@@ -47,6 +51,8 @@ type effect int
 
 const (
 	reads effect = iota
+	// replies adds nothing by itself, but sends a reply that the caller gives it.
+	replies
 	// adds something that can be cancelled.
 	adds
 	// destroys cannot be taken back; a repeated call has no further effect.

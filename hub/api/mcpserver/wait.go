@@ -10,8 +10,10 @@ import (
 	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -52,7 +54,7 @@ func (o waitOut) text() string {
 }
 
 func (t *tools) addWait(server *mcp.Server) {
-	addWith(server, "task_wait", "Wait for a task", reads,
+	addWith(server, "task_wait", "Wait for a task", replies,
 		"Waits until a task has ended or needs a person, and reports progress meanwhile. It returns after 45 s in any case: if the task still runs, call it again. If the agent asks a question and your client can show it, your user is asked.",
 		t.wait)
 }
@@ -182,6 +184,10 @@ func elicits(session *mcp.ServerSession) bool {
 // questionPrefix begins the name of a request for a reply; the item's id follows.
 const questionPrefix = "reply:"
 
+// confirmation is the kind of a question whose reply lets the agent go on with something: to
+// reply is to decide.
+const confirmation = "confirmation"
+
 // question returns the request to ask the client's person what a task's agent asks; nil if
 // there is no such question.
 func (t *tools) question(ctx context.Context, found *deckhandv1.Task) (mcp.InputRequestMap, error) {
@@ -192,12 +198,12 @@ func (t *tools) question(ctx context.Context, found *deckhandv1.Task) (mcp.Input
 		return nil, err
 	}
 	item := res.Msg.GetItems()[0]
-	if !item.GetMayAnswer() {
+	if !item.GetMayAnswer() || item.GetQuestion().GetKind() == confirmation && !t.mayDecide(auth.Known(ctx)) {
 		return nil, nil //nolint:nilnil // there is nothing to ask
 	}
 	answer := map[string]any{"type": "string", "title": "Reply", "minLength": 1, "maxLength": 20000}
 	choices := item.GetQuestion().GetChoices()
-	if item.GetQuestion().GetKind() == "confirmation" {
+	if item.GetQuestion().GetKind() == confirmation {
 		choices = []string{"yes", "no"}
 	}
 	if len(choices) > 0 {
@@ -205,7 +211,7 @@ func (t *tools) question(ctx context.Context, found *deckhandv1.Task) (mcp.Input
 	}
 	return mcp.InputRequestMap{questionPrefix + item.GetId(): &mcp.ElicitParams{
 		Mode:    "form",
-		Message: fmt.Sprintf("The agent %s asks, in the task %q:\n\n%s", item.GetAgentName(), found.GetTitle(), item.GetQuestion().GetText()),
+		Message: fmt.Sprintf("The agent %s asks, in the task %q:\n\n%s", item.GetAgentName(), literal.Line(found.GetTitle()), literal.Block(item.GetQuestion().GetText())),
 		RequestedSchema: map[string]any{
 			"type": "object", "required": []string{"reply"}, "properties": map[string]any{"reply": answer},
 		},
@@ -233,6 +239,10 @@ func (t *tools) reply(ctx context.Context, taskID string, responses mcp.InputRes
 		// A reply never decides on an approval.
 		if item.Msg.GetItem().GetKind() != deckhandv1.InboxKind_INBOX_KIND_QUESTION || !strings.HasPrefix(item.Msg.GetItem().GetTaskId(), taskID) {
 			return false, fault.New(fault.Invalid, "%s is no question of task %s", id, taskID).WithCode(fault.InvalidParameters).WithFix("call task_wait again without responses")
+		}
+		if item.Msg.GetItem().GetQuestion().GetKind() == confirmation && !t.mayDecide(auth.Known(ctx)) {
+			return false, fault.New(fault.Denied, "%s is a confirmation, and this token has no right to decide", id).WithCode(fault.PermissionDenied).
+				WithFix("confirm it in the console, or with deckhand inbox")
 		}
 		if _, err := t.inbox.AnswerInboxItem(ctx, connect.NewRequest(&deckhandv1.AnswerInboxItemRequest{
 			ItemId: id, Answer: &deckhandv1.AnswerInboxItemRequest_Reply_{Reply: &deckhandv1.AnswerInboxItemRequest_Reply{Text: text}},

@@ -124,10 +124,13 @@ func onMachine(id Identity, peer string, header http.Header) bool {
 	return id.Local && AddressOf(peer).IsLoopback() && !forwarded(header)
 }
 
+// ForwardedHeaders are the headers by which a proxy declares that it has passed a call on.
+var ForwardedHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"}
+
 // forwarded reports whether a proxy declares that it has passed a call on. A proxy that
 // does not declare it gains nothing: only tokens of the data folder are exempt.
 func forwarded(h http.Header) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+	for _, name := range ForwardedHeaders {
 		if h.Get(name) != "" {
 			return true
 		}

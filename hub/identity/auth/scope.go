@@ -19,7 +19,7 @@ type Scope struct {
 	// for all.
 	Services []string `json:"services,omitempty"`
 	// Decide lets the token decide on approvals through MCP, where programs decide on
-	// nothing without it. It is no limit of other calls.
+	// nothing without it. Calls outside MCP do not need it.
 	Decide bool `json:"decide,omitempty"`
 	// MCP restricts the token to the MCP server: it is of a program that was connected by
 	// OAuth.

@@ -8,13 +8,16 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-oauth2/oauth2/v4"
+	"golang.org/x/net/idna"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/literal"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
@@ -46,6 +49,8 @@ type view struct {
 	Fields                map[string]string
 	Action                string
 	Problem, Fix          string
+	// Back offers to tell the program about the problem.
+	Back bool
 }
 
 type choice struct {
@@ -56,8 +61,8 @@ type choice struct {
 // texts are the rights in words.
 var texts = map[string]choice{
 	scopeRead:   {Scope: scopeRead, Title: "Read", Text: "See the agents, tasks, results, logs and files that you see. It changes nothing."},
-	scopeRun:    {Scope: scopeRun, Title: "Run tasks", Text: "Also give tasks to agents, send them messages, and cancel tasks, as you. This may cost money."},
-	scopeDecide: {Scope: scopeDecide, Title: "Decide", Text: "Also approve and reject what agents ask, as you. A program that is tricked approves whatever an agent wants."},
+	scopeRun:    {Scope: scopeRun, Title: "Run tasks", Text: "Also give tasks to agents, send them messages, reply to their questions, and cancel tasks, as you. This may cost money."},
+	scopeDecide: {Scope: scopeDecide, Title: "Decide", Text: "Also approve, confirm and reject what agents ask, as you. A program that is tricked approves whatever an agent wants."},
 }
 
 // parse reads a program's request. If problem is empty, but refusal is not, the program is
@@ -70,7 +75,7 @@ func (s *Server) parse(r *http.Request, form url.Values) (req request, refusal, 
 		return form.Get(name)
 	}
 	req = request{redirect: one("redirect_uri"), state: one("state"), challenge: one("code_challenge"), resource: one("resource"), fromProgram: form}
-	req.client, err = s.cfg.Store.GetOAuthClient(r.Context(), one("client_id"))
+	req.client, err = s.client(r.Context(), one("client_id"))
 	switch {
 	case store.IsNotFound(err):
 		return req, "", "This hub does not know the program. It may have registered too long ago.", nil
@@ -119,7 +124,8 @@ func (s *Server) person(r *http.Request) (context.Context, error) {
 // ask shows the page on which a person allows a program.
 func (s *Server) ask(w http.ResponseWriter, r *http.Request) {
 	req, refusal, problem, err := s.parse(r, r.URL.Query())
-	if s.stopped(w, r, req, refusal, problem, err) {
+	// Nobody is sent to the program before they are known and have pressed a button.
+	if s.stopped(w, r, req, "", problem, err) {
 		return
 	}
 	ctx, err := s.person(r)
@@ -132,10 +138,8 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
-	v := view{Program: req.client.Name, Where: where(req.redirect), User: auth.From(ctx).UserName, Action: s.cfg.BasePath + Prefix + "authorize", Fields: map[string]string{}}
-	if u, err := url.Parse(req.redirect); err == nil && loopback(u.Hostname()) {
-		v.Local = "a program on this computer"
-	}
+	v := view{Program: req.client.Name, User: auth.From(ctx).UserName, Action: s.cfg.BasePath + Prefix + "authorize", Fields: map[string]string{}}
+	_, v.Where, v.Local = place(req.redirect)
 	if req.scope == scopeDecide {
 		req.scope = scopeRun // to decide is chosen by hand
 	}
@@ -144,10 +148,17 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request) {
 		c.Checked = scope == req.scope
 		v.Scopes = append(v.Scopes, c)
 	}
+	if refusal != "" {
+		v.Problem, v.Back = "Its request is not valid: "+refusal+".", true
+	}
 	for _, name := range []string{"client_id", "redirect_uri", "state", "code_challenge", "code_challenge_method", "resource", "response_type"} {
 		if value := req.fromProgram.Get(name); value != "" {
 			v.Fields[name] = value
 		}
+	}
+	if refusal != "" {
+		s.show(w, http.StatusBadRequest, v)
+		return
 	}
 	s.show(w, http.StatusOK, v)
 }
@@ -223,16 +234,41 @@ func (s *Server) back(w http.ResponseWriter, r *http.Request, req request, with 
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// where names the place that the browser is sent to.
-func where(redirect string) string {
+// place names where a browser is sent to, literally: in short for the list of tokens, and
+// whole for the page; local describes a program on the person's own computer. The name that
+// follows another scheme is no host, and says nothing about who gets the code.
+func place(redirect string) (short, whole, local string) {
 	u, err := url.Parse(redirect)
 	if err != nil {
-		return redirect
+		return literal.Line(redirect), literal.Line(redirect), ""
 	}
-	if u.Host == "" {
-		return u.Scheme + ":"
+	if u.Scheme != "https" && u.Scheme != "http" {
+		return literal.Line(u.Scheme + ":"), literal.Line(redirect), "the program on this computer that opens " + literal.Line(u.Scheme) + ": links"
 	}
-	return u.Host
+	host, err := asciiHost(u.Hostname())
+	if err != nil {
+		return literal.Line(u.Hostname()), literal.Line(redirect), ""
+	}
+	if loopback(host) {
+		local = "a program on this computer"
+	}
+	short = host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port := u.Port(); port != "" {
+		host += ":" + port
+	}
+	u.Host = host
+	return literal.Line(short), literal.Line(u.String()), local
+}
+
+// asciiHost returns a host as browsers look it up: with its labels in Punycode.
+func asciiHost(host string) (string, error) {
+	if strings.IndexFunc(host, func(c rune) bool { return c >= utf8.RuneSelf }) < 0 {
+		return host, nil
+	}
+	return idna.Lookup.ToASCII(host)
 }
 
 func secure(w http.ResponseWriter) {
@@ -240,7 +276,8 @@ func secure(w http.ResponseWriter) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	// With no-referrer the form would be sent with "Origin: null", and be refused over HTTP.
+	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
 }
 

@@ -27,11 +27,13 @@ import (
 	"github.com/go-oauth2/oauth2/v4/manage"
 	"github.com/go-oauth2/oauth2/v4/server"
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/token"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
@@ -77,14 +79,16 @@ type Server struct {
 	mux    *http.ServeMux
 	grants *manage.Manager
 	oauth  *server.Server
+	// registering are how many programs each address may still register.
+	registering *ttlcache.Cache[string, *rate.Limiter]
 }
 
 // New creates a Server.
 func New(cfg Config) *Server {
-	s := &Server{cfg: cfg, mux: http.NewServeMux()}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), registering: ttlcache.New[string, *rate.Limiter](registerBuckets, registerKept)}
 	tokens := &tokenStore{cfg.Store, cfg.Tokens}
 	s.grants = manage.NewManager()
-	s.grants.MapClientStorage(clientStore{cfg.Store})
+	s.grants.MapClientStorage(clientStore{s})
 	s.grants.MapTokenStorage(tokens)
 	s.grants.MapAuthorizeGenerate(secrets{})
 	s.grants.MapAccessGenerate(tokenSecrets{})
@@ -110,11 +114,11 @@ func New(cfg Config) *Server {
 	s.mux.HandleFunc("GET "+ResourceMetadata+"/{path...}", s.resourceMetadata)
 	s.mux.HandleFunc("GET "+ServerMetadata, s.serverMetadata)
 	s.mux.HandleFunc("GET "+ServerMetadata+"/{path...}", s.serverMetadata)
-	s.mux.HandleFunc("POST "+Prefix+"register", s.anonymous(s.register))
-	s.mux.HandleFunc("POST "+Prefix+"token", s.anonymous(s.token))
-	s.mux.HandleFunc("POST "+Prefix+"revoke", s.anonymous(s.revoke))
-	s.mux.HandleFunc("GET "+Prefix+"authorize", s.ask)
-	s.mux.HandleFunc("POST "+Prefix+"authorize", s.answer)
+	s.mux.HandleFunc("POST "+Prefix+"register", s.anonymous(s.register, busy))
+	s.mux.HandleFunc("POST "+Prefix+"token", s.anonymous(s.token, busy))
+	s.mux.HandleFunc("POST "+Prefix+"revoke", s.anonymous(s.revoke, busy))
+	s.mux.HandleFunc("GET "+Prefix+"authorize", s.anonymous(s.ask, s.busyPage))
+	s.mux.HandleFunc("POST "+Prefix+"authorize", s.anonymous(s.answer, s.busyPage))
 	return s
 }
 
@@ -174,8 +178,17 @@ func (s *Server) serverMetadata(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// busy refuses a call of an address that calls too often, and busyPage does so for browsers.
+func busy(w http.ResponseWriter, err error) {
+	reply(w, http.StatusTooManyRequests, problem("temporarily_unavailable", err.Error()))
+}
+
+func (s *Server) busyPage(w http.ResponseWriter, err error) {
+	s.show(w, http.StatusTooManyRequests, view{Problem: err.Error() + "."})
+}
+
 // anonymous limits how often one address calls an endpoint that needs no token.
-func (s *Server) anonymous(next http.HandlerFunc) http.HandlerFunc {
+func (s *Server) anonymous(next http.HandlerFunc, refuse func(http.ResponseWriter, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, err := s.cfg.Guards.Admit(deckhandv1connect.SessionServiceCreateSessionProcedure, r)
 		if err == nil {
@@ -183,7 +196,7 @@ func (s *Server) anonymous(next http.HandlerFunc) http.HandlerFunc {
 		}
 		if err != nil {
 			w.Header().Set("Retry-After", "1")
-			reply(w, http.StatusTooManyRequests, problem("temporarily_unavailable", err.Error()))
+			refuse(w, err)
 			return
 		}
 		next(w, r)

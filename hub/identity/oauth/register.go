@@ -1,17 +1,25 @@
 package oauth
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/time/rate"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/literal"
+	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
 const (
@@ -23,6 +31,12 @@ const (
 	idleLasts   = 90 * 24 * time.Hour
 	mostName    = 100
 	mostURI     = 2000
+	// An address registers one program every registerEvery in the long run, and
+	// registerAtOnce at once. A bucket that was not used for registerKept is full again.
+	registerEvery   = 10 * time.Second
+	registerAtOnce  = 20
+	registerKept    = registerEvery * registerAtOnce
+	registerBuckets = 1 << 14
 )
 
 // registration is the part of RFC 7591 that is used.
@@ -51,16 +65,23 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	if m := in.TokenEndpointAuthMethod; m != "" && m != "none" {
-		// Clients that ask for a secret by default do without.
-		in.TokenEndpointAuthMethod = "none"
+	if !mayRegister(s.registering, r.RemoteAddr) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(registerEvery.Seconds())))
+		reply(w, http.StatusTooManyRequests, problem("temporarily_unavailable", "too many programs are registered from your address; try again in a minute"))
+		return
 	}
 	if err := s.cfg.Store.DeleteOAuthClients(r.Context(), db.DeleteOAuthClientsParams{Unused: unusedLasts, Idle: idleLasts}); err != nil {
 		s.failed(w, "delete old programs", err)
 		return
 	}
-	id, name := ident.New("oac"), clean(in.ClientName)
-	made, err := s.cfg.Store.CreateOAuthClient(r.Context(), db.CreateOAuthClientParams{ID: id, Name: name, RedirectUris: in.RedirectURIs, Most: mostClients})
+	id, name := ident.New(clientKind), named(in.ClientName)
+	draft := db.CreateOAuthClientParams{ID: id, Name: name, RedirectUris: in.RedirectURIs, Most: mostClients}
+	made, err := s.cfg.Store.CreateOAuthClient(r.Context(), draft)
+	if err == nil && made == 0 {
+		if err = s.cfg.Store.EvictOAuthClient(r.Context()); err == nil {
+			made, err = s.cfg.Store.CreateOAuthClient(r.Context(), draft)
+		}
+	}
 	if err != nil {
 		s.failed(w, "register a program", err)
 		return
@@ -80,15 +101,33 @@ func (s *Server) failed(w http.ResponseWriter, what string, err error) {
 	reply(w, http.StatusInternalServerError, problem("server_error", "the hub could not "+what+"; see its log"))
 }
 
-// clean returns a program's name without characters that hide or imitate others.
-func clean(name string) string {
-	name = strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) && !unicode.Is(unicode.Cf, c) {
-			return c
-		}
-		return -1
-	}, name)
-	if name = strings.Join(strings.Fields(name), " "); name == "" {
+// mayRegister counts a program that an address registers.
+func mayRegister(buckets *ttlcache.Cache[string, *rate.Limiter], peer string) bool {
+	network := auth.RateKey(peer)
+	bucket, ok := buckets.Get(network)
+	if !ok {
+		bucket = rate.NewLimiter(rate.Every(registerEvery), registerAtOnce)
+		buckets.Add(network, bucket)
+	}
+	return bucket.Allow()
+}
+
+// clientKind begins the ids of programs.
+const clientKind = "oac"
+
+var clientID = regexp.MustCompile("^" + clientKind + "_[a-z0-9]{1,40}$")
+
+// client returns a registered program. Ids that the hub did not make are not looked up.
+func (s *Server) client(ctx context.Context, id string) (db.OauthClient, error) {
+	if !clientID.MatchString(id) {
+		return db.OauthClient{}, pgx.ErrNoRows
+	}
+	return s.cfg.Store.GetOAuthClient(ctx, id)
+}
+
+// named returns a program's name as it is shown, without characters that hide or imitate others.
+func named(name string) string {
+	if name = literal.Line(strings.Join(strings.Fields(name), " ")); name == "" {
 		return "unnamed program"
 	}
 	if runes := []rune(name); len(runes) > mostName {
@@ -105,6 +144,9 @@ func wrongRedirect(uri string) string {
 	case err != nil || len(uri) > mostURI || u.Scheme == "" || u.Fragment != "" || u.User != nil:
 		return "a redirect URI is absolute, and has neither a fragment nor a user"
 	case u.Scheme == "https" && u.Hostname() != "":
+		if _, err := asciiHost(u.Hostname()); err != nil {
+			return "the host of a redirect URI is no domain name"
+		}
 		return ""
 	case u.Scheme == "http" && loopback(u.Hostname()):
 		return ""

@@ -3,8 +3,10 @@ package oauth
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/go-oauth2/oauth2/v4"
 	oautherrors "github.com/go-oauth2/oauth2/v4/errors"
@@ -31,12 +33,20 @@ func rights(scope string) auth.Scope {
 	return auth.Scope{MCP: true, ReadOnly: scope == scopeRead, Decide: scope == scopeDecide}
 }
 
+// grantTime bounds the exchange of a code, or a refresh.
+const grantTime = 30 * time.Second
+
 // token serves the token endpoint.
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		reply(w, http.StatusBadRequest, problem("invalid_request", "the body is no form of at most 16 KiB"))
 		return
 	}
+	r.Form = r.PostForm // the library reads the query as well
+	// A grant that is used is used whole, also if the program does not wait for the response.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), grantTime)
+	defer cancel()
+	r = r.WithContext(ctx)
 	switch oauth2.GrantType(r.PostForm.Get("grant_type")) {
 	case oauth2.AuthorizationCode, oauth2.Refreshing:
 	default:
@@ -53,14 +63,12 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	if r.PostForm.Get("grant_type") == oauth2.Refreshing.String() {
 		row, err := s.cfg.Store.GetOAuthRefreshToken(r.Context(), ident.Hash(r.PostForm.Get("refresh_token")))
 		if err == nil && row.ClientID != r.PostForm.Get("client_id") {
-			s.cfg.Guards.Rates.Failed(r.RemoteAddr)
-			reply(w, http.StatusBadRequest, problem("invalid_grant", "the refresh token is another program's"))
+			s.otherProgram(w, r)
 			return
 		}
 	}
 	// The scope is what the person allowed: it is neither widened nor narrowed here.
 	r.Form.Del("scope")
-	r.PostForm.Del("scope")
 	wrapped := &recorder{ResponseWriter: w}
 	if err := s.oauth.HandleTokenRequest(wrapped, r); err != nil {
 		s.cfg.Log.Debug("a response was not written", "error", err)
@@ -81,8 +89,8 @@ func (w *recorder) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// revoke serves the revocation endpoint (RFC 7009): a program disconnects itself. What it
-// does not know is revoked as well.
+// revoke serves the revocation endpoint (RFC 7009): a program disconnects itself. An unknown
+// token is answered with success too, as RFC 7009 wants.
 func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil || r.PostForm.Get("token") == "" {
 		reply(w, http.StatusBadRequest, problem("invalid_request", "token is missing"))
@@ -97,12 +105,23 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 			s.cfg.Guards.Rates.Failed(r.RemoteAddr)
 			break
 		}
-		if err := s.cfg.Tokens.Revoke(ctx, id.OrgID, id.UserID, id.TokenID, by); err != nil {
+		client, err := s.cfg.Store.OAuthClientOfToken(ctx, db.OAuthClientOfTokenParams{OrgID: id.OrgID, TokenID: id.TokenID})
+		if err == nil && client != r.PostForm.Get("client_id") {
+			s.otherProgram(w, r)
+			return
+		}
+		if err == nil || store.IsNotFound(err) {
+			err = disconnect(ctx, s.cfg.Tokens, id.OrgID, id.UserID, id.TokenID)
+		}
+		if err != nil {
 			s.failed(w, "revoke a token", err)
 			return
 		}
 	case err != nil:
 		s.failed(w, "revoke a token", err)
+		return
+	case row.ClientID != r.PostForm.Get("client_id"):
+		s.otherProgram(w, r)
 		return
 	default:
 		if err := disconnect(ctx, s.cfg.Tokens, row.OrgID, row.UserID, row.TokenID); err != nil {
@@ -113,7 +132,13 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 }
 
-// by is who revokes the token of a program that was stolen from, or that disconnects.
+// otherProgram refuses a program that names another one's token.
+func (s *Server) otherProgram(w http.ResponseWriter, r *http.Request) {
+	s.cfg.Guards.Rates.Failed(r.RemoteAddr)
+	reply(w, http.StatusBadRequest, problem("invalid_grant", "the token is another program's: send its client_id"))
+}
+
+// by is the actor in the audit when a program disconnects, or a grant was used twice.
 var by = event.Actor{Kind: "hub", ID: "oauth"}
 
 // disconnect revokes a program's token, if it is not yet.
@@ -142,11 +167,11 @@ func (tokenSecrets) Token(_ context.Context, _ *oauth2.GenerateBasic, _ bool) (a
 }
 
 // clientStore returns registered programs to the library.
-type clientStore struct{ *store.Store }
+type clientStore struct{ *Server }
 
 // GetByID returns a program. It is public: it has no secret.
 func (c clientStore) GetByID(ctx context.Context, id string) (oauth2.ClientInfo, error) {
-	row, err := c.GetOAuthClient(ctx, id)
+	row, err := c.client(ctx, id)
 	if store.IsNotFound(err) {
 		return nil, oautherrors.ErrInvalidClient
 	}
@@ -210,33 +235,37 @@ func (t *tokenStore) Create(ctx context.Context, info oauth2.TokenInfo) error {
 	return t.exchange(ctx, info, values)
 }
 
-// exchange makes the token of a code.
+// exchange makes the token of a code. A code that was used again meanwhile is gone.
 func (t *tokenStore) exchange(ctx context.Context, info oauth2.TokenInfo, values url.Values) error {
-	id, _, err := t.tokens.Create(ctx, token.Draft{
-		OrgID: values.Get(orgKey), Kind: auth.User, Name: values.Get(nameKey), UserID: info.GetUserID(), Scope: rights(info.GetScope()), TTL: accessLasts,
-		By: event.Actor{Kind: event.User, ID: values.Get(ownerKey)}, Secret: info.GetAccess(),
-	})
-	if err != nil {
-		return err
-	}
 	hash, err := hex.DecodeString(values.Get(codeKey))
 	if err != nil {
 		return err
 	}
-	if err := t.store.SetOAuthCodeToken(ctx, db.SetOAuthCodeTokenParams{Hash: hash, TokenID: &id}); err != nil {
-		return err
-	}
-	if err := t.store.TouchOAuthClient(ctx, info.GetClientID()); err != nil {
-		return err
-	}
-	return t.addRefresh(ctx, info, values, id)
+	_, _, err = t.tokens.Create(ctx, token.Draft{
+		OrgID: values.Get(orgKey), Kind: auth.User, Name: values.Get(nameKey), UserID: info.GetUserID(), Scope: rights(info.GetScope()), TTL: accessLasts,
+		By: event.Actor{Kind: event.User, ID: values.Get(ownerKey)}, Secret: info.GetAccess(),
+		With: func(tx *event.Tx, id string) error {
+			set, err := tx.SetOAuthCodeToken(ctx, db.SetOAuthCodeTokenParams{Hash: hash, TokenID: &id})
+			if err != nil {
+				return err
+			}
+			if set == 0 {
+				return oautherrors.ErrInvalidAuthorizeCode
+			}
+			if err := tx.TouchOAuthClient(ctx, info.GetClientID()); err != nil {
+				return err
+			}
+			return addRefresh(ctx, tx.Queries, info, values, id)
+		},
+	})
+	return err
 }
 
-func (t *tokenStore) addRefresh(ctx context.Context, info oauth2.TokenInfo, values url.Values, tokenID string) error {
-	if err := t.store.DeleteOAuthRefreshTokens(ctx, keepUsed); err != nil {
+func addRefresh(ctx context.Context, q *db.Queries, info oauth2.TokenInfo, values url.Values, tokenID string) error {
+	if err := q.DeleteOAuthRefreshTokens(ctx, keepUsed); err != nil {
 		return err
 	}
-	return t.store.CreateOAuthRefreshToken(ctx, db.CreateOAuthRefreshTokenParams{
+	return q.CreateOAuthRefreshToken(ctx, db.CreateOAuthRefreshTokenParams{
 		Hash: ident.Hash(info.GetRefresh()), OrgID: values.Get(orgKey), UserID: info.GetUserID(), TokenID: tokenID, ClientID: info.GetClientID(),
 		Resource: values.Get(resourceKey), Scope: info.GetScope(),
 	})
@@ -250,24 +279,33 @@ func (t *tokenStore) refresh(ctx context.Context, info oauth2.TokenInfo, values 
 		return err
 	}
 	org, user, id := values.Get(orgKey), info.GetUserID(), values.Get(tokenKey)
-	used, err := t.store.UseOAuthRefreshToken(ctx, hash)
-	if err != nil {
-		return err
-	}
-	if used == 0 {
+	err = t.tokens.Renew(ctx, token.Renewal{
+		OrgID: org, UserID: user, ID: id, Secret: info.GetAccess(), TTL: accessLasts,
+		With: func(q *db.Queries) error {
+			used, err := q.UseOAuthRefreshToken(ctx, hash)
+			if err == nil && used == 0 {
+				return errUsed
+			}
+			if err != nil {
+				return err
+			}
+			return addRefresh(ctx, q, info, values, id)
+		},
+	})
+	switch {
+	case errors.Is(err, errUsed):
 		if err := disconnect(ctx, t.tokens, org, user, id); err != nil {
 			return err
 		}
 		return oautherrors.ErrInvalidRefreshToken
+	case gone(err):
+		return oautherrors.ErrInvalidRefreshToken
 	}
-	if err := t.tokens.Renew(ctx, org, user, id, info.GetAccess(), accessLasts); err != nil {
-		if gone(err) {
-			return oautherrors.ErrInvalidRefreshToken
-		}
-		return err
-	}
-	return t.addRefresh(ctx, info, values, id)
+	return err
 }
+
+// errUsed is the error of a refresh token that another call has just used.
+var errUsed = errors.New("oauth: the refresh token was used already")
 
 // GetByCode returns what a code is for; nil for one that is unknown. A second use of one
 // revokes the token of the first.
@@ -281,12 +319,7 @@ func (t *tokenStore) GetByCode(ctx context.Context, code string) (oauth2.TokenIn
 		return nil, err
 	}
 	if row.UsedAt != nil {
-		if row.TokenID != nil {
-			if err := disconnect(ctx, t.tokens, row.OrgID, row.UserID, *row.TokenID); err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil //nolint:nilnil // the library's contract
+		return nil, t.usedAgain(ctx, hash)
 	}
 	client, err := t.store.GetOAuthClient(ctx, row.ClientID)
 	if err != nil {
@@ -301,10 +334,30 @@ func (t *tokenStore) GetByCode(ctx context.Context, code string) (oauth2.TokenIn
 	}, nil
 }
 
+// usedAgain revokes the token of a code, or, if there is none yet, deletes the code, so that
+// none is made.
+func (t *tokenStore) usedAgain(ctx context.Context, hash []byte) error {
+	deleted, err := t.store.DeleteOAuthCode(ctx, hash)
+	if err != nil || deleted > 0 {
+		return err
+	}
+	row, err := t.store.GetOAuthCode(ctx, hash)
+	if store.IsNotFound(err) || err == nil && row.TokenID == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return disconnect(ctx, t.tokens, row.OrgID, row.UserID, *row.TokenID)
+}
+
 // RemoveByCode marks a code as used, once.
 func (t *tokenStore) RemoveByCode(ctx context.Context, code string) error {
 	used, err := t.store.UseOAuthCode(ctx, ident.Hash(code))
 	if err == nil && used == 0 {
+		if err := t.usedAgain(ctx, ident.Hash(code)); err != nil {
+			return err
+		}
 		return oautherrors.ErrInvalidAuthorizeCode
 	}
 	return err
@@ -343,15 +396,8 @@ func (*tokenStore) RemoveByAccess(context.Context, string) error { return nil }
 
 // tokenName names the token of a program: by what it calls itself, and by where it is.
 func tokenName(name, redirect string) string {
-	u, err := url.Parse(redirect)
-	if err != nil {
-		return name
-	}
-	where := u.Hostname()
-	if where == "" || u.Scheme != "https" && u.Scheme != "http" {
-		where = u.Scheme + ":"
-	}
-	return name + " (" + where + ")"
+	short, _, _ := place(redirect)
+	return name + " (" + short + ")"
 }
 
 // gone reports whether a token is revoked or unknown.

@@ -13,6 +13,7 @@
 package oidc
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -22,6 +23,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -199,7 +201,27 @@ type flow struct {
 	Nonce    string    `json:"nonce"`
 	Verifier string    `json:"verifier"`
 	Until    time.Time `json:"until"`
+	// Next is the page of the hub to go to then; empty for the console.
+	Next string `json:"next,omitempty"`
 }
+
+// nextMost bounds Next: the flow is kept in a cookie.
+const nextMost = 2000
+
+// nextOf returns a page that a browser may be sent to after the login: one below /oauth/ of
+// this hub; empty for any other.
+func nextOf(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || len(text) > nextMost || u.Scheme != "" || u.Host != "" || u.Opaque != "" || strings.Contains(text, "\\") ||
+		!strings.HasPrefix(u.EscapedPath(), pagesPrefix) || path.Clean(u.Path) != u.Path {
+		return ""
+	}
+	return (&url.URL{Path: u.Path, RawQuery: u.RawQuery}).String()
+}
+
+// pagesPrefix is below which the pages are on which a person allows a program: see package
+// oauth.
+const pagesPrefix = "/oauth/"
 
 func (l *Login) setFlow(w http.ResponseWriter, value string, age int) {
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure if the hub uses TLS
@@ -214,7 +236,7 @@ func (l *Login) begin(w http.ResponseWriter, r *http.Request) {
 		l.refuse(w, err)
 		return
 	}
-	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Until: time.Now().Add(flowTime)}
+	f := flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Until: time.Now().Add(flowTime), Next: nextOf(r.URL.Query().Get("next"))}
 	data, err := json.Marshal(f)
 	if err == nil {
 		data, err = l.vault.Seal(data, sealedFor)
@@ -254,7 +276,7 @@ func (l *Login) flowOf(r *http.Request) (flow, error) {
 
 func (l *Login) end(w http.ResponseWriter, r *http.Request) {
 	l.setFlow(w, "", -1) // it is valid once, whatever the result
-	cookie, err := l.login(r)
+	cookie, next, err := l.login(r)
 	if err != nil {
 		if e := fault.As(err); e != nil && e.Kind == fault.Denied {
 			if err := l.sessions.RefusedByProvider(r.Context(), e.Message, session.From{Address: r.RemoteAddr, UserAgent: r.UserAgent()}); err != nil {
@@ -265,7 +287,7 @@ func (l *Login) end(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, cookie)
-	http.Redirect(w, r, l.path+"/", http.StatusSeeOther)
+	http.Redirect(w, r, l.path+cmp.Or(next, "/"), http.StatusSeeOther)
 }
 
 // claims are the provider's claims about a person.
@@ -278,67 +300,67 @@ type claims struct {
 	SID string `json:"sid"`
 }
 
-func (l *Login) login(r *http.Request) (*http.Cookie, error) {
+func (l *Login) login(r *http.Request) (cookie *http.Cookie, next string, err error) {
 	f, err := l.flowOf(r)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	provider, ask, err := l.ask()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	code := r.URL.Query().Get("code")
 	if code == "" {
-		return nil, refused("the provider has not let you in")
+		return nil, "", refused("the provider has not let you in")
 	}
 	ctx := gooidc.ClientContext(r.Context(), l.client)
 	token, err := ask.Exchange(ctx, code, oauth2.VerifierOption(f.Verifier))
 	if err != nil {
 		// The provider's text may quote the code.
 		l.log.Warn("the OIDC provider rejected the code", "issuer", l.cfg.Issuer)
-		return nil, refused("the provider does not know the code any more")
+		return nil, "", refused("the provider does not know the code any more")
 	}
 	raw, _ := token.Extra("id_token").(string)
 	id, err := provider.Verifier(&gooidc.Config{ClientID: l.cfg.ClientID}).Verify(ctx, raw)
 	if err != nil {
 		l.log.Warn("the OIDC provider's token is invalid", "issuer", l.cfg.Issuer, "error", err)
-		return nil, refused("what the provider says of you cannot be believed")
+		return nil, "", refused("what the provider says of you cannot be believed")
 	}
 	var who claims
 	all := map[string]json.RawMessage{}
 	if err := errors.Join(id.Claims(&who), id.Claims(&all)); err != nil {
-		return nil, refused("what the provider says of you cannot be read")
+		return nil, "", refused("what the provider says of you cannot be read")
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(f.Nonce)) != 1 {
-		return nil, refused("what the provider says is of another login")
+		return nil, "", refused("what the provider says is of another login")
 	}
 	role := l.role(all[l.cfg.GroupsClaim])
 	if role == "" {
-		return nil, refused("none of your groups has a role here")
+		return nil, "", refused("none of your groups has a role here")
 	}
 	name, err := who.name()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	org, err := l.store.OrganisationByName(ctx, l.cfg.Organisation)
 	if err != nil {
-		return nil, fmt.Errorf("find organisation %s: %w", l.cfg.Organisation, err)
+		return nil, "", fmt.Errorf("find organisation %s: %w", l.cfg.Organisation, err)
 	}
 	from := session.From{Address: r.RemoteAddr, UserAgent: r.UserAgent()}
 	u, err := l.users.Federated(ctx, user.Federation{OrgID: org.ID, Issuer: id.Issuer, Subject: id.Subject, Name: name, Role: role})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if len(who.SID) > maxSID {
 		who.SID = "" // too long to store: this login ends only together with the others
 	}
 	secret, err := l.sessions.ByProvider(ctx, u, who.SID, from)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	return &http.Cookie{ //nolint:gosec // Secure if the hub uses TLS
 		Name: auth.CookieName, Value: secret, Path: l.path + "/", HttpOnly: true, Secure: l.secure, SameSite: http.SameSiteStrictMode,
-	}, nil
+	}, f.Next, nil
 }
 
 // role returns the highest role that a person's groups have; empty for none.

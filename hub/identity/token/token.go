@@ -43,6 +43,17 @@ type Draft struct {
 	By  event.Actor
 	// Secret is the token itself, if the caller has made it; empty for a new one.
 	Secret string
+	// With is done in the transaction that stores the token with an id; nil for nothing.
+	With func(tx *event.Tx, id string) error
+}
+
+// Renewal is another secret of a user's token.
+type Renewal struct {
+	OrgID, UserID, ID string
+	Secret            string
+	TTL               time.Duration
+	// With is done in the transaction before the token is renewed.
+	With func(q *db.Queries) error
 }
 
 // Create creates a token, and returns its id and the token itself.
@@ -82,21 +93,37 @@ func (s *Service) Create(ctx context.Context, d Draft) (id, secret string, err e
 		if err := tx.CreateToken(ctx, p); err != nil {
 			return fmt.Errorf("store a token: %w", err)
 		}
+		if d.With != nil {
+			if err := d.With(tx, id); err != nil {
+				return err
+			}
+		}
 		return audit.Append(tx, audit.Entry{OrgID: d.OrgID, By: d.By, Action: "token.created", ObjectKind: "token", ObjectID: id, After: after})
 	})
 }
 
-// Renew gives a user's token that is not revoked another secret and a later end.
-func (s *Service) Renew(ctx context.Context, orgID, userID, id, secret string, ttl time.Duration) error {
-	renewed, err := s.store.RenewToken(ctx, db.RenewTokenParams{OrgID: orgID, ID: id, UserID: &userID, Hash: ident.Hash(secret), ExpiresAt: time.Now().Add(ttl)})
-	if err != nil {
-		return fmt.Errorf("renew token %s: %w", id, err)
+// Renew gives a user's token another secret and a later end, under the conditions under which
+// it may be used, but for its end.
+func (s *Service) Renew(ctx context.Context, r Renewal) error {
+	err := s.store.Tx(ctx, func(q *db.Queries) error {
+		if err := r.With(q); err != nil {
+			return err
+		}
+		renewed, err := q.RenewToken(ctx, db.RenewTokenParams{
+			OrgID: r.OrgID, ID: r.ID, UserID: &r.UserID, Hash: ident.Hash(r.Secret), ExpiresAt: time.Now().Add(r.TTL), LoginWithin: auth.LoginWithin,
+		})
+		if err != nil {
+			return fmt.Errorf("renew token %s: %w", r.ID, err)
+		}
+		if renewed == 0 {
+			return fault.New(fault.NotFound, "token %s is revoked, or may not be used any more", r.ID).WithFix("connect the program again")
+		}
+		return nil
+	})
+	if err == nil {
+		s.tokens.Forget()
 	}
-	if renewed == 0 {
-		return fault.New(fault.NotFound, "token %s is revoked", id).WithFix("connect the program again")
-	}
-	s.tokens.Forget()
-	return nil
+	return err
 }
 
 // List returns a page of a user's tokens that are not revoked, newest first, and

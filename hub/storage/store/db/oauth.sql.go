@@ -114,6 +114,19 @@ func (q *Queries) DeleteOAuthClients(ctx context.Context, arg DeleteOAuthClients
 	return err
 }
 
+const deleteOAuthCode = `-- name: DeleteOAuthCode :execrows
+DELETE FROM oauth_codes WHERE hash = $1 AND token_id IS NULL
+`
+
+// Deletes a code that has no token yet.
+func (q *Queries) DeleteOAuthCode(ctx context.Context, hash []byte) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteOAuthCode, hash)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const deleteOAuthCodes = `-- name: DeleteOAuthCodes :exec
 DELETE FROM oauth_codes WHERE created_at < now() - $1::interval
 `
@@ -129,6 +142,16 @@ DELETE FROM oauth_refresh_tokens WHERE created_at < now() - $1::interval
 
 func (q *Queries) DeleteOAuthRefreshTokens(ctx context.Context, age time.Duration) error {
 	_, err := q.db.Exec(ctx, deleteOAuthRefreshTokens, age)
+	return err
+}
+
+const evictOAuthClient = `-- name: EvictOAuthClient :exec
+DELETE FROM oauth_clients WHERE id = (SELECT id FROM oauth_clients WHERE used_at IS NULL ORDER BY created_at LIMIT 1)
+`
+
+// Deletes the oldest program that nobody has connected.
+func (q *Queries) EvictOAuthClient(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, evictOAuthClient)
 	return err
 }
 
@@ -194,20 +217,40 @@ func (q *Queries) GetOAuthRefreshToken(ctx context.Context, hash []byte) (OauthR
 	return i, err
 }
 
+const oAuthClientOfToken = `-- name: OAuthClientOfToken :one
+SELECT client_id FROM oauth_refresh_tokens WHERE org_id = $1 AND token_id = $2 LIMIT 1
+`
+
+type OAuthClientOfTokenParams struct {
+	OrgID   string
+	TokenID string
+}
+
+func (q *Queries) OAuthClientOfToken(ctx context.Context, arg OAuthClientOfTokenParams) (string, error) {
+	row := q.db.QueryRow(ctx, oAuthClientOfToken, arg.OrgID, arg.TokenID)
+	var client_id string
+	err := row.Scan(&client_id)
+	return client_id, err
+}
+
 const renewToken = `-- name: RenewToken :execrows
-UPDATE api_tokens SET hash = $1, expires_at = $2::timestamptz
-WHERE org_id = $3 AND id = $4 AND user_id = $5 AND revoked_at IS NULL
+UPDATE api_tokens t SET hash = $1, expires_at = $2::timestamptz
+FROM users u
+WHERE t.org_id = $3 AND t.id = $4 AND t.user_id = $5 AND u.id = t.user_id AND t.revoked_at IS NULL
+  AND u.disabled_at IS NULL AND young(t) AND vouched(t.org_id, u.vouched_at, $6)
 `
 
 type RenewTokenParams struct {
-	Hash      []byte
-	ExpiresAt time.Time
-	OrgID     string
-	ID        string
-	UserID    *string
+	Hash        []byte
+	ExpiresAt   time.Time
+	OrgID       string
+	ID          string
+	UserID      *string
+	LoginWithin time.Duration
 }
 
-// Gives a token that is not revoked another secret and a later end.
+// Gives a token another secret and a later end, if it may be used (see TokenByHash) or has
+// only expired.
 func (q *Queries) RenewToken(ctx context.Context, arg RenewTokenParams) (int64, error) {
 	result, err := q.db.Exec(ctx, renewToken,
 		arg.Hash,
@@ -215,6 +258,7 @@ func (q *Queries) RenewToken(ctx context.Context, arg RenewTokenParams) (int64, 
 		arg.OrgID,
 		arg.ID,
 		arg.UserID,
+		arg.LoginWithin,
 	)
 	if err != nil {
 		return 0, err
@@ -222,7 +266,7 @@ func (q *Queries) RenewToken(ctx context.Context, arg RenewTokenParams) (int64, 
 	return result.RowsAffected(), nil
 }
 
-const setOAuthCodeToken = `-- name: SetOAuthCodeToken :exec
+const setOAuthCodeToken = `-- name: SetOAuthCodeToken :execrows
 UPDATE oauth_codes SET token_id = $1 WHERE hash = $2
 `
 
@@ -231,9 +275,12 @@ type SetOAuthCodeTokenParams struct {
 	Hash    []byte
 }
 
-func (q *Queries) SetOAuthCodeToken(ctx context.Context, arg SetOAuthCodeTokenParams) error {
-	_, err := q.db.Exec(ctx, setOAuthCodeToken, arg.TokenID, arg.Hash)
-	return err
+func (q *Queries) SetOAuthCodeToken(ctx context.Context, arg SetOAuthCodeTokenParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setOAuthCodeToken, arg.TokenID, arg.Hash)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const touchOAuthClient = `-- name: TouchOAuthClient :exec

@@ -10,6 +10,10 @@ WHERE c.used_at IS NULL AND c.created_at < now() - @unused::interval
    OR c.used_at < now() - @idle::interval
       AND NOT EXISTS (SELECT 1 FROM oauth_refresh_tokens r WHERE r.client_id = c.id AND r.created_at > now() - @idle::interval);
 
+-- name: EvictOAuthClient :exec
+-- Deletes the oldest program that nobody has connected.
+DELETE FROM oauth_clients WHERE id = (SELECT id FROM oauth_clients WHERE used_at IS NULL ORDER BY created_at LIMIT 1);
+
 -- name: GetOAuthClient :one
 SELECT * FROM oauth_clients WHERE id = @id;
 
@@ -26,8 +30,12 @@ SELECT * FROM oauth_codes WHERE hash = @hash;
 -- name: UseOAuthCode :execrows
 UPDATE oauth_codes SET used_at = now() WHERE hash = @hash AND used_at IS NULL;
 
--- name: SetOAuthCodeToken :exec
+-- name: SetOAuthCodeToken :execrows
 UPDATE oauth_codes SET token_id = @token_id WHERE hash = @hash;
+
+-- name: DeleteOAuthCode :execrows
+-- Deletes a code that has no token yet.
+DELETE FROM oauth_codes WHERE hash = @hash AND token_id IS NULL;
 
 -- name: DeleteOAuthCodes :exec
 DELETE FROM oauth_codes WHERE created_at < now() - @age::interval;
@@ -39,6 +47,9 @@ VALUES (@hash, @org_id, @user_id, @token_id, @client_id, @resource, @scope);
 -- name: GetOAuthRefreshToken :one
 SELECT * FROM oauth_refresh_tokens WHERE hash = @hash;
 
+-- name: OAuthClientOfToken :one
+SELECT client_id FROM oauth_refresh_tokens WHERE org_id = @org_id AND token_id = @token_id LIMIT 1;
+
 -- name: UseOAuthRefreshToken :execrows
 UPDATE oauth_refresh_tokens SET used_at = now() WHERE hash = @hash AND used_at IS NULL;
 
@@ -46,6 +57,9 @@ UPDATE oauth_refresh_tokens SET used_at = now() WHERE hash = @hash AND used_at I
 DELETE FROM oauth_refresh_tokens WHERE created_at < now() - @age::interval;
 
 -- name: RenewToken :execrows
--- Gives a token that is not revoked another secret and a later end.
-UPDATE api_tokens SET hash = @hash, expires_at = @expires_at::timestamptz
-WHERE org_id = @org_id AND id = @id AND user_id = @user_id AND revoked_at IS NULL;
+-- Gives a token another secret and a later end, if it may be used (see TokenByHash) or has
+-- only expired.
+UPDATE api_tokens t SET hash = @hash, expires_at = @expires_at::timestamptz
+FROM users u
+WHERE t.org_id = @org_id AND t.id = @id AND t.user_id = @user_id AND u.id = t.user_id AND t.revoked_at IS NULL
+  AND u.disabled_at IS NULL AND young(t) AND vouched(t.org_id, u.vouched_at, @login_within);

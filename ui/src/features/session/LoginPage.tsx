@@ -11,7 +11,7 @@ import { Problem } from "@/components/Problem";
 import type { CreateSessionRequestSchema } from "@/gen/deckhand/v1/session_pb";
 import { PasskeyLogin } from "@/features/passkey/PasskeyLogin";
 import { OIDC } from "./OIDC";
-import { sessions, setSession } from "./queries";
+import { fetchSession, isHubPage, sessions, setSession } from "./queries";
 
 const route = getRouteApi("/login");
 
@@ -32,8 +32,7 @@ export function LoginPage() {
       if (!session) throw new Error("The hub returned no session. Try again.");
       queries.clear();
       setSession(queries, session);
-      if (next?.startsWith("/oauth/")) {
-        // A page of the hub's own: it asks whether a program may be connected.
+      if (isHubPage(next)) {
         location.assign(basePath + next);
         return;
       }
@@ -55,6 +54,16 @@ export function LoginPage() {
     void login({ with: { case: "code", value: code } });
     // eslint-disable-next-line -- once, with what the address had
   }, []);
+
+  // A browser does not send the session's cookie when another site leads to a page of the hub,
+  // so that the hub leads here. From here it is sent.
+  useEffect(() => {
+    if (!isHubPage(next)) return;
+    void fetchSession(queries).then(
+      () => location.assign(basePath + next),
+      () => undefined, // nobody is logged in
+    );
+  }, [next, queries]);
 
   const submit = (e: FormEvent<HTMLFormElement>) => {
     e.preventDefault();
@@ -115,7 +124,7 @@ export function LoginPage() {
           </Tabs.Content>
         </Tabs.Root>
         <PasskeyLogin login={login} />
-        <OIDC />
+        <OIDC next={next} />
         {error !== undefined && <Problem error={error} />}
         <div className="space-y-1.5 text-sm text-dim">
           <p>On the hub&apos;s machine, this command prints a login link:</p>

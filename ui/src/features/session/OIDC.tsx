@@ -1,10 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { base } from "@/api/base";
+import { isHubPage } from "./queries";
 
 // OIDC leads to the organisation's OpenID Connect provider, where the hub has one.
 // It is a page of the hub's own, not a call: the browser goes there and returns
-// logged in.
-export function OIDC() {
+// logged in. It returns to the page next, if that is one of the hub's own.
+export function OIDC({ next }: { next?: string }) {
   const { data } = useQuery({
     queryKey: ["oidc"],
     retry: false,
@@ -15,9 +16,11 @@ export function OIDC() {
     },
   });
   if (!data) return null;
+  const href = new URL("oidc/login", base);
+  if (isHubPage(next)) href.searchParams.set("next", next);
   return (
     <a
-      href={new URL("oidc/login", base).href}
+      href={href.href}
       className="flex min-h-8 w-full items-center justify-center rounded-md border bg-raised px-3 font-medium hover:bg-page"
     >
       Log in with your organisation

@@ -20,6 +20,12 @@ export function fetchSession(queries: QueryClient): Promise<Session> {
   return queries.ensureQueryData(options);
 }
 
+// isHubPage reports whether a path is not one of the console, but of a page of the hub's own
+// that asks whether a program may be connected.
+export function isHubPage(path: string | undefined): path is string {
+  return path !== undefined && path.startsWith("/oauth/");
+}
+
 // setSession stores the session of a user who has just logged in.
 export function setSession(queries: QueryClient, session: Session) {
   queries.setQueryData(options.queryKey, session);
