@@ -1046,6 +1046,10 @@ type Task struct {
 	GrantedIterations *int64
 	GrantedTokens     *int64
 	GrantedToolCalls  *int64
+	SettledIterations int64
+	SettledTokens     int64
+	SettledToolCalls  int64
+	QuotaLimits       []string
 }
 
 type TaskDependency struct {
