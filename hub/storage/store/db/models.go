@@ -1050,6 +1050,8 @@ type Task struct {
 	SettledTokens     int64
 	SettledToolCalls  int64
 	QuotaLimits       []string
+	WrittenFiles      int64
+	LargestFile       int64
 }
 
 type TaskDependency struct {
