@@ -217,6 +217,10 @@ func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, cl
 		return nil
 	}
 	if len(m.GetQuotaLimits()) > 0 {
+		err := h.Store.SetQuotaLimits(ctx, db.SetQuotaLimitsParams{OrgID: t.OrgID, ID: t.ID, Attempt: t.Attempt, Limits: m.GetQuotaLimits()})
+		if err != nil {
+			return fmt.Errorf("store the limits that quotas lower of %s: %w", t.ID, err)
+		}
 		limits.Iterations, limits.Tokens = allowed.GetIterations(), allowed.GetTokens()
 	}
 	if m.Override == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -65,6 +66,70 @@ func TestAQuotaIsReservedAndSettled(t *testing.T) {
 	require.Contains(t, r.Task(third.ID).Reason+r.Task(fourth.ID).Reason, "all 4 runs of the organisation's quota")
 	r.limit(quota.Organisation, quota.Change{Runs: new(int64(0))})
 	require.Len(t, r.admit(), 1)
+}
+
+// What an unfinished run has used counts in the period in which it used it. In the next one the
+// run goes on, and reserves what it may use there.
+func TestAnUnfinishedRunGoesOnInTheNextPeriod(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.User("ann", "basic")
+	r.limit(quota.EachUser, quota.Change{Iterations: new(int64(4))})
+	made := r.Submit(r.agent, "ann", nil)
+	require.Equal(t, sorted(made), r.admit())
+	requeue := func(iteration int64) {
+		r.Exec("UPDATE tasks SET iteration = $2 WHERE id = $1", made.ID, iteration)
+		require.NotEmpty(t, r.Run(r.worker, made.ID).Token)
+		r.Move(made.ID, task.Queued)
+	}
+	line := func() quota.Line {
+		usage, err := r.cfg.Plans.Usage(t.Context(), r.Store.Queries, tasktest.Org, true)
+		require.NoError(t, err)
+		require.Len(t, usage.Lines("ann"), 1)
+		return usage.Lines("ann")[0]
+	}
+	require.Equal(t, quota.Line{Scope: "user", Metric: "iterations", Reserved: 4, Limit: 4}, line())
+	requeue(3)
+	require.Equal(t, quota.Line{Scope: "user", Metric: "iterations", Used: 3, Reserved: 1, Limit: 4}, line())
+	require.Equal(t, sorted(made), r.admit())
+	requeue(4)
+	require.Equal(t, quota.Line{Scope: "user", Metric: "iterations", Used: 4, Limit: 4}, line())
+	require.Empty(t, r.admit())
+	require.Contains(t, r.Task(made.ID).Reason, "are used or reserved by unfinished runs; starts on ")
+
+	r.now = time.Now().UTC().AddDate(0, 1, 0)
+	require.Equal(t, quota.Line{Scope: "user", Metric: "iterations", Limit: 4}, line())
+	require.Equal(t, sorted(made), r.admit())
+	require.EqualValues(t, 5, *r.Task(made.ID).GrantedIterations, "as many as its own limit")
+	require.Equal(t, quota.Line{Scope: "user", Metric: "iterations", Reserved: 1, Limit: 4}, line())
+
+	// Beyond its own limit it does not wait for a quota: it starts, and ends at its limit.
+	r.now = time.Now()
+	requeue(9)
+	require.EqualValues(t, 9, line().Used)
+	require.Equal(t, sorted(made), r.admit())
+	r.spend(r.Task(made.ID), 9, 0)
+	require.Equal(t, quota.Line{Scope: "user", Metric: "iterations", Used: 9, Limit: 4}, line(), "the end counts nothing twice")
+}
+
+// Administrators who change different limits at once do not undo each other's changes.
+func TestLimitsAreChangedOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	other := quota.New(quota.Config{Store: r.Store, Recorder: r.Recorder})
+	for i := range int64(5) {
+		var changing sync.WaitGroup
+		changing.Go(func() {
+			assert.NoError(t, other.SetLimits(t.Context(), tasktest.Org, quota.EachUser, quota.Change{Runs: new(i + 1)}, tasktest.By("ann")))
+		})
+		changing.Go(func() {
+			assert.NoError(t, r.cfg.Plans.SetLimits(t.Context(), tasktest.Org, quota.EachUser, quota.Change{Tokens: new(i + 1)}, tasktest.By("bob")))
+		})
+		changing.Wait()
+		now, err := quota.New(quota.Config{Store: r.Store}).Subscription(t.Context(), r.Store.Queries, tasktest.Org)
+		require.NoError(t, err)
+		require.Equal(t, quota.Amounts{Runs: i + 1, Tokens: i + 1}, now.Limits[quota.EachUser])
+	}
 }
 
 // A billing period begins on the organisation's day; what was used is counted by day, so
@@ -138,4 +203,20 @@ func TestHubsAcceptNoMoreTasksThanThereAreRuns(t *testing.T) {
 	r.Move(made.Task.ID, task.Cancelled)
 	_, err = fresh.Submit(t.Context(), once)
 	require.NoError(t, err)
+
+	// Neither a subtask, a trigger nor an assignment gets around it.
+	once.IdempotencyKey = ""
+	draft, err := fresh.Draft(t.Context(), once)
+	require.NoError(t, err)
+	err = r.Recorder.Tx(t.Context(), func(tx *event.Tx) error {
+		_, err := draft.Store(t.Context(), tx)
+		return err
+	})
+	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
+	once.AgentID = ""
+	made, err = fresh.Submit(t.Context(), once)
+	require.NoError(t, err)
+	err = fresh.Assign(t.Context(), tasktest.Org, made.Task.ID, task.Assignee{AgentID: r.agent}, tasktest.By("ann"), "admin")
+	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
+	require.Equal(t, string(task.Pending), r.Task(made.Task.ID).State)
 }

@@ -432,7 +432,7 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 		if end.Boundary != nil {
 			end.Boundary.phases = phasesOf(end.Events)
 		}
-		if quotaEnded(ctx, r.cfg.Agents, tx, t, end) {
+		if quotaEnded(t, end) {
 			return r.waitForQuota(ctx, tx, t, end, by)
 		}
 		switch b := end.Boundary; {

@@ -2,11 +2,11 @@ package attempt
 
 import (
 	"context"
+	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -36,24 +36,10 @@ func LowerByQuota(t db.Task, limits *deckhandv1.TaskLimits, turns []*deckhandv1.
 	return lowered
 }
 
-// quotaEnded reports whether a run has ended at a limit that a quota lowers.
-func quotaEnded(ctx context.Context, agents *agent.Service, tx *event.Tx, t db.Task, end Outcome) bool {
-	if end.Limit != "iterations" && end.Limit != "tokens" || t.GrantedIterations == nil && t.GrantedTokens == nil {
-		return false
-	}
-	p, err := agents.PersonaOf(ctx, tx.Queries, t.OrgID, t.AgentID, t.AgentVersion)
-	if err != nil {
-		return false
-	}
-	own, err := task.OverrideOf(t)
-	if err != nil {
-		return false
-	}
-	most := limitOf(end.Limit, p.Limits, own.Limits)
-	if end.Limit == "iterations" {
-		return t.GrantedIterations != nil && int64(t.ResumedAt)+*t.GrantedIterations < most && int64(t.Iteration) < most
-	}
-	return t.GrantedTokens != nil && *t.GrantedTokens < most && t.LimitTokens < most
+// quotaEnded reports whether a run has ended at a limit that a quota had lowered when it was
+// claimed. At the limit of its persona, or of the task, it ends as they say.
+func quotaEnded(t db.Task, end Outcome) bool {
+	return end.Limit != "" && slices.Contains(t.QuotaLimits, end.Limit)
 }
 
 // waitForQuota puts a run that has used what a quota left it back into the queue, where it waits

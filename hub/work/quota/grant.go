@@ -33,71 +33,65 @@ func (s *Usage) Limited() bool { return s.accounts != nil }
 // wait. It reserves nothing.
 func (s *Usage) Grant(r Run) (g Grant, wait string) {
 	accounts := s.of(r.User)
-	for i, m := range metrics {
+	for _, m := range metrics {
 		left, scarce := int64(Unlimited), (*account)(nil)
 		for _, a := range accounts {
 			if n := a.left(m); n != Unlimited && (left == Unlimited || n < left) {
 				left, scarce = n, a
 			}
 		}
-		if left == Unlimited {
-			continue
-		}
-		if i == 0 {
+		switch {
+		case left == Unlimited:
+		case m.granted == nil:
 			if !r.Counted && left == 0 {
 				return Grant{}, s.usedUp(m, scarce)
 			}
-			continue
+		default:
+			used, wants, own := *m.of(&r.Used), *m.of(&r.Wants), r.has(m)
+			own += min(left, max(0, wants-own))
+			if own <= used && used < wants {
+				return Grant{}, s.usedUp(m, scarce)
+			}
+			*m.granted(&g) = &own
 		}
-		granted := [...]**int64{nil, &r.Granted.Iterations, &r.Granted.Tokens, &r.Granted.ToolCalls}[i]
-		used := *m.of(&r.Used)
-		own := used
-		if *granted != nil {
-			own = max(own, **granted)
-		}
-		own += min(left, max(0, *m.of(&r.Wants)-own))
-		if own <= used {
-			return Grant{}, s.usedUp(m, scarce)
-		}
-		*[...]**int64{nil, &g.Iterations, &g.Tokens, &g.ToolCalls}[i] = &own
 	}
 	return g, ""
 }
 
+// has returns what a run was granted of a metric, or has used if that is more.
+func (r *Run) has(m metric) int64 {
+	used := *m.of(&r.Used)
+	if before := *m.granted(&r.Granted); before != nil {
+		used = max(used, *before)
+	}
+	return used
+}
+
 // Reserve reserves what a run was granted.
 func (s *Usage) Reserve(r Run, g Grant) {
-	more := Amounts{
-		Iterations: beyond(g.Iterations, r.Granted.Iterations, r.Used.Iterations, r.Counted),
-		Tokens:     beyond(g.Tokens, r.Granted.Tokens, r.Used.Tokens, r.Counted),
-		ToolCalls:  beyond(g.ToolCalls, r.Granted.ToolCalls, 0, r.Counted),
+	var more Amounts
+	for _, m := range metrics {
+		if m.granted == nil || *m.granted(&g) == nil {
+			continue
+		}
+		*m.of(&more) = **m.granted(&g)
+		if r.Counted {
+			*m.of(&more) = max(0, *m.of(&more)-r.has(m))
+		}
 	}
 	for _, a := range s.of(r.User) {
 		a.reserved.add(more)
 	}
 }
 
-// beyond returns how much more is reserved with a grant than was before.
-func beyond(now, before *int64, used int64, counted bool) int64 {
-	if now == nil {
-		return 0
-	}
-	if !counted {
-		return *now
-	}
-	if before != nil {
-		used = max(used, *before)
-	}
-	return max(0, *now-used)
-}
-
 func (s *Usage) usedUp(m metric, a *account) string {
-	return fmt.Sprintf("all %d %s of %s for %s are used, or reserved by runs that have not ended; waits for %s, or for a higher quota (deckhand quota limit)%s",
+	return fmt.Sprintf("all %d %s of %s for %s are used or reserved by unfinished runs; starts on %s, when a run ends, or when the quota is raised (deckhand quota limit)%s",
 		*m.of(&a.limits), m.words, a.whose(), s.Period, s.ResetsAt.Format("2 January"), s.hint())
 }
 
-// Blocks reports whether an organisation's submissions are refused when no run is left.
-func (s *Service) Blocks(ctx context.Context, orgID string) (bool, error) {
-	h, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
+// Blocks reports whether an organisation's new runs are refused when none is left.
+func (s *Service) Blocks(ctx context.Context, q *db.Queries, orgID string) (bool, error) {
+	h, err := s.Subscription(ctx, q, orgID)
 	if err != nil {
 		return false, err
 	}
@@ -105,8 +99,9 @@ func (s *Service) Blocks(ctx context.Context, orgID string) (bool, error) {
 }
 
 // CheckRun refuses a task of a user for which no run is left, counting those that wait in the
-// queue. The transaction holds the organisation's admission lock, so that any number of hubs
-// together accept no more tasks than there are runs.
+// queue. If the transaction holds the organisation's admission lock, any number of hubs together
+// accept no more tasks than there are runs. Without the lock, a few more may be accepted at once,
+// which wait in the queue.
 func (s *Service) CheckRun(ctx context.Context, q *db.Queries, orgID, user string) error {
 	usage, err := s.Usage(ctx, q, orgID, true)
 	if err != nil {
@@ -137,7 +132,7 @@ func (s *Service) CheckRun(ctx context.Context, q *db.Queries, orgID, user strin
 				left = max(0, left-waiting)
 			}
 			if left == 0 {
-				return refuse("all %d %s of %s for %s are used, or reserved by tasks that have not ended", *m.of(&a.limits), m.words, a.whose(), usage.Period)
+				return refuse("all %d %s of %s for %s are used or reserved by unfinished runs", *m.of(&a.limits), m.words, a.whose(), usage.Period)
 			}
 		}
 	}

@@ -32,14 +32,26 @@ type Amounts struct {
 type metric struct {
 	name, words string
 	of          func(a *Amounts) *int64
+	changed     func(c *Change) *int64
+	// granted is what a run may use of it; nil for runs, which are not granted.
+	granted func(g *Grant) **int64
 }
 
 // metrics are all of them, in the order in which they are shown.
 var metrics = []metric{
-	{"runs", "runs", func(a *Amounts) *int64 { return &a.Runs }},
-	{"iterations", "iterations", func(a *Amounts) *int64 { return &a.Iterations }},
-	{"tokens", "tokens", func(a *Amounts) *int64 { return &a.Tokens }},
-	{"tool_calls", "tool calls", func(a *Amounts) *int64 { return &a.ToolCalls }},
+	{"runs", "runs", func(a *Amounts) *int64 { return &a.Runs }, func(c *Change) *int64 { return c.Runs }, nil},
+	{
+		"iterations", "iterations", func(a *Amounts) *int64 { return &a.Iterations }, func(c *Change) *int64 { return c.Iterations },
+		func(g *Grant) **int64 { return &g.Iterations },
+	},
+	{
+		"tokens", "tokens", func(a *Amounts) *int64 { return &a.Tokens }, func(c *Change) *int64 { return c.Tokens },
+		func(g *Grant) **int64 { return &g.Tokens },
+	},
+	{
+		"tool_calls", "tool calls", func(a *Amounts) *int64 { return &a.ToolCalls }, func(c *Change) *int64 { return c.ToolCalls },
+		func(g *Grant) **int64 { return &g.ToolCalls },
+	},
 }
 
 func (a *Amounts) add(b Amounts) {
@@ -106,29 +118,25 @@ func (s *Service) SetLimits(ctx context.Context, orgID, user string, c Change, b
 			return fmt.Errorf("find user %s: %w", user, err)
 		}
 	}
-	s.forget(orgID)
-	subscription, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
-	if err != nil {
-		return err
-	}
-	before := subscription.Limits[user]
-	after := before
-	for i, to := range []*int64{c.Runs, c.Iterations, c.Tokens, c.ToolCalls} {
-		if to != nil {
-			*metrics[i].of(&after) = *to
-		}
-	}
 	object := user
 	if user == Organisation {
 		object = orgID
 	}
-	return s.change(ctx, audit.Entry{
-		OrgID: orgID, By: by, Action: "quota.set", ObjectKind: "quota", ObjectID: object, Before: fields(before), After: fields(after),
-	}, func(tx *event.Tx) error {
-		if after == (Amounts{}) {
-			return tx.DeleteQuota(ctx, db.DeleteQuotaParams{OrgID: orgID, UserName: user})
+	return s.change(ctx, orgID, func(tx *event.Tx, current *Subscription) (audit.Entry, error) {
+		before := current.Limits[user]
+		after := before
+		for _, m := range metrics {
+			if to := m.changed(&c); to != nil {
+				*m.of(&after) = *to
+			}
 		}
-		return tx.PutQuota(ctx, db.PutQuotaParams{
+		entry := audit.Entry{
+			OrgID: orgID, By: by, Action: "quota.set", ObjectKind: "quota", ObjectID: object, Before: fields(before), After: fields(after),
+		}
+		if after == (Amounts{}) {
+			return entry, tx.DeleteQuota(ctx, db.DeleteQuotaParams{OrgID: orgID, UserName: user})
+		}
+		return entry, tx.PutQuota(ctx, db.PutQuotaParams{
 			OrgID: orgID, UserName: user, Runs: set(after.Runs), Iterations: set(after.Iterations), Tokens: set(after.Tokens), ToolCalls: set(after.ToolCalls),
 		})
 	})

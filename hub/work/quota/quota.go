@@ -12,8 +12,9 @@
 //
 // Iterations, tokens and calls of tools are reserved for a run when it is admitted, under the
 // same lock: as much as its limits allow, or what is left. That is the run's limit then; at it,
-// the task goes back to the queue and waits for more. When a run ends, a trigger of the database
-// replaces the reservation with what was used (quota_usage).
+// the task goes back to the queue and waits for more. When an attempt or a run ends, a trigger of the
+// database replaces that much of the reservation with what was used, on the day of that end
+// (quota_usage): a run that goes on in the next period reserves there what is left of its grant.
 package quota
 
 import (

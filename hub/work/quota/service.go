@@ -80,12 +80,24 @@ func (s *Service) Subscription(ctx context.Context, q *db.Queries, orgID string)
 	if h != nil && time.Since(h.at) < fresh {
 		return h, nil
 	}
+	h, err := read(ctx, q, orgID)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.known[orgID] = h
+	s.mu.Unlock()
+	return h, nil
+}
+
+// read returns an organisation's quotas as they are stored.
+func read(ctx context.Context, q *db.Queries, orgID string) (*Subscription, error) {
 	at := time.Now()
 	row, err := q.GetPlan(ctx, orgID)
 	if err != nil {
 		return nil, fmt.Errorf("read the plan of %s: %w", orgID, err)
 	}
-	h = &Subscription{SetBy: row.SetBy, Models: row.Models, CycleDay: int(row.CycleDay), Hard: row.Hard, at: at}
+	h := &Subscription{SetBy: row.SetBy, Models: row.Models, CycleDay: int(row.CycleDay), Hard: row.Hard, at: at}
 	name := row.Name
 	if name == "" {
 		name = SelfHosted
@@ -109,9 +121,6 @@ func (s *Service) Subscription(ctx context.Context, q *db.Queries, orgID string)
 	if h.models, err = compile(row.Models); err != nil {
 		return nil, fmt.Errorf("read the models that %s may call: %w", orgID, err)
 	}
-	s.mu.Lock()
-	s.known[orgID] = h
-	s.mu.Unlock()
 	return h, nil
 }
 
@@ -165,12 +174,23 @@ type PlanChange struct {
 
 // Set puts an organisation on a plan.
 func (s *Service) Set(ctx context.Context, orgID string, c PlanChange, by event.Actor) error {
-	s.forget(orgID)
-	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
-	if err != nil {
-		return err
-	}
-	params := db.PutPlanParams{OrgID: orgID, Name: c.Name, Runs: c.Runs, CycleDay: int32(before.CycleDay), Hard: before.Hard, SetBy: by.ID} //nolint:gosec // at most 28
+	return s.change(ctx, orgID, func(tx *event.Tx, before *Subscription) (audit.Entry, error) {
+		params, runs, err := c.apply(before)
+		if err != nil {
+			return audit.Entry{}, err
+		}
+		params.OrgID, params.SetBy = orgID, by.ID
+		return audit.Entry{
+			OrgID: orgID, By: by, Action: "plan.set", ObjectKind: "organisation", ObjectID: orgID,
+			Before: map[string]any{"name": before.Name, "runs": before.Runs, "cycle_day": before.CycleDay, "hard_block": before.Hard},
+			After:  map[string]any{"name": params.Name, "runs": runs, "cycle_day": params.CycleDay, "hard_block": params.Hard},
+		}, tx.PutPlan(ctx, params)
+	})
+}
+
+// apply returns what is stored of a change, and how many runs the plan gives then.
+func (c *PlanChange) apply(before *Subscription) (params db.PutPlanParams, runs int64, err error) {
+	params = db.PutPlanParams{Name: c.Name, Runs: c.Runs, CycleDay: int32(before.CycleDay), Hard: before.Hard} //nolint:gosec // at most 28
 	if params.Name == "" {
 		params.Name = before.Name
 		if own, _ := Of(before.Name); params.Runs == nil && before.Runs != own.Runs {
@@ -184,9 +204,9 @@ func (s *Service) Set(ctx context.Context, orgID string, c PlanChange, by event.
 		for i, p := range plans {
 			names[i] = p.Name
 		}
-		return fault.New(fault.Invalid, "there is no plan %.60q", c.Name).WithFix("use one of %s", strings.Join(names, ", "))
+		return params, 0, fault.New(fault.Invalid, "there is no plan %.60q", c.Name).WithFix("use one of %s", strings.Join(names, ", "))
 	case c.Runs != nil && !p.RollsOver:
-		return fault.New(fault.Invalid, "runs cannot be set on the plan %s", params.Name).WithFix("leave runs out, use %s, or set a quota: deckhand quota limit --runs", Enterprise)
+		return params, 0, fault.New(fault.Invalid, "runs cannot be set on the plan %s", params.Name).WithFix("leave runs out, use %s, or set a quota: deckhand quota limit --runs", Enterprise)
 	}
 	if params.Runs != nil {
 		p.Runs = *params.Runs
@@ -197,11 +217,7 @@ func (s *Service) Set(ctx context.Context, orgID string, c PlanChange, by event.
 	if c.Hard != nil {
 		params.Hard = *c.Hard
 	}
-	return s.change(ctx, audit.Entry{
-		OrgID: orgID, By: by, Action: "plan.set", ObjectKind: "organisation", ObjectID: orgID,
-		Before: map[string]any{"name": before.Name, "runs": before.Runs, "cycle_day": before.CycleDay, "hard_block": before.Hard},
-		After:  map[string]any{"name": p.Name, "runs": p.Runs, "cycle_day": params.CycleDay, "hard_block": params.Hard},
-	}, func(tx *event.Tx) error { return tx.PutPlan(ctx, params) })
+	return params, p.Runs, nil
 }
 
 // SetModels sets which models an organisation may call: PROVIDER/MODEL, where * matches
@@ -214,15 +230,11 @@ func (s *Service) SetModels(ctx context.Context, orgID string, patterns []string
 				WithFix("write PROVIDER/MODEL, for example anthropic/claude-*; providers are %s", strings.Join(provider.Connectable(), ", "))
 		}
 	}
-	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
-	if err != nil {
-		return err
-	}
-	return s.change(ctx, audit.Entry{
-		OrgID: orgID, By: by, Action: "plan.models_set", ObjectKind: "organisation", ObjectID: orgID,
-		Before: map[string]any{"models": before.Models}, After: map[string]any{"models": slices.Sorted(slices.Values(patterns))},
-	}, func(tx *event.Tx) error {
-		return tx.ReplaceAllowedModels(ctx, db.ReplaceAllowedModelsParams{OrgID: orgID, Models: append([]string{}, patterns...)})
+	return s.change(ctx, orgID, func(tx *event.Tx, before *Subscription) (audit.Entry, error) {
+		return audit.Entry{
+			OrgID: orgID, By: by, Action: "plan.models_set", ObjectKind: "organisation", ObjectID: orgID,
+			Before: map[string]any{"models": before.Models}, After: map[string]any{"models": slices.Sorted(slices.Values(patterns))},
+		}, tx.ReplaceAllowedModels(ctx, db.ReplaceAllowedModelsParams{OrgID: orgID, Models: append([]string{}, patterns...)})
 	})
 }
 
@@ -233,29 +245,39 @@ func (s *Service) SetCallRate(ctx context.Context, orgID, name string, calls int
 	if p, ok := provider.Of(name); !ok || p.Format.Searches() {
 		return fault.New(fault.Invalid, "provider %.60q is not one of models", name).WithFix("use one of %s", strings.Join(provider.Connectable(), ", "))
 	}
-	before, err := s.Subscription(ctx, s.cfg.Store.Queries, orgID)
-	if err != nil {
-		return err
-	}
-	return s.change(ctx, audit.Entry{
-		OrgID: orgID, By: by, Action: "plan.call_rate_set", ObjectKind: "provider", ObjectID: name,
-		Before: map[string]any{"calls_per_minute": before.CallsPerMinute[name]}, After: map[string]any{"calls_per_minute": calls},
-	}, func(tx *event.Tx) error {
-		if calls == 0 {
-			return tx.DeleteCallRate(ctx, db.DeleteCallRateParams{OrgID: orgID, Provider: name})
+	return s.change(ctx, orgID, func(tx *event.Tx, before *Subscription) (audit.Entry, error) {
+		entry := audit.Entry{
+			OrgID: orgID, By: by, Action: "plan.call_rate_set", ObjectKind: "provider", ObjectID: name,
+			Before: map[string]any{"calls_per_minute": before.CallsPerMinute[name]}, After: map[string]any{"calls_per_minute": calls},
 		}
-		return tx.PutCallRate(ctx, db.PutCallRateParams{OrgID: orgID, Provider: name, Calls: calls})
+		if calls == 0 {
+			return entry, tx.DeleteCallRate(ctx, db.DeleteCallRateParams{OrgID: orgID, Provider: name})
+		}
+		return entry, tx.PutCallRate(ctx, db.PutCallRateParams{OrgID: orgID, Provider: name, Calls: calls})
 	})
 }
 
-func (s *Service) change(ctx context.Context, e audit.Entry, store func(tx *event.Tx) error) error {
+// change stores a change of an organisation's quotas and its audit entry. Changes are made one
+// after another, each on what the one before has stored.
+func (s *Service) change(ctx context.Context, orgID string, store func(tx *event.Tx, before *Subscription) (audit.Entry, error)) error {
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if err := store(tx); err != nil {
-			return fmt.Errorf("store what %s may have: %w", e.OrgID, err)
+		if err := tx.LockQuotas(ctx, orgID); err != nil {
+			return fmt.Errorf("lock the quotas of %s: %w", orgID, err)
+		}
+		before, err := read(ctx, tx.Queries, orgID)
+		if err != nil {
+			return err
+		}
+		e, err := store(tx, before)
+		switch {
+		case fault.As(err) != nil:
+			return err // the change is invalid
+		case err != nil:
+			return fmt.Errorf("store what %s may have: %w", orgID, err)
 		}
 		tx.AfterCommit(func() {
-			s.forget(e.OrgID)
-			s.cfg.Recorder.Publish(change.QueueChanged{OrgID: e.OrgID})
+			s.forget(orgID)
+			s.cfg.Recorder.Publish(change.QueueChanged{OrgID: orgID})
 		})
 		return audit.Append(tx, e)
 	})

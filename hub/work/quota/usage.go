@@ -156,6 +156,13 @@ func (s *Service) Usage(ctx context.Context, q *db.Queries, orgID string, counts
 	if h.Runs == Unlimited && len(h.Limits) == 0 && !counts {
 		return out, nil
 	}
+	// Read before what is used: a run that ends in between is counted twice, and not never.
+	var reserved []db.ReservedByUsersRow
+	if len(h.Limits) > 0 {
+		if reserved, err = q.ReservedByUsers(ctx, orgID); err != nil {
+			return nil, fmt.Errorf("read what the runs of %s may use: %w", orgID, err)
+		}
+	}
 	used, err := usedIn(ctx, q, orgID, Organisation, period)
 	if err != nil {
 		return nil, err
@@ -167,7 +174,7 @@ func (s *Service) Usage(ctx context.Context, q *db.Queries, orgID string, counts
 		}
 	}
 	if len(h.Limits) > 0 {
-		return out, out.load(ctx, q, orgID, period, used)
+		return out, out.load(ctx, q, orgID, period, used, reserved)
 	}
 	return out, nil
 }
@@ -209,8 +216,9 @@ func usedIn(ctx context.Context, q *db.Queries, orgID, user string, p Period) (A
 // mostUsers is how many users' use one admission reads.
 const mostUsers = 100_000
 
-// load reads what has limits.
-func (s *Usage) load(ctx context.Context, q *db.Queries, orgID string, period Period, used Amounts) error {
+// load reads what has limits. used is what the organisation has used, and reserved what its
+// runs may still use.
+func (s *Usage) load(ctx context.Context, q *db.Queries, orgID string, period Period, used Amounts, reserved []db.ReservedByUsersRow) error {
 	s.accounts = map[string]*account{Organisation: {name: Organisation, limits: s.limits.Limits[Organisation], used: used}}
 	if s.limits.limitsUsers() {
 		rows, err := q.UsedByUsers(ctx, db.UsedByUsersParams{
@@ -222,10 +230,6 @@ func (s *Usage) load(ctx context.Context, q *db.Queries, orgID string, period Pe
 		for _, row := range rows {
 			s.account(row.UserName).used = Amounts{Runs: row.Runs, Iterations: row.Iterations, Tokens: row.Tokens, ToolCalls: row.ToolCalls}
 		}
-	}
-	reserved, err := q.ReservedByUsers(ctx, orgID)
-	if err != nil {
-		return fmt.Errorf("read what the runs of %s may use: %w", orgID, err)
 	}
 	for _, row := range reserved {
 		for _, a := range s.of(row.UserName) {

@@ -176,8 +176,8 @@ func (s *Service) Make(ctx context.Context, tx *event.Tx, t db.Task, step db.Ste
 		return row, refused, err
 	}
 	if row, err = r.draft.Store(ctx, tx); err != nil {
-		if e := fault.As(err); e != nil && e.Kind == fault.Precondition {
-			return row, e, nil // a hold
+		if e := fault.As(err); e != nil && (e.Kind == fault.Precondition || e.Kind == fault.Exhausted) {
+			return row, e, nil // a hold, or no run is left
 		}
 		return row, nil, err
 	}

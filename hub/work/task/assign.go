@@ -144,6 +144,11 @@ func (s *Service) Assign(ctx context.Context, orgID, id string, to Assignee, by 
 			params.AgentID, params.AgentVersion, params.WorkspaceScope, params.JailID = t.AgentID, t.AgentVersion, t.WorkspaceScope, t.JailID
 			params.CreatedByRole = t.CreatedByRole
 		}
+		if t.AgentID == "" && to.AgentID != "" {
+			if err := refuseOverQuota(ctx, s.cfg.Quota, tx, db.CreateTaskParams{OrgID: orgID, AgentID: to.AgentID, CreatedBy: t.CreatedBy}); err != nil {
+				return err
+			}
+		}
 		assigned, err := tx.AssignTask(ctx, params)
 		if err != nil {
 			return fmt.Errorf("assign task %s: %w", id, err)

@@ -100,12 +100,12 @@ func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, at Point
 			row, err = tx.KeepCheckpoint(ctx, db.KeepCheckpointParams{
 				OrgID: orgID, TaskID: id, Iteration: c.Iteration, Reason: "manual", KeepFor: keepFor,
 			})
-			kept = db.ListCheckpointsRow{ID: row.ID, Iteration: row.Iteration, Phase: row.Phase, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt}
+			kept = listed(row)
 		}
 		if err == nil && at.Turn {
 			var row db.KeepPhaseCheckpointRow
 			row, err = tx.KeepPhaseCheckpoint(ctx, db.KeepPhaseCheckpointParams{OrgID: orgID, TaskID: id, Iteration: c.Iteration, KeepFor: keepFor})
-			kept = db.ListCheckpointsRow{ID: row.ID, Iteration: row.Iteration, Phase: row.Phase, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt}
+			kept = listed(db.KeepCheckpointRow(row))
 		}
 		if store.IsNotFound(err) {
 			return noCheckpoint(id, fmt.Sprint(at.Iteration))
@@ -119,4 +119,10 @@ func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, at Point
 		})
 	})
 	return kept, err
+}
+
+func listed(row db.KeepCheckpointRow) db.ListCheckpointsRow {
+	return db.ListCheckpointsRow{
+		ID: row.ID, Iteration: row.Iteration, Phase: row.Phase, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+	}
 }

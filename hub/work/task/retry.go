@@ -208,8 +208,8 @@ func (s *Service) CheckpointOf(ctx context.Context, orgID, id string, iteration 
 }
 
 // ResumeFrom submits a new task that is resumed from a checkpoint of another; iteration 0
-// is the newest. At a point where a turn is chosen, the new task makes the calls of that turn. The turns and steps up to there are read from the origin; only the
-// checkpoint is copied. The retry options decide about the workspace.
+// is the newest. If the point is after a turn was chosen, the new task makes that turn's calls. The
+// turns and steps up to there are read from the origin; only the checkpoint is copied. The retry options decide about the workspace.
 func (s *Service) ResumeFrom(ctx context.Context, orgID, id string, at Point, text string, again RetryOptions) (db.GetTaskRow, error) {
 	if err := again.check(); err != nil {
 		return db.GetTaskRow{}, err

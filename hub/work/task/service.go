@@ -38,9 +38,9 @@ type Config struct {
 	Quota Quota
 }
 
-// Quota says whether submissions are refused when no run is left, and refuses one.
+// Quota says whether new runs are refused when none is left, and refuses one.
 type Quota interface {
-	Blocks(ctx context.Context, orgID string) (bool, error)
+	Blocks(ctx context.Context, q *db.Queries, orgID string) (bool, error)
 	CheckRun(ctx context.Context, q *db.Queries, orgID, user string) error
 }
 
@@ -136,7 +136,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow
 	}
 	blocks := false
 	if s.cfg.Quota != nil && sub.AgentID != "" {
-		if blocks, err = s.cfg.Quota.Blocks(ctx, sub.OrgID); err != nil {
+		if blocks, err = s.cfg.Quota.Blocks(ctx, s.cfg.Store.Queries, sub.OrgID); err != nil {
 			return row, err
 		}
 	}
@@ -147,19 +147,21 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow
 		return ahead.LockAdmission(ctx, sub.OrgID)
 	}
 	err = s.cfg.Recorder.TxLocked(ctx, lock, func(tx *event.Tx) (err error) {
-		if blocks {
-			if err = refuseOverQuota(ctx, s.cfg.Quota, tx, d.params); err != nil {
-				return err
-			}
-		}
 		row, err = d.Store(ctx, tx)
 		return err
 	})
 	return row, err
 }
 
-// refuseOverQuota refuses a submission for which no run is left, unless it repeats one.
+// refuseOverQuota refuses a submission for which no run is left, if the organisation wants that,
+// unless it repeats one.
 func refuseOverQuota(ctx context.Context, quota Quota, tx *event.Tx, p db.CreateTaskParams) error {
+	if quota == nil || p.AgentID == "" {
+		return nil
+	}
+	if blocks, err := quota.Blocks(ctx, tx.Queries, p.OrgID); err != nil || !blocks {
+		return err
+	}
 	if p.IdempotencyKey != nil {
 		_, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: p.OrgID, IdempotencyKey: p.IdempotencyKey})
 		if err == nil {
@@ -177,6 +179,7 @@ type Draft struct {
 	sub    Submission
 	params db.CreateTaskParams
 	with   runs
+	quota  Quota
 }
 
 // Draft looks up what a submission needs.
@@ -187,7 +190,7 @@ func (s *Service) Draft(ctx context.Context, sub Submission) (*Draft, error) {
 	if err := checkChat(sub); err != nil {
 		return nil, err
 	}
-	d := &Draft{sub: sub}
+	d := &Draft{sub: sub, quota: s.cfg.Quota}
 	var err error
 	if d.params, d.with, err = s.params(ctx, sub); err != nil {
 		return nil, err
@@ -214,6 +217,9 @@ func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) 
 	row := db.GetTaskRow{AgentName: with.name}
 	row.Provider, row.Model = sub.Override.Runs(with.provider, with.model)
 	if err := startable(ctx, tx, sub.OrgID, params.AgentID); err != nil {
+		return row, err
+	}
+	if err := refuseOverQuota(ctx, d.quota, tx, params); err != nil {
 		return row, err
 	}
 	after, err := lockDependencies(ctx, tx, sub.OrgID, sub.After)

@@ -480,7 +480,7 @@ func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Tri
 	if err == nil {
 		row, err = draft.Store(ctx, tx)
 	}
-	if e := fault.As(err); e != nil && (e.Kind == fault.Precondition || e.Kind == fault.Invalid || e.Kind == fault.NotFound) {
+	if e := fault.As(err); e != nil && (e.Kind == fault.Precondition || e.Kind == fault.Invalid || e.Kind == fault.NotFound || e.Kind == fault.Exhausted) {
 		return fail(e.Error())
 	}
 	if err != nil {

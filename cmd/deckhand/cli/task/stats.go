@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -127,13 +128,16 @@ func lasted(d *durationpb.Duration) string {
 	return output.Duration(d.AsDuration())
 }
 
+// csvColumns are the columns after the first and before those of the phases.
+var csvColumns = []string{
+	"tasks", "succeeded", "failed", "timed_out", "cancelled", "live", "first_time", "retries", "denied", "calls", "calls_failed", "mean_iterations",
+	"duration_mean_s", "duration_p50_s", "duration_p90_s", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd",
+}
+
 // writeCSV writes rows with all their columns. Durations are in seconds, and the cost is in US
 // dollars. The console's download has the same columns.
 func writeCSV(to io.Writer, by string, rows []*deckhandv1.StatisticsRow) error {
-	header := []string{
-		by, "tasks", "succeeded", "failed", "timed_out", "cancelled", "live", "first_time", "retries", "denied", "calls", "calls_failed", "mean_iterations",
-		"duration_mean_s", "duration_p50_s", "duration_p90_s", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd",
-	}
+	header := slices.Concat([]string{by}, csvColumns)
 	for _, name := range phase.Names() {
 		header = append(header, name+"_s")
 	}

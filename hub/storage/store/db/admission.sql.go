@@ -67,14 +67,14 @@ func (q *Queries) AgentGoesOn(ctx context.Context, arg AgentGoesOnParams) error 
 }
 
 const claimTask = `-- name: ClaimTask :one
-UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2,
+UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2, quota_limits = '{}',
     lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval
 WHERE tasks.id = $5 AND (tasks.org_id = $6) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = $7::int
   AND (coalesce(cardinality($8::text[]), 0) = 0 OR tasks.pool = ANY ($8::text[]))
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $6 AND w.drained_at IS NULL AND w.pressure = ''
                 AND w.pool = tasks.pool)
-RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls,
+RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, tasks.settled_iterations, tasks.settled_tokens, tasks.settled_tool_calls, tasks.quota_limits, tasks.written_files, tasks.largest_file,
     coalesce(override ->> 'provider', (SELECT v.provider FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '')::text AS provider,
     CASE WHEN override ? 'provider' THEN coalesce(override ->> 'model', '')
          ELSE coalesce((SELECT v.model FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '') END::text AS model
@@ -193,6 +193,12 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (ClaimTask
 		&i.Task.GrantedIterations,
 		&i.Task.GrantedTokens,
 		&i.Task.GrantedToolCalls,
+		&i.Task.SettledIterations,
+		&i.Task.SettledTokens,
+		&i.Task.SettledToolCalls,
+		&i.Task.QuotaLimits,
+		&i.Task.WrittenFiles,
+		&i.Task.LargestFile,
 		&i.Provider,
 		&i.Model,
 	)
@@ -369,7 +375,7 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 }
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -465,6 +471,12 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.GrantedIterations,
 		&i.GrantedTokens,
 		&i.GrantedToolCalls,
+		&i.SettledIterations,
+		&i.SettledTokens,
+		&i.SettledToolCalls,
+		&i.QuotaLimits,
+		&i.WrittenFiles,
+		&i.LargestFile,
 	)
 	return i, err
 }
@@ -540,6 +552,28 @@ func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]Ren
 		return nil, err
 	}
 	return items, nil
+}
+
+const setQuotaLimits = `-- name: SetQuotaLimits :exec
+UPDATE tasks SET quota_limits = $1::text[] WHERE id = $2 AND (org_id = $3) IS TRUE AND attempt = $4
+`
+
+type SetQuotaLimitsParams struct {
+	Limits  []string
+	ID      string
+	OrgID   string
+	Attempt int32
+}
+
+// The limits of a claimed run that were lowered to what quotas grant it.
+func (q *Queries) SetQuotaLimits(ctx context.Context, arg SetQuotaLimitsParams) error {
+	_, err := q.db.Exec(ctx, setQuotaLimits,
+		arg.Limits,
+		arg.ID,
+		arg.OrgID,
+		arg.Attempt,
+	)
+	return err
 }
 
 const setTaskReason = `-- name: SetTaskReason :exec

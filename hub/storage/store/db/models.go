@@ -1112,6 +1112,12 @@ type Task struct {
 	GrantedIterations *int64
 	GrantedTokens     *int64
 	GrantedToolCalls  *int64
+	SettledIterations int64
+	SettledTokens     int64
+	SettledToolCalls  int64
+	QuotaLimits       []string
+	WrittenFiles      int64
+	LargestFile       int64
 }
 
 type TaskDependency struct {

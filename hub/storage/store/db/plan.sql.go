@@ -159,6 +159,16 @@ func (q *Queries) GetPlan(ctx context.Context, orgID string) (GetPlanRow, error)
 	return i, err
 }
 
+const lockQuotas = `-- name: LockQuotas :exec
+SELECT pg_advisory_xact_lock(hashtextextended('quotas:' || $1::text, 0))
+`
+
+// Locks what an organisation may use until the end of the transaction: one change at a time.
+func (q *Queries) LockQuotas(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, lockQuotas, orgID)
+	return err
+}
+
 const putCallRate = `-- name: PutCallRate :exec
 INSERT INTO call_rates (org_id, provider, calls_per_minute) VALUES ($1, $2, $3)
 ON CONFLICT (org_id, provider) DO UPDATE SET calls_per_minute = excluded.calls_per_minute, next_at = excluded.next_at
@@ -272,8 +282,10 @@ func (q *Queries) ReplaceAllowedModels(ctx context.Context, arg ReplaceAllowedMo
 }
 
 const reservedByUsers = `-- name: ReservedByUsers :many
-SELECT created_by AS user_name, sum(greatest(coalesce(granted_iterations, 0), iteration - resumed_at))::bigint AS iterations,
-       sum(greatest(coalesce(granted_tokens, 0), limit_tokens))::bigint AS tokens, sum(coalesce(granted_tool_calls, 0))::bigint AS tool_calls
+SELECT created_by AS user_name,
+       sum(greatest(coalesce(granted_iterations, 0), iteration - resumed_at) - settled_iterations)::bigint AS iterations,
+       sum(greatest(coalesce(granted_tokens, 0), limit_tokens) - settled_tokens)::bigint AS tokens,
+       sum(greatest(coalesce(granted_tool_calls, 0) - settled_tool_calls, 0))::bigint AS tool_calls
 FROM tasks WHERE org_id = $1 AND finished_at IS NULL AND counted_in <> '' GROUP BY created_by
 `
 
@@ -284,7 +296,8 @@ type ReservedByUsersRow struct {
 	ToolCalls  int64
 }
 
-// What runs that have not ended may use, or have used if that is more, by user.
+// What runs that have not ended may still use, or have used if that is more, by user: without
+// what UsedSince counts already.
 func (q *Queries) ReservedByUsers(ctx context.Context, orgID string) ([]ReservedByUsersRow, error) {
 	rows, err := q.db.Query(ctx, reservedByUsers, orgID)
 	if err != nil {

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- A checkpoint is the end of an iteration (phase iterate), or the point behind it at which
--- the next turn is chosen and none of its calls was made (phase select_tool). The latter has
--- no state of its own: it is that of the iteration, with one more turn.
+-- A checkpoint is the end of an iteration (phase iterate), or the moment after it when the next
+-- turn is chosen and none of its calls has been made (phase select_tool). The latter has no state
+-- of its own: it is that of the iteration, with one more turn.
 ALTER TABLE checkpoints
     ADD COLUMN id    text COLLATE "C",
     ADD COLUMN phase text NOT NULL DEFAULT 'iterate' CHECK (phase IN ('select_tool', 'iterate'));

@@ -62,7 +62,7 @@ ORDER BY admitted_at LIMIT @max_rows;
 
 -- name: ClaimTask :one
 -- Also returns the provider and the model that the task begins with.
-UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, worker_id = @worker_id,
+UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, worker_id = @worker_id, quota_limits = '{}',
     lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = @attempt::int
@@ -73,6 +73,10 @@ RETURNING sqlc.embed(tasks),
     coalesce(override ->> 'provider', (SELECT v.provider FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '')::text AS provider,
     CASE WHEN override ? 'provider' THEN coalesce(override ->> 'model', '')
          ELSE coalesce((SELECT v.model FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '') END::text AS model;
+
+-- name: SetQuotaLimits :exec
+-- The limits of a claimed run that were lowered to what quotas grant it.
+UPDATE tasks SET quota_limits = @limits::text[] WHERE id = @id AND (org_id = @org_id) IS TRUE AND attempt = @attempt;
 
 -- name: CreateAttempt :exec
 INSERT INTO attempts (task_id, attempt, org_id, worker_id) VALUES (@task_id, @attempt, @org_id, @worker_id);

@@ -19,6 +19,10 @@ VALUES (@org_id, @user_name, sqlc.narg(runs), sqlc.narg(iterations), sqlc.narg(t
 ON CONFLICT (org_id, user_name) DO UPDATE SET runs = excluded.runs, iterations = excluded.iterations, tokens = excluded.tokens,
     tool_calls = excluded.tool_calls;
 
+-- name: LockQuotas :exec
+-- Locks what an organisation may use until the end of the transaction: one change at a time.
+SELECT pg_advisory_xact_lock(hashtextextended('quotas:' || @org_id::text, 0));
+
 -- name: DeleteQuota :exec
 DELETE FROM quotas WHERE org_id = @org_id AND user_name = @user_name;
 
@@ -52,9 +56,12 @@ FROM quota_usage WHERE org_id = @org_id AND day >= to_date(@since::text, 'YYYY-M
 GROUP BY user_name ORDER BY 2 DESC, 1 LIMIT @max_rows;
 
 -- name: ReservedByUsers :many
--- What runs that have not ended may use, or have used if that is more, by user.
-SELECT created_by AS user_name, sum(greatest(coalesce(granted_iterations, 0), iteration - resumed_at))::bigint AS iterations,
-       sum(greatest(coalesce(granted_tokens, 0), limit_tokens))::bigint AS tokens, sum(coalesce(granted_tool_calls, 0))::bigint AS tool_calls
+-- What runs that have not ended may still use, or have used if that is more, by user: without
+-- what UsedSince counts already.
+SELECT created_by AS user_name,
+       sum(greatest(coalesce(granted_iterations, 0), iteration - resumed_at) - settled_iterations)::bigint AS iterations,
+       sum(greatest(coalesce(granted_tokens, 0), limit_tokens) - settled_tokens)::bigint AS tokens,
+       sum(greatest(coalesce(granted_tool_calls, 0) - settled_tool_calls, 0))::bigint AS tool_calls
 FROM tasks WHERE org_id = @org_id AND finished_at IS NULL AND counted_in <> '' GROUP BY created_by;
 
 -- name: QueuedRuns :one

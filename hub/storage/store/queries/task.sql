@@ -151,6 +151,19 @@ UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
     outage_since = CASE WHEN @turn::int > 0 THEN NULL ELSE outage_since END -- a model has answered
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
+-- name: AddWrittenFiles :one
+-- Adds the files that a step has written and returns the sums.
+UPDATE tasks SET written_files = written_files + @files, largest_file = greatest(largest_file, @largest)
+WHERE id = @id AND (org_id = @org_id) IS TRUE
+RETURNING written_files, largest_file;
+
+-- name: SetWrittenFiles :exec
+-- Replaces sums that AddWrittenFiles has returned by exact ones; what other steps have added
+-- since stays.
+UPDATE tasks SET written_files = greatest(written_files - @was_files::bigint, 0) + @files::bigint,
+    largest_file = CASE WHEN largest_file = @was_largest::bigint THEN @largest::bigint ELSE largest_file END
+WHERE id = @id AND (org_id = @org_id) IS TRUE;
+
 -- name: SetTaskProgress :exec
 -- phases are the milliseconds of the iteration's phases; empty if they are not known.
 UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, failures = 0,
