@@ -45,7 +45,7 @@ func (h *Quotas) message(ctx context.Context) (*deckhandv1.Plan, error) {
 		CycleDay: int32(subscription.CycleDay), HardBlock: subscription.Hard, UpgradeUrl: h.UpgradeURL, //nolint:gosec // at most 28
 		Quotas: quotaMessages(usage.Lines(id.UserName)),
 	}
-	if id.Role == adminRole {
+	if id.Role == auth.Admin {
 		for _, user := range slices.Sorted(maps.Keys(subscription.Limits)) {
 			l := subscription.Limits[user]
 			m.Limits = append(m.Limits, &deckhandv1.Quota{
@@ -94,7 +94,7 @@ const historyPeriods = 12
 // GetQuotaHistory returns what was used in billing periods.
 func (h *Quotas) GetQuotaHistory(ctx context.Context, req *connect.Request[deckhandv1.GetQuotaHistoryRequest]) (*connect.Response[deckhandv1.GetQuotaHistoryResponse], error) {
 	id, user := auth.From(ctx), req.Msg.GetUserName()
-	if user != "" && user != id.UserName && id.Role != adminRole {
+	if user != "" && user != id.UserName && id.Role != auth.Admin {
 		return nil, fault.New(fault.Denied, "only an admin may see what other users have used").WithCode(fault.PermissionDenied).
 			WithFix("leave user_name out, or give your own")
 	}
@@ -103,7 +103,7 @@ func (h *Quotas) GetQuotaHistory(ctx context.Context, req *connect.Request[deckh
 		return nil, err
 	}
 	res := &deckhandv1.GetQuotaHistoryResponse{Periods: pastMessages(periods)}
-	if user == "" && id.Role == adminRole {
+	if user == "" && id.Role == auth.Admin {
 		users, err := h.Plans.Users(ctx, id.OrgID)
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -617,7 +618,13 @@ type GetEstimateResponse struct {
 	// it is the caller's.
 	Budgets []*Budget `protobuf:"bytes,2,rep,name=budgets,proto3" json:"budgets,omitempty"`
 	// Before a run: those that the plan has left this month; unset for no limit.
-	RunsLeft      *int64 `protobuf:"varint,3,opt,name=runs_left,json=runsLeft,proto3,oneof" json:"runs_left,omitempty"`
+	RunsLeft *int64 `protobuf:"varint,3,opt,name=runs_left,json=runsLeft,proto3,oneof" json:"runs_left,omitempty"`
+	// Before a run: the quotas that the run draws on, and what is used of them, the caller's
+	// first; quota_resets_at is when the billing period ends.
+	Quotas        []*QuotaUsage          `protobuf:"bytes,14,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	QuotaResetsAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=quota_resets_at,json=quotaResetsAt,proto3" json:"quota_resets_at,omitempty"`
+	// Where a person can get a larger plan; empty if the hub has no such address.
+	UpgradeUrl    string `protobuf:"bytes,16,opt,name=upgrade_url,json=upgradeUrl,proto3" json:"upgrade_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -673,6 +680,27 @@ func (x *GetEstimateResponse) GetRunsLeft() int64 {
 	return 0
 }
 
+func (x *GetEstimateResponse) GetQuotas() []*QuotaUsage {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *GetEstimateResponse) GetQuotaResetsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.QuotaResetsAt
+	}
+	return nil
+}
+
+func (x *GetEstimateResponse) GetUpgradeUrl() string {
+	if x != nil {
+		return x.UpgradeUrl
+	}
+	return ""
+}
+
 type GetStatisticsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How to group the rows.
@@ -682,7 +710,11 @@ type GetStatisticsRequest struct {
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
 	// Only of this agent: id, unique id prefix, or name; empty for all.
-	AgentId       string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Only of this version of the agent; 0 for all.
+	AgentVersion int32 `protobuf:"varint,14,opt,name=agent_version,json=agentVersion,proto3" json:"agent_version,omitempty"`
+	// Only of this type of tasks; empty for all.
+	TaskType      string `protobuf:"bytes,15,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,11 +777,26 @@ func (x *GetStatisticsRequest) GetAgentId() string {
 	return ""
 }
 
-// StatisticsRow adds up the tasks of one agent, outcome or time, or the calls of
-// one tool.
+func (x *GetStatisticsRequest) GetAgentVersion() int32 {
+	if x != nil {
+		return x.AgentVersion
+	}
+	return 0
+}
+
+func (x *GetStatisticsRequest) GetTaskType() string {
+	if x != nil {
+		return x.TaskType
+	}
+	return ""
+}
+
+// StatisticsRow adds up the tasks of one agent, version, type, outcome or time, or the calls
+// of one tool.
 type StatisticsRow struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent's name, the tool's, the state, or the day or month in UTC.
+	// The agent's name, that with its version ("name v3"), the type, the tool, the state, or the
+	// day, week (2026-W48, by ISO 8601) or month in UTC.
 	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	// Tasks, or those that called the tool.
 	Tasks     int64 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
@@ -764,8 +811,23 @@ type StatisticsRow struct {
 	CallsFailed int64  `protobuf:"varint,9,opt,name=calls_failed,json=callsFailed,proto3" json:"calls_failed,omitempty"`
 	Usage       *Usage `protobuf:"bytes,10,opt,name=usage,proto3" json:"usage,omitempty"`
 	// From the start to the end of a task, or of a call; unset where none ended.
-	DurationP50   *durationpb.Duration `protobuf:"bytes,11,opt,name=duration_p50,json=durationP50,proto3" json:"duration_p50,omitempty"`
-	DurationP90   *durationpb.Duration `protobuf:"bytes,12,opt,name=duration_p90,json=durationP90,proto3" json:"duration_p90,omitempty"`
+	DurationP50 *durationpb.Duration `protobuf:"bytes,11,opt,name=duration_p50,json=durationP50,proto3" json:"duration_p50,omitempty"`
+	DurationP90 *durationpb.Duration `protobuf:"bytes,12,opt,name=duration_p90,json=durationP90,proto3" json:"duration_p90,omitempty"`
+	// The mean of the same; unset where none ended.
+	DurationMean *durationpb.Duration `protobuf:"bytes,22,opt,name=duration_mean,json=durationMean,proto3" json:"duration_mean,omitempty"`
+	// Tasks that succeeded without a retry, and are none themselves.
+	FirstTime int64 `protobuf:"varint,23,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	// How often tasks were tried again: by the hub after a failure, or by a person as a new
+	// task. Of a tool: how often its calls ran again.
+	Retries int64 `protobuf:"varint,24,opt,name=retries,proto3" json:"retries,omitempty"`
+	// Calls that a policy, a limit or a person denied.
+	Denied int64 `protobuf:"varint,25,opt,name=denied,proto3" json:"denied,omitempty"`
+	// Of the tasks that began and ended; 0 where none did.
+	MeanIterations float64 `protobuf:"fixed64,26,opt,name=mean_iterations,json=meanIterations,proto3" json:"mean_iterations,omitempty"`
+	// Time that the tasks spent in each phase of their iterations, all together, in the order
+	// of the phases; empty for tools. timed is how many tasks it is known of.
+	Phases        []*PhaseTime `protobuf:"bytes,27,rep,name=phases,proto3" json:"phases,omitempty"`
+	Timed         int64        `protobuf:"varint,28,opt,name=timed,proto3" json:"timed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -884,6 +946,110 @@ func (x *StatisticsRow) GetDurationP90() *durationpb.Duration {
 	return nil
 }
 
+func (x *StatisticsRow) GetDurationMean() *durationpb.Duration {
+	if x != nil {
+		return x.DurationMean
+	}
+	return nil
+}
+
+func (x *StatisticsRow) GetFirstTime() int64 {
+	if x != nil {
+		return x.FirstTime
+	}
+	return 0
+}
+
+func (x *StatisticsRow) GetRetries() int64 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *StatisticsRow) GetDenied() int64 {
+	if x != nil {
+		return x.Denied
+	}
+	return 0
+}
+
+func (x *StatisticsRow) GetMeanIterations() float64 {
+	if x != nil {
+		return x.MeanIterations
+	}
+	return 0
+}
+
+func (x *StatisticsRow) GetPhases() []*PhaseTime {
+	if x != nil {
+		return x.Phases
+	}
+	return nil
+}
+
+func (x *StatisticsRow) GetTimed() int64 {
+	if x != nil {
+		return x.Timed
+	}
+	return 0
+}
+
+// PhaseTime is the time that tasks spent in a phase of their iterations.
+type PhaseTime struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "analyze_context", "update_plan", "think", "select_tool", "execute_action",
+	// "observe_result" or "iterate".
+	Phase         string               `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Total         *durationpb.Duration `protobuf:"bytes,2,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PhaseTime) Reset() {
+	*x = PhaseTime{}
+	mi := &file_deckhand_v1_history_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PhaseTime) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PhaseTime) ProtoMessage() {}
+
+func (x *PhaseTime) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_history_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PhaseTime.ProtoReflect.Descriptor instead.
+func (*PhaseTime) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PhaseTime) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *PhaseTime) GetTotal() *durationpb.Duration {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
 type GetStatisticsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 1 000: those of a time by time, the others with the most first.
@@ -898,7 +1064,7 @@ type GetStatisticsResponse struct {
 
 func (x *GetStatisticsResponse) Reset() {
 	*x = GetStatisticsResponse{}
-	mi := &file_deckhand_v1_history_proto_msgTypes[10]
+	mi := &file_deckhand_v1_history_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +1076,7 @@ func (x *GetStatisticsResponse) String() string {
 func (*GetStatisticsResponse) ProtoMessage() {}
 
 func (x *GetStatisticsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_history_proto_msgTypes[10]
+	mi := &file_deckhand_v1_history_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1089,7 @@ func (x *GetStatisticsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatisticsResponse.ProtoReflect.Descriptor instead.
 func (*GetStatisticsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_history_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetStatisticsResponse) GetRows() []*StatisticsRow {
@@ -958,7 +1124,7 @@ var File_deckhand_v1_history_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
+	"\x19deckhand/v1/history.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/plan.proto\x1a\x1adeckhand/v1/provider.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x89\x01\n" +
 	"\x14SearchHistoryRequest\x12 \n" +
 	"\x05query\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xf4\x03R\x05query\x12&\n" +
@@ -999,18 +1165,24 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\\\n" +
 	"\x12GetEstimateRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12!\n" +
-	"\atask_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\"\xa7\x01\n" +
+	"\atask_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\"\xbd\x02\n" +
 	"\x13GetEstimateResponse\x121\n" +
 	"\bestimate\x18\x01 \x01(\v2\x15.deckhand.v1.EstimateR\bestimate\x12-\n" +
 	"\abudgets\x18\x02 \x03(\v2\x13.deckhand.v1.BudgetR\abudgets\x12 \n" +
-	"\truns_left\x18\x03 \x01(\x03H\x00R\brunsLeft\x88\x01\x01B\f\n" +
+	"\truns_left\x18\x03 \x01(\x03H\x00R\brunsLeft\x88\x01\x01\x12/\n" +
+	"\x06quotas\x18\x0e \x03(\v2\x17.deckhand.v1.QuotaUsageR\x06quotas\x12B\n" +
+	"\x0fquota_resets_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\rquotaResetsAt\x12\x1f\n" +
+	"\vupgrade_url\x18\x10 \x01(\tR\n" +
+	"upgradeUrlB\f\n" +
 	"\n" +
-	"_runs_left\"\xd8\x01\n" +
-	"\x14GetStatisticsRequest\x127\n" +
-	"\x02by\x18\x01 \x01(\tB'\xbaH$r\"R\x05agentR\x04toolR\aoutcomeR\x03dayR\x05monthR\x02by\x120\n" +
+	"_runs_left\"\xc7\x02\n" +
+	"\x14GetStatisticsRequest\x12Q\n" +
+	"\x02by\x18\x01 \x01(\tBA\xbaH>r<R\x05agentR\aversionR\ttask_typeR\x04toolR\aoutcomeR\x03dayR\x04weekR\x05monthR\x02by\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12#\n" +
-	"\bagent_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\"\x9b\x03\n" +
+	"\bagent_id\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12,\n" +
+	"\ragent_version\x18\x0e \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\fagentVersion\x12%\n" +
+	"\ttask_type\x18\x0f \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\btaskType\"\x9b\x05\n" +
 	"\rStatisticsRow\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x1c\n" +
@@ -1024,7 +1196,18 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\x05usage\x18\n" +
 	" \x01(\v2\x12.deckhand.v1.UsageR\x05usage\x12<\n" +
 	"\fduration_p50\x18\v \x01(\v2\x19.google.protobuf.DurationR\vdurationP50\x12<\n" +
-	"\fduration_p90\x18\f \x01(\v2\x19.google.protobuf.DurationR\vdurationP90\"\xc8\x01\n" +
+	"\fduration_p90\x18\f \x01(\v2\x19.google.protobuf.DurationR\vdurationP90\x12>\n" +
+	"\rduration_mean\x18\x16 \x01(\v2\x19.google.protobuf.DurationR\fdurationMean\x12\x1d\n" +
+	"\n" +
+	"first_time\x18\x17 \x01(\x03R\tfirstTime\x12\x18\n" +
+	"\aretries\x18\x18 \x01(\x03R\aretries\x12\x16\n" +
+	"\x06denied\x18\x19 \x01(\x03R\x06denied\x12'\n" +
+	"\x0fmean_iterations\x18\x1a \x01(\x01R\x0emeanIterations\x12.\n" +
+	"\x06phases\x18\x1b \x03(\v2\x16.deckhand.v1.PhaseTimeR\x06phases\x12\x14\n" +
+	"\x05timed\x18\x1c \x01(\x03R\x05timed\"R\n" +
+	"\tPhaseTime\x12\x14\n" +
+	"\x05phase\x18\x01 \x01(\tR\x05phase\x12/\n" +
+	"\x05total\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05total\"\xc8\x01\n" +
 	"\x15GetStatisticsResponse\x12.\n" +
 	"\x04rows\x18\x01 \x03(\v2\x1a.deckhand.v1.StatisticsRowR\x04rows\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
@@ -1040,13 +1223,13 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\x10ExportTaskFormat\x12\"\n" +
 	"\x1eEXPORT_TASK_FORMAT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXPORT_TASK_FORMAT_JSONL\x10\x01\x12 \n" +
-	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\xe3\x02\n" +
+	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\xac\x03\n" +
 	"\x0eHistoryService\x12O\n" +
 	"\n" +
-	"ExportTask\x12\x1e.deckhand.v1.ExportTaskRequest\x1a\x1f.deckhand.v1.ExportTaskResponse0\x01\x12P\n" +
-	"\vGetEstimate\x12\x1f.deckhand.v1.GetEstimateRequest\x1a .deckhand.v1.GetEstimateResponse\x12V\n" +
-	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponse\x12V\n" +
-	"\rSearchHistory\x12!.deckhand.v1.SearchHistoryRequest\x1a\".deckhand.v1.SearchHistoryResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ExportTask\x12\x1e.deckhand.v1.ExportTaskRequest\x1a\x1f.deckhand.v1.ExportTaskResponse0\x01\x12g\n" +
+	"\vGetEstimate\x12\x1f.deckhand.v1.GetEstimateRequest\x1a .deckhand.v1.GetEstimateResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/estimates\x12n\n" +
+	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/statistics\x12p\n" +
+	"\rSearchHistory\x12!.deckhand.v1.SearchHistoryRequest\x1a\".deckhand.v1.SearchHistoryResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/tasks:searchBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_history_proto_rawDescOnce sync.Once
@@ -1061,7 +1244,7 @@ func file_deckhand_v1_history_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_history_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_deckhand_v1_history_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_deckhand_v1_history_proto_goTypes = []any{
 	(SearchKind)(0),               // 0: deckhand.v1.SearchKind
 	(ExportTaskFormat)(0),         // 1: deckhand.v1.ExportTaskFormat
@@ -1075,43 +1258,50 @@ var file_deckhand_v1_history_proto_goTypes = []any{
 	(*GetEstimateResponse)(nil),   // 9: deckhand.v1.GetEstimateResponse
 	(*GetStatisticsRequest)(nil),  // 10: deckhand.v1.GetStatisticsRequest
 	(*StatisticsRow)(nil),         // 11: deckhand.v1.StatisticsRow
-	(*GetStatisticsResponse)(nil), // 12: deckhand.v1.GetStatisticsResponse
-	(*timestamppb.Timestamp)(nil), // 13: google.protobuf.Timestamp
-	(*Estimate)(nil),              // 14: deckhand.v1.Estimate
-	(*Budget)(nil),                // 15: deckhand.v1.Budget
-	(*Usage)(nil),                 // 16: deckhand.v1.Usage
-	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*PhaseTime)(nil),             // 12: deckhand.v1.PhaseTime
+	(*GetStatisticsResponse)(nil), // 13: deckhand.v1.GetStatisticsResponse
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*Estimate)(nil),              // 15: deckhand.v1.Estimate
+	(*Budget)(nil),                // 16: deckhand.v1.Budget
+	(*QuotaUsage)(nil),            // 17: deckhand.v1.QuotaUsage
+	(*Usage)(nil),                 // 18: deckhand.v1.Usage
+	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
 }
 var file_deckhand_v1_history_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.SearchHit.kind:type_name -> deckhand.v1.SearchKind
-	13, // 1: deckhand.v1.SearchHit.time:type_name -> google.protobuf.Timestamp
+	14, // 1: deckhand.v1.SearchHit.time:type_name -> google.protobuf.Timestamp
 	3,  // 2: deckhand.v1.SearchHit.excerpt:type_name -> deckhand.v1.SearchText
 	4,  // 3: deckhand.v1.SearchHistoryResponse.hits:type_name -> deckhand.v1.SearchHit
-	13, // 4: deckhand.v1.SearchHistoryResponse.indexed_until:type_name -> google.protobuf.Timestamp
+	14, // 4: deckhand.v1.SearchHistoryResponse.indexed_until:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.ExportTaskRequest.format:type_name -> deckhand.v1.ExportTaskFormat
-	14, // 6: deckhand.v1.GetEstimateResponse.estimate:type_name -> deckhand.v1.Estimate
-	15, // 7: deckhand.v1.GetEstimateResponse.budgets:type_name -> deckhand.v1.Budget
-	13, // 8: deckhand.v1.GetStatisticsRequest.since:type_name -> google.protobuf.Timestamp
-	13, // 9: deckhand.v1.GetStatisticsRequest.until:type_name -> google.protobuf.Timestamp
-	16, // 10: deckhand.v1.StatisticsRow.usage:type_name -> deckhand.v1.Usage
-	17, // 11: deckhand.v1.StatisticsRow.duration_p50:type_name -> google.protobuf.Duration
-	17, // 12: deckhand.v1.StatisticsRow.duration_p90:type_name -> google.protobuf.Duration
-	11, // 13: deckhand.v1.GetStatisticsResponse.rows:type_name -> deckhand.v1.StatisticsRow
-	13, // 14: deckhand.v1.GetStatisticsResponse.since:type_name -> google.protobuf.Timestamp
-	13, // 15: deckhand.v1.GetStatisticsResponse.until:type_name -> google.protobuf.Timestamp
-	6,  // 16: deckhand.v1.HistoryService.ExportTask:input_type -> deckhand.v1.ExportTaskRequest
-	8,  // 17: deckhand.v1.HistoryService.GetEstimate:input_type -> deckhand.v1.GetEstimateRequest
-	10, // 18: deckhand.v1.HistoryService.GetStatistics:input_type -> deckhand.v1.GetStatisticsRequest
-	2,  // 19: deckhand.v1.HistoryService.SearchHistory:input_type -> deckhand.v1.SearchHistoryRequest
-	7,  // 20: deckhand.v1.HistoryService.ExportTask:output_type -> deckhand.v1.ExportTaskResponse
-	9,  // 21: deckhand.v1.HistoryService.GetEstimate:output_type -> deckhand.v1.GetEstimateResponse
-	12, // 22: deckhand.v1.HistoryService.GetStatistics:output_type -> deckhand.v1.GetStatisticsResponse
-	5,  // 23: deckhand.v1.HistoryService.SearchHistory:output_type -> deckhand.v1.SearchHistoryResponse
-	20, // [20:24] is the sub-list for method output_type
-	16, // [16:20] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	15, // 6: deckhand.v1.GetEstimateResponse.estimate:type_name -> deckhand.v1.Estimate
+	16, // 7: deckhand.v1.GetEstimateResponse.budgets:type_name -> deckhand.v1.Budget
+	17, // 8: deckhand.v1.GetEstimateResponse.quotas:type_name -> deckhand.v1.QuotaUsage
+	14, // 9: deckhand.v1.GetEstimateResponse.quota_resets_at:type_name -> google.protobuf.Timestamp
+	14, // 10: deckhand.v1.GetStatisticsRequest.since:type_name -> google.protobuf.Timestamp
+	14, // 11: deckhand.v1.GetStatisticsRequest.until:type_name -> google.protobuf.Timestamp
+	18, // 12: deckhand.v1.StatisticsRow.usage:type_name -> deckhand.v1.Usage
+	19, // 13: deckhand.v1.StatisticsRow.duration_p50:type_name -> google.protobuf.Duration
+	19, // 14: deckhand.v1.StatisticsRow.duration_p90:type_name -> google.protobuf.Duration
+	19, // 15: deckhand.v1.StatisticsRow.duration_mean:type_name -> google.protobuf.Duration
+	12, // 16: deckhand.v1.StatisticsRow.phases:type_name -> deckhand.v1.PhaseTime
+	19, // 17: deckhand.v1.PhaseTime.total:type_name -> google.protobuf.Duration
+	11, // 18: deckhand.v1.GetStatisticsResponse.rows:type_name -> deckhand.v1.StatisticsRow
+	14, // 19: deckhand.v1.GetStatisticsResponse.since:type_name -> google.protobuf.Timestamp
+	14, // 20: deckhand.v1.GetStatisticsResponse.until:type_name -> google.protobuf.Timestamp
+	6,  // 21: deckhand.v1.HistoryService.ExportTask:input_type -> deckhand.v1.ExportTaskRequest
+	8,  // 22: deckhand.v1.HistoryService.GetEstimate:input_type -> deckhand.v1.GetEstimateRequest
+	10, // 23: deckhand.v1.HistoryService.GetStatistics:input_type -> deckhand.v1.GetStatisticsRequest
+	2,  // 24: deckhand.v1.HistoryService.SearchHistory:input_type -> deckhand.v1.SearchHistoryRequest
+	7,  // 25: deckhand.v1.HistoryService.ExportTask:output_type -> deckhand.v1.ExportTaskResponse
+	9,  // 26: deckhand.v1.HistoryService.GetEstimate:output_type -> deckhand.v1.GetEstimateResponse
+	13, // 27: deckhand.v1.HistoryService.GetStatistics:output_type -> deckhand.v1.GetStatisticsResponse
+	5,  // 28: deckhand.v1.HistoryService.SearchHistory:output_type -> deckhand.v1.SearchHistoryResponse
+	25, // [25:29] is the sub-list for method output_type
+	21, // [21:25] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_history_proto_init() }
@@ -1120,6 +1310,7 @@ func file_deckhand_v1_history_proto_init() {
 		return
 	}
 	file_deckhand_v1_estimate_proto_init()
+	file_deckhand_v1_plan_proto_init()
 	file_deckhand_v1_provider_proto_init()
 	file_deckhand_v1_task_proto_init()
 	file_deckhand_v1_history_proto_msgTypes[7].OneofWrappers = []any{}
@@ -1129,7 +1320,7 @@ func file_deckhand_v1_history_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_history_proto_rawDesc), len(file_deckhand_v1_history_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
@@ -396,6 +397,13 @@ type Task struct {
 	// REGISTRY/NAME@sha256:DIGEST. Empty until the first attempt has resolved it,
 	// and for a jail of the machine's own system folders.
 	Image string `protobuf:"bytes,75,opt,name=image,proto3" json:"image,omitempty"`
+	// What it is counted under in statistics: what its submitter or its persona says, else
+	// its agent's name.
+	TaskType string `protobuf:"bytes,85,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
+	// Of a claimed task: the limits that a quota lowers for this run ("iterations", "tokens").
+	QuotaLimits []string `protobuf:"bytes,86,rep,name=quota_limits,json=quotaLimits,proto3" json:"quota_limits,omitempty"`
+	// It went on with the turn after resumed_at, too, and made its calls itself.
+	ResumedTurn bool `protobuf:"varint,87,opt,name=resumed_turn,json=resumedTurn,proto3" json:"resumed_turn,omitempty"`
 	// What the agent says that its result is based on. Only GetTask sets it, and
 	// exports.
 	Sources []*TaskSource `protobuf:"bytes,95,rep,name=sources,proto3" json:"sources,omitempty"`
@@ -784,6 +792,27 @@ func (x *Task) GetImage() string {
 	return ""
 }
 
+func (x *Task) GetTaskType() string {
+	if x != nil {
+		return x.TaskType
+	}
+	return ""
+}
+
+func (x *Task) GetQuotaLimits() []string {
+	if x != nil {
+		return x.QuotaLimits
+	}
+	return nil
+}
+
+func (x *Task) GetResumedTurn() bool {
+	if x != nil {
+		return x.ResumedTurn
+	}
+	return false
+}
+
 func (x *Task) GetSources() []*TaskSource {
 	if x != nil {
 		return x.Sources
@@ -1062,7 +1091,11 @@ type TaskLimits struct {
 	Tokens int64 `protobuf:"varint,3,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	Calls  int64 `protobuf:"varint,4,opt,name=calls,proto3" json:"calls,omitempty"`
 	// Of the task's own budget as well, unless that is set by itself.
-	CostMicros    int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	CostMicros int64 `protobuf:"varint,5,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
+	// Files of the workspace that the run creates or changes.
+	Files int64 `protobuf:"varint,16,opt,name=files,proto3" json:"files,omitempty"`
+	// Size of the largest of them.
+	FileSizeBytes int64 `protobuf:"varint,17,opt,name=file_size_bytes,json=fileSizeBytes,proto3" json:"file_size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1128,6 +1161,20 @@ func (x *TaskLimits) GetCalls() int64 {
 func (x *TaskLimits) GetCostMicros() int64 {
 	if x != nil {
 		return x.CostMicros
+	}
+	return 0
+}
+
+func (x *TaskLimits) GetFiles() int64 {
+	if x != nil {
+		return x.Files
+	}
+	return 0
+}
+
+func (x *TaskLimits) GetFileSizeBytes() int64 {
+	if x != nil {
+		return x.FileSizeBytes
 	}
 	return 0
 }
@@ -1215,7 +1262,7 @@ func (x *TaskMessage) GetCreatedAt() *timestamppb.Timestamp {
 type TaskCheckpoint struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Iteration int32                  `protobuf:"varint,1,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	// "auto": an iteration ended there; "agent": the agent named it; "manual": a
+	// "auto": an iteration ended there; "phase": a phase of the next iteration did; "agent": the agent named it; "manual": a
 	// person keeps it; "error": the task failed after it; "risk", "step": the
 	// persona's rule made a checkpoint before a call of the next iteration.
 	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1226,7 +1273,11 @@ type TaskCheckpoint struct {
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// The numbers of the calls of the next iteration before which the persona's
 	// rule made a checkpoint. The one of call N is named "before step N".
-	BeforeSteps   []int32 `protobuf:"varint,6,rep,packed,name=before_steps,json=beforeSteps,proto3" json:"before_steps,omitempty"`
+	BeforeSteps []int32 `protobuf:"varint,6,rep,packed,name=before_steps,json=beforeSteps,proto3" json:"before_steps,omitempty"`
+	Id          string  `protobuf:"bytes,16,opt,name=id,proto3" json:"id,omitempty"`
+	// "iterate": the iteration ended there. "select_tool": behind the iteration, where the
+	// next turn is chosen and none of its calls was made.
+	Phase         string `protobuf:"bytes,17,opt,name=phase,proto3" json:"phase,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1301,6 +1352,20 @@ func (x *TaskCheckpoint) GetBeforeSteps() []int32 {
 		return x.BeforeSteps
 	}
 	return nil
+}
+
+func (x *TaskCheckpoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TaskCheckpoint) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
 }
 
 // ConversationMessage is a part of what was said before a task.
@@ -1586,7 +1651,10 @@ type SubmitTaskRequest struct {
 	// conversation must be empty.
 	ReplyTo string `protobuf:"bytes,66,opt,name=reply_to,json=replyTo,proto3" json:"reply_to,omitempty"`
 	// Overrides of the persona. Memory and node cannot be overridden.
-	Override      *TaskOverride `protobuf:"bytes,67,opt,name=override,proto3" json:"override,omitempty"`
+	Override *TaskOverride `protobuf:"bytes,67,opt,name=override,proto3" json:"override,omitempty"`
+	// What it is counted under in statistics: lower-case letters, digits and dashes. Empty for
+	// what the persona says, else the agent's name.
+	TaskType      string `protobuf:"bytes,77,opt,name=task_type,json=taskType,proto3" json:"task_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1717,6 +1785,13 @@ func (x *SubmitTaskRequest) GetOverride() *TaskOverride {
 		return x.Override
 	}
 	return nil
+}
+
+func (x *SubmitTaskRequest) GetTaskType() string {
+	if x != nil {
+		return x.TaskType
+	}
+	return ""
 }
 
 type SubmitTaskResponse struct {
@@ -2698,7 +2773,9 @@ type ResumeTaskFromRequest struct {
 	// Say what would be restored in the workspace, and do nothing.
 	Preview bool `protobuf:"varint,7,opt,name=preview,proto3" json:"preview,omitempty"`
 	// The checkpoint's name, in place of iteration: the newest of that name.
-	Name          string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
+	// The checkpoint's id, in place of both.
+	CheckpointId  string `protobuf:"bytes,18,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2785,6 +2862,13 @@ func (x *ResumeTaskFromRequest) GetPreview() bool {
 func (x *ResumeTaskFromRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ResumeTaskFromRequest) GetCheckpointId() string {
+	if x != nil {
+		return x.CheckpointId
 	}
 	return ""
 }
@@ -3063,7 +3147,9 @@ type KeepCheckpointRequest struct {
 	// 0 for the newest.
 	Iteration int32 `protobuf:"varint,2,opt,name=iteration,proto3" json:"iteration,omitempty"`
 	// Retention from now: at most 7 days; unset means 7 days.
-	KeepFor       *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
+	KeepFor *durationpb.Duration `protobuf:"bytes,3,opt,name=keep_for,json=keepFor,proto3" json:"keep_for,omitempty"`
+	// The checkpoint's id, in place of iteration.
+	CheckpointId  string `protobuf:"bytes,13,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3117,6 +3203,13 @@ func (x *KeepCheckpointRequest) GetKeepFor() *durationpb.Duration {
 		return x.KeepFor
 	}
 	return nil
+}
+
+func (x *KeepCheckpointRequest) GetCheckpointId() string {
+	if x != nil {
+		return x.CheckpointId
+	}
+	return ""
 }
 
 type KeepCheckpointResponse struct {
@@ -3826,7 +3919,7 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/error.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/error.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
@@ -3834,7 +3927,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
 	"costMicros\x12!\n" +
-	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\x9c\x0f\n" +
+	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xff\x0f\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -3899,7 +3992,10 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bmanifest\x18H \x01(\v2\x17.google.protobuf.StructR\bmanifest\x121\n" +
 	"\bsubtasks\x18I \x01(\v2\x15.deckhand.v1.SubtasksR\bsubtasks\x12\x12\n" +
 	"\x04chat\x18J \x01(\bR\x04chat\x12\x14\n" +
-	"\x05image\x18K \x01(\tR\x05image\x121\n" +
+	"\x05image\x18K \x01(\tR\x05image\x12\x1b\n" +
+	"\ttask_type\x18U \x01(\tR\btaskType\x12!\n" +
+	"\fquota_limits\x18V \x03(\tR\vquotaLimits\x12!\n" +
+	"\fresumed_turn\x18W \x01(\bR\vresumedTurn\x121\n" +
 	"\asources\x18_ \x03(\v2\x17.deckhand.v1.TaskSourceR\asources\x12+\n" +
 	"\x06action\x18` \x01(\v2\x13.deckhand.v1.ActionR\x06action\x129\n" +
 	"\n" +
@@ -3926,7 +4022,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x06limits\x18\x05 \x01(\v2\x17.deckhand.v1.TaskLimitsR\x06limits\x12;\n" +
 	"\x04mode\x18\x06 \x01(\tB'\xbaH$r\"R\x00R\n" +
 	"autonomousR\n" +
-	"supervisedR\x06reviewR\x04mode\"\xff\x01\n" +
+	"supervisedR\x06reviewR\x04mode\"\xdc\x02\n" +
 	"\n" +
 	"TaskLimits\x12*\n" +
 	"\n" +
@@ -3939,7 +4035,9 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\"\b\x18\x80\x94\xeb\xdc\x03(\x00R\x06tokens\x12!\n" +
 	"\x05calls\x18\x04 \x01(\x03B\v\xbaH\b\"\x06\x18\xa0\x8d\x06(\x00R\x05calls\x12/\n" +
 	"\vcost_micros\x18\x05 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00R\n" +
-	"costMicros\"\xa4\x01\n" +
+	"costMicros\x12!\n" +
+	"\x05files\x18\x10 \x01(\x03B\v\xbaH\b\"\x06\x18\xc0\x84=(\x00R\x05files\x128\n" +
+	"\x0ffile_size_bytes\x18\x11 \x01(\x03B\x10\xbaH\r\"\v\x18\x80\x80\x80\x80\x80\x80\x80\x02(\x00R\rfileSizeBytes\"\xa4\x01\n" +
 	"\vTaskMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n" +
@@ -3947,7 +4045,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"after_turn\x18\x04 \x01(\x05R\tafterTurn\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xf3\x01\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x99\x02\n" +
 	"\x0eTaskCheckpoint\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x05R\titeration\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
@@ -3956,7 +4054,9 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12!\n" +
-	"\fbefore_steps\x18\x06 \x03(\x05R\vbeforeSteps\"S\n" +
+	"\fbefore_steps\x18\x06 \x03(\x05R\vbeforeSteps\x12\x0e\n" +
+	"\x02id\x18\x10 \x01(\tR\x02id\x12\x14\n" +
+	"\x05phase\x18\x11 \x01(\tR\x05phase\"S\n" +
 	"\x13ConversationMessage\x12\x1d\n" +
 	"\x04role\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04role\x12\x1d\n" +
 	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\x04text\"e\n" +
@@ -3975,7 +4075,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"fromTaskId\x12*\n" +
 	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12 \n" +
 	"\x06folder\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x06folder\x12\x16\n" +
-	"\x06shared\x18\x04 \x01(\bR\x06shared\"\x83\x05\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06shared\"\xd0\x05\n" +
 	"\x11SubmitTaskRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12\x1c\n" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x90NR\x04goal\x12\x1e\n" +
@@ -3991,7 +4091,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tartifacts\x18@ \x03(\v2\x1a.deckhand.v1.TaskArtifactsB\b\xbaH\x05\x92\x01\x02\x10\x10R\tartifacts\x12\x12\n" +
 	"\x04chat\x18A \x01(\bR\x04chat\x12#\n" +
 	"\breply_to\x18B \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\areplyTo\x125\n" +
-	"\boverride\x18C \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\"\x95\x01\n" +
+	"\boverride\x18C \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x12K\n" +
+	"\ttask_type\x18M \x01(\tB.\xbaH+r)2'^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$R\btaskType\"\x95\x01\n" +
 	"\x12SubmitTaskResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\x12%\n" +
 	"\x0equeue_position\x18\x02 \x01(\x05R\rqueuePosition\x121\n" +
@@ -4062,7 +4163,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\boverride\x18\x02 \x01(\v2\x19.deckhand.v1.TaskOverrideR\boverride\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\":\n" +
 	"\x11RetryTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xee\x02\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\x9d\x03\n" +
 	"\x15ResumeTaskFromRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
@@ -4072,7 +4173,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x0fidempotency_key\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\x12D\n" +
 	"\tworkspace\x18\x06 \x01(\x0e2\x1c.deckhand.v1.ResumeWorkspaceB\b\xbaH\x05\x82\x01\x02\x10\x01R\tworkspace\x12\x18\n" +
 	"\apreview\x18\a \x01(\bR\apreview\x12\x1b\n" +
-	"\x04name\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\"\x94\x02\n" +
+	"\x04name\x18\b \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12-\n" +
+	"\rcheckpoint_id\x18\x12 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\fcheckpointId\"\x94\x02\n" +
 	"\x10WorkspaceRestore\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x121\n" +
 	"\achanges\x18\x02 \x03(\v2\x17.deckhand.v1.FileChangeR\achanges\x12\x14\n" +
@@ -4093,12 +4195,13 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x80\x01\n" +
 	"\x17ListCheckpointsResponse\x12=\n" +
 	"\vcheckpoints\x18\x01 \x03(\v2\x1b.deckhand.v1.TaskCheckpointR\vcheckpoints\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa9\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd8\x01\n" +
 	"\x15KeepCheckpointRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12%\n" +
 	"\titeration\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\titeration\x12D\n" +
-	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xf5$*\x00R\akeepFor\"U\n" +
+	"\bkeep_for\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xf5$*\x00R\akeepFor\x12-\n" +
+	"\rcheckpoint_id\x18\r \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\fcheckpointId\"U\n" +
 	"\x16KeepCheckpointResponse\x12;\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x1b.deckhand.v1.TaskCheckpointR\n" +
@@ -4180,27 +4283,26 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_RUNNING\x10\x01\x12\x13\n" +
-	"\x0fJOB_STATE_ENDED\x10\x022\x82\n" +
+	"\x0fJOB_STATE_ENDED\x10\x022\xcc\x0e\n" +
+	"\vTaskService\x12c\n" +
 	"\n" +
-	"\vTaskService\x12M\n" +
+	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12a\n" +
+	"\aGetTask\x12\x1b.deckhand.v1.GetTaskRequest\x1a\x1c.deckhand.v1.GetTaskResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/tasks/{task_id}\x12]\n" +
+	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/tasks\x12t\n" +
 	"\n" +
-	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\x12D\n" +
-	"\aGetTask\x12\x1b.deckhand.v1.GetTaskRequest\x1a\x1c.deckhand.v1.GetTaskResponse\x12J\n" +
-	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\x12M\n" +
+	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:cancel\x12p\n" +
+	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:pause\x12t\n" +
 	"\n" +
-	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\x12J\n" +
-	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\x12M\n" +
-	"\n" +
-	"ResumeTask\x12\x1e.deckhand.v1.ResumeTaskRequest\x1a\x1f.deckhand.v1.ResumeTaskResponse\x12G\n" +
-	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\x12\\\n" +
-	"\x0fWithdrawMessage\x12#.deckhand.v1.WithdrawMessageRequest\x1a$.deckhand.v1.WithdrawMessageResponse\x12J\n" +
-	"\tRetryTask\x12\x1d.deckhand.v1.RetryTaskRequest\x1a\x1e.deckhand.v1.RetryTaskResponse\x12Y\n" +
-	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\x12\\\n" +
-	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\x12Y\n" +
-	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\x12J\n" +
-	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\x12G\n" +
-	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\x12D\n" +
-	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\x12F\n" +
+	"ResumeTask\x12\x1e.deckhand.v1.ResumeTaskRequest\x1a\x1f.deckhand.v1.ResumeTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:resume\x12p\n" +
+	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tasks/{task_id}/messages\x12\x8f\x01\n" +
+	"\x0fWithdrawMessage\x12#.deckhand.v1.WithdrawMessageRequest\x1a$.deckhand.v1.WithdrawMessageResponse\"1\x82\xd3\xe4\x93\x02+*)/v1/tasks/{task_id}/messages/{message_id}\x12p\n" +
+	"\tRetryTask\x12\x1d.deckhand.v1.RetryTaskRequest\x1a\x1e.deckhand.v1.RetryTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:retry\x12\x85\x01\n" +
+	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/tasks/{task_id}:resume-from\x12\x85\x01\n" +
+	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tasks/{task_id}/checkpoints\x12\x96\x01\n" +
+	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/tasks/{task_id}/checkpoints/{iteration}:keep\x12m\n" +
+	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tasks/{task_id}/steps\x12i\n" +
+	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/jobs\x12w\n" +
+	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/tasks/{task_id}/jobs/{job_id}:kill\x12F\n" +
 	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

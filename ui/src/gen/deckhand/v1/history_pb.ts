@@ -6,6 +6,8 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Estimate } from "./estimate_pb";
 import { file_deckhand_v1_estimate } from "./estimate_pb";
+import type { QuotaUsage } from "./plan_pb";
+import { file_deckhand_v1_plan } from "./plan_pb";
 import type { Budget } from "./provider_pb";
 import { file_deckhand_v1_provider } from "./provider_pb";
 import type { Usage } from "./task_pb";
@@ -18,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/history.proto.
  */
 export const file_deckhand_v1_history: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJMChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSIpCgpTZWFyY2hUZXh0EgwKBHRleHQYASABKAkSDQoFbWF0Y2gYAiABKAgiqwIKCVNlYXJjaEhpdBIlCgRraW5kGAEgASgOMhcuZGVja2hhbmQudjEuU2VhcmNoS2luZBIPCgd0YXNrX2lkGAIgASgJEhIKCnRhc2tfdGl0bGUYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEhMKC3N0ZXBfbnVtYmVyGAYgASgFEgwKBHRvb2wYByABKAkSEQoJZXZlbnRfc2VxGAggASgDEhIKCmV2ZW50X3R5cGUYCSABKAkSDwoHc2FpZF9ieRgKIAEoCRIoCgR0aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdleGNlcnB0GAwgAygLMhcuZGVja2hhbmQudjEuU2VhcmNoVGV4dCKJAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5kZWNraGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEjEKDWluZGV4ZWRfdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEUV4cG9ydFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSLQoGZm9ybWF0GAIgASgOMh0uZGVja2hhbmQudjEuRXhwb3J0VGFza0Zvcm1hdCIiChJFeHBvcnRUYXNrUmVzcG9uc2USDAoEZGF0YRgBIAEoDCI3ChJHZXRFc3RpbWF0ZVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDwoHdGFza19pZBgCIAEoCSKKAQoTR2V0RXN0aW1hdGVSZXNwb25zZRInCghlc3RpbWF0ZRgBIAEoCzIVLmRlY2toYW5kLnYxLkVzdGltYXRlEiQKB2J1ZGdldHMYAiADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQSFgoJcnVuc19sZWZ0GAMgASgDSACIAQFCDAoKX3J1bnNfbGVmdCKKAQoUR2V0U3RhdGlzdGljc1JlcXVlc3QSCgoCYnkYASABKAkSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghhZ2VudF9pZBgEIAEoCSKsAgoNU3RhdGlzdGljc1JvdxILCgNrZXkYASABKAkSDQoFdGFza3MYAiABKAMSEQoJc3VjY2VlZGVkGAMgASgDEg4KBmZhaWxlZBgEIAEoAxIRCgl0aW1lZF9vdXQYBSABKAMSEQoJY2FuY2VsbGVkGAYgASgDEgwKBGxpdmUYByABKAMSDQoFY2FsbHMYCCABKAMSFAoMY2FsbHNfZmFpbGVkGAkgASgDEiEKBXVzYWdlGAogASgLMhIuZGVja2hhbmQudjEuVXNhZ2USLwoMZHVyYXRpb25fcDUwGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KDGR1cmF0aW9uX3A5MBgMIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKqAQoVR2V0U3RhdGlzdGljc1Jlc3BvbnNlEigKBHJvd3MYASADKAsyGi5kZWNraGFuZC52MS5TdGF0aXN0aWNzUm93EikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJdXNlcl9uYW1lGAQgASgJKoYBCgpTZWFyY2hLaW5kEhsKF1NFQVJDSF9LSU5EX1VOU1BFQ0lGSUVEEAASFAoQU0VBUkNIX0tJTkRfVEFTSxABEhQKEFNFQVJDSF9LSU5EX0NBTEwQAhIWChJTRUFSQ0hfS0lORF9PVVRQVVQQAxIXChNTRUFSQ0hfS0lORF9NRVNTQUdFEAQqdgoQRXhwb3J0VGFza0Zvcm1hdBIiCh5FWFBPUlRfVEFTS19GT1JNQVRfVU5TUEVDSUZJRUQQABIcChhFWFBPUlRfVEFTS19GT1JNQVRfSlNPTkwQARIgChxFWFBPUlRfVEFTS19GT1JNQVRfQVNDSUlDQVNUEAIy4wIKDkhpc3RvcnlTZXJ2aWNlEk8KCkV4cG9ydFRhc2sSHi5kZWNraGFuZC52MS5FeHBvcnRUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLkV4cG9ydFRhc2tSZXNwb25zZTABElAKC0dldEVzdGltYXRlEh8uZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXF1ZXN0GiAuZGVja2hhbmQudjEuR2V0RXN0aW1hdGVSZXNwb25zZRJWCg1HZXRTdGF0aXN0aWNzEiEuZGVja2hhbmQudjEuR2V0U3RhdGlzdGljc1JlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRTdGF0aXN0aWNzUmVzcG9uc2USVgoNU2VhcmNoSGlzdG9yeRIhLmRlY2toYW5kLnYxLlNlYXJjaEhpc3RvcnlSZXF1ZXN0GiIuZGVja2hhbmQudjEuU2VhcmNoSGlzdG9yeVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_estimate, file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9oaXN0b3J5LnByb3RvEgtkZWNraGFuZC52MSJMChRTZWFyY2hIaXN0b3J5UmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSIpCgpTZWFyY2hUZXh0EgwKBHRleHQYASABKAkSDQoFbWF0Y2gYAiABKAgiqwIKCVNlYXJjaEhpdBIlCgRraW5kGAEgASgOMhcuZGVja2hhbmQudjEuU2VhcmNoS2luZBIPCgd0YXNrX2lkGAIgASgJEhIKCnRhc2tfdGl0bGUYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdzdGVwX2lkGAUgASgJEhMKC3N0ZXBfbnVtYmVyGAYgASgFEgwKBHRvb2wYByABKAkSEQoJZXZlbnRfc2VxGAggASgDEhIKCmV2ZW50X3R5cGUYCSABKAkSDwoHc2FpZF9ieRgKIAEoCRIoCgR0aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIoCgdleGNlcnB0GAwgAygLMhcuZGVja2hhbmQudjEuU2VhcmNoVGV4dCKJAQoVU2VhcmNoSGlzdG9yeVJlc3BvbnNlEiQKBGhpdHMYASADKAsyFi5kZWNraGFuZC52MS5TZWFyY2hIaXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEjEKDWluZGV4ZWRfdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlMKEUV4cG9ydFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSLQoGZm9ybWF0GAIgASgOMh0uZGVja2hhbmQudjEuRXhwb3J0VGFza0Zvcm1hdCIiChJFeHBvcnRUYXNrUmVzcG9uc2USDAoEZGF0YRgBIAEoDCI3ChJHZXRFc3RpbWF0ZVJlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSDwoHdGFza19pZBgCIAEoCSL9AQoTR2V0RXN0aW1hdGVSZXNwb25zZRInCghlc3RpbWF0ZRgBIAEoCzIVLmRlY2toYW5kLnYxLkVzdGltYXRlEiQKB2J1ZGdldHMYAiADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQSFgoJcnVuc19sZWZ0GAMgASgDSACIAQESJwoGcXVvdGFzGA4gAygLMhcuZGVja2hhbmQudjEuUXVvdGFVc2FnZRIzCg9xdW90YV9yZXNldHNfYXQYDyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3VwZ3JhZGVfdXJsGBAgASgJQgwKCl9ydW5zX2xlZnQitAEKFEdldFN0YXRpc3RpY3NSZXF1ZXN0EgoKAmJ5GAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgV1bnRpbBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIYWdlbnRfaWQYBCABKAkSFQoNYWdlbnRfdmVyc2lvbhgOIAEoBRIRCgl0YXNrX3R5cGUYDyABKAki4wMKDVN0YXRpc3RpY3NSb3cSCwoDa2V5GAEgASgJEg0KBXRhc2tzGAIgASgDEhEKCXN1Y2NlZWRlZBgDIAEoAxIOCgZmYWlsZWQYBCABKAMSEQoJdGltZWRfb3V0GAUgASgDEhEKCWNhbmNlbGxlZBgGIAEoAxIMCgRsaXZlGAcgASgDEg0KBWNhbGxzGAggASgDEhQKDGNhbGxzX2ZhaWxlZBgJIAEoAxIhCgV1c2FnZRgKIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlEi8KDGR1cmF0aW9uX3A1MBgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIvCgxkdXJhdGlvbl9wOTAYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMAoNZHVyYXRpb25fbWVhbhgWIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgpmaXJzdF90aW1lGBcgASgDEg8KB3JldHJpZXMYGCABKAMSDgoGZGVuaWVkGBkgASgDEhcKD21lYW5faXRlcmF0aW9ucxgaIAEoARImCgZwaGFzZXMYGyADKAsyFi5kZWNraGFuZC52MS5QaGFzZVRpbWUSDQoFdGltZWQYHCABKAMiRAoJUGhhc2VUaW1lEg0KBXBoYXNlGAEgASgJEigKBXRvdGFsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIqoBChVHZXRTdGF0aXN0aWNzUmVzcG9uc2USKAoEcm93cxgBIAMoCzIaLmRlY2toYW5kLnYxLlN0YXRpc3RpY3NSb3cSKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBXVudGlsGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl1c2VyX25hbWUYBCABKAkqhgEKClNlYXJjaEtpbmQSGwoXU0VBUkNIX0tJTkRfVU5TUEVDSUZJRUQQABIUChBTRUFSQ0hfS0lORF9UQVNLEAESFAoQU0VBUkNIX0tJTkRfQ0FMTBACEhYKElNFQVJDSF9LSU5EX09VVFBVVBADEhcKE1NFQVJDSF9LSU5EX01FU1NBR0UQBCp2ChBFeHBvcnRUYXNrRm9ybWF0EiIKHkVYUE9SVF9UQVNLX0ZPUk1BVF9VTlNQRUNJRklFRBAAEhwKGEVYUE9SVF9UQVNLX0ZPUk1BVF9KU09OTBABEiAKHEVYUE9SVF9UQVNLX0ZPUk1BVF9BU0NJSUNBU1QQAjLjAgoOSGlzdG9yeVNlcnZpY2USTwoKRXhwb3J0VGFzaxIeLmRlY2toYW5kLnYxLkV4cG9ydFRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuRXhwb3J0VGFza1Jlc3BvbnNlMAESUAoLR2V0RXN0aW1hdGUSHy5kZWNraGFuZC52MS5HZXRFc3RpbWF0ZVJlcXVlc3QaIC5kZWNraGFuZC52MS5HZXRFc3RpbWF0ZVJlc3BvbnNlElYKDUdldFN0YXRpc3RpY3MSIS5kZWNraGFuZC52MS5HZXRTdGF0aXN0aWNzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldFN0YXRpc3RpY3NSZXNwb25zZRJWCg1TZWFyY2hIaXN0b3J5EiEuZGVja2hhbmQudjEuU2VhcmNoSGlzdG9yeVJlcXVlc3QaIi5kZWNraGFuZC52MS5TZWFyY2hIaXN0b3J5UmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_estimate, file_deckhand_v1_plan, file_deckhand_v1_provider, file_deckhand_v1_task, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message deckhand.v1.SearchHistoryRequest
@@ -286,6 +288,26 @@ export type GetEstimateResponse = Message<"deckhand.v1.GetEstimateResponse"> & {
    * @generated from field: optional int64 runs_left = 3;
    */
   runsLeft?: bigint | undefined;
+
+  /**
+   * Before a run: the quotas that the run draws on, and what is used of them, the caller's
+   * first; quota_resets_at is when the billing period ends.
+   *
+   * @generated from field: repeated deckhand.v1.QuotaUsage quotas = 14;
+   */
+  quotas: QuotaUsage[];
+
+  /**
+   * @generated from field: google.protobuf.Timestamp quota_resets_at = 15;
+   */
+  quotaResetsAt?: Timestamp | undefined;
+
+  /**
+   * Where a person can get a larger plan; empty if the hub has no such address.
+   *
+   * @generated from field: string upgrade_url = 16;
+   */
+  upgradeUrl: string;
 };
 
 /**
@@ -325,6 +347,20 @@ export type GetStatisticsRequest = Message<"deckhand.v1.GetStatisticsRequest"> &
    * @generated from field: string agent_id = 4;
    */
   agentId: string;
+
+  /**
+   * Only of this version of the agent; 0 for all.
+   *
+   * @generated from field: int32 agent_version = 14;
+   */
+  agentVersion: number;
+
+  /**
+   * Only of this type of tasks; empty for all.
+   *
+   * @generated from field: string task_type = 15;
+   */
+  taskType: string;
 };
 
 /**
@@ -335,14 +371,15 @@ export const GetStatisticsRequestSchema: GenMessage<GetStatisticsRequest> = /*@_
   messageDesc(file_deckhand_v1_history, 8);
 
 /**
- * StatisticsRow adds up the tasks of one agent, outcome or time, or the calls of
- * one tool.
+ * StatisticsRow adds up the tasks of one agent, version, type, outcome or time, or the calls
+ * of one tool.
  *
  * @generated from message deckhand.v1.StatisticsRow
  */
 export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
   /**
-   * The agent's name, the tool's, the state, or the day or month in UTC.
+   * The agent's name, that with its version ("name v3"), the type, the tool, the state, or the
+   * day, week (2026-W48, by ISO 8601) or month in UTC.
    *
    * @generated from field: string key = 1;
    */
@@ -410,6 +447,55 @@ export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
    * @generated from field: google.protobuf.Duration duration_p90 = 12;
    */
   durationP90?: Duration | undefined;
+
+  /**
+   * The mean of the same; unset where none ended.
+   *
+   * @generated from field: google.protobuf.Duration duration_mean = 22;
+   */
+  durationMean?: Duration | undefined;
+
+  /**
+   * Tasks that succeeded without a retry, and are none themselves.
+   *
+   * @generated from field: int64 first_time = 23;
+   */
+  firstTime: bigint;
+
+  /**
+   * How often tasks were tried again: by the hub after a failure, or by a person as a new
+   * task. Of a tool: how often its calls ran again.
+   *
+   * @generated from field: int64 retries = 24;
+   */
+  retries: bigint;
+
+  /**
+   * Calls that a policy, a limit or a person denied.
+   *
+   * @generated from field: int64 denied = 25;
+   */
+  denied: bigint;
+
+  /**
+   * Of the tasks that began and ended; 0 where none did.
+   *
+   * @generated from field: double mean_iterations = 26;
+   */
+  meanIterations: number;
+
+  /**
+   * Time that the tasks spent in each phase of their iterations, all together, in the order
+   * of the phases; empty for tools. timed is how many tasks it is known of.
+   *
+   * @generated from field: repeated deckhand.v1.PhaseTime phases = 27;
+   */
+  phases: PhaseTime[];
+
+  /**
+   * @generated from field: int64 timed = 28;
+   */
+  timed: bigint;
 };
 
 /**
@@ -418,6 +504,33 @@ export type StatisticsRow = Message<"deckhand.v1.StatisticsRow"> & {
  */
 export const StatisticsRowSchema: GenMessage<StatisticsRow> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_history, 9);
+
+/**
+ * PhaseTime is the time that tasks spent in a phase of their iterations.
+ *
+ * @generated from message deckhand.v1.PhaseTime
+ */
+export type PhaseTime = Message<"deckhand.v1.PhaseTime"> & {
+  /**
+   * "analyze_context", "update_plan", "think", "select_tool", "execute_action",
+   * "observe_result" or "iterate".
+   *
+   * @generated from field: string phase = 1;
+   */
+  phase: string;
+
+  /**
+   * @generated from field: google.protobuf.Duration total = 2;
+   */
+  total?: Duration | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.PhaseTime.
+ * Use `create(PhaseTimeSchema)` to create a new message.
+ */
+export const PhaseTimeSchema: GenMessage<PhaseTime> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_history, 10);
 
 /**
  * @generated from message deckhand.v1.GetStatisticsResponse
@@ -453,7 +566,7 @@ export type GetStatisticsResponse = Message<"deckhand.v1.GetStatisticsResponse">
  * Use `create(GetStatisticsResponseSchema)` to create a new message.
  */
 export const GetStatisticsResponseSchema: GenMessage<GetStatisticsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_history, 10);
+  messageDesc(file_deckhand_v1_history, 11);
 
 /**
  * SearchKind is what of a history has the words.
