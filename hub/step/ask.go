@@ -316,7 +316,7 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, l *looks, t db.Task,
 	}
 	if step.JailID == nodelink.HostJail && step.NodeID != nil {
 		parts["machine"] = *step.NodeID
-	} else if s.onNode(step) {
+	} else if onNode(s, step) {
 		spec, err := s.jailOf(ctx, t, p)
 		if err != nil {
 			return nil, err

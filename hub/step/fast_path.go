@@ -51,7 +51,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: step.ID, Turn: step.Turn,
 			CallIndex: step.CallIndex, CallID: step.CallID, Tool: step.Tool, Category: step.Category, Arguments: step.Arguments,
 			ArgumentsSealed: step.ArgumentsSealed, ArgumentsDigest: step.ArgumentsDigest, Reasoning: step.Reasoning,
-			State: step.State, DecisionReason: step.DecisionReason, Decision: step.Decision, Types: types, Payloads: payloads, OnNode: s.onNode(step),
+			State: step.State, DecisionReason: step.DecisionReason, Decision: step.Decision, Types: types, Payloads: payloads, OnNode: onNode(s, step),
 		})
 		step.Number, step.ProposedAt, step.StartedAt = row.Number, row.ProposedAt, row.StartedAt
 		return err

@@ -24,12 +24,15 @@ const (
 // files are files that were written: how many, and the size of the largest in bytes.
 type files struct{ written, largest int64 }
 
-// countFiles adds to the outcome of a step that changed files how many files its task has
+// fileCounter counts the files that runs have written.
+type fileCounter struct{ cfg *Config }
+
+// add adds to the outcome of a step that changed files how many files its task has
 // written in all, and how large the largest is (run_files, run_largest_file in bytes): the
 // worker compares them with the limits of the run. They are sums over the steps, which count a
 // file again that is written again or deleted; where such a sum reaches a limit, the node counts
 // by its snapshots, each file once. If it cannot, the sums hold.
-func (s *Steps) countFiles(ctx context.Context, t db.Task, step db.Step, r tool.Result) tool.Result {
+func (f fileCounter) add(ctx context.Context, t db.Task, step db.Step, r tool.Result) tool.Result {
 	if r.Workspace.GetFiles() == 0 || step.NodeID == nil || r.WorkspaceNode != "" && r.WorkspaceNode != *step.NodeID {
 		return r
 	}
@@ -37,27 +40,27 @@ func (s *Steps) countFiles(ctx context.Context, t db.Task, step db.Step, r tool.
 	defer cancel()
 	own, complete := listed(r.Workspace)
 	if !complete {
-		counted, err := s.askFiles(ctx, step, []string{r.Workspace.GetId()})
+		counted, err := f.ask(ctx, step, []string{r.Workspace.GetId()})
 		if err != nil {
-			s.cfg.Log.Warn("cannot count the files that a step has changed", "task_id", step.TaskID, "step_id", step.ID, "error", err)
+			f.cfg.Log.Warn("cannot count the files that a step has changed", "task_id", step.TaskID, "step_id", step.ID, "error", err)
 			counted = files{int64(r.Workspace.GetFiles()), own.largest}
 		}
 		own = counted
 	}
-	row, err := s.cfg.Store.AddWrittenFiles(ctx, db.AddWrittenFilesParams{OrgID: step.OrgID, ID: step.TaskID, Files: own.written, Largest: own.largest})
+	row, err := f.cfg.Store.AddWrittenFiles(ctx, db.AddWrittenFilesParams{OrgID: step.OrgID, ID: step.TaskID, Files: own.written, Largest: own.largest})
 	if err != nil {
-		s.cfg.Log.Warn("cannot add the files that a step has changed", "task_id", step.TaskID, "step_id", step.ID, "error", err)
+		f.cfg.Log.Warn("cannot add the files that a step has changed", "task_id", step.TaskID, "step_id", step.ID, "error", err)
 		return r
 	}
 	sum := files{row.WrittenFiles, row.LargestFile}
-	most, err := s.fileLimits(ctx, t)
+	most, err := f.limits(ctx, t)
 	if err != nil {
-		s.cfg.Log.Warn("cannot read the limits of files of a task", "task_id", step.TaskID, "error", err)
+		f.cfg.Log.Warn("cannot read the limits of files of a task", "task_id", step.TaskID, "error", err)
 	}
 	if sum.written >= most.written || sum.largest >= most.largest {
-		exact, err := s.recount(ctx, step, r.Workspace.GetId(), sum)
+		exact, err := f.recount(ctx, step, r.Workspace.GetId(), sum)
 		if err != nil {
-			s.cfg.Log.Warn("cannot count the files that a task has changed", "task_id", step.TaskID, "error", err)
+			f.cfg.Log.Warn("cannot count the files that a task has changed", "task_id", step.TaskID, "error", err)
 			exact = sum
 		}
 		sum = exact
@@ -80,9 +83,9 @@ func listed(change *nodev1.WorkspaceChange) (f files, complete bool) {
 	return f, len(change.GetChanges()) == int(change.GetFiles())
 }
 
-// fileLimits returns the limits of a run.
-func (s *Steps) fileLimits(ctx context.Context, t db.Task) (files, error) {
-	p, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
+// limits returns the limits of a run.
+func (f fileCounter) limits(ctx context.Context, t db.Task) (files, error) {
+	p, err := f.cfg.Agents.PersonaOf(ctx, f.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
 	if err != nil {
 		return files{}, err
 	}
@@ -95,25 +98,25 @@ func (s *Steps) fileLimits(ctx context.Context, t db.Task) (files, error) {
 
 // recount has the node count the files that a task has written, with the change that is yet to
 // be stored, and replaces the task's sums.
-func (s *Steps) recount(ctx context.Context, step db.Step, change string, sum files) (files, error) {
-	ids, err := s.cfg.Store.ChangesOfTask(ctx, db.ChangesOfTaskParams{
+func (f fileCounter) recount(ctx context.Context, step db.Step, change string, sum files) (files, error) {
+	ids, err := f.cfg.Store.ChangesOfTask(ctx, db.ChangesOfTaskParams{
 		OrgID: step.OrgID, TaskID: step.TaskID, NodeID: *step.NodeID, JailID: step.JailID, MaxRows: maxCountedChanges,
 	})
 	if err != nil {
 		return files{}, fmt.Errorf("read the changes of %s: %w", step.TaskID, err)
 	}
-	exact, err := s.askFiles(ctx, step, append(ids, change))
+	exact, err := f.ask(ctx, step, append(ids, change))
 	if err != nil {
 		return files{}, err
 	}
-	return exact, s.cfg.Store.SetWrittenFiles(ctx, db.SetWrittenFilesParams{
+	return exact, f.cfg.Store.SetWrittenFiles(ctx, db.SetWrittenFilesParams{
 		OrgID: step.OrgID, ID: step.TaskID, Files: exact.written, Largest: exact.largest, WasFiles: sum.written, WasLargest: sum.largest,
 	})
 }
 
-// askFiles asks a step's node for the files that changes have written, each once.
-func (s *Steps) askFiles(ctx context.Context, step db.Step, ids []string) (files, error) {
-	node, err := s.cfg.Node(*step.NodeID)
+// ask asks a step's node for the files that changes have written, each once.
+func (f fileCounter) ask(ctx context.Context, step db.Step, ids []string) (files, error) {
+	node, err := f.cfg.Node(*step.NodeID)
 	if err != nil {
 		return files{}, err
 	}

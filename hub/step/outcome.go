@@ -49,7 +49,7 @@ func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, 
 	if len(r.Images) == 0 && len(r.Refused) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 && r.Started == nil && r.Progress == nil {
 		return s.endAlone(ctx, step, record, r)
 	}
-	r = s.countFiles(ctx, t, step, r)
+	r = fileCounter{&s.cfg}.add(ctx, t, step, r)
 	ended := step
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
 		if r.OutOfMemory || r.Unknown {

@@ -21,7 +21,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	if err != nil && !store.IsNotFound(err) {
 		return step, t, fmt.Errorf("load step %s: %w", stepID, err)
 	}
-	if err == nil && State(step.State) == Started && s.onNode(step) {
+	if err == nil && State(step.State) == Started && onNode(s, step) {
 		return step, t, nil
 	}
 	if err != nil || !s.ready(step) {
@@ -29,7 +29,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	}
 	err = s.cfg.Recorder.AppendWith(orgID, t.ID, func(_, payloads []string) error {
 		row, err := s.cfg.Store.StartLeasedStep(ctx, db.StartLeasedStepParams{
-			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payloads[0], OnNode: s.onNode(step),
+			OrgID: orgID, TaskID: t.ID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token), ID: stepID, Payload: payloads[0], OnNode: onNode(s, step),
 		})
 		step.StartedAt = row.StartedAt
 		return err
@@ -81,7 +81,7 @@ func (s *Steps) ready(step db.Step) bool {
 }
 
 // onNode reports whether a step runs on its node, so that the node's lock can keep it waiting.
-func (s *Steps) onNode(step db.Step) bool {
+func onNode(s *Steps, step db.Step) bool {
 	return s.place(step) == deckhandv1.ToolPlace_TOOL_PLACE_NODE
 }
 
@@ -102,7 +102,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 	if step.TaskID != le.TaskID {
 		return step, db.Task{}, fault.New(fault.NotFound, "task %s has no step %q", le.TaskID, stepID).WithObject(stepID)
 	}
-	if State(step.State) == Granted && s.onNode(step) {
+	if State(step.State) == Granted && onNode(s, step) {
 		// Only the holder of the lease may wait for the node and see the step.
 		_, err := s.cfg.Store.GetLeasedTask(ctx, db.GetLeasedTaskParams{ID: le.TaskID, Attempt: le.Attempt, LeaseHash: ident.Hash(le.Token)})
 		if store.IsNotFound(err) {
@@ -150,7 +150,7 @@ func (s *Steps) lookAndStart(ctx context.Context, orgID string, le lease.Lease, 
 		step, err = s.startIn(ctx, tx, t, step)
 		return err
 	})
-	if err == nil && !parked && State(step.State) == Granted && s.onNode(step) {
+	if err == nil && !parked && State(step.State) == Granted && onNode(s, step) {
 		err = waitForLock(ctx, s, t, step)
 	}
 	return step, t, err
@@ -176,7 +176,7 @@ func (s *Steps) startIn(ctx context.Context, tx *event.Tx, t db.Task, step db.St
 // has locked, started is false.
 func (s *Steps) begin(ctx context.Context, tx *event.Tx, t db.Task, one db.Step, from State) (step db.Step, started bool, err error) {
 	step, err = tx.StartStep(ctx, db.StartStepParams{
-		OrgID: t.OrgID, ID: one.ID, TaskID: t.ID, Attempt: t.Attempt, Released: from == Deferred, OnNode: s.onNode(one),
+		OrgID: t.OrgID, ID: one.ID, TaskID: t.ID, Attempt: t.Attempt, Released: from == Deferred, OnNode: onNode(s, one),
 	})
 	if store.IsNotFound(err) {
 		step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: one.ID})

@@ -318,7 +318,7 @@ func (s *Steps) draft(ctx context.Context, q *db.Queries, l *looks, t db.Task, p
 	if decision.machine != nil {
 		d.params.NodeID, d.params.JailID = &decision.machine.NodeID, nodelink.HostJail
 	}
-	d.params.OnNode = s.onNode(db.Step{Tool: p.Tool})
+	d.params.OnNode = onNode(s, db.Step{Tool: p.Tool})
 	d.decision, d.counted, d.params.Checkpoint = decision.policy, decision.counted, decision.checkpoint
 	if d.params.Decision, err = json.Marshal(d.decision); err != nil {
 		return d, fmt.Errorf("encode a decision: %w", err)

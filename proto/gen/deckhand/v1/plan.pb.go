@@ -1182,7 +1182,7 @@ const file_deckhand_v1_plan_proto_rawDesc = "" +
 	"\x10SetAllowedModels\x12$.deckhand.v1.SetAllowedModelsRequest\x1a%.deckhand.v1.SetAllowedModelsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\x1a\x17/v1/plan/allowed-models\x12{\n" +
 	"\vSetCallRate\x12\x1f.deckhand.v1.SetCallRateRequest\x1a .deckhand.v1.SetCallRateResponse\")\x82\xd3\xe4\x93\x02#:\x01*\x1a\x1e/v1/plan/call-rates/{provider}\x12b\n" +
 	"\bSetQuota\x12\x1c.deckhand.v1.SetQuotaRequest\x1a\x1d.deckhand.v1.SetQuotaResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\x1a\x0e/v1/plan/quota\x12|\n" +
-	"\x0fGetQuotaHistory\x12#.deckhand.v1.GetQuotaHistoryRequest\x1a$.deckhand.v1.GetQuotaHistoryResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/plan/quota/historyBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0fGetQuotaHistory\x12#.deckhand.v1.GetQuotaHistoryRequest\x1a$.deckhand.v1.GetQuotaHistoryResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/plan/quota/periodsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_plan_proto_rawDescOnce sync.Once
