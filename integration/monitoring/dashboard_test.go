@@ -88,7 +88,8 @@ Tidy up.
 			last = f.Item(id, last)
 			f.CLI(0, "inbox", "approve", last)
 		}
-		require.Equal(t, "TASK_STATE_SUCCEEDED", f.Ended(id))
+		f.Ended(id)
+		require.Equal(t, "TASK_STATE_SUCCEEDED", f.Task(id).State)
 		time.Sleep(5 * time.Second) // rates need figures that differ between scrapes
 	}
 	for _, expr := range expressions(t) {

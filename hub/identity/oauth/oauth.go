@@ -40,9 +40,10 @@ import (
 const (
 	// Prefix is below which the endpoints are.
 	Prefix = "/oauth/"
-	// ResourceMetadata and ServerMetadata are where clients find the endpoints.
+	// ResourceMetadata is where clients learn who issues tokens for /mcp (RFC 9728).
 	ResourceMetadata = "/.well-known/oauth-protected-resource"
-	ServerMetadata   = "/.well-known/oauth-authorization-server"
+	// ServerMetadata is where they find the endpoints (RFC 8414).
+	ServerMetadata = "/.well-known/oauth-authorization-server"
 )
 
 const (

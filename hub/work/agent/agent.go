@@ -62,7 +62,6 @@ type File struct {
 	Along []string
 }
 
-
 // The changes that Apply returns.
 const (
 	Created   = "created"

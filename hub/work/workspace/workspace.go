@@ -217,13 +217,13 @@ type Span struct {
 // Open reports whether the span has not ended.
 func (s Span) Open() bool { return s.Until.IsZero() || s.Left > 0 }
 
-// span returns the span that begins at an end; nil for none yet.
 // UndoSpan returns until when a task's changes can be undone; with no end if it has not
 // ended, or if they can be for ever.
 func (w *Workspaces) UndoSpan(ctx context.Context, t db.Task) (Span, error) {
 	return w.span(ctx, t.OrgID, t.FinishedAt)
 }
 
+// span returns the span that begins at an end; nil for none yet.
 func (w *Workspaces) span(ctx context.Context, orgID string, end *time.Time) (Span, error) {
 	if end == nil {
 		return Span{}, nil
