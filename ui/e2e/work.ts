@@ -90,12 +90,16 @@ turns:
     await page.goto(`${url}/inbox`);
     for (const [command, button, field, words] of [
       ["echo one", "Suggest an alternative", "Alternative", "use the attic"],
-      ["echo two", "Give it a new plan", "New plan", "begin with the cellar"],
+      ["echo two", "Replace the plan", "Message to the agent", "begin with the cellar"],
       ["echo three", "Ask the agent first", "Your question", "why thrice"],
     ] as const) {
       await page.getByLabel("Command", { exact: true }).getByText(command).waitFor();
       await page.getByRole("button", { name: "More answers" }).click();
       await page.getByRole("button", { name: button }).click();
+      if (command === "echo two") {
+        await page.getByLabel("New item").fill("Search the cellar");
+        await page.getByRole("button", { name: "Add item" }).click();
+      }
       await page.getByLabel(field).fill(words);
       await accessible(page, button);
       await page.getByRole("button", { name: button }).click();
