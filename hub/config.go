@@ -112,7 +112,7 @@ type Config struct {
 	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
 
 	// UpgradeURL is where a person can get a larger subscription plan: an https address, or
-	// mailto:. Empty for nowhere.
+	// mailto:. It may be empty.
 	UpgradeURL string `koanf:"upgrade-url"`
 	// PublicURL is where browsers find the hub: for logins by OIDC, passkeys, Web Push,
 	// and links. Its host is what passkeys belong to. Its path, if any, is BasePath.

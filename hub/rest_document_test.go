@@ -37,7 +37,7 @@ func newAPIDocument(t *testing.T, h *hubtest.Hub) *apiDocument {
 	return d
 }
 
-// at returns a part of the document; nil if there is none.
+// at returns the value at a path of the document, or nil.
 func (d *apiDocument) at(keys ...string) any {
 	var at any = d.whole
 	for _, key := range keys {

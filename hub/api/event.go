@@ -126,8 +126,8 @@ const (
 	mostSeen = 4096
 )
 
-// seen returns a function that reports whether the caller sees a task, and it is of one of
-// the agents; of any if there are none.
+// seen returns a function that reports whether the caller sees a task that is of one of the
+// agents. Without agents, it may be of any.
 func (h *Events) seen(ctx context.Context, agents map[string]bool) func(taskID string) (bool, error) {
 	v, known := viewer(ctx), ttlcache.New[string, bool](mostSeen, seenFor)
 	return func(taskID string) (bool, error) {

@@ -33,7 +33,7 @@ type Histories struct {
 	History  *estimate.History
 	Budgets  *budget.Ledger
 	Plans    *quota.Service
-	// UpgradeURL is where a person can get a larger plan; empty for nowhere.
+	// UpgradeURL is where a person can buy a larger subscription plan. It may be empty.
 	UpgradeURL string
 	Search     *search.Service
 	// Node returns the live link to a node.

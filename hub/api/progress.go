@@ -130,8 +130,8 @@ func (p *Progress) look(ctx context.Context, orgID string, taskIDs []string) (ou
 	return out
 }
 
-// lastLine returns the last line of a command's output that is whole, with secrets masked: what
-// may be the beginning of a secret is not shown. It is empty if there is none.
+// lastLine returns the last complete line of a command's output, with secrets masked, or "". What
+// may be the beginning of a secret is left out.
 func (p *Progress) lastLine(ctx context.Context, orgID string, link machine.Link, e *nodev1.Exec) string {
 	from := max(0, e.GetLogBytes()-progressTail)
 	if e.GetLogBytes() == 0 {

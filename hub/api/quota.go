@@ -22,7 +22,7 @@ import (
 type Quotas struct {
 	Plans   *quota.Service
 	Queries *db.Queries
-	// UpgradeURL is where a person can get a larger plan; empty for nowhere.
+	// UpgradeURL is where a person can buy a larger subscription plan. It may be empty.
 	UpgradeURL string
 }
 

@@ -331,7 +331,7 @@ func runHost(ctx context.Context, c Call) (Result, error) {
 	if result.Code == "" && (exec.GetExitCode() != 0 || exec.GetSignal() != 0) {
 		result.Failed, result.Code = true, fault.CommandFailed
 	}
-	result.OutOfMemory = false // it is the machine's memory, of which nobody can give more
+	result.OutOfMemory = false // the memory is the machine's: a retry with a larger limit would not help
 	return withHostChanges(result, c.Lock.Node), nil
 }
 

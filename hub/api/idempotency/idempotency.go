@@ -122,7 +122,7 @@ func (k keys) once(ctx context.Context, id auth.Identity, key string, req connec
 		OrgID: id.OrgID, Caller: caller, Procedure: req.Spec().Procedure, KeyHash: hash[:],
 	})
 	if store.IsNotFound(err) {
-		return nil, inProgress() // it was freed just now
+		return nil, inProgress() // the call that held the key has just released it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the idempotency key: %w", err)

@@ -66,7 +66,7 @@ func (o inboxOut) text() string {
 	for _, i := range o.Items {
 		call := ""
 		if i.Tool != "" {
-			// Whoever approves it must see what is there, also what a terminal would hide.
+			// A person approves what is shown: characters that a terminal would hide are marked.
 			call = quote("arguments of "+i.Tool, literal.Block(i.arguments()))
 		}
 		out = append(out, lines(
@@ -229,7 +229,7 @@ func (in decideIn) request() (*deckhandv1.AnswerInboxItemRequest, error) {
 	return req, nil
 }
 
-// decide answers an item. What was not shown in full is decided in the console.
+// decide answers an item. An item that was not shown in full is refused: the console shows all of it.
 func (t *tools) decide(ctx context.Context, in decideIn) (decideOut, error) {
 	req, err := in.request()
 	if err != nil {

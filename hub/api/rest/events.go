@@ -110,7 +110,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	stop := make(chan struct{})
 	defer close(stop)
 	items := receive(stream, stop)
-	// The first item confirms the watch, or says why there is none.
+	// The first item confirms that the watch has begun; an error says why it has not.
 	first := <-items
 	if first.res == nil {
 		h.refuse(w, r, first.err)

@@ -334,8 +334,8 @@ func (t *tokenStore) GetByCode(ctx context.Context, code string) (oauth2.TokenIn
 	}, nil
 }
 
-// usedAgain revokes the token of a code, or, if there is none yet, deletes the code, so that
-// none is made.
+// usedAgain handles a second use of a code: it revokes the token that the code was exchanged
+// for. If there is no token yet, it deletes the code, and the exchange then fails.
 func (t *tokenStore) usedAgain(ctx context.Context, hash []byte) error {
 	deleted, err := t.store.DeleteOAuthCode(ctx, hash)
 	if err != nil || deleted > 0 {

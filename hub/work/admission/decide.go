@@ -213,7 +213,7 @@ func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (
 	return chosen, "", nil
 }
 
-// run returns what quotas have to know of a task; nearly nothing if there are none.
+// run returns what a quota is checked with. Without quotas, only the user is filled in.
 func (r *round) run(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (quota.Run, error) {
 	out := quota.Run{User: q.CreatedBy, Counted: q.CountedIn != ""}
 	if !r.plan.Limited() {

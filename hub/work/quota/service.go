@@ -27,7 +27,7 @@ const fresh = time.Second
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	// UpgradeURL is where a person can get a larger plan; empty for nowhere.
+	// UpgradeURL is where a person can buy a larger subscription plan. It may be empty.
 	UpgradeURL string
 	// Now returns the time; nil for time.Now.
 	Now func() time.Time

@@ -79,7 +79,7 @@ func (f *forwarder) broken(up *mcp.ClientSession, err error) {
 	defer f.mu.Unlock()
 	if f.up == up {
 		f.up = nil
-		go up.Close() //nolint:errcheck // it is broken
+		go up.Close() //nolint:errcheck // the session has failed already
 	}
 }
 

@@ -31,7 +31,7 @@ func setCommand(e *env.Env) *cobra.Command {
 It holds from the next run on. Without NAME the plan stays as it is.
 
 --cycle-day is the day of the month on which a billing period begins, at midnight in UTC.
-What was used is counted by day, so another day does not begin the count anew. With
+What was used is counted by day, so changing the day does not reset the count. With
 --hard-block, a submission for which no run is left is refused; otherwise its task waits in the
 queue. Tasks of triggers and subtasks wait in any case.`,
 		Example: "deckhand quota set starter\ndeckhand quota set enterprise --runs 10000\ndeckhand quota set self-hosted\ndeckhand quota set --cycle-day 15 --hard-block", Args: env.Args("[NAME]"),
