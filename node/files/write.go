@@ -15,6 +15,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/node/snapshot/restore"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -136,11 +137,28 @@ func (w *workspace) replace(name string, mode fs.FileMode, content []byte) (err 
 		}
 	}()
 	_, err = f.Write(content)
+	if err == nil && w.keepOwner {
+		err = w.keepAttributes(name, f)
+	}
 	// On disk before it is seen: what is recorded as done must be.
 	if err := errors.Join(err, f.Chown(w.uid, w.gid), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return w.root.Rename(temp, name)
+}
+
+// keepAttributes gives the file that is to replace name the attributes of name, if it exists:
+// access lists and security labels.
+func (w *workspace) keepAttributes(name string, f *os.File) error {
+	old, err := w.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	return restore.CopyXattrs(old, f)
 }
 
 // makeDirs makes the folders of a path that ends in "/" or is empty, owned by

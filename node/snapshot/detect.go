@@ -194,7 +194,7 @@ func (l *lookup) run(ctx context.Context, next history.Next, undo *tree.Delta) (
 	l.began = scan.Coarse()
 	res, err := scan.Scan(ctx, l.w.Fd(), sp.state.tree, scan.Config{
 		MaxEntries: sp.s.cfg.MaxEntries,
-		Ignore:     func(name string) bool { return restore.Ours(l.w, name, uint32(uid)) },
+		Ignore:     func(name string) bool { return !sp.host && restore.Ours(l.w, name, uint32(uid)) },
 	})
 	if errors.Is(err, scan.ErrTooMany) {
 		return false, fault.New(fault.Exhausted, "the workspace has %v to record it: nothing was run", err).
@@ -305,6 +305,9 @@ func (l *lookup) entry(f scan.Found) (*tree.Entry, error) {
 		if e.Content, err = l.w.Readlink(f.Path); errors.Is(err, unix.EINVAL) {
 			return nil, nil // no link any more
 		}
+		if err == nil && l.sp.host {
+			e.Xattrs, err = l.linkAttributes(f.Path)
+		}
 	default:
 		e = f.New
 	}
@@ -333,8 +336,18 @@ func (l *lookup) folder(f scan.Found) (*tree.Entry, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	f.New.Xattrs, err = restore.Xattrs(int(dir.Fd()))
+	f.New.Xattrs, err = restore.Xattrs(restore.Attributes(dir), l.sp.host)
 	return f.New, err
+}
+
+// linkAttributes returns the attributes of a symbolic link, which only the machine's have.
+func (l *lookup) linkAttributes(path string) (map[string]string, error) {
+	f, err := l.w.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return restore.Xattrs(restore.LinkAttributes(f), true)
 }
 
 // patience is how often a file that changes while it is read is read.
@@ -384,7 +397,7 @@ func (l *lookup) read(file *os.File, old *tree.Entry) (e *tree.Entry, stable boo
 	if e.Kind != tree.File {
 		return nil, false, unix.ENXIO // replaced meanwhile
 	}
-	if e.Xattrs, err = restore.Xattrs(fd); err != nil {
+	if e.Xattrs, err = restore.Xattrs(restore.Attributes(file), l.sp.host); err != nil {
 		return nil, false, err
 	}
 	if int64(before.Blocks)*512 > l.sp.s.cfg.MaxFile {
@@ -498,7 +511,7 @@ func (l *lookup) commit(res *scan.Result, entries []*tree.Entry, next history.Ne
 		return false, err
 	}
 	st.window, st.jobWindow = maps.Clone(st.live), maps.Clone(st.jobs)
-	st.clean = st.running() == 0 && !strings.HasPrefix(sp.jailID, nodelink.HostFolder)
+	st.clean = st.running() == 0 && !sp.host
 	return len(changes) > 0, nil
 }
 

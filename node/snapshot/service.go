@@ -225,6 +225,7 @@ func (s *Service) loop(ctx context.Context) error {
 type space struct {
 	s       *Service
 	jailID  string
+	host    bool          // a folder of the machine
 	lock    chan struct{} // holds one while somebody is at work here
 	dir     string        // of the record
 	history *history.History
@@ -269,7 +270,7 @@ func (s *Service) space(jailID string) *space {
 	defer s.mu.Unlock()
 	sp := s.spaces[jailID]
 	if sp == nil {
-		sp = &space{s: s, jailID: jailID, lock: make(chan struct{}, 1), dir: s.storeDir(jailID), used: s.cfg.Now()}
+		sp = &space{s: s, jailID: jailID, host: strings.HasPrefix(jailID, nodelink.HostFolder), lock: make(chan struct{}, 1), dir: s.storeDir(jailID), used: s.cfg.Now()}
 		sp.state.reset()
 		s.spaces[jailID] = sp
 	}
@@ -294,7 +295,7 @@ func (sp *space) open(ctx context.Context) error {
 	if err := os.MkdirAll(sp.dir, 0o700); err != nil {
 		return fmt.Errorf("make the store of a workspace: %w", err)
 	}
-	if strings.HasPrefix(sp.jailID, nodelink.HostFolder) {
+	if sp.host {
 		if err := os.WriteFile(filepath.Join(sp.dir, folderName), []byte(sp.jailID), 0o600); err != nil {
 			return fmt.Errorf("write down whose record it is: %w", err)
 		}

@@ -57,6 +57,11 @@ func victim(args []string) {
 			JailId: jailID, OperationId: "undo_1", Range: &nodev1.ChangeRange{By: []string{"step_1"}},
 		})
 		fail(err)
+	case "undo on the machine":
+		_, err = s.UndoChanges(ctx, &nodev1.UndoChangesRequest{
+			JailId: m.hostID(), OperationId: "undo_1", Range: &nodev1.ChangeRange{By: []string{"step_1"}},
+		})
+		fail(err)
 	case "look":
 		s.End(ctx, jailID, "step_1", true)
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/snapshot"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -29,7 +30,7 @@ type machine struct {
 }
 
 func (m *machine) Workspace(id string) (string, error) {
-	if id != jailID || m.removed {
+	if id != jailID && id != m.hostID() || m.removed {
 		return "", fault.New(fault.NotFound, "no jail %s", id)
 	}
 	return m.dir(), nil
@@ -37,7 +38,15 @@ func (m *machine) Workspace(id string) (string, error) {
 
 func (m *machine) dir() string { return filepath.Join(m.top, "workspace") }
 
-func (m *machine) Owner(string) (uid, gid int) { return 65534, 65534 }
+// hostID is the id of the same folder as one of the machine.
+func (m *machine) hostID() string { return nodelink.HostFolder + m.dir() }
+
+func (m *machine) Owner(id string) (uid, gid int) {
+	if id == m.hostID() {
+		return 0, 0
+	}
+	return 65534, 65534
+}
 
 func (m *machine) Freeze(context.Context, string) (func() error, error) {
 	m.frozen++
@@ -66,6 +75,11 @@ func (m *machine) service(t testing.TB, cfg snapshot.Config) *snapshot.Service {
 
 // step runs a command in the workspace as the step of that id.
 func (m *machine) step(t testing.TB, s *snapshot.Service, id, command string, more ...func()) *nodev1.WorkspaceChange {
+	t.Helper()
+	return m.stepIn(t, s, jailID, id, command, more...)
+}
+
+func (m *machine) stepIn(t testing.TB, s *snapshot.Service, jailID, id, command string, more ...func()) *nodev1.WorkspaceChange {
 	t.Helper()
 	require.NoError(t, s.Begin(t.Context(), jailID, id, true))
 	m.shell(t, command)

@@ -194,7 +194,12 @@ func (sp *space) apply(ctx context.Context, d tree.Delta) error {
 			}
 		}()
 	}
-	job := &restore.Job{Workspace: w, Contents: sp.blobs, Stage: restore.StageName(sp.s.cfg.Now()), Changes: d.Changes}
+	job := &restore.Job{Workspace: w, Contents: sp.blobs, Stage: restore.StageName(sp.s.cfg.Now()), Changes: d.Changes, Host: sp.host}
+	if sp.host {
+		if err := sp.history.SetStage(job.Stage); err != nil {
+			return err
+		}
+	}
 	if err := job.Ready(); err != nil {
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			return fault.New(fault.Exhausted, "the workspace has no room for the files to restore: nothing was changed").
@@ -264,7 +269,7 @@ func (sp *space) recover(ctx context.Context) error {
 		if err == nil { // one that does not run cannot be frozen, and need not be
 			defer func() { _ = thaw() }()
 		}
-		job := &restore.Job{Workspace: w, Contents: sp.blobs, Stage: intent.Stage, Changes: intent.Delta.Changes, Tolerant: true}
+		job := &restore.Job{Workspace: w, Contents: sp.blobs, Stage: intent.Stage, Changes: intent.Delta.Changes, Host: sp.host, Tolerant: true}
 		if err := job.Place(); err != nil {
 			return fmt.Errorf("finish an undo in the workspace of %s: %w", sp.jailID, err)
 		}
@@ -274,13 +279,35 @@ func (sp *space) recover(ctx context.Context) error {
 		}
 		sp.s.cfg.Log.Info("finished an undo that was interrupted", "jail_id", sp.jailID, "undo", intent.Delta.By)
 	}
-	uid, _ := sp.s.cfg.Jails.Owner(sp.jailID)
-	top, err := w.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	left, err := sp.leftovers(w)
 	if err != nil {
 		return err
 	}
+	for _, name := range left {
+		if err := w.RemoveAll(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove the remains of an undo: %w", err)
+		}
+	}
+	sp.state.recovered = true
+	return nil
+}
+
+// leftovers returns the names of what an undo of an earlier daemon left in a workspace. In a
+// folder of the machine, where everybody may use such a name, it is the one that is on record.
+func (sp *space) leftovers(w *nofollow.Dir) (left []string, err error) {
+	if sp.host {
+		stage, err := sp.history.Stage()
+		if stage != "" {
+			left = append(left, stage)
+		}
+		return left, err
+	}
+	uid, _ := sp.s.cfg.Jails.Owner(sp.jailID)
+	top, err := w.OpenFile(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
 	defer top.Close()
-	var left []string
 	for {
 		// A command may have made millions of names.
 		names, err := top.Readdirnames(1024)
@@ -290,19 +317,12 @@ func (sp *space) recover(ctx context.Context) error {
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			break
+			return left, nil
 		}
 		if err != nil {
-			return fmt.Errorf("look at the workspace of %s: %w", sp.jailID, err)
+			return nil, fmt.Errorf("look at the workspace of %s: %w", sp.jailID, err)
 		}
 	}
-	for _, name := range left {
-		if err := w.RemoveAll(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove the remains of an undo: %w", err)
-		}
-	}
-	sp.state.recovered = true
-	return nil
 }
 
 // Collect forgets changes that are old, and contents that nothing refers to.

@@ -42,6 +42,8 @@ var (
 	keySeq    = []byte("seq")
 	keyBytes  = []byte("bytes")
 	keyIntent = []byte("intent")
+	// keyStage is the folder that an undo in a folder of the machine makes contents ready in.
+	keyStage = []byte("stage")
 )
 
 // History is an open record.
@@ -186,7 +188,7 @@ func (h *History) Commit(n Next) error {
 		}
 		meta := tx.Bucket(bucketMeta)
 		if n.EndIntent {
-			if err := meta.Delete(keyIntent); err != nil {
+			if err := errors.Join(meta.Delete(keyIntent), meta.Delete(keyStage)); err != nil {
 				return err
 			}
 		}
@@ -339,6 +341,21 @@ func (h *History) Forget(old func(tree.Delta) bool) (n int, err error) {
 type Intent struct {
 	Stage string
 	Delta tree.Delta
+}
+
+// SetStage writes down the name of the folder in which an undo makes contents ready, before it
+// is made.
+func (h *History) SetStage(name string) error {
+	return h.update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketMeta).Put(keyStage, []byte(name)) })
+}
+
+// Stage returns the name that was set last. The folder may be removed by now.
+func (h *History) Stage() (name string, err error) {
+	err = h.view(func(tx *bbolt.Tx) error {
+		name = string(tx.Bucket(bucketMeta).Get(keyStage))
+		return nil
+	})
+	return name, err
 }
 
 // Begin writes down an undo before the workspace is touched.

@@ -32,6 +32,9 @@ type Job struct {
 	Stage string
 	// Changes by path: each path is to be what After says.
 	Changes []tree.Change
+	// Host is set for a folder of the machine, whose files have attributes that a
+	// jail's have not: capabilities, security labels, and trusted ones.
+	Host bool
 	// Tolerant leaves a folder that has something unknown in it, and what has no
 	// folder to be in: the job is finished after a crash, and others may have
 	// worked here in the meantime.
@@ -55,10 +58,18 @@ func (j *Job) Ready() (err error) {
 		}
 	}()
 	for i, c := range j.Changes {
-		if c.After != nil && c.After.Kind != tree.Dir && c.After.Link == "" {
-			if err := j.ready(j.staged(i), c.After); err != nil {
-				return fmt.Errorf("make %q ready: %w", c.Path, err)
+		if c.After == nil || c.After.Link != "" {
+			continue
+		}
+		ready := j.ready
+		if c.After.Kind == tree.Dir {
+			if !privileged(c.After) {
+				continue
 			}
+			ready = j.tryFolder
+		}
+		if err := ready(j.staged(i), c.After); err != nil {
+			return fmt.Errorf("make %q ready: %w", c.Path, err)
 		}
 	}
 	if err := j.sync(); err != nil {
@@ -68,7 +79,23 @@ func (j *Job) Ready() (err error) {
 }
 
 func (j *Job) needsStage() bool {
-	return slices.ContainsFunc(j.Changes, func(c tree.Change) bool { return c.After != nil && c.After.Kind != tree.Dir })
+	return slices.ContainsFunc(j.Changes, func(c tree.Change) bool {
+		return c.After != nil && (c.After.Kind != tree.Dir || privileged(c.After))
+	})
+}
+
+// tryFolder gives a folder in the stage the attributes of one in the workspace, so that a
+// kernel that refuses one of them is known before anything has changed.
+func (j *Job) tryFolder(name string, e *tree.Entry) error {
+	if err := j.Workspace.Mkdir(name, 0o700); err != nil {
+		return err
+	}
+	f, err := j.Workspace.OpenFile(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return j.dress(f, e)
 }
 
 // ready makes an entry under a name in the stage.
@@ -78,7 +105,15 @@ func (j *Job) ready(name string, e *tree.Entry) error {
 		if err := j.Workspace.Symlink(e.Content, name); err != nil {
 			return err
 		}
-		return j.Workspace.Lchown(name, e.UID, e.GID)
+		if err := j.Workspace.Lchown(name, e.UID, e.GID); err != nil || !j.Host {
+			return err
+		}
+		f, err := j.Workspace.OpenFile(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return setXattrs(LinkAttributes(f), e.Xattrs, j.Host)
 	case tree.Fifo:
 		if err := j.Workspace.Mknod(name, unix.S_IFIFO|0o600); err != nil {
 			return err
@@ -88,7 +123,7 @@ func (j *Job) ready(name string, e *tree.Entry) error {
 			return err
 		}
 		defer f.Close()
-		return dress(f, e)
+		return j.dress(f, e)
 	case tree.File:
 	default:
 		return fmt.Errorf("a %s cannot be made", e.Kind)
@@ -101,7 +136,7 @@ func (j *Job) ready(name string, e *tree.Entry) error {
 	if err := j.Contents.Restore(e.Content, f); err != nil {
 		return err
 	}
-	if err := dress(f, e); err != nil {
+	if err := j.dress(f, e); err != nil {
 		return err
 	}
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(e.MTime)}
@@ -138,76 +173,18 @@ func (j *Job) sync() error {
 }
 
 // dress gives what is open its owner, attributes and mode.
-func dress(f *os.File, e *tree.Entry) error {
+func (j *Job) dress(f *os.File, e *tree.Entry) error {
 	fd := int(f.Fd())
 	if err := unix.Fchown(fd, int(e.UID), int(e.GID)); err != nil {
 		return err
 	}
-	if err := setXattrs(fd, e.Xattrs); err != nil {
+	// After the owner too, which clears capabilities.
+	if err := setXattrs(Attributes(f), e.Xattrs, j.Host); err != nil {
 		return err
 	}
 	// After the owner, which clears set-id, and the access list, which is part
 	// of it.
 	return unix.Fchmod(fd, e.Mode)
-}
-
-func setXattrs(fd int, want map[string]string) error {
-	have, err := Xattrs(fd)
-	if err != nil {
-		return err
-	}
-	for name := range have {
-		if _, ok := want[name]; !ok {
-			if err := unix.Fremovexattr(fd, name); err != nil && !errors.Is(err, unix.ENODATA) {
-				return fmt.Errorf("remove the attribute %q: %w", name, err)
-			}
-		}
-	}
-	for name, value := range want {
-		if got, ok := have[name]; ok && got == value {
-			continue
-		}
-		if err := unix.Fsetxattr(fd, name, []byte(value), 0); err != nil {
-			return fmt.Errorf("set the attribute %q: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// Xattrs returns the extended attributes of what is open that a jail may set;
-// nil where the file system has none.
-func Xattrs(fd int) (map[string]string, error) {
-	// Most have none, for which no room is needed.
-	size, err := unix.Flistxattr(fd, nil)
-	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && size == 0 {
-		return nil, nil
-	}
-	buf := make([]byte, 64<<10)
-	if err == nil {
-		size, err = unix.Flistxattr(fd, buf)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the attributes: %w", err)
-	}
-	var out map[string]string
-	value := make([]byte, 64<<10)
-	for name := range strings.SplitSeq(strings.TrimSuffix(string(buf[:size]), "\x00"), "\x00") {
-		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "system.posix_acl_") {
-			continue
-		}
-		n, err := unix.Fgetxattr(fd, name, value)
-		if errors.Is(err, unix.ENODATA) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the attribute %q: %w", name, err)
-		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[name] = string(value[:n])
-	}
-	return out, nil
 }
 
 // Place puts everything in its place. It may be called again after a crash in
@@ -314,7 +291,7 @@ func (j *Job) finish(c tree.Change) error {
 		return err
 	}
 	defer f.Close()
-	return dress(f, c.After)
+	return j.dress(f, c.After)
 }
 
 // uploadPrefix is node/files' PartPrefix.
