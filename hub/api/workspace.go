@@ -111,6 +111,11 @@ func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckh
 		if row.StepChange.UndoID != nil {
 			one.UndoId = *row.StepChange.UndoID
 		}
+		if workspace.OnMachine(row.StepChange) {
+			if one.Machine, err = h.nameOfNode(ctx, row.StepChange.NodeID); err != nil {
+				return nil, err
+			}
+		}
 		var changes []workspace.Recorded
 		if err := json.Unmarshal(row.StepChange.Changes, &changes); err != nil {
 			return nil, fmt.Errorf("read the changes of %s: %w", one.GetStepId(), err)
@@ -147,14 +152,18 @@ func (h *Workspaces) change(ctx context.Context, c *nodev1.FileChange) *deckhand
 	return recordedChange(workspace.Describe(c, maskOf(ctx, h.Files.Redact)))
 }
 
-// changesAt are changes of a task in one workspace.
+// changesAt are changes of a task in one workspace, or in the folders of one machine.
 type changesAt struct {
 	nodeID, jailID string
 	span           *nodev1.ChangeRange
+	// recorded are the changes of a machine, as they were stored.
+	recorded []json.RawMessage
 }
 
+func (c *changesAt) onMachine() bool { return c.jailID == nodelink.HostJail }
+
 // changesOf returns a task's changes, or those of some of its steps, by the
-// workspace that they are in; the task's own comes first.
+// workspace that they are in; the task's own comes first, and those of machines last.
 func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []string) (out []changesAt, err error) {
 	t, err := h.task(ctx, taskRef)
 	if err != nil {
@@ -179,10 +188,16 @@ func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []s
 			out = append(out, changesAt{c.NodeID, c.JailID, &nodev1.ChangeRange{}})
 		}
 		out[at].span.By = append(out[at].span.By, c.ChangeID)
+		if workspace.OnMachine(c) {
+			out[at].recorded = append(out[at].recorded, c.Changes)
+		}
 	}
 	slices.SortStableFunc(out, func(a, b changesAt) int {
 		own := func(c changesAt) int {
-			if t.NodeID != nil && c.nodeID == *t.NodeID {
+			switch {
+			case c.onMachine():
+				return 2
+			case t.NodeID != nil && c.nodeID == *t.NodeID:
 				return 0
 			}
 			return 1
@@ -196,7 +211,11 @@ func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []s
 func (h *Workspaces) DiffChanges(ctx context.Context, req *connect.Request[deckhandv1.DiffChangesRequest], out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
 	all, err := h.changesOf(ctx, req.Msg.GetTaskId(), req.Msg.GetStepIds())
 	for _, one := range all {
-		if err == nil {
+		switch {
+		case err != nil:
+		case one.onMachine():
+			err = h.diffOfMachine(ctx, req.Msg, one, out)
+		default:
 			err = h.diff(ctx, req, one, out)
 		}
 	}
@@ -357,7 +376,9 @@ func (h *Workspaces) ExportWorkspace(ctx context.Context, req *connect.Request[d
 	switch {
 	case m.GetTaskId() != "" && (m.GetChangesOnly() || format == nodev1.ExportFormat_EXPORT_FORMAT_GIT_PATCH):
 		var all []changesAt
-		if all, err = h.changesOf(ctx, m.GetTaskId(), nil); err == nil && len(all) == 0 {
+		all, err = h.changesOf(ctx, m.GetTaskId(), nil)
+		all = slices.DeleteFunc(all, func(c changesAt) bool { return c.onMachine() })
+		if err == nil && len(all) == 0 {
 			return nil // nothing was changed
 		}
 		if err == nil {

@@ -452,6 +452,15 @@ func (m *machines) Tail(ctx context.Context, e tool.MachineExec, most int64) (st
 	}
 }
 
+// MachineFolders returns the folders of machines that a task's persona names.
+func MachineFolders(ctx context.Context, s *Steps, t db.Task) ([]string, error) {
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return p.Host.Paths, nil
+}
+
 // MachineChange returns where a step changed files of a machine; false for one that was made on
 // none.
 func MachineChange(ctx context.Context, s *Steps, t db.Task, step db.Step) (workspace.MachineChange, bool, error) {

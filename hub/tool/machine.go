@@ -349,6 +349,7 @@ func withHostChanges(r Result, node string) Result {
 		r.Outcome["host_error"] = w.GetError()
 		return r
 	}
+	r.Machine = w
 	r.Outcome["host_files"] = w.GetFiles()
 	var shown []any
 	for _, f := range w.GetChanges()[:min(len(w.GetChanges()), hostFilesShown)] {
@@ -475,6 +476,10 @@ func runHostWrite(ctx context.Context, c Call) (Result, error) {
 		Outcome:     map[string]any{"path": name, "size": res.GetSize(), "digest": res.GetDigest(), "replaced": res.GetReplaced()},
 	}
 	r.Outcome["node"], r.Outcome["host"], r.Outcome["host_files"] = l.Node, true, res.GetWorkspace().GetFiles()
+	r.Machine = res.GetWorkspace()
+	for _, f := range r.Machine.GetChanges() {
+		f.Path = append([]byte(strings.TrimPrefix(jailID, nodelink.HostFolder)+"/"), f.GetPath()...)
+	}
 	return r, nil
 }
 

@@ -128,6 +128,9 @@ type Result struct {
 	Images []Image
 	// Workspace is what it changed there; nil for tools that change nothing.
 	Workspace *nodev1.WorkspaceChange
+	// Machine is what it changed in folders of a machine, with absolute paths; nil for
+	// nothing.
+	Machine *nodev1.WorkspaceChange
 	// Refused is what the node's egress refused to it.
 	Refused []*nodev1.EgressUse_Refusal
 	// WorkspaceNode is the node that Workspace is on; empty for the step's own.

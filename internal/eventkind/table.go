@@ -335,6 +335,6 @@ var table = []Entry{
 	{
 		Kind:    WorkspaceUndone,
 		When:    "changes of files were undone",
-		Payload: "`undo_id`, `step_ids`, `files`, `original_digest`, `restored_digest`, `conflicts`, `paths` (none for all of the steps' files)",
+		Payload: "`undo_id`, `step_ids`, `files`, `original_digest`, `restored_digest`, `conflicts`, `paths` (none for all of the steps' files); of a folder of a machine also `node_id`, `folder`",
 	},
 }

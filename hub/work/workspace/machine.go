@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -118,15 +119,26 @@ func (w *Workspaces) UndoOnMachine(ctx context.Context, req Request, step db.Ste
 func folderOf(row db.Undo) string { return strings.TrimPrefix(row.JailID, nodelink.HostFolder) }
 
 // machineUndone stores that what a step changed in one folder of a machine was undone.
-func machineUndone(tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
-	return audit.Append(tx, audit.Entry{
+func machineUndone(ctx context.Context, tx *event.Tx, row db.Undo, res *nodev1.UndoChangesResponse) error {
+	if err := tx.MarkMachineUndone(ctx, db.MarkMachineUndoneParams{
+		OrgID: row.OrgID, UndoID: &row.ID, NodeID: row.NodeID, JailID: nodelink.HostJail, ChangeIds: row.ChangeIds, BegunAt: row.CreatedAt,
+	}); err != nil {
+		return fmt.Errorf("mark the step of undo %s: %w", row.ID, err)
+	}
+	if err := audit.Append(tx, audit.Entry{
 		OrgID: row.OrgID, By: askedBy(row), Action: "machine.undone", ObjectKind: "step", ObjectID: row.StepIds[0],
 		Before: map[string]any{"digest": res.GetOriginalDigest()},
 		After: map[string]any{
 			"digest": res.GetRestoredDigest(), "undo_id": row.ID, "node_id": row.NodeID, "task_id": *row.TaskID, "files": res.GetFiles(),
 			"folder": folderOf(row), "on_conflict": row.OnConflict, "conflicts": len(res.GetConflicts()),
 		},
-	})
+	}); err != nil {
+		return err
+	}
+	return tx.Append(row.OrgID, *row.TaskID, askedBy(row), event.Draft{Type: eventkind.WorkspaceUndone, Payload: map[string]any{
+		"undo_id": row.ID, "step_ids": row.StepIds, "files": res.GetFiles(), "original_digest": res.GetOriginalDigest(),
+		"restored_digest": res.GetRestoredDigest(), "conflicts": len(res.GetConflicts()), "paths": []string{}, "node_id": row.NodeID, "folder": folderOf(row),
+	}})
 }
 
 // lockFree refuses a change of a machine whose node somebody else has locked.

@@ -141,8 +141,8 @@ func SaidWithPaths(change *nodev1.WorkspaceChange, mask *redact.Redactor) map[st
 	return said
 }
 
-// Record stores what a step changed in its workspace, or in its agent's workspace on
-// another node, in the transaction that ends it. It returns what the step's event
+// Record stores what a step changed in its workspace, in its agent's workspace on another
+// node, or in folders of the machine that it ran on, in the transaction that ends it. It returns what the step's event
 // contains about it; nil for nothing.
 func Record(ctx context.Context, tx *event.Tx, step db.Step, nodeID *string, change *nodev1.WorkspaceChange) (map[string]any, error) {
 	if nodeID == nil {
@@ -361,10 +361,18 @@ func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []stri
 // MadeBy returns the id of the step or job that made a change.
 func MadeBy(c db.StepChange) string { return cmp.Or(c.JobID, c.StepID) }
 
+// OnMachine reports whether changes are of folders of a machine, outside of jails.
+func OnMachine(c db.StepChange) bool { return c.JailID == nodelink.HostJail }
+
 // choose returns the changes that are to be undone.
 func choose(t db.Task, rows []db.ListStepChangesRow, req Request) ([]db.StepChange, error) {
 	var out []db.StepChange
+	machines := 0
 	for _, row := range rows {
+		if OnMachine(row.StepChange) {
+			machines++
+			continue // undone step by step: see UndoOnMachine
+		}
 		named := slices.Contains(req.StepIDs, MadeBy(row.StepChange))
 		// What jobs did is undone with everything, or when they are named.
 		unnamed := len(req.StepIDs) == 0 && row.StepChange.UndoneAt == nil && (req.Last == 0 || row.StepChange.JobID == "")
@@ -374,6 +382,10 @@ func choose(t db.Task, rows []db.ListStepChangesRow, req Request) ([]db.StepChan
 	}
 	if req.Last > 0 && len(req.StepIDs) == 0 && len(out) > req.Last {
 		out = out[len(out)-req.Last:]
+	}
+	if len(out) == 0 && machines > 0 {
+		return nil, fault.New(fault.NotFound, "%s changed files of machines only, or its other changes were undone", t.ID).
+			WithFix("an administrator undoes what a step changed on a machine, one step at a time: deckhand task undo %s --step STEP", t.ID).WithObject(t.ID)
 	}
 	if len(out) == 0 {
 		return nil, fault.New(fault.NotFound, "%s has no such step that changed files and was not undone yet", t.ID).
@@ -474,7 +486,7 @@ func (w *Workspaces) finish(ctx context.Context, row db.Undo, res *nodev1.UndoCh
 		case state != "done":
 			return nil
 		case strings.HasPrefix(row.JailID, nodelink.HostFolder):
-			return machineUndone(tx, row, res)
+			return machineUndone(ctx, tx, row, res)
 		case row.ExecID != nil:
 			return execUndone(ctx, tx, row, res)
 		case row.ToState != nil:

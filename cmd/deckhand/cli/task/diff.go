@@ -30,11 +30,13 @@ type diffOptions struct {
 func diffCommand(e *env.Env) *cobra.Command {
 	o := diffOptions{req: &deckhandv1.DiffChangesRequest{}}
 	cmd := &cobra.Command{
-		Use: "diff TASK [PATH]", Short: "Show what a task changed in its workspace",
+		Use: "diff TASK [PATH]", Short: "Show which files a task changed",
 		Long: `Shows which files a task changed, whatever tool did it, as unified diffs; or, with
---steps, which step changed which files. Secrets in the diffs are masked. With
+--steps, which step changed which files. Files of the workspace come first, then those
+of machines, with absolute paths: only administrators see what these contain. Secrets in the diffs are masked. With
 --patch it prints a patch that git apply takes, with nothing masked.`,
 		Example: `deckhand task diff task_3q9
+deckhand task diff task_3q9 /etc/nginx
 deckhand task diff task_3q9 src --step step_7bc
 deckhand task diff task_3q9 --steps
 deckhand task diff task_3q9 --patch > changes.patch`,
@@ -63,7 +65,7 @@ deckhand task diff task_3q9 --patch > changes.patch`,
 	cmd.Flags().StringSliceVar(&o.jobs, "job", nil, "only what these jobs changed")
 	cmd.Flags().Int32Var(&o.req.ContextLines, "context", 3, "lines around each change")
 	cmd.Flags().BoolVar(&o.steps, "steps", false, "list the steps with the files that each changed")
-	cmd.Flags().BoolVar(&o.patch, "patch", false, "print a patch for git apply")
+	cmd.Flags().BoolVar(&o.patch, "patch", false, "print a patch of the workspace for git apply")
 	return cmd
 }
 
@@ -75,6 +77,7 @@ func stepChangesNoun() output.Noun[*deckhandv1.StepChanges] {
 			{Header: "by job", Value: (*deckhandv1.StepChanges).GetJobId},
 			{Header: "no", Value: func(x *deckhandv1.StepChanges) string { return fmt.Sprint(x.GetNumber()) }},
 			{Header: "tool", Value: (*deckhandv1.StepChanges).GetTool},
+			{Header: "machine", Value: (*deckhandv1.StepChanges).GetMachine},
 			{Header: "files", Value: func(x *deckhandv1.StepChanges) string { return fmt.Sprint(x.GetFiles()) }},
 			{Header: "undone", Value: func(x *deckhandv1.StepChanges) string { return output.Moment(x.GetUndoneAt()) }},
 			{Header: "paths", Max: 80, Value: func(x *deckhandv1.StepChanges) string {
@@ -125,8 +128,13 @@ func printDiff(ctx context.Context, e *env.Env, req *deckhandv1.DiffChangesReque
 	}
 	defer stream.Close()
 	files, added, deleted := 0, int32(0), int32(0)
+	machine := ""
 	for stream.Receive() {
 		one := stream.Msg()
+		if one.GetMachine() != machine {
+			machine = one.GetMachine()
+			e.Notef("On the machine %s, outside of jails:", termsafe.Line(machine))
+		}
 		files, added, deleted = files+1, added+one.GetAddedLines(), deleted+one.GetDeletedLines()
 		if text := one.GetUnified(); len(text) > 0 {
 			shown := string(text)

@@ -95,7 +95,7 @@ SELECT labels FROM nodes WHERE org_id = @org_id AND id = @id;
 -- What the calls of a task changed in its workspace and was not undone, newest
 -- first; before is a call's number, or 0 for all.
 SELECT c.files, c.changes FROM step_changes c JOIN steps s ON s.id = c.step_id
-WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.undone_at IS NULL AND (@before::int = 0 OR s.number < @before::int)
+WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.undone_at IS NULL AND c.jail_id <> 'host' AND (@before::int = 0 OR s.number < @before::int)
 ORDER BY s.number DESC LIMIT @max_rows;
 
 -- name: ChangedFilesVersion :one

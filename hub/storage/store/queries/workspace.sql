@@ -75,6 +75,13 @@ RETURNING *;
 UPDATE step_changes SET undone_at = now(), undo_id = @undo_id
 WHERE org_id = @org_id AND node_id = @node_id AND jail_id = @jail_id AND change_id = ANY(@change_ids::text[]);
 
+-- name: MarkMachineUndone :exec
+-- Once the undos in all folders of a machine that were begun together are done.
+UPDATE step_changes c SET undone_at = now(), undo_id = @undo_id
+WHERE c.org_id = @org_id AND c.node_id = @node_id AND c.jail_id = @jail_id AND c.change_id = ANY (@change_ids::text[])
+  AND NOT EXISTS (SELECT 1 FROM undos u WHERE u.org_id = @org_id AND u.task_id = c.task_id AND u.created_at = @begun_at
+                  AND u.change_ids = @change_ids::text[] AND u.state <> 'done');
+
 -- name: CreateExecUndo :one
 INSERT INTO undos (id, org_id, exec_id, node_id, jail_id, step_ids, change_ids, on_conflict, expect_state, asked_by, address, user_agent)
 VALUES (@id, @org_id, @exec_id, @node_id, @jail_id, '{}', @change_ids, @on_conflict, @expect_state, @asked_by, @address, @user_agent)

@@ -23,7 +23,7 @@ import { kinds } from "./kinds";
 const workspaces = createClient(WorkspaceService, transport);
 const tasks = createClient(TaskService, transport);
 
-type FileDiff = { path: string; type: string; quoted: boolean; kind: ChangeKind; unified: string; summary: string; added: number; deleted: number };
+type FileDiff = { path: string; machine: string; type: string; quoted: boolean; kind: ChangeKind; unified: string; summary: string; added: number; deleted: number };
 
 // How many diffs are drawn at once.
 const mostOpen = 20;
@@ -35,6 +35,8 @@ export function ByFile(props: {
   // The file to begin with.
   open?: string;
   undo?: (path: string) => void;
+  // Shows the steps, by which files of machines are undone.
+  undoSteps?: () => void;
   // The agent that gets comments.
   comment?: string;
 }) {
@@ -45,7 +47,7 @@ export function ByFile(props: {
       const decoder = new TextDecoder();
       for await (const d of workspaces.diffChanges({ taskId: props.taskId }, { signal })) {
         files.push({
-          path: d.change?.path ?? "", quoted: d.change?.quoted ?? false, kind: d.change?.kind ?? ChangeKind.UNSPECIFIED,
+          path: d.change?.path ?? "", machine: d.machine, quoted: d.change?.quoted ?? false, kind: d.change?.kind ?? ChangeKind.UNSPECIFIED,
           type: d.change?.after?.type ?? d.change?.before?.type ?? "",
           // The names of the file are above it.
           unified: decoder.decode(d.unified).replace(/^--- .*\n\+\+\+ .*\n/, ""), summary: d.summary, added: d.addedLines, deleted: d.deletedLines,
@@ -67,14 +69,14 @@ export function ByFile(props: {
       </p>
       <ul className="space-y-2" aria-label="Changed files">
         {files.map((f, i) => (
-          <File key={f.path} taskId={props.taskId} of={f} named={props.open === f.path} open={props.open === f.path || (props.open === undefined && i < mostOpen)} undo={props.undo} comment={props.comment} />
+          <File key={`${f.machine}:${f.path}`} taskId={props.taskId} of={f} named={props.open === f.path} open={props.open === f.path || (props.open === undefined && i < mostOpen)} undo={f.machine ? undefined : props.undo} undoSteps={f.machine ? props.undoSteps : undefined} comment={f.machine ? undefined : props.comment} />
         ))}
       </ul>
     </div>
   );
 }
 
-function File(props: { taskId: string; of: FileDiff; named: boolean; open: boolean; undo?: (path: string) => void; comment?: string }) {
+function File(props: { taskId: string; of: FileDiff; named: boolean; open: boolean; undo?: (path: string) => void; undoSteps?: () => void; comment?: string }) {
   const { of: f, undo } = props;
   const [open, setOpen] = useState(props.open);
   // The line that is commented: "" for none in particular, undefined without a comment.
@@ -90,6 +92,7 @@ function File(props: { taskId: string; of: FileDiff; named: boolean; open: boole
         <button type="button" aria-expanded={open} className="flex min-h-6 min-w-0 flex-1 items-center gap-2 text-left hover:underline" onClick={() => setOpen(!open)}>
           <Badge tone={tone}>{word}</Badge>
           <Literal className="min-w-0 font-mono text-xs break-all" text={f.path} />
+          {f.machine && <span className="shrink-0 text-xs text-dim">on machine <Literal text={f.machine} /></span>}
         </button>
         {f.unified && (
           <span className="text-xs">
@@ -99,6 +102,11 @@ function File(props: { taskId: string; of: FileDiff; named: boolean; open: boole
         {props.comment && (
           <Button small aria-label={line(`Comment on ${f.path}`)} onClick={() => setCommenting(commenting === undefined ? "" : undefined)}>
             <MessageSquare aria-hidden className="size-3.5" /> Comment
+          </Button>
+        )}
+        {props.undoSteps && (
+          <Button small aria-label={line(`Show the steps that changed ${f.path}`)} onClick={props.undoSteps}>
+            <Undo2 aria-hidden className="size-3.5" /> Undo by step
           </Button>
         )}
         {undo && !f.quoted && (

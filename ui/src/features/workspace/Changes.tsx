@@ -49,6 +49,8 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
   const until = millis(pages.data.pages[0]!.undoUntil);
   const left = until === undefined ? undefined : until - now;
   const over = left !== undefined && left <= 0;
+  const onMachines = steps.some((s) => s.machine);
+  const inWorkspace = steps.some((s) => !s.machine);
   if (steps.length === 0) {
     return <Empty title="No file changes">Files changed by steps appear here and can be undone.</Empty>;
   }
@@ -67,17 +69,23 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
             By step
           </Button>
         </div>
-        <Patch taskId={props.taskId} />
-        {may(session, "basic") && (
+        {inWorkspace && <Patch taskId={props.taskId} />}
+        {may(session, "basic") && inWorkspace && (
           <Button disabled={over} onClick={() => setUndo({ stepIds: [], paths: [] })}>
-            <Undo2 aria-hidden className="size-4" /> Undo all
+            <Undo2 aria-hidden className="size-4" /> {onMachines ? "Undo all in the workspace" : "Undo all"}
           </Button>
         )}
       </div>
+      {onMachines && (
+        <p className="text-dim">
+          This task also changed files of machines, outside of its workspace. {may(session, "admin") ? "Undo them step by step." : "An administrator can undo them."}
+        </p>
+      )}
       {!bySteps && (
         <ByFile
           taskId={props.taskId}
           open={props.file}
+          undoSteps={onMachines && may(session, "admin") ? () => setBySteps(true) : undefined}
           undo={may(session, "basic") && !over ? (path) => setUndo({ stepIds: [], paths: [path] }) : undefined}
           comment={may(session, "basic") && props.live ? props.agentName : undefined}
         />
@@ -92,14 +100,14 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
                 className="min-h-6 flex-1 text-left hover:underline"
                 onClick={() => setShown(shown === madeBy(s) ? undefined : madeBy(s))}
               >
-                {s.jobId ? `Job of step ${s.number}` : `Step ${s.number}`} · <Literal className="font-mono text-xs" text={s.jobId || s.tool} /> · {s.files} {s.files === 1 ? "file" : "files"}
+                {s.jobId ? `Job of step ${s.number}` : `Step ${s.number}`} · {s.machine && <>on machine <Literal className="font-mono text-xs" text={s.machine} /> · </>}<Literal className="font-mono text-xs" text={s.jobId || s.tool} /> · {s.files} {s.files === 1 ? "file" : "files"}
               </button>
               {s.undoneAt ? (
                 <Badge tone="warn">
                   undone <Time at={s.undoneAt} />
                 </Badge>
               ) : (
-                may(session, "basic") && (
+                may(session, s.machine ? "admin" : "basic") && (
                   <Button small disabled={over} aria-label={s.jobId ? `Undo the job of step ${s.number}` : `Undo step ${s.number}`} onClick={() => setUndo({ stepIds: [madeBy(s)], paths: [] })}>
                     <Undo2 aria-hidden className="size-3.5" /> Undo
                   </Button>
