@@ -60,10 +60,12 @@ type Credentials struct {
 	tokens *tokens
 	// minting are the tokens that are being issued for this hub.
 	minting singleflight.Group
+	// refreshing has one for each use of a refresh token that is under way.
+	refreshing chan struct{}
 }
 
 // New creates Credentials.
-func New(cfg Config) *Credentials { return &Credentials{cfg: cfg, tokens: newTokens()} }
+func New(cfg Config) *Credentials { return &Credentials{cfg: cfg, tokens: newTokens(), refreshing: make(chan struct{}, maxRefreshes)} }
 
 // Source names a credential among the sources of an organisation's secrets.
 func Source(name string) string { return "egress credential " + name }

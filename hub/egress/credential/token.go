@@ -89,8 +89,7 @@ func (c *Credentials) tokenOf(ctx context.Context, u use, scope narrowed) (kept,
 	case err != nil:
 		return kept{}, fmt.Errorf("load credential %s: %w", name, err)
 	case now.Version != u.row.Version:
-		return kept{}, fault.New(fault.Unavailable, "credential %s was replaced while a token was issued", name).WithCode(fault.CredentialRefused).WithObject(name).
-			WithFix("send the request again")
+		return kept{}, replaced(name)
 	}
 	return token, nil
 }
@@ -156,9 +155,11 @@ func (c *Credentials) mint(ctx context.Context, row db.EgressCredential, s *deck
 			return mint.Token{}, c.masked(row.OrgID, err)
 		}
 	case OAuth2Client:
-		token, err = mint.OAuth2Client{
-			TokenURL: s.GetTokenUrl(), ID: s.GetClientId(), Secret: value.GetClientSecret(), RefreshToken: value.GetRefreshToken(), Scopes: s.GetScopes(), Audience: s.GetAudience(),
-		}.Token(ctx, client)
+		if value.GetRefreshToken() != "" {
+			token, err = c.refresh(ctx, row, s, client)
+		} else {
+			token, err = oauth2Client(s, value).Token(ctx, client)
+		}
 		if err != nil {
 			return mint.Token{}, c.masked(row.OrgID, err)
 		}

@@ -389,3 +389,90 @@ func TestANodeGetsNothingForAJailThatMayNotHaveIt(t *testing.T) {
 	refused(t, err, fault.Invalid, "is inserted by the node")
 	require.Equal(t, 1, g.tokens())
 }
+
+// A server that returns another refresh token with each access token, and withdraws the consent
+// if one is used twice, can be used by several hubs at once: each uses the latest one. It is
+// kept over a change of what the credential is for, and ends with a new value.
+func TestARefreshTokenThatChangesWithEachUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const first, second = "1//refresh-canary-first-7Kq2", "1//refresh-canary-second-9Zx4"
+	var mu sync.Mutex
+	valid, issued, withdrawn := first, 0, false
+	all := []string{first, second}
+	login := serve(t, func(w http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		if withdrawn = withdrawn || req.FormValue("refresh_token") != valid; withdrawn {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"error": "invalid_grant", "error_description": "used before: `+req.FormValue("refresh_token")+`"}`)
+			return
+		}
+		issued++
+		valid = fmt.Sprintf("1//refresh-canary-%d-3Vb8", issued)
+		all = append(all, valid)
+		_, _ = fmt.Fprintf(w, `{"access_token": "at-canary-%d-8fk2", "token_type": "bearer", "expires_in": 3600, "refresh_token": %q}`, issued, valid)
+	})
+	in := bearer("office")
+	in.Kind, in.Settings = string(credential.OAuth2Client), &deckhandv1.CredentialSettings{TokenUrl: login.URL + "/token", ClientId: "reporter"}
+	in.Value, in.Roots = &deckhandv1.CredentialValue{ClientSecret: secret, RefreshToken: first}, login.roots
+	r.create(in)
+	other := r.guarded(loopback)
+	var using sync.WaitGroup
+	for _, hub := range []*credential.Credentials{r.Credentials, other} {
+		for range 2 {
+			using.Go(func() {
+				for range 4 {
+					result, err := hub.Test(t.Context(), org, "office", "", admin) // keeps no token
+					assert.NoError(t, err)
+					assert.True(t, result.GetOk(), result.GetProblem())
+				}
+			})
+		}
+		using.Go(func() {
+			_, err := hub.Token(t.Context(), org, node, jail, "office", "")
+			assert.NoError(t, err)
+		})
+	}
+	using.Wait()
+	require.Equal(t, 18, issued)
+
+	// A change without a value keeps the latest one, also for a hub that starts then.
+	now, err := r.Get(t.Context(), org, "office")
+	require.NoError(t, err)
+	_, err = r.Update(t.Context(), org, &deckhandv1.UpdateCredentialRequest{
+		Name: "office", Hosts: now.GetHosts(), Agents: []string{"coder", "tester"}, Settings: now.GetSettings(), Roots: now.GetRoots(),
+	}, admin)
+	require.NoError(t, err)
+	result, err := r.guarded(loopback).Test(t.Context(), org, "office", "", admin)
+	require.NoError(t, err)
+	require.True(t, result.GetOk(), result.GetProblem())
+
+	// It is masked on a hub that has not used it, and found by a rotation of the vault's keys.
+	rows, err := r.store.SealedWithin(t.Context(), time.Hour)
+	require.NoError(t, err)
+	var known []string
+	for _, row := range rows {
+		values, err := r.Values(row)
+		require.NoError(t, err)
+		known = append(known, values...)
+	}
+	require.Contains(t, known, all[len(all)-1])
+	r.nowhere(append(all, secret)...)
+
+	// A new value has a refresh token of its own. The error says what the server says, masked.
+	mu.Lock()
+	valid = second
+	mu.Unlock()
+	result, err = r.Test(t.Context(), org, "office", "", admin)
+	require.NoError(t, err)
+	require.Contains(t, result.GetProblem(), "invalid_grant used before: \u27e6secret\u27e7")
+	mu.Lock()
+	withdrawn = false
+	mu.Unlock()
+	_, err = r.Rotate(t.Context(), org, &deckhandv1.RotateCredentialRequest{Name: "office", Value: &deckhandv1.CredentialValue{ClientSecret: secret, RefreshToken: second}}, admin)
+	require.NoError(t, err)
+	_, err = other.Token(t.Context(), org, node, jail, "office", "")
+	require.NoError(t, err)
+}

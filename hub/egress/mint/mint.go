@@ -30,6 +30,9 @@ type Token struct {
 	Value string
 	// ExpiresAt is zero if the server does not say.
 	ExpiresAt time.Time
+	// Refresh is the refresh token to use from now on, if the server has returned another
+	// one; the one before may not work any more.
+	Refresh string
 }
 
 const (

@@ -17,8 +17,7 @@ import (
 // section 4.4), or with a refresh token for the person who has consented (section 6).
 type OAuth2Client struct {
 	TokenURL, ID, Secret string
-	// RefreshToken is empty for tokens of the client itself. It is used again for each
-	// token: what a server returns as the next one is not stored.
+	// RefreshToken is empty for tokens of the client itself.
 	RefreshToken string
 	Scopes       []string
 	// Audience is sent if it is not empty, for servers that want it.
@@ -55,7 +54,11 @@ func (c OAuth2Client) Token(ctx context.Context, client *http.Client) (Token, er
 		return Token{}, fault.New(fault.Precondition, "%s issues a token of the type %.40q", c.TokenURL, Said(issued.TokenType)).WithCode(fault.CredentialRefused).
 			WithFix("have the server issue bearer tokens to client %s", c.ID)
 	}
-	return Token{Value: issued.AccessToken, ExpiresAt: issued.Expiry}, nil
+	token := Token{Value: issued.AccessToken, ExpiresAt: issued.Expiry}
+	if c.RefreshToken != "" && issued.RefreshToken != c.RefreshToken {
+		token.Refresh = issued.RefreshToken
+	}
+	return token, nil
 }
 
 func (c OAuth2Client) refused(err *oauth2.RetrieveError) error {

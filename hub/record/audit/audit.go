@@ -8,7 +8,8 @@
 // What workers and the hub do to a task in normal operation is recorded in the task's
 // events only, which are append-only too: an additional entry for each would double what
 // a run writes. Decisions about an agent's call are entries if the call was refused, asked
-// about, dangerous, or allowed by a rule that comes from an approval.
+// about, dangerous, or allowed by a rule that comes from an approval; so is the end of such a
+// call.
 package audit
 
 import (

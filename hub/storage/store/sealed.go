@@ -21,6 +21,7 @@ var SealedColumns = []SealedColumn{
 	{"destinations", "sealed", "'secret of destination ' || id || ' of ' || org_id"},
 	{"registries", "sealed", "'password of registry ' || host || ' of ' || org_id"},
 	{"egress_credentials", "sealed", "'egress credential ' || name || ' of ' || org_id"},
+	{"egress_credentials", "refresh_sealed", "'egress credential ' || name || ' of ' || org_id"},
 	{"jail_authorities", "sealed", "'key of authority ' || id || ' of ' || org_id"},
 	{"node_execs", "spec_sealed", "id"},
 	{"turns", "sealed", "'turn ' || turn || ' of ' || task_id"},

@@ -99,17 +99,31 @@ func (s *Service) Blocks(ctx context.Context, q *db.Queries, orgID string) (bool
 }
 
 // CheckRun refuses a task of a user for which no run is left, counting those that wait in the
-// queue. If the transaction holds the organisation's admission lock, any number of hubs together
-// accept no more tasks than there are runs. Without the lock, a few more may be accepted at once,
-// which wait in the queue.
-func (s *Service) CheckRun(ctx context.Context, q *db.Queries, orgID, user string) error {
-	usage, err := s.Usage(ctx, q, orgID, true)
-	if err != nil {
-		return err
+// queue. The transaction must hold the lock of the organisation's submissions: then any number of
+// hubs together accept no more tasks than there are runs.
+//
+// A run may be admitted while it is counted. Since what waits is counted first, that run counts
+// twice then, and never not at all; so a refusal is looked at again.
+func (s *Service) CheckRun(ctx context.Context, q *db.Queries, orgID, user string) (err error) {
+	for range checks {
+		if err = s.checkRun(ctx, q, orgID, user); !fault.Is(err, fault.Exhausted) {
+			return err
+		}
 	}
+	return err
+}
+
+// checks is how often the runs that are left are counted before a task is refused.
+const checks = 2
+
+func (s *Service) checkRun(ctx context.Context, q *db.Queries, orgID, user string) error {
 	queued, err := q.QueuedRuns(ctx, db.QueuedRunsParams{OrgID: orgID, UserName: user})
 	if err != nil {
 		return fmt.Errorf("count the tasks of %s that wait: %w", orgID, err)
+	}
+	usage, err := s.Usage(ctx, q, orgID, true)
+	if err != nil {
+		return err
 	}
 	refuse := func(format string, args ...any) error {
 		fix := fmt.Sprintf("wait for %s, or have an administrator raise it: deckhand quota set, deckhand quota limit", usage.ResetsAt.Format("2 January"))

@@ -134,19 +134,7 @@ func (s *Service) Submit(ctx context.Context, sub Submission) (row db.GetTaskRow
 	if err != nil {
 		return row, err
 	}
-	blocks := false
-	if s.cfg.Quota != nil && sub.AgentID != "" {
-		if blocks, err = s.cfg.Quota.Blocks(ctx, s.cfg.Store.Queries, sub.OrgID); err != nil {
-			return row, err
-		}
-	}
-	lock := func(ahead *db.Queries) error {
-		if !blocks {
-			return nil
-		}
-		return ahead.LockAdmission(ctx, sub.OrgID)
-	}
-	err = s.cfg.Recorder.TxLocked(ctx, lock, func(tx *event.Tx) (err error) {
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
 		row, err = d.Store(ctx, tx)
 		return err
 	})
@@ -161,6 +149,11 @@ func refuseOverQuota(ctx context.Context, quota Quota, tx *event.Tx, p db.Create
 	}
 	if blocks, err := quota.Blocks(ctx, tx.Queries, p.OrgID); err != nil || !blocks {
 		return err
+	}
+	// The last lock: what triggers and agents submit holds those of a trigger, or of the task that
+	// it is part of.
+	if err := tx.LockSubmissions(ctx, p.OrgID); err != nil {
+		return fmt.Errorf("lock the submissions of %s: %w", p.OrgID, err)
 	}
 	if p.IdempotencyKey != nil {
 		_, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: p.OrgID, IdempotencyKey: p.IdempotencyKey})
@@ -219,11 +212,11 @@ func (d *Draft) Store(ctx context.Context, tx *event.Tx) (db.GetTaskRow, error) 
 	if err := startable(ctx, tx, sub.OrgID, params.AgentID); err != nil {
 		return row, err
 	}
-	if err := refuseOverQuota(ctx, d.quota, tx, params); err != nil {
-		return row, err
-	}
 	after, err := lockDependencies(ctx, tx, sub.OrgID, sub.After)
 	if err != nil {
+		return row, err
+	}
+	if err := refuseOverQuota(ctx, d.quota, tx, params); err != nil {
 		return row, err
 	}
 	params.State, params.Reason = string(Queued), "just submitted"

@@ -3,6 +3,11 @@
 -- time.
 SELECT pg_advisory_xact_lock(hashtextextended('admission:' || @org_id::text, 0));
 
+-- name: LockSubmissions :exec
+-- Locks until the end of the transaction: one submission per organisation at a time
+-- counts the runs that are left. It is the last lock that a transaction waits for.
+SELECT pg_advisory_xact_lock(hashtextextended('submission:' || @org_id::text, 0));
+
 -- name: OrganisationsWithQueue :many
 SELECT DISTINCT org_id FROM tasks WHERE in_queue;
 

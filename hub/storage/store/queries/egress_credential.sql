@@ -24,7 +24,8 @@ WHERE c.org_id = @org_id AND c.name > @after_name::text AND (@name::text = '' OR
 ORDER BY c.name LIMIT @max_rows;
 
 -- name: RotateEgressCredential :one
-UPDATE egress_credentials SET sealed = @sealed, version = @version, expires_at = sqlc.narg(expires_at), rotated_by = @rotated_by, rotated_at = clock_timestamp()
+UPDATE egress_credentials SET sealed = @sealed, version = @version, expires_at = sqlc.narg(expires_at), rotated_by = @rotated_by, rotated_at = clock_timestamp(),
+    refresh_sealed = NULL, refreshed_at = NULL
 WHERE org_id = @org_id AND name = @name AND kind = @kind
 RETURNING *;
 
@@ -32,9 +33,19 @@ RETURNING *;
 -- No row if it has another version now.
 UPDATE egress_credentials SET hosts = @hosts::text[], ports = @ports::int[], methods = @methods::text[], paths = @paths::text[], private = @private, agents = @agents::text[],
     settings = @settings, variable = @variable, roots = @roots, sealed = @sealed, version = @version, expires_at = sqlc.narg(expires_at),
-    rotated_by = CASE WHEN @rotated::bool THEN @updated_by ELSE rotated_by END, rotated_at = CASE WHEN @rotated::bool THEN clock_timestamp() ELSE rotated_at END
+    rotated_by = CASE WHEN @rotated::bool THEN @updated_by ELSE rotated_by END, rotated_at = CASE WHEN @rotated::bool THEN clock_timestamp() ELSE rotated_at END,
+    refresh_sealed = CASE WHEN @rotated::bool THEN NULL ELSE refresh_sealed END, refreshed_at = CASE WHEN @rotated::bool THEN NULL ELSE refreshed_at END
 WHERE org_id = @org_id AND name = @name AND version = @before
 RETURNING *;
+
+-- name: LockRefresh :exec
+-- Locks until the end of the transaction: one hub at a time uses a credential's refresh token.
+SELECT pg_advisory_xact_lock(hashtextextended('refresh:' || @org_id::text || ':' || @name::text, 0));
+
+-- name: StoreRefreshToken :execrows
+-- Nothing happens if the value was replaced meanwhile.
+UPDATE egress_credentials SET refresh_sealed = @refresh_sealed::bytea, refreshed_at = clock_timestamp()
+WHERE org_id = @org_id AND name = @name AND rotated_at = @rotated_at;
 
 -- name: DeleteEgressCredential :one
 DELETE FROM egress_credentials WHERE org_id = @org_id AND name = @name RETURNING *;
