@@ -24,7 +24,7 @@ const (
 	manyLook = 2 * time.Second
 	// manyLost is how long a command whose node cannot be asked is waited for after its
 	// time-out.
-	manyLost = time.Minute
+	manyLost = 20 * time.Second
 	// manyRead bounds reading the end of one output.
 	manyRead = 10 * time.Second
 )

@@ -121,27 +121,48 @@ func (f *Fleet) StartNode() *Process {
 // AddNode starts a node beside the first one.
 func (f *Fleet) AddNode(name string) *Process {
 	f.T.Helper()
-	dir := jailtest.Dir(f.T)
+	p, _ := f.AddNodeIn(name)
+	return p
+}
+
+// AddNodeIn is AddNode, and returns the node's data folder, in which RestartNode starts it again.
+func (f *Fleet) AddNodeIn(name string) (p *Process, dir string) {
+	f.T.Helper()
+	dir = jailtest.Dir(f.T)
 	f.T.Cleanup(func() {
 		jailtest.RemoveAll(f.T, jail.Config{DataDir: dir, Containerd: f.Containerd, Namespace: NamespaceOf(dir)})
 	})
-	return f.StartNodeIn(dir, "--name", name)
+	return f.StartNodeIn(dir, "--name", name), dir
 }
 
 // StartNodeIn starts a node with a data folder and waits until all nodes are
 // connected.
 func (f *Fleet) StartNodeIn(dir string, args ...string) *Process {
 	f.T.Helper()
-	args = append([]string{"--data-dir", dir, "--hub-url", f.URL(), "--containerd", f.Containerd, "--containerd-namespace", NamespaceOf(dir), "--show-paths", "/var/log,/opt", "--special-addresses", "127.0.0.0/8"}, args...)
 	wanted := len(f.nodes())
 	env := slices.Clone(f.NodeEnv)
 	if _, err := os.Stat(filepath.Join(dir, "identity")); err != nil {
 		env = append(env, "DECKHAND_JOIN_TOKEN="+strings.TrimSpace(f.CLI(0, "node", "token").Out))
 		wanted++
 	}
-	p := Start(f.T, env, Binary(f.T, "deckhand-node"), args...)
+	p := f.startNode(env, dir, args)
 	f.Connected(wanted)
 	return p
+}
+
+// RestartNode starts a node that was enrolled before, and does not wait until it is connected:
+// others may be away.
+func (f *Fleet) RestartNode(dir string, args ...string) *Process {
+	f.T.Helper()
+	return f.startNode(f.NodeEnv, dir, args)
+}
+
+func (f *Fleet) startNode(env []string, dir string, args []string) *Process {
+	f.T.Helper()
+	return Start(f.T, env, Binary(f.T, "deckhand-node"), append([]string{
+		"--data-dir", dir, "--hub-url", f.URL(), "--containerd", f.Containerd, "--containerd-namespace", NamespaceOf(dir),
+		"--show-paths", "/var/log,/opt", "--special-addresses", "127.0.0.0/8",
+	}, args...)...)
 }
 
 func (f *Fleet) nodes() []*deckhandv1.Node {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
 // A watch shows how far a running command is: its output, its processor time and its last whole
@@ -21,6 +22,7 @@ turns:
   - text: I work.
     calls:
       - {tool: shell_exec, arguments: {command: "for i in 1 2 3 4 5; do echo step-$i sk-ant-api03-CANARYCANARYCANARYCANARYCANARY; printf 'half of a line'; sleep 1; echo; done"}}
+      - {tool: shell_exec, arguments: {command: "echo of the failure; exit 3"}}
   - text: All done.
     calls:
       - {tool: complete_task, arguments: {summary: "worked"}}
@@ -31,6 +33,17 @@ turns:
 	require.NotContains(t, watched.Err, "CANARY")
 	require.NotContains(t, watched.Out, "step_progress")
 	require.NotContains(t, f.CLI(0, "task", "watch", id, "--follow=false", "-o", "jsonl").Out, "lastLine")
-	// Nothing of it had an error.
-	require.NotContains(t, f.CLI(0, "task", "watch", id, "--follow=false", "--error").Out, "shell_exec")
+
+	// The outputs are chosen by the error of their step.
+	require.Equal(t, "of the failure\n", f.CLI(0, "task", "logs", id, "--error").Out)
+	require.Equal(t, "of the failure\n", f.CLI(0, "task", "logs", id, "--error="+string(fault.CommandFailed)).Out)
+	other := f.CLI(0, "task", "logs", id, "--error="+string(fault.EgressDenied))
+	require.Empty(t, other.Out)
+	require.Contains(t, other.Err, "no step of it with that error has written anything")
+	require.Contains(t, f.CLI(0, "task", "logs", id).Out, "step-5")
+	wrong := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "task", "logs", id, "--error", "--follow")
+	require.Contains(t, wrong.Err, "leave out --follow")
+	errors := f.CLI(0, "task", "watch", id, "--follow=false", "--error").Out
+	require.Contains(t, errors, string(fault.CommandFailed))
+	require.NotContains(t, errors, "step 1")
 }

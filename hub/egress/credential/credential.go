@@ -65,7 +65,9 @@ type Credentials struct {
 }
 
 // New creates Credentials.
-func New(cfg Config) *Credentials { return &Credentials{cfg: cfg, tokens: newTokens(), refreshing: make(chan struct{}, maxRefreshes)} }
+func New(cfg Config) *Credentials {
+	return &Credentials{cfg: cfg, tokens: newTokens(), refreshing: make(chan struct{}, maxRefreshes)}
+}
 
 // Source names a credential among the sources of an organisation's secrets.
 func Source(name string) string { return "egress credential " + name }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/admission"
 	"github.com/deckhand-sh/deckhand/hub/work/quota"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/task/tasktest"
@@ -170,7 +171,17 @@ func TestHubsAcceptNoMoreTasksThanThereAreRuns(t *testing.T) {
 	var accepted, refused atomic.Int32
 	for i := range 24 {
 		working.Go(func() {
-			_, err := hubs[i%len(hubs)].Submit(t.Context(), task.Submission{OrgID: tasktest.Org, AgentID: r.agent, Goal: "go on", By: tasktest.By("ann"), Role: "admin"})
+			hub, sub := hubs[i%len(hubs)], task.Submission{OrgID: tasktest.Org, AgentID: r.agent, Goal: "go on", By: tasktest.By("ann"), Role: "admin"}
+			var err error
+			if i%3 > 0 {
+				_, err = hub.Submit(t.Context(), sub)
+			} else if draft, derr := hub.Draft(t.Context(), sub); assert.NoError(t, derr) {
+				// As triggers and agents do, in a transaction of their own.
+				err = r.Recorder.Tx(t.Context(), func(tx *event.Tx) error {
+					_, err := draft.Store(t.Context(), tx)
+					return err
+				})
+			}
 			switch {
 			case err == nil:
 				accepted.Add(1)
@@ -182,6 +193,10 @@ func TestHubsAcceptNoMoreTasksThanThereAreRuns(t *testing.T) {
 				assert.NoError(t, err)
 			}
 		})
+	}
+	// Runs are admitted meanwhile: one that moves from the queue to the count is in one of them.
+	for range 3 {
+		working.Go(func() { assert.NoError(t, r.admission.Admit(t.Context(), tasktest.Org)) })
 	}
 	working.Wait()
 	require.EqualValues(t, 10, accepted.Load())
@@ -219,4 +234,32 @@ func TestHubsAcceptNoMoreTasksThanThereAreRuns(t *testing.T) {
 	err = fresh.Assign(t.Context(), tasktest.Org, made.Task.ID, task.Assignee{AgentID: r.agent}, tasktest.By("ann"), "admin")
 	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
 	require.Equal(t, string(task.Pending), r.Task(made.Task.ID).State)
+}
+
+// Two hubs that admit at once grant together no more than a quota has left.
+func TestGrantsOfAQuotaAreNotRaced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.User("ann", "basic")
+	r.limit(quota.EachUser, quota.Change{Iterations: new(int64(12))}) // a run wants 5
+	for range 6 {
+		r.Submit(r.agent, "ann", nil)
+	}
+	cfg := r.cfg
+	cfg.Recorder = r.Reopen().Recorder
+	cfg.Plans = r.plans()
+	other := admission.New(cfg)
+	var hubs sync.WaitGroup
+	for range 3 {
+		hubs.Go(func() { assert.NoError(t, r.admission.Admit(t.Context(), tasktest.Org)) })
+		hubs.Go(func() { assert.NoError(t, other.Admit(t.Context(), tasktest.Org)) })
+	}
+	hubs.Wait()
+	var granted, runs int64
+	require.NoError(t, r.SQL.QueryRow(t.Context(), "SELECT sum(granted_iterations), count(*) FROM tasks WHERE admitted_at IS NOT NULL").Scan(&granted, &runs))
+	require.EqualValues(t, 12, granted)
+	require.EqualValues(t, 3, runs, "5, 5 and 2")
+	usage, err := r.cfg.Plans.Usage(t.Context(), r.Store.Queries, tasktest.Org, true)
+	require.NoError(t, err)
+	require.Equal(t, []quota.Line{{Scope: "user", Metric: "iterations", Reserved: 12, Limit: 12}}, usage.Lines("ann"))
 }
