@@ -198,6 +198,8 @@ func (s *stage) set(document string) (end func()) {
 	case "office.md":
 		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "application_default_credentials.json"),
 			[]byte(`{"type": "authorized_user", "client_id": "1234", "client_secret": "GOCSPX-3kd9Lq81vT7", "refresh_token": "1//0g-refresh-8fk2Lq7TzX"}`), 0o600))
+	case "incident.md":
+		return s.incident()
 	case "images.md":
 		r := imagetest.NewRegistry(s.T)
 		require.NoError(s.T, os.CopyFS(s.certs, os.DirFS(r.CertsDir)))
