@@ -26,7 +26,9 @@ func (s *stage) incident() (end func()) {
 	s.CLI(0, "destination", "create", "pager", "--webhook", "https://pager.example.com/deckhand")
 	data, containerd := jailtest.Dir(s.T), jailtest.Containerd(s.T)
 	namespace := harness.NamespaceOf(data)
-	s.T.Cleanup(func() { jailtest.RemoveAll(s.T, jail.Config{DataDir: data, Containerd: containerd, Namespace: namespace}) })
+	s.T.Cleanup(func() {
+		jailtest.RemoveAll(s.T, jail.Config{DataDir: data, Containerd: containerd, Namespace: namespace})
+	})
 	node := harness.Start(s.T, []string{"DECKHAND_JOIN_TOKEN=" + strings.TrimSpace(s.CLI(0, "node", "token").Out)}, harness.Binary(s.T, "deckhand-node"),
 		"--name", "web-2", "--data-dir", data, "--hub-url", s.URL(), "--containerd", containerd, "--containerd-namespace", namespace)
 	waittest.Until(s.T, time.Minute, "the second node to be linked", func() bool { return strings.Contains(node.Output.String(), "linked to the hub") })
