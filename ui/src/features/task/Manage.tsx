@@ -10,7 +10,7 @@ import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { Confirm } from "@/components/Confirm";
 import { download } from "@/components/download";
-import { Field, Input, TextArea } from "@/components/Field";
+import { Field, TextArea } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
 import { Literal } from "@/components/Literal";
 import { bytes } from "@/components/money";
@@ -24,6 +24,7 @@ import { QueueService } from "@/gen/deckhand/v1/queue_pb";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { ExportFormat, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { tasks } from "./actions";
+import { Assign } from "./Assign";
 import { checkpointNames, pointOf } from "./checkpoint";
 import { ResumeFrom } from "./remedies";
 import { useRun } from "./useRun";
@@ -92,27 +93,6 @@ export function Manage({ task }: { task: Task }) {
       {open === "complete" && <Complete task={task} onClose={close} />}
       {open === "resume" && <ResumeFrom task={task} onClose={close} onMade={(made) => void navigate({ to: "/tasks/$task", params: { task: made.id }, search: {} })} />}
     </>
-  );
-}
-
-function Assign({ task, onClose }: { task: Task; onClose: () => void }) {
-  const queries = useQueryClient();
-  const [to, setTo] = useState(task.assignee);
-  return (
-    <FormDialog
-      title="Assign the task"
-      action="Assign"
-      ready={to.trim() !== ""}
-      onClose={onClose}
-      run={async () => {
-        await queue.assignTask({ taskId: task.id, assignTo: to.trim() });
-        await queries.invalidateQueries();
-      }}
-    >
-      <Field label="To" hint="@agent:NAME, @human:NAME, or none.">
-        <Input value={to} maxLength={140} placeholder="@agent:coder" onChange={(e) => setTo(e.target.value)} />
-      </Field>
-    </FormDialog>
   );
 }
 
