@@ -481,6 +481,17 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 	return i, err
 }
 
+const lockSubmissions = `-- name: LockSubmissions :exec
+SELECT pg_advisory_xact_lock(hashtextextended('submission:' || $1::text, 0))
+`
+
+// Locks until the end of the transaction: one submission per organisation at a time
+// counts the runs that are left. It is the last lock that a transaction waits for.
+func (q *Queries) LockSubmissions(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, lockSubmissions, orgID)
+	return err
+}
+
 const organisationsWithQueue = `-- name: OrganisationsWithQueue :many
 SELECT DISTINCT org_id FROM tasks WHERE in_queue
 `

@@ -646,7 +646,8 @@ SELECT v.kind, v.org_id, v.id, v.address, v.sealed FROM (
     UNION ALL
     SELECT 'registry', r.org_id, r.host, '', r.sealed, r.set_at FROM registries r
     UNION ALL
-    SELECT 'egress credential', e.org_id, e.name, '', e.sealed, e.rotated_at FROM egress_credentials e
+    SELECT 'egress credential', e.org_id, e.name, '', s.sealed, s.changed FROM egress_credentials e
+    CROSS JOIN LATERAL (VALUES (e.sealed, e.rotated_at), (e.refresh_sealed, e.refreshed_at)) AS s (sealed, changed)
 ) v WHERE v.sealed IS NOT NULL AND v.changed >= clock_timestamp() - $1::interval
 `
 

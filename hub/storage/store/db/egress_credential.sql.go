@@ -27,7 +27,7 @@ INSERT INTO egress_credentials (org_id, name, kind, hosts, ports, methods, paths
 VALUES ($1, $2, $3, $4::text[], $5::int[], $6::text[], $7::text[], $8, $9::text[], $10, $11, $12, $13, $14,
         $15, $16, $16)
 ON CONFLICT (org_id, name) DO NOTHING
-RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at
+RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at, refresh_sealed, refreshed_at
 `
 
 type CreateEgressCredentialParams struct {
@@ -90,12 +90,14 @@ func (q *Queries) CreateEgressCredential(ctx context.Context, arg CreateEgressCr
 		&i.CreatedAt,
 		&i.RotatedBy,
 		&i.RotatedAt,
+		&i.RefreshSealed,
+		&i.RefreshedAt,
 	)
 	return i, err
 }
 
 const deleteEgressCredential = `-- name: DeleteEgressCredential :one
-DELETE FROM egress_credentials WHERE org_id = $1 AND name = $2 RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at
+DELETE FROM egress_credentials WHERE org_id = $1 AND name = $2 RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at, refresh_sealed, refreshed_at
 `
 
 type DeleteEgressCredentialParams struct {
@@ -126,12 +128,14 @@ func (q *Queries) DeleteEgressCredential(ctx context.Context, arg DeleteEgressCr
 		&i.CreatedAt,
 		&i.RotatedBy,
 		&i.RotatedAt,
+		&i.RefreshSealed,
+		&i.RefreshedAt,
 	)
 	return i, err
 }
 
 const egressCredentials = `-- name: EgressCredentials :many
-SELECT org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at FROM egress_credentials WHERE org_id = $1 AND name = ANY ($2::text[])
+SELECT org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at, refresh_sealed, refreshed_at FROM egress_credentials WHERE org_id = $1 AND name = ANY ($2::text[])
 `
 
 type EgressCredentialsParams struct {
@@ -169,6 +173,8 @@ func (q *Queries) EgressCredentials(ctx context.Context, arg EgressCredentialsPa
 			&i.CreatedAt,
 			&i.RotatedBy,
 			&i.RotatedAt,
+			&i.RefreshSealed,
+			&i.RefreshedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -181,7 +187,7 @@ func (q *Queries) EgressCredentials(ctx context.Context, arg EgressCredentialsPa
 }
 
 const getEgressCredential = `-- name: GetEgressCredential :one
-SELECT org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at FROM egress_credentials WHERE org_id = $1 AND name = $2
+SELECT org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at, refresh_sealed, refreshed_at FROM egress_credentials WHERE org_id = $1 AND name = $2
 `
 
 type GetEgressCredentialParams struct {
@@ -212,6 +218,8 @@ func (q *Queries) GetEgressCredential(ctx context.Context, arg GetEgressCredenti
 		&i.CreatedAt,
 		&i.RotatedBy,
 		&i.RotatedAt,
+		&i.RefreshSealed,
+		&i.RefreshedAt,
 	)
 	return i, err
 }
@@ -319,7 +327,7 @@ func (q *Queries) ListCredentialRequests(ctx context.Context, arg ListCredential
 }
 
 const listEgressCredentials = `-- name: ListEgressCredentials :many
-SELECT c.org_id, c.name, c.kind, c.hosts, c.ports, c.methods, c.paths, c.private, c.agents, c.settings, c.variable, c.roots, c.sealed, c.version, c.expires_at, c.created_by, c.created_at, c.rotated_by, c.rotated_at, coalesce((SELECT max(r.at) FROM credential_requests r WHERE r.org_id = c.org_id AND r.credential = c.name), 'epoch')::timestamptz AS used_at
+SELECT c.org_id, c.name, c.kind, c.hosts, c.ports, c.methods, c.paths, c.private, c.agents, c.settings, c.variable, c.roots, c.sealed, c.version, c.expires_at, c.created_by, c.created_at, c.rotated_by, c.rotated_at, c.refresh_sealed, c.refreshed_at, coalesce((SELECT max(r.at) FROM credential_requests r WHERE r.org_id = c.org_id AND r.credential = c.name), 'epoch')::timestamptz AS used_at
 FROM egress_credentials c
 WHERE c.org_id = $1 AND c.name > $2::text AND ($3::text = '' OR c.name = $3)
 ORDER BY c.name LIMIT $4
@@ -372,6 +380,8 @@ func (q *Queries) ListEgressCredentials(ctx context.Context, arg ListEgressCrede
 			&i.EgressCredential.CreatedAt,
 			&i.EgressCredential.RotatedBy,
 			&i.EgressCredential.RotatedAt,
+			&i.EgressCredential.RefreshSealed,
+			&i.EgressCredential.RefreshedAt,
 			&i.UsedAt,
 		); err != nil {
 			return nil, err
@@ -382,6 +392,21 @@ func (q *Queries) ListEgressCredentials(ctx context.Context, arg ListEgressCrede
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockRefresh = `-- name: LockRefresh :exec
+SELECT pg_advisory_xact_lock(hashtextextended('refresh:' || $1::text || ':' || $2::text, 0))
+`
+
+type LockRefreshParams struct {
+	OrgID string
+	Name  string
+}
+
+// Locks until the end of the transaction: one hub at a time uses a credential's refresh token.
+func (q *Queries) LockRefresh(ctx context.Context, arg LockRefreshParams) error {
+	_, err := q.db.Exec(ctx, lockRefresh, arg.OrgID, arg.Name)
+	return err
 }
 
 const pruneCredentialRequests = `-- name: PruneCredentialRequests :execrows
@@ -458,9 +483,10 @@ func (q *Queries) RecordCredentialRequest(ctx context.Context, arg RecordCredent
 }
 
 const rotateEgressCredential = `-- name: RotateEgressCredential :one
-UPDATE egress_credentials SET sealed = $1, version = $2, expires_at = $3, rotated_by = $4, rotated_at = clock_timestamp()
+UPDATE egress_credentials SET sealed = $1, version = $2, expires_at = $3, rotated_by = $4, rotated_at = clock_timestamp(),
+    refresh_sealed = NULL, refreshed_at = NULL
 WHERE org_id = $5 AND name = $6 AND kind = $7
-RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at
+RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at, refresh_sealed, refreshed_at
 `
 
 type RotateEgressCredentialParams struct {
@@ -504,6 +530,8 @@ func (q *Queries) RotateEgressCredential(ctx context.Context, arg RotateEgressCr
 		&i.CreatedAt,
 		&i.RotatedBy,
 		&i.RotatedAt,
+		&i.RefreshSealed,
+		&i.RefreshedAt,
 	)
 	return i, err
 }
@@ -556,6 +584,32 @@ func (q *Queries) StepsOfExecs(ctx context.Context, arg StepsOfExecsParams) ([]S
 		return nil, err
 	}
 	return items, nil
+}
+
+const storeRefreshToken = `-- name: StoreRefreshToken :execrows
+UPDATE egress_credentials SET refresh_sealed = $1::bytea, refreshed_at = clock_timestamp()
+WHERE org_id = $2 AND name = $3 AND rotated_at = $4
+`
+
+type StoreRefreshTokenParams struct {
+	RefreshSealed []byte
+	OrgID         string
+	Name          string
+	RotatedAt     time.Time
+}
+
+// Nothing happens if the value was replaced meanwhile.
+func (q *Queries) StoreRefreshToken(ctx context.Context, arg StoreRefreshTokenParams) (int64, error) {
+	result, err := q.db.Exec(ctx, storeRefreshToken,
+		arg.RefreshSealed,
+		arg.OrgID,
+		arg.Name,
+		arg.RotatedAt,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const tasksInJail = `-- name: TasksInJail :many
@@ -684,9 +738,10 @@ func (q *Queries) TasksInJail(ctx context.Context, arg TasksInJailParams) ([]Tas
 const updateEgressCredential = `-- name: UpdateEgressCredential :one
 UPDATE egress_credentials SET hosts = $1::text[], ports = $2::int[], methods = $3::text[], paths = $4::text[], private = $5, agents = $6::text[],
     settings = $7, variable = $8, roots = $9, sealed = $10, version = $11, expires_at = $12,
-    rotated_by = CASE WHEN $13::bool THEN $14 ELSE rotated_by END, rotated_at = CASE WHEN $13::bool THEN clock_timestamp() ELSE rotated_at END
+    rotated_by = CASE WHEN $13::bool THEN $14 ELSE rotated_by END, rotated_at = CASE WHEN $13::bool THEN clock_timestamp() ELSE rotated_at END,
+    refresh_sealed = CASE WHEN $13::bool THEN NULL ELSE refresh_sealed END, refreshed_at = CASE WHEN $13::bool THEN NULL ELSE refreshed_at END
 WHERE org_id = $15 AND name = $16 AND version = $17
-RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at
+RETURNING org_id, name, kind, hosts, ports, methods, paths, private, agents, settings, variable, roots, sealed, version, expires_at, created_by, created_at, rotated_by, rotated_at, refresh_sealed, refreshed_at
 `
 
 type UpdateEgressCredentialParams struct {
@@ -751,6 +806,8 @@ func (q *Queries) UpdateEgressCredential(ctx context.Context, arg UpdateEgressCr
 		&i.CreatedAt,
 		&i.RotatedBy,
 		&i.RotatedAt,
+		&i.RefreshSealed,
+		&i.RefreshedAt,
 	)
 	return i, err
 }

@@ -323,25 +323,27 @@ type Destination struct {
 }
 
 type EgressCredential struct {
-	OrgID     string
-	Name      string
-	Kind      string
-	Hosts     []string
-	Ports     []int32
-	Methods   []string
-	Paths     []string
-	Private   bool
-	Agents    []string
-	Settings  json.RawMessage
-	Variable  string
-	Roots     string
-	Sealed    []byte
-	Version   string
-	ExpiresAt *time.Time
-	CreatedBy string
-	CreatedAt time.Time
-	RotatedBy string
-	RotatedAt time.Time
+	OrgID         string
+	Name          string
+	Kind          string
+	Hosts         []string
+	Ports         []int32
+	Methods       []string
+	Paths         []string
+	Private       bool
+	Agents        []string
+	Settings      json.RawMessage
+	Variable      string
+	Roots         string
+	Sealed        []byte
+	Version       string
+	ExpiresAt     *time.Time
+	CreatedBy     string
+	CreatedAt     time.Time
+	RotatedBy     string
+	RotatedAt     time.Time
+	RefreshSealed []byte
+	RefreshedAt   *time.Time
 }
 
 type Event struct {

@@ -68,7 +68,7 @@ func (q *Queries) CallsBefore(ctx context.Context, arg CallsBeforeParams) ([]Cal
 
 const changedFiles = `-- name: ChangedFiles :many
 SELECT c.files, c.changes FROM step_changes c JOIN steps s ON s.id = c.step_id
-WHERE c.org_id = $1 AND c.task_id = $2 AND c.undone_at IS NULL AND ($3::int = 0 OR s.number < $3::int)
+WHERE c.org_id = $1 AND c.task_id = $2 AND c.undone_at IS NULL AND c.jail_id <> 'host' AND ($3::int = 0 OR s.number < $3::int)
 ORDER BY s.number DESC LIMIT $4
 `
 

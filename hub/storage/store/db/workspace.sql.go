@@ -393,6 +393,35 @@ func (q *Queries) MarkExecUndone(ctx context.Context, arg MarkExecUndoneParams) 
 	return err
 }
 
+const markMachineUndone = `-- name: MarkMachineUndone :exec
+UPDATE step_changes c SET undone_at = now(), undo_id = $1
+WHERE c.org_id = $2 AND c.node_id = $3 AND c.jail_id = $4 AND c.change_id = ANY ($5::text[])
+  AND NOT EXISTS (SELECT 1 FROM undos u WHERE u.org_id = $2 AND u.task_id = c.task_id AND u.created_at = $6
+                  AND u.change_ids = $5::text[] AND u.state <> 'done')
+`
+
+type MarkMachineUndoneParams struct {
+	UndoID    *string
+	OrgID     string
+	NodeID    string
+	JailID    string
+	ChangeIds []string
+	BegunAt   time.Time
+}
+
+// Once the undos in all folders of a machine that were begun together are done.
+func (q *Queries) MarkMachineUndone(ctx context.Context, arg MarkMachineUndoneParams) error {
+	_, err := q.db.Exec(ctx, markMachineUndone,
+		arg.UndoID,
+		arg.OrgID,
+		arg.NodeID,
+		arg.JailID,
+		arg.ChangeIds,
+		arg.BegunAt,
+	)
+	return err
+}
+
 const markRestored = `-- name: MarkRestored :exec
 UPDATE step_changes SET undone_at = now(), undo_id = $1
 WHERE org_id = $2 AND node_id = $3 AND jail_id = $4 AND change_id = ANY ($5::text[]) AND undone_at IS NULL

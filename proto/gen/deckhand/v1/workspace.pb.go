@@ -272,7 +272,7 @@ func (x *FileState) GetUnkept() string {
 // FileChange is how one path changed.
 type FileChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Below the workspace.
+	// Below the workspace; absolute for a file of a machine.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The name is not valid UTF-8 or has control characters: path is quoted as a
 	// Go string literal.
@@ -370,7 +370,10 @@ type StepChanges struct {
 	Unkept int32 `protobuf:"varint,10,opt,name=unkept,proto3" json:"unkept,omitempty"`
 	// The job of the step that made the changes, after the step itself had ended;
 	// empty for the step.
-	JobId         string `protobuf:"bytes,11,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	JobId string `protobuf:"bytes,11,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	// The node on whose machine the files are, outside of jails: those of the persona's
+	// host.paths. Empty for the workspace. An administrator undoes them, step by step.
+	Machine       string `protobuf:"bytes,12,opt,name=machine,proto3" json:"machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,6 +481,13 @@ func (x *StepChanges) GetUnkept() int32 {
 func (x *StepChanges) GetJobId() string {
 	if x != nil {
 		return x.JobId
+	}
+	return ""
+}
+
+func (x *StepChanges) GetMachine() string {
+	if x != nil {
+		return x.Machine
 	}
 	return ""
 }
@@ -696,9 +706,12 @@ type DiffChangesResponse struct {
 	// The unified diff; empty when summary says what there is instead.
 	Unified []byte `protobuf:"bytes,2,opt,name=unified,proto3" json:"unified,omitempty"`
 	// For binary files, large files, and entries that are not files.
-	Summary       string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
-	AddedLines    int32  `protobuf:"varint,4,opt,name=added_lines,json=addedLines,proto3" json:"added_lines,omitempty"`
-	DeletedLines  int32  `protobuf:"varint,5,opt,name=deleted_lines,json=deletedLines,proto3" json:"deleted_lines,omitempty"`
+	Summary      string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	AddedLines   int32  `protobuf:"varint,4,opt,name=added_lines,json=addedLines,proto3" json:"added_lines,omitempty"`
+	DeletedLines int32  `protobuf:"varint,5,opt,name=deleted_lines,json=deletedLines,proto3" json:"deleted_lines,omitempty"`
+	// As in StepChanges. Only administrators get the diffs of such files; others get
+	// their names, and a summary that says so.
+	Machine       string `protobuf:"bytes,6,opt,name=machine,proto3" json:"machine,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -768,11 +781,19 @@ func (x *DiffChangesResponse) GetDeletedLines() int32 {
 	return 0
 }
 
+func (x *DiffChangesResponse) GetMachine() string {
+	if x != nil {
+		return x.Machine
+	}
+	return ""
+}
+
 type UndoChangesRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// These steps, by id or unique id prefix, and jobs, by id; none for the last
-	// steps or all.
+	// steps or all that changed files of the workspace. A step that changed files of a
+	// machine is named alone.
 	StepIds []string `protobuf:"bytes,2,rep,name=step_ids,json=stepIds,proto3" json:"step_ids,omitempty"`
 	// The last so many steps that changed something; 0 for all of the task, if no
 	// step is named.
@@ -1741,7 +1762,7 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\x06quoted\x18\x02 \x01(\bR\x06quoted\x12+\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x17.deckhand.v1.ChangeKindR\x04kind\x12.\n" +
 	"\x06before\x18\x04 \x01(\v2\x16.deckhand.v1.FileStateR\x06before\x12,\n" +
-	"\x05after\x18\x05 \x01(\v2\x16.deckhand.v1.FileStateR\x05after\"\xfa\x02\n" +
+	"\x05after\x18\x05 \x01(\v2\x16.deckhand.v1.FileStateR\x05after\"\x94\x03\n" +
 	"\vStepChanges\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\tR\x06stepId\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
@@ -1756,7 +1777,8 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"finishedAt\x12\x16\n" +
 	"\x06unkept\x18\n" +
 	" \x01(\x05R\x06unkept\x12\x15\n" +
-	"\x06job_id\x18\v \x01(\tR\x05jobId\"\x8b\x01\n" +
+	"\x06job_id\x18\v \x01(\tR\x05jobId\x12\x18\n" +
+	"\amachine\x18\f \x01(\tR\amachine\"\x8b\x01\n" +
 	"\x12ListChangesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
@@ -1775,14 +1797,15 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12-\n" +
 	"\bstep_ids\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01(\x80\x01R\astepIds\x12\x1c\n" +
 	"\x04path\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04path\x12.\n" +
-	"\rcontext_lines\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\fcontextLines\"\xc0\x01\n" +
+	"\rcontext_lines\x18\x04 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\fcontextLines\"\xda\x01\n" +
 	"\x13DiffChangesResponse\x12/\n" +
 	"\x06change\x18\x01 \x01(\v2\x17.deckhand.v1.FileChangeR\x06change\x12\x18\n" +
 	"\aunified\x18\x02 \x01(\fR\aunified\x12\x18\n" +
 	"\asummary\x18\x03 \x01(\tR\asummary\x12\x1f\n" +
 	"\vadded_lines\x18\x04 \x01(\x05R\n" +
 	"addedLines\x12#\n" +
-	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\"\xbc\x02\n" +
+	"\rdeleted_lines\x18\x05 \x01(\x05R\fdeletedLines\x12\x18\n" +
+	"\amachine\x18\x06 \x01(\tR\amachine\"\xbc\x02\n" +
 	"\x12UndoChangesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12-\n" +
