@@ -185,7 +185,7 @@ func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []s
 		at := slices.IndexFunc(out, func(a changesAt) bool { return a.nodeID == c.NodeID && a.jailID == c.JailID })
 		if at < 0 {
 			at = len(out)
-			out = append(out, changesAt{c.NodeID, c.JailID, &nodev1.ChangeRange{}})
+			out = append(out, changesAt{nodeID: c.NodeID, jailID: c.JailID, span: &nodev1.ChangeRange{}})
 		}
 		out[at].span.By = append(out[at].span.By, c.ChangeID)
 		if workspace.OnMachine(c) {

@@ -8,13 +8,11 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/snapshot/blob"
 	"github.com/deckhand-sh/deckhand/node/snapshot/history"
 	"github.com/deckhand-sh/deckhand/node/snapshot/nofollow"

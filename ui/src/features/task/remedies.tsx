@@ -8,6 +8,7 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { absolute, millis } from "@/components/Time";
 import { asPersona, overrideOf, problemsOf, type Choices } from "@/features/chat/override";
+import { Likely } from "@/features/history/Likely";
 import { ResumeWorkspace, TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { tasks } from "./actions";
 import { checkpointNames, pointOf } from "./checkpoint";
@@ -47,6 +48,7 @@ export function RetryWith(props: Props & { limits?: boolean }) {
       }}
     >
       <p className="text-dim">The goal runs again from its beginning. What is empty stays as the agent has it.</p>
+      {props.task.agentId && <Likely agentId={props.task.agentId} />}
       <div className="grid gap-3 sm:grid-cols-2">
         {input("iterations", "Iterations", `It made ${props.task.iteration}.`)}
         {input("dollars", "Budget (USD)", "Only admins can raise it above the agent's.")}
@@ -128,6 +130,7 @@ export function ResumeFrom(props: Props) {
               <Input value={choices.dollars} onChange={(e) => setChoices({ ...choices, dollars: e.target.value })} />
             </Field>
           </div>
+          {props.task.agentId && <Likely agentId={props.task.agentId} />}
           <p className="text-xs text-dim">
             A new task continues; <Literal text={props.task.title || props.task.id} /> stays as it is.
           </p>

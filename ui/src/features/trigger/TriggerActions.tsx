@@ -11,6 +11,7 @@ import { Confirm } from "@/components/Confirm";
 import { Field, Select, TextArea } from "@/components/Field";
 import { Secret } from "@/components/Secret";
 import { showError } from "@/components/showError";
+import { Likely } from "@/features/history/Likely";
 import { TriggerKind, TriggerService, TriggerState, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
 import { EditTrigger } from "./EditTrigger";
 
@@ -88,6 +89,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
         <Field label="Goal" hint="Optional: leave empty for the trigger's own goal.">
           <TextArea rows={3} value={goal} onChange={(e) => setGoal(e.target.value)} maxLength={8000} />
         </Field>
+        <Likely agentId={trigger.agentId} />
       </Confirm>
       <Confirm
         open={act === "disable"}
