@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -248,6 +250,11 @@ rules:
 		require.Contains(t, entries[id].GetAfter().AsMap(), "tokens")
 	}
 	require.Equal(t, string(fault.PermissionDenied), entries[denied.GetId()].GetAfter().AsMap()["error_code"])
+	// The call that was made is there with its end; the one that waits to be made is not.
+	made := r.audited("call.ended")
+	require.Len(t, made, 1)
+	require.Equal(t, asked.GetId(), made[0].GetObjectId())
+	require.Subset(t, slices.Collect(maps.Keys(made[0].GetAfter().AsMap())), []string{"duration_ms", "state", "tokens", "cost_micros", "tool"})
 	require.Equal(t, "keep", entries[denied.GetId()].GetAfter().AsMap()["rule"])
 	require.Contains(t, r.audited("inbox.approve")[0].GetAfter().AsMap(), "waited_ms")
 }
