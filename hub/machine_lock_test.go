@@ -80,6 +80,7 @@ func TestNothingStartsOnAMachineAfterTheLockHasEnded(t *testing.T) {
 	_, err := r.user.Nodes.UnlockNode(t.Context(), connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim", Force: true}))
 	require.NoError(t, err)
 	refused(lease, step)
+	r.finish(lease)
 
 	lease = r.lockedBy("ops")
 	step = call(lease, 2)

@@ -83,7 +83,7 @@ turns:
 		return id
 	}
 
-	script(fmt.Sprintf("echo begun; echo ran >> %s; while [ ! -e %s ]; do sleep 0.05; done; echo ended", in("ran"), in("go")), 30)
+	script(fmt.Sprintf("echo begun; echo ran >> %s; while [ ! -e %s ]; do sleep 0.05; done; echo ended", in("ran"), in("go")), 20)
 	id := begin(3)
 	back.Kill()
 	gone.Kill()
@@ -112,7 +112,8 @@ turns:
 	require.Equal(t, 3, running(t, "tail -f -s 2718 /dev/null"))
 	gone.Kill()
 	away("gone")
-	f.CLI(0, "kill", "task", id, "--yes")
+	// It is not confirmed as long as the node is away.
+	harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "kill", "task", id, "--yes")
 	waittest.Until(t, time.Minute, "the command to end where the node is connected", func() bool { return running(t, "tail -f -s 2718 /dev/null") == 1 })
 	f.RestartNode(goneDir, "--name", "gone")
 	waittest.Until(t, time.Minute, "the command to end on the node that is back", func() bool { return running(t, "tail -f -s 2718 /dev/null") == 0 })

@@ -256,7 +256,7 @@ func TestGrantsOfAQuotaAreNotRaced(t *testing.T) {
 	}
 	hubs.Wait()
 	var granted, runs int64
-	require.NoError(t, r.SQL.QueryRow(t.Context(), "SELECT sum(granted_iterations), count(*) FROM tasks WHERE admitted_at IS NOT NULL").Scan(&granted, &runs))
+	require.NoError(t, r.SQL.QueryRow(t.Context(), "SELECT sum(granted_iterations)::bigint, count(*) FROM tasks WHERE admitted_at IS NOT NULL").Scan(&granted, &runs))
 	require.EqualValues(t, 12, granted)
 	require.EqualValues(t, 3, runs, "5, 5 and 2")
 	usage, err := r.cfg.Plans.Usage(t.Context(), r.Store.Queries, tasktest.Org, true)

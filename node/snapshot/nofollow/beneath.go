@@ -41,7 +41,7 @@ func (d *Dir) Fd() int { return int(d.f.Fd()) }
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
 // OpenFile opens what has the name below d, with flags as in open(2). A link
-// on the way, or as the last part, is ELOOP.
+// on the way is ELOOP, and as the last part unless flags have O_PATH and O_NOFOLLOW.
 func (d *Dir) OpenFile(name string, flags int, perm uint32) (*os.File, error) {
 	if flags&unix.O_PATH == 0 {
 		flags |= unix.O_NOCTTY
