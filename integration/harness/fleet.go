@@ -121,12 +121,12 @@ func (f *Fleet) StartNode() *Process {
 // AddNode starts a node beside the first one.
 func (f *Fleet) AddNode(name string) *Process {
 	f.T.Helper()
-	p, _ := f.AddNodeIn(name)
+	p, _ := AddNodeIn(f, name)
 	return p
 }
 
 // AddNodeIn is AddNode, and returns the node's data folder, in which RestartNode starts it again.
-func (f *Fleet) AddNodeIn(name string) (p *Process, dir string) {
+func AddNodeIn(f *Fleet, name string) (p *Process, dir string) {
 	f.T.Helper()
 	dir = jailtest.Dir(f.T)
 	f.T.Cleanup(func() {
@@ -145,19 +145,19 @@ func (f *Fleet) StartNodeIn(dir string, args ...string) *Process {
 		env = append(env, "DECKHAND_JOIN_TOKEN="+strings.TrimSpace(f.CLI(0, "node", "token").Out))
 		wanted++
 	}
-	p := f.startNode(env, dir, args)
+	p := startNode(f, env, dir, args)
 	f.Connected(wanted)
 	return p
 }
 
 // RestartNode starts a node that was enrolled before, and does not wait until it is connected:
 // others may be away.
-func (f *Fleet) RestartNode(dir string, args ...string) *Process {
+func RestartNode(f *Fleet, dir string, args ...string) *Process {
 	f.T.Helper()
-	return f.startNode(f.NodeEnv, dir, args)
+	return startNode(f, f.NodeEnv, dir, args)
 }
 
-func (f *Fleet) startNode(env []string, dir string, args []string) *Process {
+func startNode(f *Fleet, env []string, dir string, args []string) *Process {
 	f.T.Helper()
 	return Start(f.T, env, Binary(f.T, "deckhand-node"), append([]string{
 		"--data-dir", dir, "--hub-url", f.URL(), "--containerd", f.Containerd, "--containerd-namespace", NamespaceOf(dir),

@@ -26,9 +26,9 @@ func TestACommandOnSeveralNodesOfWhichSomeAreLost(t *testing.T) {
 	f := harness.New(t)
 	f.StartNode()
 	first := f.NodeName()
-	back, backDir := f.AddNodeIn("back")
-	gone, goneDir := f.AddNodeIn("gone")
-	absent, _ := f.AddNodeIn("absent")
+	back, backDir := harness.AddNodeIn(f, "back")
+	gone, goneDir := harness.AddNodeIn(f, "gone")
+	absent, _ := harness.AddNodeIn(f, "absent")
 	f.StartWorker()
 	away := func(name string) {
 		t.Helper()
@@ -89,7 +89,7 @@ turns:
 	gone.Kill()
 	away("gone")
 	require.NoError(t, os.WriteFile(in("go"), nil, 0o600))
-	f.RestartNode(backDir, "--name", "back")
+	harness.RestartNode(f, backDir, "--name", "back")
 	f.Ended(id)
 	require.Equal(t, 3, ran(), "once on each")
 	steps := observations(f, id)
@@ -105,7 +105,7 @@ turns:
 
 	// The kill.
 	require.NoError(t, os.Remove(in("ran")))
-	gone = f.RestartNode(goneDir, "--name", "gone")
+	gone = harness.RestartNode(f, goneDir, "--name", "gone")
 	waittest.Until(t, time.Minute, "the lock of the node that was given up to end", func() bool { return !strings.Contains(f.CLI(0, "node", "locks").Out, "many") })
 	script(fmt.Sprintf("echo ran >> %s; exec tail -f -s 2718 /dev/null", in("ran")), 600)
 	id = begin(3)
@@ -115,7 +115,7 @@ turns:
 	// It is not confirmed as long as the node is away.
 	harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "kill", "task", id, "--yes")
 	waittest.Until(t, time.Minute, "the command to end where the node is connected", func() bool { return running(t, "tail -f -s 2718 /dev/null") == 1 })
-	f.RestartNode(goneDir, "--name", "gone")
+	harness.RestartNode(f, goneDir, "--name", "gone")
 	waittest.Until(t, time.Minute, "the command to end on the node that is back", func() bool { return running(t, "tail -f -s 2718 /dev/null") == 0 })
 	require.Equal(t, 3, ran())
 }

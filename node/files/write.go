@@ -138,7 +138,7 @@ func (w *workspace) replace(name string, mode fs.FileMode, content []byte) (err 
 	}()
 	_, err = f.Write(content)
 	if err == nil && w.keepOwner {
-		err = w.keepAttributes(name, f)
+		err = keepAttributes(w, name, f)
 	}
 	// On disk before it is seen: what is recorded as done must be.
 	if err := errors.Join(err, f.Chown(w.uid, w.gid), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
@@ -149,7 +149,7 @@ func (w *workspace) replace(name string, mode fs.FileMode, content []byte) (err 
 
 // keepAttributes gives the file that is to replace name the attributes of name, if it exists:
 // access lists and security labels.
-func (w *workspace) keepAttributes(name string, f *os.File) error {
+func keepAttributes(w *workspace, name string, f *os.File) error {
 	old, err := w.root.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -279,7 +279,7 @@ func (sp *space) recover(ctx context.Context) error {
 		}
 		sp.s.cfg.Log.Info("finished an undo that was interrupted", "jail_id", sp.jailID, "undo", intent.Delta.By)
 	}
-	left, err := sp.leftovers(w)
+	left, err := leftovers(sp, w)
 	if err != nil {
 		return err
 	}
@@ -294,7 +294,7 @@ func (sp *space) recover(ctx context.Context) error {
 
 // leftovers returns the names of what an undo of an earlier daemon left in a workspace. In a
 // folder of the machine, where everybody may use such a name, it is the one that is on record.
-func (sp *space) leftovers(w *nofollow.Dir) (left []string, err error) {
+func leftovers(sp *space, w *nofollow.Dir) (left []string, err error) {
 	if sp.host {
 		stage, err := sp.history.Stage()
 		if stage != "" {

@@ -36,9 +36,13 @@ func oauth2Client(s *deckhandv1.CredentialSettings, v *deckhandv1.CredentialValu
 	}
 }
 
-// refresh has a server issue a token with the latest refresh token of a credential, and stores
+// refresher uses the refresh tokens of credentials.
+type refresher struct{ c *Credentials }
+
+// token has a server issue a token with the latest refresh token of a credential, and stores
 // the one that the server returns in its place.
-func (c *Credentials) refresh(ctx context.Context, row db.EgressCredential, s *deckhandv1.CredentialSettings, client *http.Client) (token mint.Token, err error) {
+func (r refresher) token(ctx context.Context, row db.EgressCredential, s *deckhandv1.CredentialSettings, client *http.Client) (token mint.Token, err error) {
+	c := r.c
 	select {
 	case c.refreshing <- struct{}{}:
 		defer func() { <-c.refreshing }()
@@ -86,21 +90,21 @@ func (c *Credentials) refresh(ctx context.Context, row db.EgressCredential, s *d
 	})
 	if err != nil && len(params.RefreshSealed) > 0 {
 		// The server refuses the token before it from now on.
-		err = c.storeAgain(ctx, params, err)
+		err = r.storeAgain(ctx, params, err)
 	}
 	return token, err
 }
 
 // storeAgain stores a refresh token that the transaction did not.
-func (c *Credentials) storeAgain(ctx context.Context, params db.StoreRefreshTokenParams, failed error) error {
+func (r refresher) storeAgain(ctx context.Context, params db.StoreRefreshTokenParams, failed error) error {
 	ctx = context.WithoutCancel(ctx)
 	for range storeTries {
 		time.Sleep(storePause)
-		if _, err := c.cfg.Store.StoreRefreshToken(ctx, params); err == nil {
+		if _, err := r.c.cfg.Store.StoreRefreshToken(ctx, params); err == nil {
 			return nil
 		}
 	}
-	c.cfg.Log.Error("a new refresh token cannot be stored: if its server refuses the one before, somebody must consent again",
+	r.c.cfg.Log.Error("a new refresh token cannot be stored: if its server refuses the one before, somebody must consent again",
 		"org_id", params.OrgID, "credential", params.Name, "error", failed)
 	return failed
 }

@@ -156,7 +156,7 @@ func (c *Credentials) mint(ctx context.Context, row db.EgressCredential, s *deck
 		}
 	case OAuth2Client:
 		if value.GetRefreshToken() != "" {
-			token, err = c.refresh(ctx, row, s, client)
+			token, err = refresher{c}.token(ctx, row, s, client)
 		} else {
 			token, err = oauth2Client(s, value).Token(ctx, client)
 		}

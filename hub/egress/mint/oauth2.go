@@ -2,6 +2,7 @@ package mint
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"net/http"
 	"net/url"
@@ -55,7 +56,7 @@ func (c OAuth2Client) Token(ctx context.Context, client *http.Client) (Token, er
 			WithFix("have the server issue bearer tokens to client %s", c.ID)
 	}
 	token := Token{Value: issued.AccessToken, ExpiresAt: issued.Expiry}
-	if c.RefreshToken != "" && issued.RefreshToken != c.RefreshToken {
+	if c.RefreshToken != "" && subtle.ConstantTimeCompare([]byte(issued.RefreshToken), []byte(c.RefreshToken)) == 0 {
 		token.Refresh = issued.RefreshToken
 	}
 	return token, nil

@@ -37,7 +37,7 @@ function show(role: string, undone: (steps: string[], preview: boolean) => void)
 // fileRow returns the row of a file in the list by file.
 async function fileRow(path: string): Promise<HTMLElement> {
   const list = await screen.findByRole("list", { name: "Changed files" });
-  return (await within(list).findByRole("button", { name: new RegExp(path) })).closest("li")!;
+  return (await within(list).findAllByRole("button", { name: new RegExp(path) }))[0]!.closest("li")!;
 }
 
 it("an administrator sees which files of a machine a task changed, and undoes them by their step", async () => {
