@@ -1,6 +1,8 @@
 import { createClient } from "@connectrpc/connect";
-import { useQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { useState, type ReactNode } from "react";
+import { toast } from "sonner";
+import { byToken, useRest } from "@/api/pages";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
@@ -8,6 +10,7 @@ import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Field, Input, Select, TextArea } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
+import { line } from "@/components/marks";
 import { Problem } from "@/components/Problem";
 import { Facts, Section } from "@/components/Section";
 import { Skeletons } from "@/components/Skeleton";
@@ -15,6 +18,7 @@ import { duration, Time } from "@/components/Time";
 import { quotaShare, quotaWord, Upgrade } from "@/features/history/Quotas";
 import { may } from "@/features/session/queries";
 import { PlanService, type Plan as Message, type QuotaUsage } from "@/gen/deckhand/v1/plan_pb";
+import { UserService } from "@/gen/deckhand/v1/user_pb";
 
 const plans = createClient(PlanService, transport);
 
@@ -191,6 +195,8 @@ function ChangeQuotas({ of: plan, onClose }: { of: Message; onClose: () => void 
   const [whose, setWhose] = useState<"" | "*" | "user">("");
   const [user, setUser] = useState("");
   const name = whose === "user" ? user.trim() : whose;
+  const people = useInfiniteQuery(UserService.method.listUsers, { pageSize: 500, pageToken: "" }, { ...byToken, enabled: whose === "user" });
+  useRest(people);
   const now = plan.limits.find((l) => l.userName === name);
   const [typed, setTyped] = useState<Partial<Record<Metric, string>>>({});
   const value = (m: Metric) => typed[m] ?? now?.[m]?.toString() ?? "";
@@ -209,6 +215,7 @@ function ChangeQuotas({ of: plan, onClose }: { of: Message; onClose: () => void 
         const changed = Object.fromEntries(metrics.filter((m) => typed[m] !== undefined).map((m) => [m, BigInt(typed[m] || "0")]));
         await plans.setQuota({ quota: { userName: name, ...changed } });
         await refresh();
+        toast(whose === "" ? "Quotas of the organisation saved" : whose === "*" ? "Quotas of each user saved" : `Quotas of ${line(name)} saved`);
       }}
     >
       <Field label="For">
@@ -219,10 +226,16 @@ function ChangeQuotas({ of: plan, onClose }: { of: Message; onClose: () => void 
         </Select>
       </Field>
       {whose === "user" && (
-        <Field label="User">
-          <Input value={user} maxLength={128} autoComplete="off" onChange={(e) => setUser(e.target.value)} />
-        </Field>
+        <>
+          <Field label="User">
+            <Input value={user} list="quota-users" maxLength={128} autoComplete="off" onChange={(e) => setUser(e.target.value)} />
+          </Field>
+          <datalist id="quota-users">
+            {people.data?.pages.flatMap((page) => page.users).map((u) => <option key={u.id} value={u.name} />)}
+          </datalist>
+        </>
       )}
+      <p className="text-dim">Leave a field empty for unlimited. When a quota is used up, {plan.hardBlock ? "new tasks are refused" : "tasks wait in the queue"} until the next billing period.</p>
       <div className="grid gap-3 sm:grid-cols-2">
         {metrics.map((m) => (
           <Field key={m} label={metricLabels[m]} problem={wrong.includes(m) ? "Enter a whole number above 0, or leave it empty." : undefined}>

@@ -1,6 +1,6 @@
 import { createClient } from "@connectrpc/connect";
 import { Link, useNavigate } from "@tanstack/react-router";
-import { Play } from "lucide-react";
+import { Play, Rocket } from "lucide-react";
 import { useState } from "react";
 import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
@@ -114,7 +114,7 @@ export function RunButton({ agent }: { agent: Pick<Agent, "id" | "name"> }) {
   return (
     <>
       <Button small aria-label={`Run ${agent.name}`} onClick={() => setOpen(true)}>
-        <Play aria-hidden className="size-3.5" /> Run
+        <Rocket aria-hidden className="size-3.5" /> Run
       </Button>
       {open && <Run agent={agent} onClose={() => setOpen(false)} started={(task) => void navigate({ to: "/tasks/$task", params: { task } })} />}
     </>

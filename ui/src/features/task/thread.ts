@@ -262,7 +262,8 @@ export class Threads {
           outcome: object(p.outcome),
           errorCode: text(p.error_code) || undefined,
           logBytes: number(p.log_bytes),
-          files: list(object(p.workspace).paths).map(text),
+          // Of its workspace, or of the machine that it ran on.
+          files: [...list(object(p.workspace).paths).map(text), ...list(object(p.outcome).host_changes).map((c) => text(object(c).path))],
         });
         if (object(p.outcome).run_files !== undefined) {
           t.changed = { files: number(object(p.outcome).run_files), largest: number(object(p.outcome).run_largest_file) };

@@ -25,10 +25,11 @@ import { UndoDialog } from "./UndoDialog";
 
 const workspaces = createClient(WorkspaceService, transport);
 
-type UndoRequest = { stepIds: string[]; paths: string[] };
+type UndoRequest = { stepIds: string[]; paths: string[]; machine?: string };
 
-function undoTitle({ stepIds, paths }: UndoRequest): string {
+function undoTitle({ stepIds, paths, machine }: UndoRequest): string {
   if (paths.length > 0) return line(`Undo the changes of ${paths[0]}`);
+  if (machine) return line(`Undo the changes of this step on machine ${machine}`);
   if (stepIds.length === 0) return "Undo all changes of this task";
   return stepIds[0]!.startsWith("job_") ? "Undo the changes of this job" : "Undo the changes of this step";
 }
@@ -108,7 +109,7 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
                 </Badge>
               ) : (
                 may(session, s.machine ? "admin" : "basic") && (
-                  <Button small disabled={over} aria-label={s.jobId ? `Undo the job of step ${s.number}` : `Undo step ${s.number}`} onClick={() => setUndo({ stepIds: [madeBy(s)], paths: [] })}>
+                  <Button small disabled={over} aria-label={s.jobId ? `Undo the job of step ${s.number}` : `Undo step ${s.number}`} onClick={() => setUndo({ stepIds: [madeBy(s)], paths: [], machine: s.machine })}>
                     <Undo2 aria-hidden className="size-3.5" /> Undo
                   </Button>
                 )
@@ -124,7 +125,7 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
         ))}
       </ul>}
       {bySteps && <More pages={pages}>Later steps</More>}
-      {undo && <UndoDialog taskId={props.taskId} {...undo} title={undoTitle(undo)} onClose={() => setUndo(undefined)} />}
+      {undo && <UndoDialog taskId={props.taskId} stepIds={undo.stepIds} paths={undo.paths} title={undoTitle(undo)} onClose={() => setUndo(undefined)} />}
     </div>
   );
 }

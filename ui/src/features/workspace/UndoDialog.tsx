@@ -73,6 +73,7 @@ export function UndoDialog(props: {
       ) : (
         <>
           {data.undoLeft && <p className="text-dim">Time left: {duration(Number(data.undoLeft.seconds) * 1000)}</p>}
+          {data.changes.length > 0 && <p>The undo makes these changes:</p>}
           <FileChanges changes={data.changes} label="Files that change" most={200} />
           {data.files === 0 && data.conflicts.length === 0 && <p>Nothing to undo: it is as it was before.</p>}
           {data.running > 0 && <p className="text-warn">{data.running} {data.running === 1 ? "command is" : "commands are"} running in this workspace.</p>}
