@@ -406,7 +406,7 @@ func (m *machines) Start(ctx context.Context, name, command string, timeout time
 
 func execOf(row db.GetNodeExecRow) tool.MachineExec {
 	e := row.NodeExec
-	out := tool.MachineExec{ID: e.ID, Node: row.NodeName, State: e.State, Reason: e.EndReason, Error: e.Error, ExitCode: e.ExitCode, LogBytes: e.LogBytes}
+	out := tool.MachineExec{ID: e.ID, Node: row.NodeName, State: e.State, Reason: e.EndReason, Error: e.Error, ExitCode: e.ExitCode, LogBytes: e.LogBytes, Asked: e.CreatedAt}
 	if e.StartedAt != nil && e.FinishedAt != nil {
 		out.Duration = e.FinishedAt.Sub(*e.StartedAt)
 	}

@@ -184,7 +184,6 @@ func (e MachineExec) failed() bool { return e.Reason != "exited" || e.ExitCode !
 // longer than the command may run.
 func (m *many) follow(ctx context.Context, name string) (MachineExec, error) {
 	row, err := m.c.Machines.Start(ctx, name, m.command, m.timeout)
-	began := time.Now()
 	if e := fault.As(err); e != nil && e.Kind != fault.Internal && e.Kind != fault.Canceled && row.ID == "" {
 		return MachineExec{Reason: "refused", Error: e.Explanation()}, nil
 	}
@@ -194,7 +193,8 @@ func (m *many) follow(ctx context.Context, name string) (MachineExec, error) {
 				return row, err
 			}
 		}
-		if time.Since(began) > m.timeout+manyLost {
+		// Since it was asked for: this call may be one of many that wait for it.
+		if time.Since(row.Asked) > m.timeout+manyLost {
 			row.Reason, row.Error = "lost", "the node does not say how it ended"
 			return row, nil
 		}

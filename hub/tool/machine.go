@@ -58,6 +58,8 @@ type MachineExec struct {
 	ExitCode int32
 	Duration time.Duration
 	LogBytes int64
+	// Asked is when it was stored, before its node was asked.
+	Asked time.Time
 }
 
 // Machines is how a call works with machines themselves. Its errors that are a fault.Error and
