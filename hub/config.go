@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/listenaddr"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
@@ -321,7 +322,7 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 		return nil, err
 	}
 	if h.edgeListener, err = net.Listen("tcp", c.EdgeListen); err != nil {
-		return nil, listenFault("edge-listen", c.EdgeListen, err)
+		return nil, listenaddr.Fault("edge-listen", c.EdgeListen, err)
 	}
 	if err := h.assemble(ctx); err != nil {
 		return nil, err
@@ -343,11 +344,6 @@ func CheckAddress(field, address string) error {
 		return fault.New(fault.Invalid, "--%s %q has no valid port", field, address).WithFix("use HOST:PORT with a port from 0 to 65535, for example 127.0.0.1:7801")
 	}
 	return nil
-}
-
-func listenFault(field, address string, err error) error {
-	return fault.New(fault.Precondition, "cannot listen on %s %s: %v", field, address, err).
-		WithFix("stop what uses that address, or choose another with --%s", field)
 }
 
 // replicaName names this process among the hubs of an installation.
