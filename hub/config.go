@@ -74,6 +74,9 @@ type Config struct {
 	// NATSLifecyclePassword lets others listen to lifecycle events on the server
 	// of NATSListen, as the user lifecycle; empty for nobody.
 	NATSLifecyclePassword config.Secret `koanf:"nats-lifecycle-password"`
+	// NodePrograms is the folder of the programs that new nodes install; see
+	// nodeinstall.New. It may be empty.
+	NodePrograms string `koanf:"node-programs"`
 	// NotifyAllow are the networks, besides public ones, to which destinations
 	// may send, and without encryption: 10.20.0.0/16,192.0.2.7.
 	NotifyAllow string `koanf:"notify-allow"`

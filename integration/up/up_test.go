@@ -1,6 +1,8 @@
 package up
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,4 +162,59 @@ func TestUpSaysWhatIsMissing(t *testing.T) {
 	require.Equal(t, 1, r.Code, r.Err)
 	require.Contains(t, r.Err, "apt-get install containerd runc")
 	require.NotContains(t, r.Err, "goroutine")
+}
+
+// What keeps `deckhand up` from starting is found before anything is started, and named
+// with its fix.
+func TestUpRefusesWhatItCannotStartOn(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	fresh := func() string { return jailtest.Dir(t) }
+	written := func(text string) string {
+		dir := fresh()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "format.json"), []byte(text), 0o600))
+		return dir
+	}
+	foreign := fresh()
+	require.NoError(t, os.Chown(foreign, 41234, 41234))
+	open := fresh()
+	require.NoError(t, os.Chmod(open, 0o777)) //nolint:gosec // that is what is refused
+	full := fresh()
+	require.NoError(t, syscall.Mount("tmpfs", full, "tmpfs", 0, "size=16m,mode=0711"))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(full, 0)) })
+
+	for name, c := range map[string]struct {
+		dir  string
+		args []string
+		says []string
+	}{
+		"a port is taken": {fresh(), []string{"--listen", taken.Addr().String()}, []string{
+			"cannot listen on --listen " + taken.Addr().String(), fmt.Sprintf("(process %d) uses that port", os.Getpid()), "choose another address with --listen",
+		}},
+		"the port of the edge is taken": {fresh(), []string{"--edge-listen", taken.Addr().String()}, []string{"cannot listen on --edge-listen", "choose another address with --edge-listen"}},
+		"an address has no port":        {fresh(), []string{"--metrics-listen", "127.0.0.1"}, []string{`--metrics-listen "127.0.0.1" has no port`, "HOST:PORT"}},
+		"the disk is full":              {full, nil, []string{"the disk of data-dir " + full + " is full: ", "MiB are free", "make room"}},
+		"another user owns the folder":  {foreign, nil, []string{"belongs to the user 41234, not to root", "chown root:root " + foreign}},
+		"anybody may write the folder":  {open, nil, []string{"can be written by users other than root (mode 0777)", "chmod go-w " + open}},
+		"a newer release wrote it":      {written(`{"format": 1, "schema": 99999, "version": "9.1.0"}`), nil, []string{"was written by a newer release, Deckhand 9.1.0", "install Deckhand 9.1.0 or later", "restore the backup"}},
+		"a format of the future":        {written(`{"format": 2, "schema": 1, "version": "9.1.0"}`), nil, []string{"was written by a newer release", "format 2"}},
+		"too old a release wrote it":    {written(`{"format": 0, "schema": 1, "version": "0.0.1"}`), nil, []string{"was written by an old release, Deckhand 0.0.1", "start a release between the two"}},
+		"its format is damaged":         {written(`{"form`), nil, []string{"format.json is damaged", "backup"}},
+		"a setting that up makes itself": {fresh(), []string{"--hub-url", "https://hub.example.com"}, []string{
+			"remove --hub-url: the worker and the node of deckhand up belong to its own hub",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"up", "--data-dir", c.dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0"}, c.args...)
+			r := harness.Run(t, nil, args...)
+			require.NotZero(t, r.Code, r.Err)
+			for _, says := range c.says {
+				require.Contains(t, r.Err, says)
+			}
+			require.NotContains(t, r.Err, "goroutine")
+			require.NoDirExists(t, filepath.Join(c.dir, "postgres", "data"), "nothing was started")
+		})
+	}
 }
