@@ -17,7 +17,7 @@ func (h *Hub) EdgeAddress() string {
 
 // LocalEdgeAddress is where a node on this machine reaches the edge, whatever other
 // nodes are told.
-func (h *Hub) LocalEdgeAddress() string { return reachable(h.edgeListener.Addr()) }
+func LocalEdgeAddress(h *Hub) string { return reachable(h.edgeListener.Addr()) }
 
 // peerAddress is where other replicas reach this one's edge.
 func (h *Hub) peerAddress() string {

@@ -231,7 +231,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 func (u *Up) makeNode(ctx context.Context, address string) (lifecycle.Service, error) {
 	cfg := u.cfg.Node
 	cfg.DataDir, cfg.HubURL, cfg.Containerd, cfg.MetricsListen = filepath.Join(u.cfg.Hub.DataDir, "node"), u.hub.URL(), address, ""
-	cfg.EdgeAddress, cfg.EndJails, cfg.MakeJoinToken = u.hub.LocalEdgeAddress(), true, u.hub.LocalJoinToken
+	cfg.EdgeAddress, cfg.EndJails, cfg.MakeJoinToken = hub.LocalEdgeAddress(u.hub), true, u.hub.LocalJoinToken
 	cfg.Registry, cfg.Log, cfg.Redact = u.metrics, u.cfg.Log.Named("node"), u.cfg.Redact
 	d, err := cfg.Complete(ctx)
 	if err != nil {
