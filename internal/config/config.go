@@ -73,6 +73,7 @@ func Load(flags *pflag.FlagSet, path string, dst any) error {
 			return fmt.Errorf("config file %s: %w", path, err)
 		}
 		for _, key := range k.Keys() {
+			key, _, _ = strings.Cut(key, "\x00") // of a map, such as labels: {zone: eu}
 			if why := Reserved(flags.Lookup(key)); why != "" {
 				return fmt.Errorf("config file %s: remove the key %q: %s", path, key, why)
 			}

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/spf13/pflag"
 )
+
+// mentioned finds the flags that a usage mentions.
+var mentioned = regexp.MustCompile(`--[a-z][a-z-]*`)
 
 // WriteTemplate writes a configuration file with every key of a program, each with
 // what it is for and its default, all commented out: the file changes nothing until a
@@ -29,7 +33,12 @@ func WriteTemplate(out io.Writer, flags *pflag.FlagSet, title string) error {
 			return
 		}
 		b.WriteString("\n")
-		usage := strings.NewReplacer("--", "", "`", "").Replace(f.Usage)
+		usage := mentioned.ReplaceAllStringFunc(strings.ReplaceAll(f.Usage, "`", ""), func(name string) string {
+			if key := strings.TrimPrefix(name, "--"); flags.Lookup(key) != nil {
+				return key // as it is called in the file
+			}
+			return name
+		})
 		comment(&b, strings.ToUpper(usage[:1])+usage[1:]+".")
 		b.WriteString("#" + value + "\n")
 	})

@@ -178,7 +178,7 @@ func TestUpIsInstalledAsAService(t *testing.T) {
 	require.Contains(t, string(text), "\ninsecure-http: true\n")
 	require.Contains(t, string(text), "\nshow-paths: [\"/var/log\",\"/srv\"]\n")
 	require.Contains(t, string(text), "\n#lease-ttl: 30s\n")
-	require.NotContains(t, string(text), "install")
+	require.NotContains(t, string(text), "#install", "no setting")
 	info, err := os.Stat(filepath.Join(etc, upFile))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it may have passwords")
@@ -234,7 +234,7 @@ func TestTheUnitsAreValid(t *testing.T) {
 		require.NotContains(t, text, "@P")
 		path := filepath.Join(dir, name)
 		// The user is made by the package.
-		require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "=deckhand\n", "=nobody\n")), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(text, "=deckhand\n", "=daemon\n")), 0o600))
 		args = append(args, path)
 	}
 	out, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput()
