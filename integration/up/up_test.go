@@ -51,10 +51,32 @@ func TestUpSurvivesKillAndStopsClean(t *testing.T) {
 	require.NotContains(t, string(out), "postgres", "the private PostgreSQL has stopped")
 	require.NotContains(t, string(out), filepath.Join(dir, "containerd", "config.toml"), "the private containerd has stopped")
 
-	// Once more, from rest.
-	third := up()
+	// Once more, from rest, as a service of systemd: it says when it is ready, feeds the
+	// watchdog while its API answers, and says that it stops.
+	notify := filepath.Join(t.TempDir(), "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	require.NoError(t, err)
+	defer systemd.Close()
+	heard := func() string {
+		buf := make([]byte, 100)
+		require.NoError(t, systemd.SetReadDeadline(time.Now().Add(waittest.Limit(time.Minute))))
+		n, err := systemd.Read(buf)
+		require.NoError(t, err)
+		return string(buf[:n])
+	}
+	third := harness.Start(t, []string{"NOTIFY_SOCKET=" + notify, "WATCHDOG_USEC=900000"}, harness.Binary(t, "deckhand"),
+		"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0")
+	require.Equal(t, "READY=1", heard())
+	require.Contains(t, third.Output.String(), "Deckhand is up")
+	require.Equal(t, "WATCHDOG=1", heard())
+	require.Equal(t, "WATCHDOG=1", heard())
 	require.Equal(t, "TASK_STATE_SUCCEEDED", f.Task(id).State)
 	third.Stop(t)
+	said := heard()
+	for said == "WATCHDOG=1" {
+		said = heard()
+	}
+	require.Equal(t, "STOPPING=1", said)
 }
 
 // startUp starts everything in a folder and waits until it is up.
