@@ -139,6 +139,9 @@ func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
 			return stray
 		}
 		if o.print {
+			if f := flags.Lookup("data-dir"); f != nil {
+				f.DefValue = datadir.System // a service's, whoever asks
+			}
 			return config.WriteTemplate(e.Out, flags, r.title())
 		}
 		if r.instead != nil {
