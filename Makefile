@@ -60,7 +60,7 @@ soak: ## run what is concurrent again and again, with the race detector, and all
 	scripts/generate --all && git diff --exit-code # the digests of generated code are of what is made
 
 demo: ## show it working on this machine's own logs, and stop it again
-	scripts/demo
+	@scripts/demo
 
 up: setup build ## run hub, worker and node on this machine until Ctrl-C
 	bin/deckhand up
