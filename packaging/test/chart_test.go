@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -47,7 +48,7 @@ func render(t *testing.T, values map[string]any) (manifests, error) {
 		if !strings.HasSuffix(name, ".yaml") {
 			continue
 		}
-		reader := yaml.NewYAMLReader(yaml.NewDocumentReader(newReader(files[name])))
+		reader := yaml.NewYAMLReader(bufio.NewReader(strings.NewReader(files[name])))
 		for {
 			text, err := reader.Read()
 			if errors.Is(err, io.EOF) {
@@ -74,8 +75,6 @@ func render(t *testing.T, values map[string]any) (manifests, error) {
 	}
 	return out, nil
 }
-
-func newReader(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }
 
 func TestTheChartIsRenderedIntoKubernetesObjects(t *testing.T) {
 	t.Parallel()
