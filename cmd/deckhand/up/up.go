@@ -62,7 +62,7 @@ type Config struct {
 // Own returns the settings of the roles that up makes itself, and why a person
 // cannot give them.
 func Own() map[string]string {
-	return map[string]string{
+	return map[string]string{ //nolint:gosec // reasons, not credentials
 		"hub-url":    "the worker and the node of deckhand up belong to its own hub",
 		"token":      "deckhand up gives its worker a token",
 		"join-token": "deckhand up enrols its node itself",
