@@ -47,9 +47,9 @@ func (c Config) checkMachine() error {
 	return nil
 }
 
-// checkOwner refuses a data folder that another user may change: root reads keys
+// CheckOwner refuses a data folder that another user may change: root reads keys
 // there and starts programs from it.
-func checkOwner(dir string) error {
+func CheckOwner(dir string) error {
 	var info unix.Stat_t
 	if err := unix.Stat(dir, &info); err != nil {
 		return fmt.Errorf("look at data-dir %s: %w", dir, err)

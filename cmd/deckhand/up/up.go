@@ -115,7 +115,7 @@ func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
 	if err := os.MkdirAll(c.Hub.DataDir, 0o711); err != nil {
 		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.Hub.DataDir, err).WithFix("use a folder you may write to")
 	}
-	if err := checkOwner(c.Hub.DataDir); err != nil {
+	if err := CheckOwner(c.Hub.DataDir); err != nil {
 		return nil, err
 	}
 	u := &Up{cfg: c, metrics: metricsserver.NewRegistry()}

@@ -51,6 +51,12 @@ func (s *announced) greet(cfg *up.Config, w *words) error {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return fault.New(fault.Precondition, "cannot make data-dir %s: %v", dir, err).WithFix("use a folder you may write to, or sudo")
 	}
+	if os.Geteuid() == 0 {
+		// Before anything is written where another user may have laid a link.
+		if err := up.CheckOwner(dir); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o700); err != nil {
 		return fault.New(fault.Precondition, "cannot make the folder of the log: %v", err).WithFix("use a folder you may write to, or sudo")
 	}
