@@ -1,17 +1,11 @@
 # Deckhand's house. `make demo` shows it working on a machine with nothing
 # running; `make test` tests it; both install what they need first.
 
-# A release is built from its tag; any other build has the version in the code.
-VERSION := $(shell git describe --tags --exact-match --match 'v*' 2>/dev/null)
-LDFLAGS := -s -w $(if $(VERSION),-X github.com/deckhand-sh/deckhand/internal/version.Version=$(VERSION:v%=%))
-# Without grpc's own pages of traces, which nobody sees here: their templates call methods
-# by name, for which the linker keeps every method of a program.
-TAGS := grpcnotrace
 # PKG and ARGS narrow test, race and lint: make test PKG=./hub/... ARGS='-run Lease'
 PKG ?= ./...
 ARGS ?=
 
-.PHONY: all setup build install uninstall ui deb init generate lint test race soak demo up bench clean
+.PHONY: all setup build install uninstall ui packages release init generate lint test race soak demo up bench clean
 
 all: build
 
@@ -24,17 +18,20 @@ ui: ## build the console, which deckhand embeds
 init: ## build deckhand-init and deckhand-skill, which deckhand-node embeds
 	scripts/build-init
 
-build: init ui ## build bin/deckhand and bin/deckhand-node
-	CGO_ENABLED=0 go build -trimpath -tags '$(TAGS)' -ldflags '$(LDFLAGS)' -o bin/ ./cmd/deckhand ./cmd/deckhand-node
+build: ## build bin/deckhand and bin/deckhand-node
+	scripts/build bin
 
-install: ## install what was built below PREFIX (/usr/local): programs, completion, manual pages, systemd units
+install: ## install what was built below PREFIX (/usr/local): programs, completion, manual pages, configuration, systemd units
 	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install
 
 uninstall: ## remove what install installed
 	PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install uninstall
 
-deb: ## build the Debian package of deckhand-node into bin
-	scripts/deb
+packages: ## build the packages of deckhand and deckhand-node, .deb and .rpm, into bin
+	scripts/package
+
+release: ## build everything of a release into bin/release
+	scripts/release
 
 generate: ## make Go from the protos and the SQL
 	scripts/generate
@@ -59,10 +56,11 @@ soak: ## run what is concurrent again and again, with the race detector, and all
 	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m -run Image $(ARGS) ./node/jail
 	command -v mmdebstrap >/dev/null || apt-get install -y --no-install-recommends mmdebstrap
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'PackageManagers' $(ARGS) ./integration/image
+	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=60m -run 'Reproducible' $(ARGS) ./integration/docs
 	scripts/generate --all && git diff --exit-code # the digests of generated code are of what is made
 
 demo: ## show it working on this machine's own logs, and stop it again
-	scripts/demo
+	@scripts/demo
 
 up: setup build ## run hub, worker and node on this machine until Ctrl-C
 	bin/deckhand up

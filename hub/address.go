@@ -15,6 +15,10 @@ func (h *Hub) EdgeAddress() string {
 	return reachable(h.edgeListener.Addr())
 }
 
+// LocalEdgeAddress is where a node on this machine reaches the edge, whatever other
+// nodes are told.
+func LocalEdgeAddress(h *Hub) string { return reachable(h.edgeListener.Addr()) }
+
 // peerAddress is where other replicas reach this one's edge.
 func (h *Hub) peerAddress() string {
 	if h.cfg.PeerAddress != "" {

@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/listenaddr"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
@@ -73,6 +74,9 @@ type Config struct {
 	// NATSLifecyclePassword lets others listen to lifecycle events on the server
 	// of NATSListen, as the user lifecycle; empty for nobody.
 	NATSLifecyclePassword config.Secret `koanf:"nats-lifecycle-password"`
+	// NodePrograms is the folder of the programs that new nodes install; see
+	// nodeinstall.New. It may be empty.
+	NodePrograms string `koanf:"node-programs"`
 	// NotifyAllow are the networks, besides public ones, to which destinations
 	// may send, and without encryption: 10.20.0.0/16,192.0.2.7.
 	NotifyAllow string `koanf:"notify-allow"`
@@ -321,7 +325,7 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 		return nil, err
 	}
 	if h.edgeListener, err = net.Listen("tcp", c.EdgeListen); err != nil {
-		return nil, listenFault("edge-listen", c.EdgeListen, err)
+		return nil, listenaddr.Fault("edge-listen", c.EdgeListen, err)
 	}
 	if err := h.assemble(ctx); err != nil {
 		return nil, err
@@ -343,11 +347,6 @@ func CheckAddress(field, address string) error {
 		return fault.New(fault.Invalid, "--%s %q has no valid port", field, address).WithFix("use HOST:PORT with a port from 0 to 65535, for example 127.0.0.1:7801")
 	}
 	return nil
-}
-
-func listenFault(field, address string, err error) error {
-	return fault.New(fault.Precondition, "cannot listen on %s %s: %v", field, address, err).
-		WithFix("stop what uses that address, or choose another with --%s", field)
 }
 
 // replicaName names this process among the hubs of an installation.

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/certfile"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/listenaddr"
 )
 
 // readPublicURL reads public-url. Its path is the base path, of which one needs to be
@@ -41,7 +42,7 @@ func (c Config) listen() (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
-		return nil, listenFault("listen", c.Listen, err)
+		return nil, listenaddr.Fault("listen", c.Listen, err)
 	}
 	if pair == nil {
 		return l, nil
@@ -84,7 +85,7 @@ func (c Config) listenLocal() (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, listenFault("listen", "127.0.0.1:0", err)
+		return nil, listenaddr.Fault("listen", "127.0.0.1:0", err)
 	}
 	return l, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/api/relay"
 	"github.com/deckhand-sh/deckhand/hub/api/rest"
 	"github.com/deckhand-sh/deckhand/hub/fleet/enroll"
+	"github.com/deckhand-sh/deckhand/hub/fleet/nodeinstall"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/oauth"
 	"github.com/deckhand-sh/deckhand/hub/identity/oidc"
@@ -181,6 +182,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(grpchealth.NewHandler(ready))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("GET /readyz", ready)
+	mux.Handle(nodeinstall.Prefix, nodeinstall.New(h.cfg.NodePrograms))
 	pages, err := console.New(console.Config{Files: ui.Files(), BasePath: h.cfg.BasePath})
 	if err != nil {
 		return nil, err

@@ -98,9 +98,11 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 				demo(t)
 			case command == "scripts/demo-pr":
 				demoPullRequest(t)
-			case strings.HasSuffix(words[0], "deckhand") && words[1] == "up":
+			case strings.HasSuffix(words[0], "deckhand") && words[1] == "up" && !strings.Contains(command, "--print-config"):
 				// Runs since the beginning.
-			case roles.is(words):
+			case strings.Contains(command, "/install/node"):
+				installNode(f, command)
+			case roles.is(words) && filepath.Base(path) != "install.md":
 				roles.run(command)
 			default:
 				command = inPlace.Replace(command)
@@ -290,6 +292,27 @@ func demoPullRequest(t *testing.T) {
 	} {
 		require.Contains(t, string(out), text)
 	}
+}
+
+// installNode runs the command that makes a machine a node, which installs into folders of
+// the test's. It starts nothing where no systemd runs.
+func installNode(f *harness.Fleet, command string) {
+	t := f.T
+	t.Helper()
+	if _, err := os.Stat("/run/systemd/system"); err == nil {
+		return // it would start a service of this machine
+	}
+	dir := t.TempDir()
+	token := strings.TrimSpace(f.CLI(0, "node", "token", "-o", "name").Out)
+	cmd := exec.Command("bash", "-o", "pipefail", "-c", strings.NewReplacer("https://hub.example.com:7800", f.URL(), "dhj_...", token,
+		"sudo ", "env DECKHAND_BIN_DIR="+dir+" DECKHAND_UNIT_DIR="+dir+" DECKHAND_CONFIG_DIR="+dir+"/etc ").Replace(command))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", command, out)
+	require.Contains(t, string(out), "Installed deckhand-node version")
+	require.NotContains(t, string(out), token)
+	require.Contains(t, harness.ReadFile(t, filepath.Join(dir, "deckhand-node.service")), "ExecStart="+dir+"/deckhand-node --config "+dir+"/etc/node.yaml")
+	require.Equal(t, "DECKHAND_JOIN_TOKEN="+token+"\n", harness.ReadFile(t, filepath.Join(dir, "etc/node.env")))
+	require.Contains(t, harness.ReadFile(t, filepath.Join(dir, "etc/node.yaml")), "hub-url: "+f.URL())
 }
 
 // roles runs the documented hub, worker and node, one after the other, on a

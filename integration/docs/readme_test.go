@@ -62,13 +62,14 @@ func TestTheREADMEWorksForANormalUser(t *testing.T) {
 	out, err := install.CombinedOutput()
 	require.NoError(t, err, string(out))
 	for _, file := range []string{
-		"bin/deckhand", "bin/deckhand-node", "share/man/man1/deckhand.1", "share/bash-completion/completions/deckhand",
+		"bin/deckhand", "bin/deckhand-node", "share/man/man1/deckhand.1.gz", "share/man/man1/deckhand-node.1.gz", "share/bash-completion/completions/deckhand",
 		"share/zsh/site-functions/_deckhand", "share/fish/vendor_completions.d/deckhand.fish", "lib/systemd/system/deckhand.service", "lib/systemd/system/deckhand-node.service",
+		"../etc/deckhand/up.yaml", "../etc/deckhand/node.yaml",
 	} {
 		data, err := os.ReadFile(filepath.Join(stage, "usr", file))
 		require.NoError(t, err)
 		require.NotEmpty(t, data, file)
-		require.NotContains(t, string(data[:min(len(data), 2000)]), "@BIN@", file)
+		require.NotContains(t, string(data[:min(len(data), 2000)]), "@PROGRAM@", file)
 	}
 
 	// The user exists in a mount namespace of the test's, and not on the machine.
@@ -117,7 +118,7 @@ func TestTheREADMEWorksForANormalUser(t *testing.T) {
 		return escapes.ReplaceAllString(shown.String(), "")
 	}
 	for _, command := range documented(t, "../../README.md") {
-		if strings.HasPrefix(command, "deckhand ") && command != "deckhand up" {
+		if strings.HasPrefix(command, "deckhand ") && !strings.HasPrefix(command, "deckhand up") {
 			ran++
 			as(strings.NewReplacer("/var/log/dpkg.log", log).Replace(command))
 		}

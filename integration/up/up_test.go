@@ -1,6 +1,8 @@
 package up
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,10 +51,32 @@ func TestUpSurvivesKillAndStopsClean(t *testing.T) {
 	require.NotContains(t, string(out), "postgres", "the private PostgreSQL has stopped")
 	require.NotContains(t, string(out), filepath.Join(dir, "containerd", "config.toml"), "the private containerd has stopped")
 
-	// Once more, from rest.
-	third := up()
+	// Once more, from rest, as a service of systemd: it says when it is ready, feeds the
+	// watchdog while its API answers, and says that it stops.
+	notify := filepath.Join(t.TempDir(), "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	require.NoError(t, err)
+	defer systemd.Close()
+	heard := func() string {
+		buf := make([]byte, 100)
+		require.NoError(t, systemd.SetReadDeadline(time.Now().Add(waittest.Limit(time.Minute))))
+		n, err := systemd.Read(buf)
+		require.NoError(t, err)
+		return string(buf[:n])
+	}
+	third := harness.Start(t, []string{"NOTIFY_SOCKET=" + notify, "WATCHDOG_USEC=900000"}, harness.Binary(t, "deckhand"),
+		"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0")
+	require.Equal(t, "READY=1", heard())
+	require.Contains(t, third.Output.String(), "Deckhand is up")
+	require.Equal(t, "WATCHDOG=1", heard())
+	require.Equal(t, "WATCHDOG=1", heard())
 	require.Equal(t, "TASK_STATE_SUCCEEDED", f.Task(id).State)
 	third.Stop(t)
+	said := heard()
+	for said == "WATCHDOG=1" {
+		said = heard()
+	}
+	require.Equal(t, "STOPPING=1", said)
 }
 
 // startUp starts everything in a folder and waits until it is up.
@@ -160,4 +184,59 @@ func TestUpSaysWhatIsMissing(t *testing.T) {
 	require.Equal(t, 1, r.Code, r.Err)
 	require.Contains(t, r.Err, "apt-get install containerd runc")
 	require.NotContains(t, r.Err, "goroutine")
+}
+
+// What keeps `deckhand up` from starting is found before anything is started, and named
+// with its fix.
+func TestUpRefusesWhatItCannotStartOn(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	fresh := func() string { return jailtest.Dir(t) }
+	written := func(text string) string {
+		dir := fresh()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "format.json"), []byte(text), 0o600))
+		return dir
+	}
+	foreign := fresh()
+	require.NoError(t, os.Chown(foreign, 41234, 41234))
+	open := fresh()
+	require.NoError(t, os.Chmod(open, 0o777)) //nolint:gosec // that is what is refused
+	full := fresh()
+	require.NoError(t, syscall.Mount("tmpfs", full, "tmpfs", 0, "size=16m,mode=0711"))
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(full, 0)) })
+
+	for name, c := range map[string]struct {
+		dir  string
+		args []string
+		says []string
+	}{
+		"a port is taken": {fresh(), []string{"--listen", taken.Addr().String()}, []string{
+			"cannot listen on --listen " + taken.Addr().String(), fmt.Sprintf("(process %d) uses that port", os.Getpid()), "choose another address with --listen",
+		}},
+		"the port of the edge is taken": {fresh(), []string{"--edge-listen", taken.Addr().String()}, []string{"cannot listen on --edge-listen", "choose another address with --edge-listen"}},
+		"an address has no port":        {fresh(), []string{"--metrics-listen", "127.0.0.1"}, []string{`--metrics-listen "127.0.0.1" has no port`, "HOST:PORT"}},
+		"the disk is full":              {full, nil, []string{"the disk of data-dir " + full + " is full: ", "MiB are free", "make room"}},
+		"another user owns the folder":  {foreign, nil, []string{"belongs to the user 41234, not to root", "chown root:root " + foreign}},
+		"anybody may write the folder":  {open, nil, []string{"can be written by users other than root (mode 0777)", "chmod go-w " + open}},
+		"a newer release wrote it":      {written(`{"format": 1, "schema": 99999, "version": "9.1.0"}`), nil, []string{"was written by a newer release, Deckhand 9.1.0", "install Deckhand 9.1.0 or later", "restore the backup"}},
+		"a format of the future":        {written(`{"format": 2, "schema": 1, "version": "9.1.0"}`), nil, []string{"was written by a newer release", "format 2"}},
+		"too old a release wrote it":    {written(`{"format": 0, "schema": 1, "version": "0.0.1"}`), nil, []string{"was written by an old release, Deckhand 0.0.1", "start a release between the two"}},
+		"its format is damaged":         {written(`{"form`), nil, []string{"format.json is damaged", "backup"}},
+		"a setting that up makes itself": {fresh(), []string{"--hub-url", "https://hub.example.com"}, []string{
+			"remove --hub-url: the worker and the node of deckhand up belong to its own hub",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"up", "--data-dir", c.dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0"}, c.args...)
+			r := harness.Run(t, nil, args...)
+			require.NotZero(t, r.Code, r.Err)
+			for _, says := range c.says {
+				require.Contains(t, r.Err, says)
+			}
+			require.NotContains(t, r.Err, "goroutine")
+			require.NoDirExists(t, filepath.Join(c.dir, "postgres", "data"), "nothing was started")
+		})
+	}
 }

@@ -88,3 +88,29 @@ func receiver(fn *ast.FuncDecl) string {
 		}
 	}
 }
+
+// The programs execute no templates: those call methods by name, for which the linker keeps
+// every method of a program, a third of its size.
+func TestNoProgramExecutesTemplates(t *testing.T) {
+	t.Parallel()
+	for dir, in := range folders(t) {
+		dir, err := filepath.Rel(root, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		top, _, _ := strings.Cut(filepath.ToSlash(dir), "/")
+		if top == "scripts" || top == "integration" || top == "tools" {
+			continue // they are no part of the programs
+		}
+		for _, f := range in {
+			if strings.HasSuffix(f.path, "_test.go") {
+				continue
+			}
+			for _, imported := range f.ast.Imports {
+				if path := strings.Trim(imported.Path.Value, `"`); path == "text/template" || path == "html/template" {
+					t.Errorf("%s imports %s: write the text with strings.Builder, and escape what is put into HTML", f.path, path)
+				}
+			}
+		}
+	}
+}

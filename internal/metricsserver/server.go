@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/listenaddr"
 )
 
 // Flag names the flag of each role that has metrics.
@@ -100,8 +100,7 @@ func (s *Server) Addr() net.Addr {
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
 	if err != nil {
-		return fault.New(fault.Precondition, "cannot listen on %s %s: %v", Flag, s.address, err).
-			WithFix("stop what uses that address, or choose another with --%s", Flag)
+		return listenaddr.Fault(Flag, s.address, err)
 	}
 	s.mu.Lock()
 	s.bound = listener.Addr()

@@ -31,7 +31,7 @@ func TestMetricsAreServedUntilItStops(t *testing.T) {
 	require.Contains(t, string(body), "process_open_fds")
 
 	again := metricsserver.New(s.Addr().String(), metricsserver.NewRegistry(), nil, hclog.NewNullLogger())
-	require.ErrorContains(t, again.Start(t.Context()), "cannot listen on metrics-listen")
+	require.ErrorContains(t, again.Start(t.Context()), "cannot listen on --metrics-listen")
 	s.Stop()
 	_, err = client.Get("http://" + s.Addr().String() + "/metrics")
 	require.Error(t, err)

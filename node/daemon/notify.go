@@ -1,13 +1,12 @@
 package daemon
 
 import (
-	"fmt"
-	"net"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/deckhand-sh/deckhand/internal/sdnotify"
 )
 
 // notifier reports the daemon's status to systemd (sd_notify(3)). Only contact
@@ -28,10 +27,10 @@ type notifier struct {
 const feedEvery = time.Second
 
 // ready says that the daemon serves.
-func (n *notifier) ready() { n.send("READY=1\nSTATUS=Waiting for the hub") }
+func (n *notifier) ready() { n.send(sdnotify.Ready + "\nSTATUS=Waiting for the hub") }
 
 // stopping says that it ends in order.
-func (n *notifier) stopping() { n.send("STOPPING=1") }
+func (n *notifier) stopping() { n.send(sdnotify.Stopping) }
 
 // linked reports whether the link is connected.
 func (n *notifier) linked(connected bool) {
@@ -52,31 +51,12 @@ func (n *notifier) contact() {
 	}
 	n.mu.Unlock()
 	if due {
-		n.send("WATCHDOG=1")
+		n.send(sdnotify.Watchdog)
 	}
 }
 
 func (n *notifier) send(text string) {
-	if n.address == "" {
-		return
-	}
-	if err := notify(n.address, text); err != nil {
+	if err := sdnotify.Send(n.address, text); err != nil {
 		n.log.Warn("cannot notify systemd", "message", text, "error", err)
 	}
-}
-
-func notify(address, text string) error {
-	// systemd writes the NUL of an abstract address as @.
-	if rest, abstract := strings.CutPrefix(address, "@"); abstract {
-		address = "\x00" + rest
-	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: address, Net: "unixgram"})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.Write([]byte(text)); err != nil {
-		return fmt.Errorf("write to %s: %w", address, err)
-	}
-	return nil
 }

@@ -1,4 +1,5 @@
-// Puts a build where the hub embeds it, with text compressed once and for all:
+// Puts a build where the hub embeds it, with text compressed once and for all. The text
+// itself is left out: the hub makes it from the gzip for those few who take no encoding.
 //   node pack.mjs FROM TO
 // The result depends on the files of FROM only.
 import { cpSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
@@ -30,4 +31,5 @@ for (const name of readdirSync(to, { recursive: true })) {
     }),
   );
   writeFileSync(path + ".gz", gzipSync(data, { level: 9 }));
+  rmSync(path);
 }

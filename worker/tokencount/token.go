@@ -11,7 +11,6 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/pkoukk/tiktoken-go"
-	loader "github.com/pkoukk/tiktoken-go-loader"
 )
 
 const (
@@ -26,7 +25,7 @@ const (
 
 // encoding is read from the program itself, once, at first use (some 20 MB).
 var encoding = sync.OnceValue(func() *tiktoken.Tiktoken {
-	tiktoken.SetBpeLoader(loader.NewOfflineLoader())
+	tiktoken.SetBpeLoader(vocabulary{})
 	e, err := tiktoken.GetEncoding(tiktoken.MODEL_CL100K_BASE)
 	if err != nil {
 		return nil // the vocabulary is part of the program

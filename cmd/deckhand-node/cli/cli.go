@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	mango "github.com/muesli/mango-cobra"
+	"github.com/muesli/roff"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
@@ -104,17 +106,23 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 		SilenceUsage:  true,
 		Args:          noArguments,
 	}
-	cmd.AddCommand(doctorCommand(), installCommand())
+	cmd.AddCommand(doctorCommand(), installCommand(), manCommand())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see deckhand-node --help", err)}
 	})
-	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.CompletionOptions.HiddenDefaultCmd = true
 	flags := cmd.Flags()
-	flags.StringVar(&path, "config", "", "YAML file with these flags as keys")
+	printConfig := false
+	flags.StringVar(&path, "config", "", "YAML file with these flags as keys; --print-config writes one to begin with")
+	flags.BoolVar(&printConfig, "print-config", false, "write a configuration file with all keys, their defaults and what they are for, and run nothing")
+	config.NotAKey(flags, "print-config")
 	flags.String("log-level", "info", "trace, debug, info, warn or error")
 	flags.String("log-format", "json", "json or text")
 	daemon.Flags(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if printConfig {
+			return config.WriteTemplate(cmd.OutOrStdout(), flags, configTitle)
+		}
 		var logs logging.Config
 		var cfg daemon.Config
 		for _, dst := range []any{&logs, &cfg} {
@@ -130,9 +138,32 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 		}
 		cfg.Log = log
 		cfg.NotifySocket = os.Getenv("NOTIFY_SOCKET")
+		// Programs that it starts do not speak in its name.
+		if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
+			return err
+		}
 		return daemon.Run(cmd.Context(), cfg)
 	}
 	return cmd
+}
+
+// configTitle is the first comment of a configuration file.
+const configTitle = "Configuration of deckhand-node: its flags are the keys here, and DECKHAND_NAME in the environment and flags override them.\n" +
+	"Lines that begin with # are defaults, and change nothing. The first start needs hub-url, and DECKHAND_JOIN_TOKEN in node.env."
+
+// manCommand prints the manual page, for packages.
+func manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "man", Short: "Print the manual page", Hidden: true, Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := mango.NewManPage(1, cmd.Root())
+			if err != nil {
+				return fmt.Errorf("write the manual page: %w", err)
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), page.Build(roff.NewDocument()))
+			return err
+		},
+	}
 }
 
 // noArguments refuses what is no flag.

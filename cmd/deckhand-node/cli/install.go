@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -18,13 +17,13 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/packaging/systemd"
 )
 
-//go:embed deckhand-node.service
-var unitText string
-
 const (
-	unitName = "deckhand-node.service"
+	unitName = systemd.Node
+	// written begins a unit that no package installed.
+	written = "# Written by \"deckhand-node install\".\n"
 	// configName and environmentName are in the configuration folder. The second
 	// has the join token, which only root may read.
 	configName      = "node.yaml"
@@ -114,16 +113,8 @@ func (in install) unit() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	for _, path := range []string{self, in.ConfigDir} {
-		if strings.ContainsAny(path, " \t\n%\"'\\") {
-			return nil, fault.New(fault.Invalid, "the path %q cannot be written in a systemd unit", path).WithFix("use one without spaces, quotes and %%")
-		}
-	}
-	// Not text/template: it calls methods by name, for which the linker would keep every
-	// method of the program.
-	return []byte(strings.NewReplacer(
-		"{{.Program}}", self, "{{.Config}}", filepath.Join(in.ConfigDir, configName), "{{.Environment}}", filepath.Join(in.ConfigDir, environmentName),
-	).Replace(unitText)), nil
+	text, err := systemd.Unit(unitName, self, in.ConfigDir)
+	return []byte(written + text), err
 }
 
 // configure writes the configuration that is not there yet.

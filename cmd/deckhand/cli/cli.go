@@ -136,7 +136,7 @@ deckhand run log-triage "What went wrong last night?" --wait
 	}
 	keys := vault.Command(e)
 	// It works on the hub's database, not through its API.
-	keys.AddCommand(role.RotateRootCommand(e))
+	keys.AddCommand(role.RotateRootCommand(e), role.NewKeysetCommand(e))
 
 	add(groupStart, role.UpCommand(e), open.Command(e), agent.Command(e), run.Command(e), task.Command(e), inbox.Command(e), doctor.Command(e))
 	add(groupWork, search.Command(e), chat.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e), mcp.Command(e))

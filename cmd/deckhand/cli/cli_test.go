@@ -124,7 +124,8 @@ func TestCompletionIsPrinted(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	require.Regexp(t, `^version +\S+\ngo +go\S+\nplatform +\w+/\w+\n$`, execute(t.Context(), "version").stdout)
-	require.Regexp(t, `^\{"go":"go[^"]+","platform":"[^"]+","version":"[^"]+"\}\n$`, execute(t.Context(), "version", "-o", "jsonl").stdout)
+	require.Regexp(t, `^\{"commit":"[0-9a-f]*","go":"go[^"]+","platform":"[^"]+","version":"[^"]+"\}\n$`, execute(t.Context(), "version", "-o", "jsonl").stdout)
+	require.Contains(t, execute(t.Context(), "version", "--json").stdout, `"platform"`)
 	require.Contains(t, execute(t.Context(), "--version").stdout, "deckhand version ")
 }
 

@@ -12,19 +12,25 @@ import (
 )
 
 func versionCommand(e *env.Env) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Show the version", Example: "deckhand version -o json",
+	asJSON := false
+	cmd := &cobra.Command{
+		Use: "version", Short: "Show the version", Example: "deckhand version --json",
 		Args: env.Args(),
 		RunE: func(*cobra.Command, []string) error {
 			build, err := structpb.NewStruct(map[string]any{
-				"version": version.Version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+				"version": version.Version, "commit": version.Commit, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 			})
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				e.Format = output.JSON
+			}
 			return output.One(e.Printer(), versionNoun, build)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the same as -o json")
+	return cmd
 }
 
 var versionNoun = output.Noun[*structpb.Struct]{

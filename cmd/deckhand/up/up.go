@@ -29,7 +29,6 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
-	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/tracing"
 	"github.com/deckhand-sh/deckhand/node/containerd"
@@ -38,60 +37,36 @@ import (
 	"github.com/deckhand-sh/deckhand/worker"
 )
 
-// Config is what everything is made with.
+// Config is what everything is made with: the settings of the three roles, from one
+// file. Where roles share a key, such as data-dir or name, one value is for all.
 type Config struct {
-	// DataDir holds all data: cluster, containerd, keys, tokens, workspaces.
-	DataDir string `koanf:"data-dir"`
-	// Listen and EdgeListen are the hub's addresses.
-	Listen     string `koanf:"listen"`
-	EdgeListen string `koanf:"edge-listen"`
-	// PublicURL, TLSCert, TLSKey, InsecureHTTP and TrustedProxies are hub.Config's.
-	PublicURL      string `koanf:"public-url"`
-	UpgradeURL     string `koanf:"upgrade-url"`
-	TLSCert        string `koanf:"tls-cert"`
-	TLSKey         string `koanf:"tls-key"`
-	InsecureHTTP   bool   `koanf:"insecure-http"`
-	TrustedProxies string `koanf:"trusted-proxies"`
-	MCPDecide      bool   `koanf:"mcp-decide"`
-	// BasePath is hub.Config's.
-	BasePath string `koanf:"base-path"`
-	// DatabaseURL uses an existing database instead of a private cluster.
-	DatabaseURL config.Secret `koanf:"database-url"`
-	// NATSURL uses an existing NATS server instead of the in-process one.
-	NATSURL config.Secret `koanf:"nats-url"`
-	// NATSCA is hub.Config's.
-	NATSCA string `koanf:"nats-ca"`
-	// NotifyAllow is hub.Config's.
-	NotifyAllow string `koanf:"notify-allow"`
-	// UndoWindow is hub.Config's.
-	UndoWindow time.Duration `koanf:"undo-window"`
-	// ProviderAllow is hub.Config's.
-	ProviderAllow string `koanf:"provider-allow"`
-	// Containerd uses the containerd at that socket. Empty: the machine's own
-	// when one is running, else a private one.
-	Containerd string `koanf:"containerd"`
-	// ShowPaths and SpecialAddresses are daemon.Config's.
-	ShowPaths        daemon.Paths `koanf:"show-paths"`
-	SpecialAddresses daemon.Paths `koanf:"special-addresses"`
-	// Images is daemon.Config's.
-	Images daemon.Images `koanf:",squash"`
-	// Pressure is from when on neither node nor worker start anything new.
-	Pressure pressure.Limits `koanf:",squash"`
-	// Slots is how many tasks the worker runs at once.
-	Slots            int           `koanf:"slots"`
-	LeaseTTL         time.Duration `koanf:"lease-ttl"`
-	AnthropicBaseURL string        `koanf:"anthropic-base-url"`
-	AnthropicKey     config.Secret `koanf:"anthropic-api-key"`
+	// Hub has the settings of the hub. Its DataDir holds all data: cluster,
+	// containerd, keys, tokens, workspaces. Without a DatabaseURL there is a private
+	// cluster, and without a NATSURL the bus is in the process.
+	Hub hub.Config `koanf:",squash"`
+	// Worker has the settings of the worker, but for Own.
+	Worker worker.Config `koanf:",squash"`
+	// Node has the settings of the node, but for Own. Its Containerd may be empty:
+	// the machine's own when one is running, else a private one.
+	Node daemon.Config `koanf:",squash"`
 
 	// Tracer makes spans; nil for none.
 	Tracer *tracing.Tracer `koanf:"-"`
 	// Started, if set, is called after each part that has started.
 	Started func(name string, took time.Duration) `koanf:"-"`
-	// MetricsListen is where the metrics of all three are served; empty for nowhere.
-	MetricsListen string `koanf:"metrics-listen"`
 
 	Log    hclog.Logger     `koanf:"-"`
 	Redact *redact.Redactor `koanf:"-"`
+}
+
+// Own returns the settings of the roles that up makes itself, and why a person
+// cannot give them.
+func Own() map[string]string {
+	return map[string]string{ //nolint:gosec // reasons, not credentials
+		"hub-url":    "the worker and the node of deckhand up belong to its own hub",
+		"token":      "deckhand up gives its worker a token",
+		"join-token": "deckhand up enrols its node itself",
+	}
 }
 
 // DefaultEdgeListen is loopback: the only node is in the same process.
@@ -120,19 +95,14 @@ func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
 		return nil, fault.New(fault.Precondition, "deckhand up makes jails, which only root may").
 			WithFix("run it with sudo; or run the roles apart: deckhand hub and worker as any user, deckhand-node as root")
 	}
-	if c.DataDir == "" {
+	if c.Hub.DataDir == "" {
 		return nil, fault.New(fault.Invalid, "data-dir is empty").WithFix("name a folder, for example /var/lib/deckhand")
 	}
-	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
+	if c.Hub.DataDir, err = filepath.Abs(c.Hub.DataDir); err != nil {
 		return nil, fmt.Errorf("data-dir: %w", err)
 	}
-	if c.EdgeListen == "" {
-		c.EdgeListen = DefaultEdgeListen
-	}
-	for field, address := range map[string]string{"listen": c.Listen, "edge-listen": c.EdgeListen} {
-		if err := hub.CheckAddress(field, address); err != nil {
-			return nil, err
-		}
+	if c.Hub.EdgeListen == "" {
+		c.Hub.EdgeListen = DefaultEdgeListen
 	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
@@ -142,11 +112,14 @@ func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
 	}
 	// Jails pass through it in a user namespace of their own: searchable by
 	// all, readable by root.
-	if err := os.MkdirAll(c.DataDir, 0o711); err != nil {
-		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.DataDir, err).WithFix("use a folder you may write to")
+	if err := os.MkdirAll(c.Hub.DataDir, 0o711); err != nil {
+		return nil, fault.New(fault.Precondition, "cannot make data-dir %s: %v", c.Hub.DataDir, err).WithFix("use a folder you may write to")
+	}
+	if err := CheckOwner(c.Hub.DataDir); err != nil {
+		return nil, err
 	}
 	u := &Up{cfg: c, metrics: metricsserver.NewRegistry()}
-	if u.unlock, err = datalock.Lock(filepath.Join(c.DataDir, lockFile), "deckhand up"); err != nil {
+	if u.unlock, err = datalock.Lock(filepath.Join(c.Hub.DataDir, lockFile), "deckhand up"); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -154,6 +127,9 @@ func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
 			err = errors.Join(err, u.unlock())
 		}
 	}()
+	if err := c.checkMachine(); err != nil {
+		return nil, err
+	}
 	if err := u.assemble(ctx); err != nil {
 		return nil, err
 	}
@@ -163,27 +139,27 @@ func (c Config) Complete(ctx context.Context) (_ *Up, err error) {
 // assemble puts the services into order. What is missing on the machine is
 // found here, before anything is started.
 func (u *Up) assemble(ctx context.Context) error {
-	address := u.cfg.Containerd
+	address := u.cfg.Node.Containerd
 	if address == "" && containerd.Running(jail.DefaultContainerd) {
 		address = jail.DefaultContainerd
 	}
 	if address == "" {
-		d, err := containerd.Config{DataDir: filepath.Join(u.cfg.DataDir, "containerd")}.Complete(ctx)
+		d, err := containerd.Config{DataDir: filepath.Join(u.cfg.Hub.DataDir, "containerd")}.Complete(ctx)
 		if err != nil {
 			return err
 		}
 		u.add("containerd", u.restarted("containerd", d))
 		address = d.Address()
 	}
-	if u.cfg.DatabaseURL == "" {
+	if u.cfg.Hub.DatabaseURL == "" {
 		var err error
-		if u.cluster, err = (postgres.Config{DataDir: filepath.Join(u.cfg.DataDir, "postgres")}).Complete(ctx); err != nil {
+		if u.cluster, err = (postgres.Config{DataDir: filepath.Join(u.cfg.Hub.DataDir, "postgres")}).Complete(ctx); err != nil {
 			return err
 		}
 		u.add("PostgreSQL", u.restarted("PostgreSQL", u.cluster))
 	}
-	if u.cfg.MetricsListen != "" {
-		u.add("metrics", metricsserver.New(u.cfg.MetricsListen, u.metrics, nil, u.cfg.Log.Named("metrics")))
+	if u.cfg.Hub.MetricsListen != "" {
+		u.add("metrics", metricsserver.New(u.cfg.Hub.MetricsListen, u.metrics, nil, u.cfg.Log.Named("metrics")))
 	}
 	u.add("hub", &lifecycle.Lazy{Make: u.makeHub})
 	u.add("node", &lifecycle.Lazy{Make: func(ctx context.Context) (lifecycle.Service, error) { return u.makeNode(ctx, address) }})
@@ -233,22 +209,18 @@ func (u *Up) restarted(name string, d process) lifecycle.Service {
 }
 
 func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
-	url := u.cfg.DatabaseURL
+	url := u.cfg.Hub.DatabaseURL
 	if u.cluster != nil {
 		if err := u.cluster.EnsureDatabase(ctx, database); err != nil {
 			return nil, err
 		}
 		url = config.Secret(u.cluster.URL(database))
 	}
-	h, err := hub.Config{
-		UpgradeURL: u.cfg.UpgradeURL, PublicURL: u.cfg.PublicURL, TLSCert: u.cfg.TLSCert, TLSKey: u.cfg.TLSKey, InsecureHTTP: u.cfg.InsecureHTTP,
-		TrustedProxies: u.cfg.TrustedProxies, MCPDecide: u.cfg.MCPDecide, LocalHTTP: true,
-		Listen: u.cfg.Listen, BasePath: u.cfg.BasePath, EdgeListen: u.cfg.EdgeListen, DataDir: u.cfg.DataDir, DatabaseURL: url,
-		NATSURL: u.cfg.NATSURL, NATSCA: u.cfg.NATSCA, InProcessNATS: u.cfg.NATSURL == "", LeaseTTL: u.cfg.LeaseTTL,
-		AnthropicBaseURL: u.cfg.AnthropicBaseURL, AnthropicKey: u.cfg.AnthropicKey,
-		NotifyAllow: u.cfg.NotifyAllow, ProviderAllow: u.cfg.ProviderAllow, UndoWindow: u.cfg.UndoWindow,
-		Registry: u.metrics, Log: u.cfg.Log.Named("hub"), Redact: u.cfg.Redact, Tracer: u.cfg.Tracer,
-	}.Complete(ctx)
+	cfg := u.cfg.Hub
+	cfg.DatabaseURL, cfg.LocalHTTP, cfg.MetricsListen = url, true, ""
+	cfg.InProcessNATS = cfg.NATSURL == "" && cfg.NATSListen == ""
+	cfg.Registry, cfg.Log, cfg.Redact, cfg.Tracer = u.metrics, u.cfg.Log.Named("hub"), u.cfg.Redact, u.cfg.Tracer
+	h, err := cfg.Complete(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -257,11 +229,11 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 }
 
 func (u *Up) makeNode(ctx context.Context, address string) (lifecycle.Service, error) {
-	d, err := daemon.Config{
-		DataDir: filepath.Join(u.cfg.DataDir, "node"), HubURL: u.hub.URL(), Containerd: address,
-		EdgeAddress: u.hub.EdgeAddress(), EndJails: true, MakeJoinToken: u.hub.LocalJoinToken,
-		ShowPaths: u.cfg.ShowPaths, SpecialAddresses: u.cfg.SpecialAddresses, Images: u.cfg.Images, Pressure: u.cfg.Pressure, Registry: u.metrics, Log: u.cfg.Log.Named("node"), Redact: u.cfg.Redact,
-	}.Complete(ctx)
+	cfg := u.cfg.Node
+	cfg.DataDir, cfg.HubURL, cfg.Containerd, cfg.MetricsListen = filepath.Join(u.cfg.Hub.DataDir, "node"), u.hub.URL(), address, ""
+	cfg.EdgeAddress, cfg.EndJails, cfg.MakeJoinToken = hub.LocalEdgeAddress(u.hub), true, u.hub.LocalJoinToken
+	cfg.Registry, cfg.Log, cfg.Redact = u.metrics, u.cfg.Log.Named("node"), u.cfg.Redact
+	d, err := cfg.Complete(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -273,10 +245,9 @@ func (u *Up) makeWorker(ctx context.Context) (lifecycle.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := worker.Config{
-		HubURL: u.hub.URL(), Token: config.Secret(token), Slots: u.cfg.Slots, Pressure: u.cfg.Pressure,
-		Registry: u.metrics, Log: u.cfg.Log.Named("worker"), Redactor: u.cfg.Redact, Tracer: u.cfg.Tracer,
-	}
+	cfg := u.cfg.Worker
+	cfg.HubURL, cfg.Token, cfg.MetricsListen = u.hub.URL(), config.Secret(token), ""
+	cfg.Registry, cfg.Log, cfg.Redactor, cfg.Tracer = u.metrics, u.cfg.Log.Named("worker"), u.cfg.Redact, u.cfg.Tracer
 	if server := u.hub.NATS(); server != nil {
 		cfg.NATSOptions = []nats.Option{nats.InProcessServer(server)}
 	}
@@ -289,7 +260,13 @@ func (u *Up) makeWorker(ctx context.Context) (lifecycle.Service, error) {
 
 // Start starts everything in order.
 func (u *Up) Start(ctx context.Context) error {
-	if err := u.Group.Start(ctx); err != nil {
+	err := u.Group.Start(ctx)
+	if err == nil {
+		if err = writeFormat(u.cfg.Hub.DataDir); err != nil {
+			u.Group.Stop()
+		}
+	}
+	if err != nil {
 		return errors.Join(err, u.unlock())
 	}
 	return nil
@@ -309,4 +286,4 @@ func (u *Up) URL() string { return u.hub.URL() }
 func (u *Up) PublicURL() string { return u.hub.PublicURL() }
 
 // DataDir is where everything is kept.
-func (u *Up) DataDir() string { return u.cfg.DataDir }
+func (u *Up) DataDir() string { return u.cfg.Hub.DataDir }

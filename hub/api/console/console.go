@@ -9,6 +9,7 @@
 package console
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -48,6 +49,8 @@ const (
 	// baseTag is the tag of index.html that the path goes into.
 	baseTag = `<base href="/" />`
 	assets  = "assets/"
+	// packed ends the name of a file that is compressed with gzip.
+	packed = ".gz"
 
 	forEver   = "public, max-age=31536000, immutable"
 	askAgain  = "private, no-cache"
@@ -98,6 +101,10 @@ func New(cfg Config) (*Console, error) {
 			return err
 		}
 		c.etags[name] = etag(data)
+		if text, ok := strings.CutSuffix(name, packed); ok && c.etags[text] == "" {
+			// Of another content than the compressed file, by HTTP's rules.
+			c.etags[text] = etag(append(data, "text"...))
+		}
 		return nil
 	})
 }
@@ -188,29 +195,59 @@ func (c *Console) file(w http.ResponseWriter, r *http.Request, name string) {
 	if strings.HasPrefix(name, assets) {
 		h.Set("Cache-Control", forEver)
 	}
-	for _, e := range []struct{ name, suffix string }{{"br", ".br"}, {"gzip", ".gz"}} {
-		if _, there := c.etags[name+e.suffix]; there && accepts(r.Header.Get("Accept-Encoding"), e.name) {
+	tag := c.etags[name]
+	for _, e := range []struct{ name, suffix string }{{"br", ".br"}, {"gzip", packed}} {
+		if packedTag, there := c.etags[name+e.suffix]; there && accepts(r.Header.Get("Accept-Encoding"), e.name) {
 			h.Set("Content-Encoding", e.name)
 			name += e.suffix
+			tag = packedTag
 			break
 		}
 	}
-	if unchanged(w, r, c.etags[name]) {
+	if unchanged(w, r, tag) {
 		return
 	}
-	file, err := c.files.Open(name)
+	file, err := c.open(name)
 	if err != nil {
 		http.Error(w, "The file cannot be read.", http.StatusInternalServerError)
 		return
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil {
-		h.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	if info, ok := file.(fs.File); ok {
+		if info, err := info.Stat(); err == nil {
+			h.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+		}
 	}
 	if r.Method == http.MethodGet {
 		_, _ = io.Copy(w, file)
 	}
 }
+
+// open opens a file. Of most texts only the compressed forms are in the program: the text
+// itself, which hardly any caller asks for, is made from one.
+func (c *Console) open(name string) (io.ReadCloser, error) {
+	file, err := c.files.Open(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	if file, err = c.files.Open(name + packed); err != nil {
+		return nil, err
+	}
+	text, err := gzip.NewReader(file)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return unpacked{text, file}, nil
+}
+
+// unpacked is the text of a compressed file.
+type unpacked struct {
+	*gzip.Reader
+
+	file fs.File
+}
+
+func (u unpacked) Close() error { return errors.Join(u.Reader.Close(), u.file.Close()) }
 
 // unchanged sets the ETag, and responds with 304 if the caller has that version already.
 func unchanged(w http.ResponseWriter, r *http.Request, tag string) bool {

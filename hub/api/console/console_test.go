@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -144,4 +146,29 @@ func TestTheEmbeddedConsoleIsServed(t *testing.T) {
 	require.NoError(t, err)
 	res, _ := get(t, c, "/", nil)
 	require.Contains(t, []int{http.StatusOK, http.StatusServiceUnavailable}, res.StatusCode)
+}
+
+// A caller that takes no encoding gets the text, which is not in the program itself.
+func TestATextIsUnpackedForThoseWhoTakeNoEncoding(t *testing.T) {
+	t.Parallel()
+	var gzipped bytes.Buffer
+	w := gzip.NewWriter(&gzipped)
+	_, err := io.WriteString(w, "console.log(1)")
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	c, err := console.New(console.Config{Files: fstest.MapFS{
+		"index.html": built["index.html"], "assets/app-1.js.gz": {Data: gzipped.Bytes()}, "assets/app-1.js.br": {Data: []byte("brotli")},
+	}})
+	require.NoError(t, err)
+	plain, body := get(t, c, "/assets/app-1.js", nil)
+	require.Equal(t, http.StatusOK, plain.StatusCode)
+	require.Equal(t, "console.log(1)", body)
+	require.Empty(t, plain.Header.Get("Content-Encoding"))
+	require.Equal(t, "text/javascript; charset=utf-8", plain.Header.Get("Content-Type"))
+	packed, body := get(t, c, "/assets/app-1.js", map[string]string{"Accept-Encoding": "gzip"})
+	require.Equal(t, gzipped.String(), body)
+	require.Equal(t, "gzip", packed.Header.Get("Content-Encoding"))
+	require.NotEqual(t, plain.Header.Get("Etag"), packed.Header.Get("Etag"))
+	again, _ := get(t, c, "/assets/app-1.js", map[string]string{"If-None-Match": plain.Header.Get("Etag")})
+	require.Equal(t, http.StatusNotModified, again.StatusCode)
 }

@@ -2,8 +2,7 @@ package oauth
 
 import (
 	"context"
-	_ "embed"
-	"html/template"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,11 +19,6 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/literal"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
-
-//go:embed authorize.html
-var pageText string
-
-var page = template.Must(template.New("authorize").Parse(pageText))
 
 // policy has the browser run nothing on the page, show it in no frame, and send its address
 // to nobody.
@@ -296,7 +290,7 @@ func (s *Server) show(w http.ResponseWriter, status int, v view) {
 	secure(w)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	if err := page.Execute(w, v); err != nil {
+	if _, err := io.WriteString(w, v.page()); err != nil {
 		s.cfg.Log.Debug("a page was not written", "error", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -44,6 +45,21 @@ func SchemaDigest() string {
 		return err
 	})
 	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// LatestSchema returns the version of this release's schema: that of its last
+// migration.
+func LatestSchema() int64 {
+	latest := int64(0)
+	// Reading what is embedded cannot fail.
+	files, _ := migrations.ReadDir("migrations")
+	for _, file := range files {
+		number, _, _ := strings.Cut(file.Name(), "_")
+		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
+			latest = max(latest, n)
+		}
+	}
+	return latest
 }
 
 // Store is a pool of connections and the queries on it.

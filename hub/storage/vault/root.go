@@ -140,9 +140,8 @@ func parse(data []byte, where string) (Root, error) {
 	return Root{AEAD: primitive, handle: handle, where: where}, nil
 }
 
-// create writes a new keyset whole or not at all; when another process was
-// first, its file is answered.
-func create(path string) ([]byte, error) {
+// NewKeyset creates a root key: a Tink keyset as JSON, for env://NAME or a file.
+func NewKeyset() ([]byte, error) {
 	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
 		return nil, err
@@ -151,12 +150,22 @@ func create(path string) ([]byte, error) {
 	if err := insecurecleartextkeyset.Write(handle, keyset.NewJSONWriter(&buf)); err != nil {
 		return nil, err
 	}
+	return buf.Bytes(), nil
+}
+
+// create writes a new keyset whole or not at all; when another process was
+// first, its file is answered.
+func create(path string) ([]byte, error) {
+	made, err := NewKeyset()
+	if err != nil {
+		return nil, err
+	}
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".keyset-*") // mode 0600
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(buf.Bytes()); err != nil {
+	if _, err := tmp.Write(made); err != nil {
 		return nil, errors.Join(err, tmp.Close())
 	}
 	if err := errors.Join(tmp.Sync(), tmp.Close()); err != nil {

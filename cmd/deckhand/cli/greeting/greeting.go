@@ -41,6 +41,9 @@ type Config struct {
 	// SSH is the command that forwards the console's port to another machine, with
 	// the host in it; empty when the machine's name is not known.
 	SSH string
+	// Service is the systemd service that runs, and ConfigFile its configuration;
+	// empty for a program at this terminal.
+	Service, ConfigFile string
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
@@ -121,7 +124,16 @@ func (g *Greeting) Up(ctx context.Context, client *sdk.Client, who string) {
 		g.linef("\n%s", who)
 	}
 	g.next(ctx, client)
-	g.linef("\nLogs: %s        Ctrl-C stops everything; nothing is lost.\n", g.cfg.LogFile)
+	if g.cfg.Service != "" {
+		g.linef("\nIt runs as the service %[1]s, and starts with this machine: systemctl status %[1]s, systemctl stop %[1]s", g.cfg.Service)
+		g.linef("  Data          %s", g.cfg.DataDir)
+		g.linef("  Settings      %s, then: systemctl restart %s", g.cfg.ConfigFile, g.cfg.Service)
+		g.linef("  Logs          journalctl -u %s", g.cfg.Service)
+		g.linef("  Remove        deckhand up --uninstall; data stays\n")
+		return
+	}
+	g.linef("\nData: %s        To run it as a service: deckhand up --install", g.cfg.DataDir)
+	g.linef("Logs: %s        Ctrl-C stops everything; nothing is lost.\n", g.cfg.LogFile)
 }
 
 // console shows the link that opens the console, logged in.

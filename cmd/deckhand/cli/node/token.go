@@ -24,8 +24,9 @@ func tokenCommand(e *env.Env) *cobra.Command {
 	var o tokenOptions
 	cmd := &cobra.Command{
 		Use: "token", Short: "Create a join token, which enrols one node",
-		Long: `Makes a token that enrols one machine, once. It is shown this one time; the hub
-keeps only its hash.`,
+		Long: `Makes a token that enrols one machine, once, and shows the command that installs
+deckhand-node on the machine with it. It is shown this one time; the hub keeps
+only its hash.`,
 		Example: `deckhand node token
 deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
 		Args: env.Args(),
@@ -44,7 +45,7 @@ deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
 			}
 			token := res.Msg.GetToken()
 			e.Notef("valid once, until %s; on the new machine run:", output.Moment(res.Msg.GetExpiresAt()))
-			e.Notef("  DECKHAND_JOIN_TOKEN=%s deckhand-node --hub-url %s", termsafe.Line(token), client.URL())
+			e.Notef("  curl -fsSL %[2]s/install/node | sudo DECKHAND_HUB_URL=%[2]s DECKHAND_JOIN_TOKEN=%[1]s sh", termsafe.Line(token), client.URL())
 			if !e.Format.ForPeople() {
 				return output.One(e.Printer(), tokenNoun, res.Msg)
 			}

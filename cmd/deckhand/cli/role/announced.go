@@ -43,20 +43,26 @@ type announced struct {
 // greet prepares the greeting of a person: the log goes to a file of the data
 // folder.
 func (s *announced) greet(cfg *up.Config, w *words) error {
-	dir, err := filepath.Abs(cfg.DataDir)
-	if err != nil || cfg.DataDir == "" {
+	dir, err := filepath.Abs(cfg.Hub.DataDir)
+	if err != nil || cfg.Hub.DataDir == "" {
 		return nil //nolint:nilerr // Complete refuses it, in better words
 	}
 	// Jails pass through the data folder in a user namespace of their own.
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return fault.New(fault.Precondition, "cannot make data-dir %s: %v", dir, err).WithFix("use a folder you may write to, or sudo")
 	}
+	if os.Geteuid() == 0 {
+		// Before anything is written where another user may have laid a link.
+		if err := up.CheckOwner(dir); err != nil {
+			return err
+		}
+	}
 	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o700); err != nil {
 		return fault.New(fault.Precondition, "cannot make the folder of the log: %v", err).WithFix("use a folder you may write to, or sudo")
 	}
 	s.file = &lumberjack.Logger{Filename: filepath.Join(dir, "log", logFile), MaxSize: logMegabytes, MaxBackups: logsBefore}
 	s.greeting = greeting.New(greeting.Config{
-		Out: w.terminal, DataDir: dir, LogFile: s.file.Filename, Slots: cfg.Slots, Limits: cfg.Pressure, SSH: remote.Host(),
+		Out: w.terminal, DataDir: dir, LogFile: s.file.Filename, Slots: cfg.Worker.Slots, Limits: cfg.Node.Pressure, SSH: remote.Host(),
 	})
 	w.log.to(s.greeting.Errors(s.file))
 	cfg.Started = s.greeting.Started
@@ -104,10 +110,21 @@ func (s *announced) Stop() {
 }
 
 // client calls the hub as its administrator.
-func (s *announced) client() (*sdk.Client, error) {
-	token, err := os.ReadFile(filepath.Join(s.DataDir(), datadir.AdminTokenFile))
+func (s *announced) client() (*sdk.Client, error) { return adminAt(s.DataDir(), s.URL()) }
+
+// adminOf calls the hub of a data folder as its administrator.
+func adminOf(dataDir string) (*sdk.Client, error) {
+	url, err := os.ReadFile(filepath.Join(dataDir, datadir.URLFile))
+	if err != nil {
+		return nil, fmt.Errorf("read the hub's URL: %w", err)
+	}
+	return adminAt(dataDir, strings.TrimSpace(string(url)))
+}
+
+func adminAt(dataDir, url string) (*sdk.Client, error) {
+	token, err := os.ReadFile(filepath.Join(dataDir, datadir.AdminTokenFile))
 	if err != nil {
 		return nil, fmt.Errorf("read the administrator's token: %w", err)
 	}
-	return sdk.New(sdk.Config{URL: s.URL(), Token: strings.TrimSpace(string(token)), UserAgent: "deckhand-up/" + version.Version})
+	return sdk.New(sdk.Config{URL: url, Token: strings.TrimSpace(string(token)), UserAgent: "deckhand-up/" + version.Version})
 }

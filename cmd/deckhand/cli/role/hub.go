@@ -59,6 +59,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("nats-ca", "", "PEM file of the authority that vouches for the servers of tls:// NATS URLs; those of the system by default")
 	flags.String("nats-listen", "", "run a NATS server inside this hub on that address, instead of --nats-url; with TLS unless it is loopback")
 	flags.String("nats-lifecycle-password", "", "let others listen to lifecycle events on --nats-listen, as the user lifecycle; better in DECKHAND_NATS_LIFECYCLE_PASSWORD")
+	flags.String("node-programs", "", "folder of deckhand-node-linux-amd64 and -arm64, which new nodes download from this hub; the deckhand-node beside this program by default")
 	flags.String("notify-allow", "", "networks, besides public ones, to which destinations may send: 10.20.0.0/16,192.0.2.7")
 	flags.String("provider-allow", "", "networks, besides public ones, in which model servers, search engines and login servers may be: 10.20.0.0/16,127.0.0.1")
 	flags.Duration("notify-give-up", notification.DefaultGiveUp, "for how long a notification that is not taken is sent again")

@@ -51,6 +51,8 @@ type role[C any] struct {
 	// words says that a person at a terminal gets words instead of a log, unless
 	// --log-format asks for one: complete then calls equipment.greet.
 	words bool
+	// instead, if set, may do something else than run the role; done says that it did.
+	instead func(ctx context.Context, e *env.Env, flags *pflag.FlagSet, path string) (done bool, err error)
 	// complete checks the configuration and makes the service, not yet started.
 	complete func(ctx context.Context, cfg C, with equipment) (lifecycle.Service, error)
 }
@@ -96,6 +98,8 @@ func (s *sink) to(out io.Writer) {
 // roleOptions are what the flags of a role fill in.
 type roleOptions struct {
 	path string
+	// print writes a configuration file instead of running.
+	print bool
 }
 
 // roleCommand makes the command of a role. Its configuration comes from flags,
@@ -109,7 +113,9 @@ func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
 		Args: env.Args(),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.path, "config", "", "file with these flags as keys, in YAML")
+	flags.StringVar(&o.path, "config", "", "file with these flags as keys, in YAML; --print-config writes one to begin with")
+	flags.BoolVar(&o.print, "print-config", false, "write a configuration file with all keys, their defaults and what they are for, and run nothing")
+	config.NotAKey(flags, "print-config")
 	flags.String("log-level", "info", "how much is logged: trace, debug, info, warn or error")
 	if r.words {
 		flags.String("log-format", "", "write the log to standard error, as json or text; on a terminal, words for people by default, and the log in DATA-DIR/log/up.jsonl")
@@ -132,9 +138,26 @@ func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
 		if stray != nil {
 			return stray
 		}
+		if o.print {
+			if f := flags.Lookup("data-dir"); f != nil {
+				f.DefValue = datadir.System // a service's, whoever asks
+			}
+			return config.WriteTemplate(e.Out, flags, r.title())
+		}
+		if r.instead != nil {
+			if done, err := r.instead(cmd.Context(), e, flags, o.path); done || err != nil {
+				return err
+			}
+		}
 		return runRole(cmd.Context(), e, r, flags, o.path)
 	}
 	return cmd
+}
+
+// title is the first comment of the role's configuration file.
+func (r role[C]) title() string {
+	return fmt.Sprintf("Configuration of `deckhand %s`: its flags are the keys here, and DECKHAND_NAME in the environment and flags override them.\n"+
+		"Lines that begin with # are defaults, and change nothing.", r.use)
 }
 
 func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.FlagSet, path string) error {
@@ -174,6 +197,7 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 		}
 		defer tracer.Stop()
 	}
+	systemd := newSupervisor(log.Named("systemd"))
 	service, err := r.complete(ctx, cfg, equipment{log, redactor, tracer, people})
 	if err != nil {
 		return masked(redactor, err)
@@ -184,6 +208,7 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 		}
 		return masked(redactor, fmt.Errorf("%s did not start: %w", r.use, err))
 	}
+	systemd.ready(service)
 	select {
 	case <-ctx.Done():
 		log.Info("stopping; a second signal ends the process at once")
@@ -192,6 +217,7 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 		}
 	case <-service.Done():
 	}
+	systemd.stopping()
 	service.Stop()
 	if err := service.Err(); err != nil {
 		return masked(redactor, fmt.Errorf("%s ended: %w", r.use, err))

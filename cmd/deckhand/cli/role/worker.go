@@ -25,16 +25,7 @@ that it cannot lose: run as many as you like, and stop any of them at any time.
 		example: `
 DECKHAND_TOKEN=dhw_… deckhand worker --hub-url https://hub.example.com --slots 16
 `,
-		flags: func(flags *pflag.FlagSet) {
-			flags.String("hub-url", "", "the hub's URL")
-			flags.String("token", "", "worker token of that hub; better in DECKHAND_TOKEN, which other users cannot see")
-			flags.String("name", "", "what people see; host name and process id by default")
-			flags.Int("slots", 8, "how many tasks run at once")
-			flags.Duration("model-stall", 90*time.Second, "how long a model may be silent in the middle of a call")
-			pressure.Flags(flags)
-			flags.String(metricsserver.Flag, "", metricsserver.Usage)
-			flags.String("pool", "", "pool of workers that it belongs to; \"default\" by default")
-		},
+		flags: workerFlags,
 		complete: func(ctx context.Context, cfg worker.Config, with equipment) (lifecycle.Service, error) {
 			cfg.Log, cfg.Redactor, cfg.Tracer = with.log, with.redactor, with.tracer
 			if cfg.MetricsListen == "" {
@@ -51,4 +42,15 @@ DECKHAND_TOKEN=dhw_… deckhand worker --hub-url https://hub.example.com --slots
 			return both, nil
 		},
 	})
+}
+
+func workerFlags(flags *pflag.FlagSet) {
+	flags.String("hub-url", "", "the hub's URL")
+	flags.String("token", "", "worker token of that hub; better in DECKHAND_TOKEN, which other users cannot see")
+	flags.String("name", "", "what people see; host name and process id by default")
+	flags.Int("slots", 8, "how many tasks run at once")
+	flags.Duration("model-stall", 90*time.Second, "how long a model may be silent in the middle of a call")
+	pressure.Flags(flags)
+	flags.String(metricsserver.Flag, "", metricsserver.Usage)
+	flags.String("pool", "", "pool of workers that it belongs to; \"default\" by default")
 }

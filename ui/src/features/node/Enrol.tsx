@@ -10,7 +10,7 @@ import { Field, Input, Select } from "@/components/Field";
 import { Problem } from "@/components/Problem";
 import { Time } from "@/components/Time";
 import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
-import { joinCommand, parseLabels } from "./search";
+import { joinCommand, localOnly, parseLabels } from "./search";
 
 const lives: [seconds: number, words: string][] = [
   [900, "15 minutes"],
@@ -35,9 +35,15 @@ export function Enrol(props: { known: Node[]; onClose: () => void }) {
       {token.data ? (
         <div className="space-y-3">
           <p>
-            Run this as root on the machine. It works once and expires <Time at={token.data.expiresAt} />. You will not see it again.
+            Run this on the machine, which needs Linux and curl. It installs deckhand-node as a service and enrols the machine. It works once and expires{" "}
+            <Time at={token.data.expiresAt} />. You will not see it again.
           </p>
           <Command text={joinCommand(token.data.token, base.href)} />
+          {localOnly(base.href) && (
+            <p className="text-warn">
+              Other machines cannot reach {base.host}. Start the hub with <code>--listen</code> and <code>--tls-cert</code>, and open the console at that address.
+            </p>
+          )}
           <p role="status" className={joined ? "text-good" : "text-dim"}>
             {joined ? (
               <>

@@ -11,7 +11,7 @@ import { QueueService } from "@/gen/deckhand/v1/queue_pb";
 import { showPage } from "@/test/page";
 import { nodeRoutes } from "./route";
 import { Samples } from "./samples";
-import { joinCommand, matches, parseLabels, parseNodeSearch, wordsOf } from "./search";
+import { joinCommand, localOnly, matches, parseLabels, parseNodeSearch, wordsOf } from "./search";
 
 vi.mock("@/components/Chart", () => ({
   // jsdom has no canvas; end-to-end tests see it drawn.
@@ -178,7 +178,11 @@ describe("the list", () => {
     await user.click(screen.getByRole("button", { name: "Create command" }));
     const command = joinCommand("dhj_secret.ca", document.baseURI);
     expect(await screen.findByText(command)).toBeTruthy();
-    expect(command).toBe("DECKHAND_JOIN_TOKEN=dhj_secret.ca deckhand-node --hub-url http://localhost:3000");
+    expect(command).toBe(
+      "curl -fsSL http://localhost:3000/install/node | sudo DECKHAND_HUB_URL=http://localhost:3000 DECKHAND_JOIN_TOKEN=dhj_secret.ca sh",
+    );
+    expect(screen.getByText(/Other machines cannot reach localhost:3000/)).toBeTruthy();
+    expect(["http://127.0.0.1:7800/", "http://[::1]:7800", "https://hub.example.com/deckhand/"].map(localOnly)).toEqual([true, true, false]);
     expect(asked).toHaveBeenCalledWith(3600, { site: "oslo" });
     const dialog = screen.getByRole("dialog");
     expect(await within(dialog).findByRole("link", { name: "new-1" })).toBeTruthy();

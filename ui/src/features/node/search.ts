@@ -49,7 +49,12 @@ export function parseLabels(text: string): Record<string, string> | string {
   return labels;
 }
 
-// joinCommand is the one line that makes a machine a node of the hub at url. It
-// has the token in it, which is good for one machine.
-export const joinCommand = (token: string, url: string) =>
-  `DECKHAND_JOIN_TOKEN=${token} deckhand-node --hub-url ${url.replace(/\/$/, "")}`;
+// joinCommand is the one line that makes a machine a node of the hub at url: it installs
+// deckhand-node and starts it. It has the token in it, which is good for one machine.
+export const joinCommand = (token: string, url: string) => {
+  const hub = url.replace(/\/$/, "");
+  return `curl -fsSL ${hub}/install/node | sudo DECKHAND_HUB_URL=${hub} DECKHAND_JOIN_TOKEN=${token} sh`;
+};
+
+// localOnly reports whether other machines cannot reach an address.
+export const localOnly = (url: string) => /^(localhost|127\..*|\[::1\])$/.test(new URL(url).hostname);

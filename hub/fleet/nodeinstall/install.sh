@@ -1,0 +1,66 @@
+#!/bin/sh
+# Makes this machine a node of a Deckhand hub. The hub serves this script; the console
+# ("Enrol a node") and `deckhand node token` show the command that runs it:
+#
+#   curl -fsSL https://hub.example.com:7800/install/node |
+#     sudo DECKHAND_HUB_URL=https://hub.example.com:7800 DECKHAND_JOIN_TOKEN=dhj_... sh
+#
+# It installs containerd where it is missing and the system has apt, then deckhand-node
+# in /usr/local/bin (DECKHAND_BIN_DIR names another folder), and starts its service. Run
+# again, it replaces the program; commands in jails go on.
+set -eu
+
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# A function, so that nothing runs of a script that was cut off.
+main() {
+  [ "$(id -u)" -eq 0 ] || fail "this machine's services are installed by root: put sudo before DECKHAND_HUB_URL"
+  [ "$(uname -s)" = Linux ] || fail "a node runs Linux, and this is $(uname -s)"
+  url=${DECKHAND_HUB_URL:-}
+  url=${url%/}
+  [ -n "$url" ] || fail "DECKHAND_HUB_URL is empty: copy the whole command from the console"
+  [ -n "${DECKHAND_JOIN_TOKEN:-}" ] || [ -e /var/lib/deckhand-node/identity/node.json ] ||
+    fail "DECKHAND_JOIN_TOKEN is empty: make one with deckhand node token"
+  case $(uname -m) in
+  x86_64) arch=amd64 ;;
+  aarch64 | arm64) arch=arm64 ;;
+  *) fail "there is no deckhand-node for $(uname -m)" ;;
+  esac
+  sum=
+  case $arch in
+#DIGESTS#
+  esac
+  [ -n "$sum" ] || fail "this hub has no deckhand-node for linux/$arch: put deckhand-node-linux-$arch into the folder of its setting node-programs, or install the package of deckhand-node"
+
+  packages=
+  command -v containerd >/dev/null || packages="$packages containerd runc"
+  command -v mkfs.ext4 >/dev/null || packages="$packages e2fsprogs"
+  if [ -n "$packages" ]; then
+    command -v apt-get >/dev/null || fail "install these first:$packages"
+    echo "Installing$packages"
+    # shellcheck disable=SC2086 # a list
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null ||
+      fail "apt-get cannot install these:$packages (after apt-get update, try again)"
+  fi
+
+  new=$(mktemp)
+  trap 'rm -f "$new"' EXIT
+  echo "Downloading deckhand-node from $url"
+  curl -fsSL --retry 3 -o "$new" "$url/install/deckhand-node-linux-$arch" || fail "the download failed: is $url the hub's address?"
+  echo "$sum  $new" | sha256sum -c >/dev/null 2>&1 || fail "what was downloaded is damaged: try again"
+  bin=${DECKHAND_BIN_DIR:-/usr/local/bin}
+  install -d "$bin"
+  install -m 0755 "$new" "$bin/deckhand-node"
+  echo "Installed $("$bin/deckhand-node" --version) as $bin/deckhand-node"
+  if [ -d /run/systemd/system ]; then
+    "$bin/deckhand-node" install --hub-url "$url" --start
+  else
+    "$bin/deckhand-node" install --hub-url "$url"
+    echo "This machine does not run systemd: have its service manager run $bin/deckhand-node --config /etc/deckhand/node.yaml with DECKHAND_JOIN_TOKEN in its environment."
+  fi
+}
+
+main

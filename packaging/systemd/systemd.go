@@ -1,0 +1,41 @@
+// Package systemd holds the units of Deckhand's services: of everything on one machine
+// (deckhand.service), of the roles that run apart (deckhand-hub.service,
+// deckhand-worker.service) and of a node (deckhand-node.service). The packages install
+// them, and so do `deckhand up --install` and `deckhand-node install`, which work where
+// there is no package.
+package systemd
+
+import (
+	"embed"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+//go:embed *.service
+var units embed.FS
+
+// The names of the units.
+const (
+	Up     = "deckhand.service"
+	Hub    = "deckhand-hub.service"
+	Worker = "deckhand-worker.service"
+	Node   = "deckhand-node.service"
+)
+
+// Unit returns the text of a unit that runs program with the configuration in the
+// folder etc.
+func Unit(name, program, etc string) (string, error) {
+	for _, path := range []string{program, etc} {
+		if strings.ContainsAny(path, " \t\n%\"'\\") {
+			return "", fault.New(fault.Invalid, "the path %q cannot be written in a systemd unit", path).WithFix("use one without spaces, quotes and %%")
+		}
+	}
+	text, err := units.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	// Not text/template: it calls methods by name, for which the linker would keep every
+	// method of the program.
+	return strings.NewReplacer("@PROGRAM@", program, "@ETC@", etc).Replace(string(text)), nil
+}

@@ -1,0 +1,236 @@
+package test
+
+import (
+	"compress/gzip"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cavaliergopher/rpm"
+	"github.com/stretchr/testify/require"
+)
+
+// programs is the folder of deckhand and deckhand-node, built for the whole run of tests.
+const programs = "DECKHAND_TEST_BINARIES"
+
+func must(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %s\n%s", name, strings.Join(args, " "), out)
+	return string(out)
+}
+
+// build builds the packages of one format, from programs that are built already.
+func build(t *testing.T, format string) (dir string) {
+	t.Helper()
+	bin := os.Getenv(programs)
+	if bin == "" {
+		t.Skip(programs + " names no folder of programs")
+	}
+	dir = t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "../../scripts/package", dir)
+	cmd.Env = append(os.Environ(), "BIN="+bin, "FORMATS="+format, "SOURCE_DATE_EPOCH=1700000000")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return dir
+}
+
+func one(t *testing.T, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(pattern)
+	require.NoError(t, err)
+	require.Len(t, found, 1, pattern)
+	return found[0]
+}
+
+// files are what both packages of a program have, and whether the operator may change
+// them.
+var files = map[string]map[string]bool{
+	"deckhand": {
+		"/usr/bin/deckhand": false, "/usr/lib/systemd/system/deckhand.service": false, "/usr/lib/systemd/system/deckhand-hub.service": false,
+		"/usr/lib/systemd/system/deckhand-worker.service": false, "/usr/lib/sysusers.d/deckhand.conf": false,
+		"/etc/deckhand/up.yaml": true, "/etc/deckhand/hub.yaml": true, "/etc/deckhand/worker.yaml": true,
+		"/usr/share/man/man1/deckhand.1.gz": false, "/usr/share/bash-completion/completions/deckhand": false,
+		"/usr/share/zsh/site-functions/_deckhand": false, "/usr/share/fish/vendor_completions.d/deckhand.fish": false,
+		"/usr/share/deckhand/personas/log-triage.md": false, "/usr/share/deckhand/monitoring/alerts.yaml": false, "/usr/share/doc/deckhand/copyright": false,
+	},
+	"deckhand-node": {
+		"/usr/bin/deckhand-node": false, "/usr/lib/systemd/system/deckhand-node.service": false, "/etc/deckhand/node.yaml": true,
+		"/usr/share/man/man1/deckhand-node.1.gz": false, "/usr/share/bash-completion/completions/deckhand-node": false,
+		"/usr/share/zsh/site-functions/_deckhand-node": false, "/usr/share/fish/vendor_completions.d/deckhand-node.fish": false, "/usr/share/doc/deckhand-node/copyright": false,
+	},
+}
+
+// dpkg installs into a root of its own, where it touches nothing of this machine.
+type dpkg struct {
+	t    *testing.T
+	root string
+}
+
+func newRoot(t *testing.T) dpkg {
+	t.Helper()
+	d := dpkg{t, filepath.Join(t.TempDir(), "root")}
+	for _, made := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "etc"} {
+		require.NoError(t, os.MkdirAll(d.path(made), 0o755))
+	}
+	require.NoError(t, os.WriteFile(d.path("var/lib/dpkg/status"), nil, 0o600))
+	return d
+}
+
+func (d dpkg) path(path string) string { return filepath.Join(d.root, path) }
+
+func (d dpkg) run(args ...string) string {
+	d.t.Helper()
+	return must(d.t, "dpkg", append([]string{"--root=" + d.root, "--force-depends", "--force-script-chrootless", "--force-confold"}, args...)...)
+}
+
+func (d dpkg) write(path, text string) {
+	d.t.Helper()
+	require.NoError(d.t, os.MkdirAll(filepath.Dir(d.path(path)), 0o755))
+	require.NoError(d.t, os.WriteFile(d.path(path), []byte(text), 0o600))
+}
+
+func (d dpkg) read(path string) string {
+	d.t.Helper()
+	data, err := os.ReadFile(d.path(path))
+	require.NoError(d.t, err)
+	return string(data)
+}
+
+// The Debian packages install programs, units, help and configuration; what the operator
+// wrote and what Deckhand keeps stays, through upgrades, removal and purge.
+func TestTheDebianPackages(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("dpkg-deb"); err != nil || os.Geteuid() != 0 {
+		t.Skip("packages are installed by root, where dpkg is")
+	}
+	dir, d := build(t, "deb"), newRoot(t)
+	version := ""
+	for name, want := range files {
+		deb := one(t, filepath.Join(dir, name+"_*.deb"))
+		version = strings.TrimSpace(must(t, "dpkg-deb", "--field", deb, "Version"))
+		conffiles := must(t, "dpkg-deb", "--info", deb, "conffiles")
+		said := d.run("--install", deb)
+		require.Contains(t, said, "Next:")
+		for path, conffile := range want {
+			info, err := os.Stat(d.path(path))
+			require.NoError(t, err)
+			require.NotZero(t, info.Size(), path)
+			require.Equal(t, conffile, strings.Contains(conffiles, path+"\n"), path)
+			if conffile {
+				require.Zero(t, info.Mode().Perm()&0o007, "%s may have passwords", path)
+			}
+		}
+		program := d.path("usr/bin/" + name)
+		require.Contains(t, strings.ReplaceAll(must(t, program, "--version"), "-dev", "~dev"), version)
+		page, err := os.Open(d.path("usr/share/man/man1/" + name + ".1.gz"))
+		require.NoError(t, err)
+		unzipped, err := gzip.NewReader(page)
+		require.NoError(t, err)
+		text, err := io.ReadAll(unzipped)
+		require.NoError(t, err)
+		require.NoError(t, page.Close())
+		require.Contains(t, string(text), ".TH")
+	}
+	require.NotContains(t, version, "-", "no revision of a distribution's")
+	require.Contains(t, must(t, "dpkg-deb", "--field", one(t, filepath.Join(dir, "deckhand-node_*.deb")), "Depends"), "containerd")
+
+	// The user of hub and worker, whose group reads their configuration.
+	passwd, group := d.read("etc/passwd"), d.read("etc/group")
+	require.Contains(t, passwd, "deckhand:x:")
+	gid := strings.TrimSpace(must(t, "stat", "-c", "%g", d.path("etc/deckhand/hub.yaml")))
+	require.NotEqual(t, "0", gid)
+	require.Contains(t, group, ":"+gid+":")
+
+	// systemd finds no fault with the units as they are installed.
+	var units []string
+	for _, name := range []string{"deckhand", "deckhand-hub", "deckhand-worker", "deckhand-node"} {
+		units = append(units, name+".service")
+		text := d.read("usr/lib/systemd/system/" + name + ".service")
+		require.NotContains(t, text, "@PROGRAM@")
+		require.Contains(t, text, "\nExecStart=/usr/bin/deckhand")
+		require.Contains(t, text, "\nType=notify\n")
+		require.Contains(t, text, "\nWatchdogSec=")
+		require.Contains(t, text, "\nRestart=always\n")
+	}
+	if _, err := exec.LookPath("systemd-analyze"); err == nil {
+		out, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"verify", "--man=no", "--recursive-errors=no", "--root=" + d.root}, units...)...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.NotContains(t, string(out), "deckhand", "a warning")
+	}
+
+	// The configuration is read by the program that wrote it: nothing in it is unknown.
+	for _, c := range [][]string{{"deckhand", "hub", "hub.yaml"}, {"deckhand", "worker", "worker.yaml"}} {
+		out, err := exec.CommandContext(t.Context(), d.path("usr/bin/"+c[0]), c[1], "--config", d.path("etc/deckhand/"+c[2])).CombinedOutput()
+		require.Error(t, err, "it has no database and no hub")
+		require.NotContains(t, string(out), "unknown key")
+	}
+
+	// What people wrote, and what Deckhand keeps.
+	kept := map[string]string{
+		"etc/deckhand/node.yaml": "hub-url: https://hub.example:7800\n", "etc/deckhand/up.yaml": "slots: 3\n",
+		"etc/deckhand/hub.env": "DECKHAND_DATABASE_URL=postgres://secret\n", "etc/deckhand/node.env": "DECKHAND_JOIN_TOKEN=dhj_1\n",
+	}
+	data := []string{"var/lib/deckhand/keyset.json", "var/lib/deckhand-hub/keyset.json", "var/lib/deckhand-node/identity/node.json"}
+	for path, text := range kept {
+		d.write(path, text)
+	}
+	for _, path := range data {
+		d.write(path, "{}")
+	}
+	both := []string{one(t, filepath.Join(dir, "deckhand_*.deb")), one(t, filepath.Join(dir, "deckhand-node_*.deb"))}
+	require.NotContains(t, d.run(append([]string{"--install"}, both...)...), "Next:", "it was installed already, and the node has a hub")
+	d.run("--remove", "deckhand", "deckhand-node")
+	require.NoFileExists(t, d.path("usr/bin/deckhand"))
+	for path, text := range kept {
+		require.Equal(t, text, d.read(path), path)
+	}
+	said := d.run("--purge", "deckhand", "deckhand-node")
+	for path := range kept {
+		require.NoFileExists(t, d.path(path), "configuration and secrets go with a purge")
+	}
+	require.NoDirExists(t, d.path("etc/deckhand"))
+	for _, path := range data {
+		require.FileExists(t, d.path(path), "what belongs to people is theirs to delete")
+	}
+	for _, dir := range []string{"/var/lib/deckhand", "/var/lib/deckhand-hub", "/var/lib/deckhand-node"} {
+		require.Contains(t, said, "stay")
+		require.Contains(t, said, "rm -r "+dir)
+	}
+}
+
+// The RPM packages have the same files, and the same rules for what an operator changes.
+func TestTheRPMPackages(t *testing.T) {
+	t.Parallel()
+	dir := build(t, "rpm")
+	for name, want := range files {
+		p, err := rpm.Open(one(t, filepath.Join(dir, name+"-[0-9]*.rpm")))
+		require.NoError(t, err)
+		require.Equal(t, name, p.Name())
+		require.Equal(t, "Apache-2.0", p.License())
+		require.Equal(t, "x86_64", p.Architecture())
+		have := map[string]*rpm.FileInfo{}
+		for _, f := range p.Files() {
+			have[f.Name()] = &f
+			require.Equal(t, "root", f.Owner(), f.Name())
+		}
+		for path, conffile := range want {
+			f, there := have[path]
+			require.True(t, there, path)
+			const config, noReplace = 1 << 0, 1 << 4
+			if conffile {
+				require.EqualValues(t, config|noReplace, f.Flags()&(config|noReplace), path)
+				require.Zero(t, f.Mode().Perm()&0o007, path)
+			} else {
+				require.Zero(t, f.Flags()&config, path)
+			}
+			require.EqualValues(t, 1700000000, f.ModTime().Unix(), "%s: two builds are the same", path)
+		}
+		const postInstall, preRemove = 1024, 1025
+		require.Contains(t, p.Header.GetTag(postInstall).String(), "systemctl")
+		require.Contains(t, p.Header.GetTag(preRemove).String(), "disable --now")
+	}
+}
