@@ -53,10 +53,15 @@ func (r retries) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // again returns when the same call may succeed: after delay or, if the hub says so, later.
-// It reports whether that may be so at all.
+// It reports whether that may be so at all. An error that is unavailable and has a code is
+// about something else than the hub, such as a node, which is not back in a moment.
 func again(err error, delay time.Duration) (time.Duration, bool) {
 	e := fault.As(err)
-	if e == nil || e.Kind != fault.Unavailable && e.RetryAfter == 0 && e.Code != fault.IdempotencyInProgress {
+	switch {
+	case e == nil:
+		return 0, false
+	case e.Kind == fault.Unavailable && e.Code == "", e.RetryAfter > 0, e.Code == fault.IdempotencyInProgress:
+	default:
 		return 0, false
 	}
 	delay = max(delay, e.RetryAfter)

@@ -173,6 +173,9 @@ describe("retries", () => {
     const refused = failing(9, () => new ConnectError("no", Code.PermissionDenied));
     await expect(refused.client.tasks.getTask({ taskId: "x" })).rejects.toMatchObject({ rpcCode: "permission_denied" });
     expect(refused.keys.length).toBe(1);
+    const away = failing(9, () => refusal(Code.Unavailable, { code: ErrorCode.NodeUnavailable, message: "no node" }));
+    await expect(away.client.tasks.submitTask({})).rejects.toMatchObject({ code: ErrorCode.NodeUnavailable });
+    expect(away.keys.length).toBe(1);
     const login = failing(9, gone);
     await expect(login.client.sessions.createSession({})).rejects.toMatchObject({ rpcCode: "unavailable" });
     expect(login.keys).toEqual([null]);

@@ -36,7 +36,9 @@ export function retry(limit: number): Interceptor {
   };
 }
 
-// mayHelp reports whether the same call may succeed a little later.
+// mayHelp reports whether the same call may succeed a little later. An error that is
+// unavailable and has a code is about something else than the hub, such as a node, which is
+// not back in a moment.
 function mayHelp(e: DeckhandError): boolean {
-  return e.rpcCode === "unavailable" || e.retryAfterMs !== undefined || e.code === ErrorCode.IdempotencyInProgress;
+  return (e.rpcCode === "unavailable" && e.code === undefined) || e.retryAfterMs !== undefined || e.code === ErrorCode.IdempotencyInProgress;
 }
