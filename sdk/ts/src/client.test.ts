@@ -36,9 +36,9 @@ function hub(services: (router: ConnectRouter) => void, options: Partial<Options
   return { client, requests };
 }
 
-const refusal = (code: Code, info: object, headers?: HeadersInit) => {
+const refusal = (code: Code, info: Record<string, unknown>, headers?: HeadersInit) => {
   const e = new ConnectError("in short", code, headers);
-  e.details = [{ desc: ErrorInfoSchema, value: info }];
+  e.details = [{ desc: ErrorInfoSchema, value: info as never }];
   return e;
 };
 

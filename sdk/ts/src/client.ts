@@ -36,7 +36,7 @@ import { list, type List, type RowOf } from "./list.js";
 import { createTransport, type Options } from "./transport.js";
 import { watch, type WatchItem, type WatchOptions, type WatchRequest } from "./watch.js";
 
-// Service has the calls of a service. Those that list something return a List.
+/** Service has the calls of a service. Those that list something return a List. */
 export type Service<Desc extends DescService> = {
   [Name in keyof ConnectClient<Desc>]: ConnectClient<Desc>[Name] extends (request: infer Req, options?: CallOptions) => Promise<infer Res>
     ? Res extends { nextPageToken: string }
@@ -61,59 +61,61 @@ const downloadPart = 4 << 20;
 // eventPage is how many events of a history are read at once.
 const eventPage = 1000;
 
-// Client calls one hub. Each service has its calls, which take a request and options, such as
-// an AbortSignal and headers. They are rejected with a DeckhandError.
+/**
+ * Client calls one hub. Each service has its calls, which take a request and options, such as
+ * an AbortSignal and headers. They are rejected with a DeckhandError.
+ */
 export class Client {
-  // What the calls are sent with.
+  /** What the calls are sent with. */
   readonly transport: Transport;
-  // From where calls may come.
+  /** From where calls may come. */
   readonly access: Service<typeof AccessService>;
   readonly agents: Service<typeof AgentService>;
   readonly audit: Service<typeof AuditService>;
   readonly budgets: Service<typeof BudgetService>;
-  // Kills and holds.
+  /** Kills and holds. */
   readonly control: Service<typeof ControlService>;
-  // Inserted into requests of agents' commands.
+  /** Inserted into requests of agents' commands. */
   readonly credentials: Service<typeof CredentialService>;
-  // Receive notifications.
+  /** Receive notifications. */
   readonly destinations: Service<typeof DestinationService>;
   readonly events: Service<typeof EventService>;
   readonly files: Service<typeof FileService>;
-  // Compares and analyses past runs.
+  /** Compares and analyses past runs. */
   readonly history: Service<typeof HistoryService>;
-  // Those that jails are made from.
+  /** Those that jails are made from. */
   readonly images: Service<typeof ImageService>;
   readonly inbox: Service<typeof InboxService>;
   readonly nodeExecs: Service<typeof NodeExecService>;
   readonly nodes: Service<typeof NodeService>;
-  // An operator's.
+  /** An operator's. */
   readonly organisations: Service<typeof OrganisationService>;
-  // Log people in, and prove what they decide.
+  /** Log people in, and prove what they decide. */
   readonly passkeys: Service<typeof PasskeyService>;
-  // What the organisation may have.
+  /** What the organisation may have. */
   readonly plans: Service<typeof PlanService>;
   readonly policies: Service<typeof PolicyService>;
   readonly providers: Service<typeof ProviderService>;
-  // The caller's devices.
+  /** The caller's devices. */
   readonly push: Service<typeof PushService>;
   readonly queue: Service<typeof QueueService>;
-  // Log people in.
+  /** Log people in. */
   readonly sessions: Service<typeof SessionService>;
-  // The plans that agents make of their tasks.
+  /** The plans that agents make of their tasks. */
   readonly taskPlans: Service<typeof TaskPlanService>;
   readonly tasks: Service<typeof TaskService>;
   readonly teams: Service<typeof TeamService>;
   readonly telemetry: Service<typeof NodeTelemetryService>;
   readonly tokens: Service<typeof TokenService>;
-  // Those that agents may call.
+  /** Those that agents may call. */
   readonly tools: Service<typeof ToolService>;
   readonly triggers: Service<typeof TriggerService>;
   readonly users: Service<typeof UserService>;
-  // An operator's.
+  /** An operator's. */
   readonly vault: Service<typeof VaultService>;
   readonly workspaces: Service<typeof WorkspaceService>;
 
-  // It does not connect: the first call does.
+  /** It does not connect: the first call does. */
   constructor(options: Options) {
     const transport = createTransport(options);
     this.transport = transport;
@@ -151,22 +153,26 @@ export class Client {
     this.workspaces = service(WorkspaceService, transport);
   }
 
-  // watch returns events as they happen, and those that are stored already unless fromNow is
-  // set. When the connection breaks, it connects again and goes on after the last cursor: no
-  // stored event is missed or repeated. Live thinking and progress are not stored: a piece may
-  // be missed.
-  //
-  // It ends when every watched task has ended or, without follow, after the stored events.
-  // Pass the cursor of the last item to another watch to continue after it.
+  /**
+   * watch returns events as they happen, and those that are stored already unless fromNow is
+   * set. When the connection breaks, it connects again and goes on after the last cursor: no
+   * stored event is missed or repeated. Live thinking and progress are not stored: a piece may
+   * be missed.
+   *
+   * It ends when every watched task has ended or, without follow, after the stored events.
+   * Pass the cursor of the last item to another watch to continue after it.
+   */
   async *watch(request: WatchRequest, options?: WatchOptions): AsyncGenerator<WatchItem, void, void> {
     for await (const response of watch(this.events.watch, request, options)) {
       if (response.item.case !== undefined && response.item.case !== "heartbeat") yield response as WatchItem;
     }
   }
 
-  // waitForTask waits until a task is in a final state, and returns it. It does not poll: it
-  // watches the task's events, over broken connections and restarts of the hub. Whether the
-  // task has succeeded is in its state.
+  /**
+   * waitForTask waits until a task is in a final state, and returns it. It does not poll: it
+   * watches the task's events, over broken connections and restarts of the hub. Whether the
+   * task has succeeded is in its state.
+   */
   async waitForTask(taskId: string, options?: WatchOptions): Promise<Task> {
     // The hub ends the watch when the task has ended.
     for await (const _ of watch(this.events.watch, { taskIds: [taskId], types: ["state_changed"], follow: true }, options));
@@ -175,8 +181,10 @@ export class Client {
     return task;
   }
 
-  // taskEvents returns the stored events of a task with a number above afterSeq, in order, up
-  // to those that are there now. watch follows what comes.
+  /**
+   * taskEvents returns the stored events of a task with a number above afterSeq, in order, up
+   * to those that are there now. watch follows what comes.
+   */
   async *taskEvents(taskId: string, options: { afterSeq?: bigint; signal?: AbortSignal } = {}): AsyncGenerator<Event, void, void> {
     for (let afterSeq = options.afterSeq ?? 0n; ; ) {
       const { events, newestSeq } = await this.events.listEvents({ taskId, afterSeq, pageSize: eventPage }, { signal: options.signal });
@@ -186,8 +194,10 @@ export class Client {
     }
   }
 
-  // downloadFile returns a file of the workspace that a task worked in. It fails if the file
-  // changes meanwhile, or if it is not what its digest says.
+  /**
+   * downloadFile returns a file of the workspace that a task worked in. It fails if the file
+   * changes meanwhile, or if it is not what its digest says.
+   */
   async downloadFile(taskId: string, path: string, options?: { signal?: AbortSignal }): Promise<Uint8Array<ArrayBuffer>> {
     let content = new Uint8Array(0);
     let digest: string | undefined;

@@ -2,7 +2,7 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorInfoSchema } from "./gen/deckhand/v1/error_pb.js";
 import type { ErrorCode } from "./gen/errors.js";
 
-// RpcCode is the code of the RPC, which says what kind of error it is. Every error has one.
+/** RpcCode is the code of the RPC, which says what kind of error it is. Every error has one. */
 export type RpcCode =
   | "canceled"
   | "unknown"
@@ -21,13 +21,13 @@ export type RpcCode =
   | "data_loss"
   | "unauthenticated";
 
-// Action is the place where a person can correct what an error is about.
+/** Action is the place where a person can correct what an error is about. */
 export type Action = {
-  // A verb and its object, for a button.
+  /** A verb and its object, for a button. */
   label: string;
-  // The page of the console, from its root.
+  /** The page of the console, from its root. */
   path: string;
-  // The command that does the same.
+  /** The command that does the same. */
   command: string;
 };
 
@@ -41,20 +41,22 @@ type Fields = {
   cause?: unknown;
 };
 
-// DeckhandError is what calls are rejected with, but for those that their caller aborts.
+/** DeckhandError is what calls are rejected with, but for those that their caller aborts. */
 export class DeckhandError extends Error {
   override readonly name = "DeckhandError";
-  // A stable code, such as "AGENT_010"; undefined if the RPC's code says everything. See
-  // ErrorCode.
+  /**
+   * A stable code, such as "AGENT_010"; undefined if the RPC's code says everything. See
+   * ErrorCode.
+   */
   readonly code: ErrorCode | undefined;
-  // What to do; empty if nothing is known.
+  /** What to do; empty if nothing is known. */
   readonly fix: string;
-  // The object at fault; empty if none is named.
+  /** The object at fault; empty if none is named. */
   readonly objectId: string;
   readonly action: Action | undefined;
-  // When to call again, in milliseconds; undefined if the hub does not say.
+  /** When to call again, in milliseconds; undefined if the hub does not say. */
   readonly retryAfterMs: number | undefined;
-  // The hub itself reported the error, and not something on the way to it.
+  /** The hub itself reported the error, and not something on the way to it. */
   readonly fromHub: boolean;
 
   constructor(
@@ -72,7 +74,7 @@ export class DeckhandError extends Error {
     this.fromHub = fields.detailed ?? false;
   }
 
-  // from returns an error of any kind as a DeckhandError.
+  /** from returns an error of any kind as a DeckhandError. */
   static from(error: unknown): DeckhandError {
     if (error instanceof DeckhandError) return error;
     const e = ConnectError.from(error);
@@ -102,8 +104,10 @@ function secondsOf(header: string | null): number | undefined {
   return Number.isNaN(ms) ? undefined : Math.max(0, ms);
 }
 
-// isError reports whether an error is one of these: stable codes such as
-// ErrorCode.BudgetLimit, or codes of the RPC such as "not_found".
+/**
+ * isError reports whether an error is one of these: stable codes such as
+ * ErrorCode.BudgetLimit, or codes of the RPC such as "not_found".
+ */
 export function isError(error: unknown, ...codes: (ErrorCode | RpcCode)[]): error is DeckhandError {
   return error instanceof DeckhandError && (codes.includes(error.rpcCode) || (error.code !== undefined && codes.includes(error.code)));
 }

@@ -4,7 +4,7 @@ import { rowsOf } from "./gen/procedures.js";
 
 type Page = { $typeName: string; nextPageToken: string };
 
-// RowOf is what a list has, by the type of its pages.
+/** RowOf is what a list has, by the type of its pages. */
 export type RowOf<Res> = Res extends { $typeName: infer Name extends keyof typeof rowsOf }
   ? (typeof rowsOf)[Name] extends infer Field extends keyof Res
     ? Res[Field] extends (infer Row)[]
@@ -13,19 +13,23 @@ export type RowOf<Res> = Res extends { $typeName: infer Name extends keyof typeo
     : never
   : never;
 
-// List is what a call returns that lists something. It is a promise of one page, and an async
-// iterable of all rows, which reads page after page as they are needed:
-//
-//	const { tasks, nextPageToken } = await client.tasks.listTasks({ pageSize: 20 });
-//	for await (const task of client.tasks.listTasks({})) …
+/**
+ * List is what a call returns that lists something. It is a promise of one page, and an async
+ * iterable of all rows, which reads page after page as they are needed:
+ *
+ * ```ts
+ * const { tasks, nextPageToken } = await client.tasks.listTasks({ pageSize: 20 });
+ * for await (const task of client.tasks.listTasks({})) console.log(task.id);
+ * ```
+ */
 export interface List<Res, Row> extends Promise<Res>, AsyncIterable<Row> {
-  // pages returns the pages instead of the rows.
+  /** pages returns the pages instead of the rows. */
   pages(): AsyncGenerator<Res, void, void>;
 }
 
 type Call<Req, Res> = (request: Req, options?: CallOptions) => Promise<Res>;
 
-// list returns a call whose response is a page as one that returns a List.
+/** list returns a call whose response is a page as one that returns a List. */
 export function list<Req extends object, Res extends Page>(call: Call<Req, Res>): (request: Req, options?: CallOptions) => List<Res, RowOf<Res>> {
   return (request, options) => {
     const first = call(request, options);
@@ -36,8 +40,10 @@ export function list<Req extends object, Res extends Page>(call: Call<Req, Res>)
   };
 }
 
-// pages returns the pages of a list, one after another: call is a call of a client that
-// createClient of Connect has made.
+/**
+ * pages returns the pages of a list, one after another: call is a call of a client that
+ * createClient of Connect has made.
+ */
 export async function* pages<Req extends object, Res extends Page>(
   call: Call<Req, Res>,
   request: Req,
@@ -55,7 +61,7 @@ export async function* pages<Req extends object, Res extends Page>(
   }
 }
 
-// rows returns the rows of all pages of a list.
+/** rows returns the rows of all pages of a list. */
 export function rows<Req extends object, Res extends Page>(call: Call<Req, Res>, request: Req, options?: CallOptions): AsyncGenerator<RowOf<Res>, void, void> {
   return rowsIn(pages(call, request, options));
 }

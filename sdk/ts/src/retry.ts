@@ -5,16 +5,18 @@ import { ErrorCode } from "./gen/errors.js";
 import { keyed, repeatable } from "./gen/procedures.js";
 import { newIdempotencyKey } from "./key.js";
 
-// keyHeader has the idempotency key of a call.
+/** keyHeader has the idempotency key of a call. */
 export const keyHeader = "Idempotency-Key";
 
 // longest is how long the hub may ask to wait before another try, in milliseconds. A call
 // that would have to wait longer fails at once.
 const longest = 30_000;
 
-// retry tries a call again if the hub could not be reached or says when to call again. Calls
-// that change nothing are repeated as they are. Those that do get an idempotency key, with
-// which the hub makes them once. Streams, and calls that need no token, are never repeated.
+/**
+ * retry tries a call again if the hub could not be reached or says when to call again. Calls
+ * that change nothing are repeated as they are. Those that do get an idempotency key, with
+ * which the hub makes them once. Streams, and calls that need no token, are never repeated.
+ */
 export function retry(limit: number): Interceptor {
   return (next) => async (request) => {
     const name = `${request.service.typeName.slice("deckhand.v1.".length)}/${request.method.name}`;

@@ -6,25 +6,33 @@ import { version } from "./gen/version.js";
 import { retry } from "./retry.js";
 
 export type Options = {
-  // Where the hub is, for example "https://hub.example.com" or
-  // "https://example.com/deckhand".
+  /**
+   * Where the hub is, for example "https://hub.example.com" or
+   * "https://example.com/deckhand".
+   */
   url: string | URL;
-  // An API token. Leave it out in a page of the hub itself, whose browser sends the session's
-  // cookie.
+  /**
+   * An API token. Leave it out in a page of the hub itself, whose browser sends the session's
+   * cookie.
+   */
   token?: string;
-  // The value of a session's cookie, for programs in Node that act for a person who has
-  // logged in. Browsers do not let scripts set cookies.
+  /**
+   * The value of a session's cookie, for programs in Node that act for a person who has
+   * logged in. Browsers do not let scripts set cookies.
+   */
   session?: string;
-  // How often a call is tried again that can be repeated safely; 3 by default, 0 for never.
+  /** How often a call is tried again that can be repeated safely; 3 by default, 0 for never. */
   retries?: number;
-  // Used for all requests instead of the global fetch, for example to add a proxy.
+  /** Used for all requests instead of the global fetch, for example to add a proxy. */
   fetch?: typeof globalThis.fetch;
-  // See every call before it is sent, and before it is tried again.
+  /** See every call before it is sent, and before it is tried again. */
   interceptors?: Interceptor[];
 };
 
-// createTransport returns what calls are sent with: createClient of Connect takes it too.
-// Errors are DeckhandErrors, and an aborted call is rejected with its signal's reason.
+/**
+ * createTransport returns what calls are sent with: createClient of Connect takes it too.
+ * Errors are DeckhandErrors, and an aborted call is rejected with its signal's reason.
+ */
 export function createTransport(options: Options): Transport {
   const base = baseOf(options.url);
   if (options.token && !/^[!-~]+$/.test(options.token)) {

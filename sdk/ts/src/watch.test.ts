@@ -32,9 +32,9 @@ async function* hang(_: WatchRequest, signal: AbortSignal): AsyncIterable<WatchR
   await new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
 }
 
-const error = (code: Code, info?: object) => {
+const error = (code: Code, info?: Record<string, unknown>) => {
   const e = new ConnectError("failed", code);
-  if (info) e.details = [{ desc: ErrorInfoSchema, value: info }];
+  if (info) e.details = [{ desc: ErrorInfoSchema, value: info as never }];
   return e;
 };
 

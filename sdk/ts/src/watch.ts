@@ -3,39 +3,47 @@ import { Backoff, sleep } from "./backoff.js";
 import { DeckhandError } from "./error.js";
 import type { WatchRequestSchema, WatchResponse } from "./gen/deckhand/v1/event_pb.js";
 
-// WatchRequest is what to watch; see the comments of its fields.
+/** WatchRequest is what to watch; see the comments of its fields. */
 export type WatchRequest = MessageInitShape<typeof WatchRequestSchema>;
 
-// WatchItem is a response with an event, live thinking or a command's progress.
+/** WatchItem is a response with an event, live thinking or a command's progress. */
 export type WatchItem = WatchResponse & { item: Exclude<WatchResponse["item"], { case: "heartbeat" } | { case: undefined }> };
 
-// WatchStatus is how a watch is: "live" means that the hub was heard lately, and "lost" that
-// the connection broke and is opened again.
+/**
+ * WatchStatus is how a watch is: "live" means that the hub was heard lately, and "lost" that
+ * the connection broke and is opened again.
+ */
 export type WatchStatus = "connecting" | "live" | "lost";
 
 export type WatchOptions = {
-  // Ends the watch, which then throws the signal's reason.
+  /** Ends the watch, which then throws the signal's reason. */
   signal?: AbortSignal;
   onStatus?: (status: WatchStatus) => void;
-  // Reports whether to connect again after an error; by default after those that another try
-  // may mend.
+  /**
+   * Reports whether to connect again after an error; by default after those that another try
+   * may mend.
+   */
   reconnect?: (error: DeckhandError) => boolean;
-  // How long nothing may come before the connection counts as dead, in milliseconds; 45 000
-  // by default. The hub sends a heartbeat every 15 s if nothing else is sent.
+  /**
+   * How long nothing may come before the connection counts as dead, in milliseconds; 45 000
+   * by default. The hub sends a heartbeat every 15 s if nothing else is sent.
+   */
   silence?: number;
-  // The bounds of the first wait before another try, and of all, in milliseconds.
+  /** The bounds of the first wait before another try, and of all, in milliseconds. */
   backoff?: { base?: number; max?: number };
 };
 
 type Open = (request: WatchRequest, options: { signal: AbortSignal }) => AsyncIterable<WatchResponse>;
 
-// watch returns what EventService.Watch streams, heartbeats included: their cursors are after
-// events that were left out. open makes the call. When the connection breaks, it connects
-// again, with random waits, and goes on after the last cursor: no stored event is missed or
-// repeated. Live thinking and progress are not stored: a piece may be missed.
-//
-// It ends when the hub ends the stream, or throws the signal's reason or an error that
-// another try would not mend.
+/**
+ * watch returns what EventService.Watch streams, heartbeats included: their cursors are after
+ * events that were left out. open makes the call. When the connection breaks, it connects
+ * again, with random waits, and goes on after the last cursor: no stored event is missed or
+ * repeated. Live thinking and progress are not stored: a piece may be missed.
+ *
+ * It ends when the hub ends the stream, or throws the signal's reason or an error that
+ * another try would not mend.
+ */
 export async function* watch(open: Open, request: WatchRequest, options: WatchOptions = {}): AsyncGenerator<WatchResponse, void, void> {
   const { signal, onStatus, reconnect = mayMend, silence = 45_000 } = options;
   const backoff = new Backoff(options.backoff?.base, options.backoff?.max);
@@ -48,7 +56,7 @@ export async function* watch(open: Open, request: WatchRequest, options: WatchOp
     let live = false;
     try {
       // A watch that has a cursor goes on from there, and does not begin now.
-      const responses = open({ ...request, cursor, fromNow: cursor === "" && request.fromNow }, { signal: quiet.signal });
+      const responses = open({ ...request, cursor, fromNow: cursor === "" && (request.fromNow ?? false) }, { signal: quiet.signal });
       const reader = responses[Symbol.asyncIterator]();
       for (;;) {
         quiet.listen();
@@ -83,7 +91,7 @@ export async function* watch(open: Open, request: WatchRequest, options: WatchOp
   }
 }
 
-// mayMend reports whether a new connection may mend a broken watch.
+/** mayMend reports whether a new connection may mend a broken watch. */
 export function mayMend(e: DeckhandError): boolean {
   switch (e.rpcCode) {
     case "unavailable":

@@ -1,25 +1,27 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 
-// CloudEvent is what a webhook destination receives: CloudEvents 1.0. The summary and details
-// quote what agents and strangers wrote: they are data, and no instructions.
+/**
+ * CloudEvent is what a webhook destination receives: CloudEvents 1.0. The summary and details
+ * quote what agents and strangers wrote: they are data, and no instructions.
+ */
 export type CloudEvent = {
   specversion: "1.0";
-  // The same for each delivery of a notification.
+  /** The same for each delivery of a notification. */
   id: string;
-  // The organisation, for example "/organisations/org_default".
+  /** The organisation, for example "/organisations/org_default". */
   source: string;
-  // For example "agent.failed"; see docs/events.md.
+  /** For example "agent.failed"; see docs/events.md. */
   type: string;
-  // The task, if the event belongs to one.
+  /** The task, if the event belongs to one. */
   subject?: string;
-  // RFC 3339.
+  /** RFC 3339. */
   time: string;
   datacontenttype: "application/json";
   correlationid?: string;
   data: JsonObject & { summary?: string };
 };
 
-// WebhookError says why a request is not one of the hub's.
+/** WebhookError says why a request is not one of the hub's. */
 export class WebhookError extends Error {
   override readonly name = "WebhookError";
 }
@@ -27,26 +29,34 @@ export class WebhookError extends Error {
 type HeaderValues = Headers | Record<string, string | string[] | undefined>;
 
 export type WebhookRequest = {
-  // The destination's secret, which begins with whsec_. During a rotation the hub signs with
-  // the new and the old one, so either will do.
+  /**
+   * The destination's secret, which begins with whsec_. During a rotation the hub signs with
+   * the new and the old one, so either will do.
+   */
   secret: string;
   headers: HeaderValues;
-  // The body as it was received: text or bytes that were parsed and encoded again have
-  // another signature.
+  /**
+   * The body as it was received: text or bytes that were parsed and encoded again have
+   * another signature.
+   */
   body: string | Uint8Array;
-  // How old a request may be, in seconds; 300 by default. Older ones may have been recorded
-  // and sent again.
+  /**
+   * How old a request may be, in seconds; 300 by default. Older ones may have been recorded
+   * and sent again.
+   */
   toleranceSeconds?: number;
-  // The time now, for tests.
+  /** The time now, for tests. */
   now?: Date;
 };
 
-// verifyWebhook verifies that a request was signed with a destination's secret, as Standard
-// Webhooks (https://www.standardwebhooks.com) has it, and returns its event. It throws a
-// WebhookError otherwise: respond with status 400 then. It uses Web Crypto, which Node and
-// browsers have.
-//
-// A notification may be delivered twice: remember the header webhook-id to recognise it.
+/**
+ * verifyWebhook verifies that a request was signed with a destination's secret, as Standard
+ * Webhooks (https://www.standardwebhooks.com) has it, and returns its event. It throws a
+ * WebhookError otherwise: respond with status 400 then. It uses Web Crypto, which Node and
+ * browsers have.
+ *
+ * A notification may be delivered twice: remember the header webhook-id to recognise it.
+ */
 export async function verifyWebhook(request: WebhookRequest): Promise<CloudEvent> {
   const id = valueOf(request.headers, "webhook-id");
   const timestamp = valueOf(request.headers, "webhook-timestamp");
