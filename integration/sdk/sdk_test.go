@@ -119,17 +119,24 @@ func packed(t *testing.T) (dir string) {
 func (f fleet) typeScript(t *testing.T) {
 	dir := packed(t)
 	require.NoError(t, os.CopyFS(dir, os.DirFS("../../sdk/ts/examples")))
-	watch, err := os.ReadFile("watch.ts")
+	for _, name := range []string{"watch.ts", "session.ts"} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "*.ts"))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "watch.ts"), watch, 0o600))
-	run(t, dir, os.Environ(), "node", filepath.Join(modules(t), "typescript/bin/tsc"), "--strict", "--target", "es2022", "--module", "nodenext",
-		"--types", "node", "--skipLibCheck", "false", "--outDir", dir, "submit-and-wait.ts", "live-events.ts", "answer-approval.ts", "files.ts", "webhook-receiver.ts", "lists-and-errors.ts", "watch.ts")
+	run(t, dir, os.Environ(), "node", append([]string{
+		filepath.Join(modules(t), "typescript/bin/tsc"), "--strict", "--target", "es2022", "--module", "nodenext", "--types", "node",
+		"--skipLibCheck", "false", "--outDir", dir,
+	}, sources...)...)
 	for name, want := range map[string]string{
 		"submit-and-wait":  "SUCCEEDED The report has 3 lines.\n",
 		"live-events":      "execution_started \ntool_completed shell_exec\ntool_completed complete_task\nexecution_completed \n",
 		"answer-approval":  "shell_exec date >> greeting.txt\nSUCCEEDED\n",
 		"files":            "10000\n",
 		"lists-and-errors": "first-agent, line-counter\n1 true\nthe persona is not valid\nnot_found there is no task \"task_none\"\ntrue\n",
+		"session":          "admin\ntrue\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -94,7 +94,7 @@ async function* translated<T>(messages: AsyncIterable<T>, signal: AbortSignal | 
 
 // identify adds who is calling.
 function identify(options: Options, base: URL): Interceptor {
-  const browser = "document" in globalThis;
+  const browser = "document" in globalThis || "WorkerGlobalScope" in globalThis;
   return (next) => (request) => {
     if (options.token) request.header.set("Authorization", `Bearer ${options.token}`);
     else if (options.session) {
