@@ -160,12 +160,17 @@ func (f fleet) webhookReceiver(t *testing.T, dir string) {
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
-	var made struct{ Secret string }
-	f.JSON(&made, "destination", "create", "node-receiver", "--webhook", "http://127.0.0.1:"+port+"/deckhand", "--events", "failures")
-	require.NotEmpty(t, made.Secret)
+	made, err := f.Client().Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+		Name: "node-receiver",
+		Spec: &deckhandv1.DestinationSpec{
+			Events: []string{"failures"},
+			To:     &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "http://127.0.0.1:" + port + "/deckhand"}},
+		},
+	}))
+	require.NoError(t, err)
 	node, err := exec.LookPath("node")
 	require.NoError(t, err)
-	receiver := harness.Start(t, f.env("PORT="+port, "DECKHAND_WEBHOOK_SECRET="+made.Secret), node, filepath.Join(dir, "webhook-receiver.js"))
+	receiver := harness.Start(t, f.env("PORT="+port, "DECKHAND_WEBHOOK_SECRET="+made.Msg.GetSecret()), node, filepath.Join(dir, "webhook-receiver.js"))
 	waittest.Until(t, 30*time.Second, "the receiver to listen", func() bool { return strings.Contains(receiver.Output.String(), "listening") })
 	require.Equal(t, "400", run(t, dir, os.Environ(), "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-d", "{}", "http://127.0.0.1:"+port+"/deckhand"))
 	f.CLI(0, "destination", "test", "node-receiver")
