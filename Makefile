@@ -69,5 +69,5 @@ bench: ## measure; scripts/bench dispatch measures one thing
 	scripts/bench $(ARGS)
 
 clean: ## remove what was built
-	rm -rf bin .build node/jail/initbin/*.zst ui/node_modules
+	rm -rf bin .build node/jail/initbin/*.zst ui/node_modules sdk/ts/node_modules sdk/ts/dist
 	find ui/dist -mindepth 1 ! -name README -delete

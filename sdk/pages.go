@@ -2,8 +2,12 @@ package sdk
 
 import (
 	"context"
+	"errors"
+	"iter"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -57,4 +61,78 @@ func (c *Client) Steps(ctx context.Context, taskID string) (out []*deckhandv1.St
 		return res.Msg.GetNextPageToken(), nil
 	})
 	return out, err
+}
+
+// List returns an iterator over all rows of a list, which it reads page by page as they
+// are needed: call is the procedure, request what to ask for, and rows returns the rows of
+// a page:
+//
+//	for task, err := range sdk.List(ctx, client.Tasks.ListTasks, &deckhandv1.ListTasksRequest{AgentId: "log-triage"},
+//		(*deckhandv1.ListTasksResponse).GetTasks) { … }
+//
+// It begins with the request's page token, if there is one, and ends with the first error.
+func List[Req, Res, Row any, Request interface {
+	*Req
+	proto.Message
+}, Response interface {
+	*Res
+	GetNextPageToken() string
+}](
+	ctx context.Context, call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	request Request, rows func(Response) []Row,
+) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		var none Row
+		next := proto.CloneOf(request)
+		field := next.ProtoReflect().Descriptor().Fields().ByName("page_token")
+		err := Pages(func(token string) (string, error) {
+			if token != "" {
+				next.ProtoReflect().Set(field, protoreflect.ValueOfString(token))
+			}
+			res, err := call(ctx, connect.NewRequest((*Req)(next)))
+			if err != nil {
+				return "", err
+			}
+			page := Response(res.Msg)
+			for _, row := range rows(page) {
+				if !yield(row, nil) {
+					return "", errLeft
+				}
+			}
+			return page.GetNextPageToken(), nil
+		})
+		if err != nil && !errors.Is(err, errLeft) {
+			yield(none, err)
+		}
+	}
+}
+
+// errLeft ends a list whose reader has left.
+var errLeft = errors.New("the reader has left")
+
+// eventPage is how many events of a history are read at once.
+const eventPage = 1000
+
+// TaskEvents returns an iterator over the stored events of a task with a number above
+// afterSeq, in order, up to those that are there now. [Client.Watch] follows what comes.
+func (c *Client) TaskEvents(ctx context.Context, taskID string, afterSeq int64) iter.Seq2[*deckhandv1.Event, error] {
+	return func(yield func(*deckhandv1.Event, error) bool) {
+		for {
+			res, err := c.Events.ListEvents(ctx, connect.NewRequest(&deckhandv1.ListEventsRequest{TaskId: taskID, AfterSeq: afterSeq, PageSize: eventPage}))
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			events := res.Msg.GetEvents()
+			for _, e := range events {
+				if !yield(e, nil) {
+					return
+				}
+				afterSeq = e.GetSeq()
+			}
+			if len(events) == 0 || afterSeq >= res.Msg.GetNewestSeq() {
+				return
+			}
+		}
+	}
 }

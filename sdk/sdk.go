@@ -7,12 +7,20 @@
 //	for event, err := range client.Watch(ctx, &deckhandv1.WatchRequest{TaskIds: []string{res.Msg.Task.Id}, Follow: true}) { … }
 //
 // Every call sends the token, and the correlation id of its context if there is
-// one. Errors are the hub's own: each has a code from the catalogue, what
-// happened and how to fix it (see Error). If the hub cannot be reached, the
-// error's kind is Unavailable.
+// one. A call that can be repeated safely is tried again, with jittered waits, if
+// the hub cannot be reached or says when to call again: see [Config].Retries.
+//
+// Errors are the hub's own: each has a code from the catalogue, what
+// happened and how to fix it (see [Error] and [CodeOf]). If the hub cannot be
+// reached, the error's kind is KindUnavailable.
+//
+// [List] iterates over the rows of any list, [Client.Watch] over events,
+// [Client.WaitForTask] waits for the end of a task, [Client.DownloadFile] reads a
+// file of its workspace, and [VerifyWebhook] verifies what the hub sends.
 package sdk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -24,7 +32,6 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
@@ -42,8 +49,16 @@ type Config struct {
 	HTTPClient *http.Client
 	// UserAgent is sent along; empty for "deckhand-sdk".
 	UserAgent string
-	// Interceptors see every call before it is sent: for tracing, for example.
+	// Interceptors see every call before it is sent: for tracing, for example. They
+	// see one that is tried again once.
 	Interceptors []connect.Interceptor
+	// Retries is how often a call is tried again if the hub cannot be reached or says
+	// when to call again: 0 for 3, and negative for never. Calls that change nothing are
+	// repeated as they are, and those of users that do with an idempotency key, which they
+	// get unless their context has one (see WithIdempotencyKey). A call with a key goes on
+	// at the hub when its caller leaves. Streams and calls that need no token are not
+	// repeated.
+	Retries int
 }
 
 // Client calls one hub. It is safe for use by many goroutines.
@@ -104,10 +119,6 @@ type Client struct {
 	http *http.Client
 }
 
-// Error is the type of the errors that calls return: errors.As(err, &e), with e
-// a *sdk.Error, gives kind, code, message and fix.
-type Error = fault.Error
-
 // New creates a client. It does not connect: the first call does.
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(cfg.URL, "/"))
@@ -145,7 +156,8 @@ func New(cfg Config) (*Client, error) {
 	if userAgent == "" {
 		userAgent = "deckhand-sdk"
 	}
-	options := connect.WithInterceptors(append(slices.Clone(cfg.Interceptors), &headers{token: cfg.Token, userAgent: userAgent})...)
+	options := connect.WithInterceptors(append(slices.Clone(cfg.Interceptors),
+		retries{limit: cmp.Or(cfg.Retries, defaultRetries)}, &headers{token: cfg.Token, userAgent: userAgent})...)
 	target := base.String()
 	return &Client{
 		Agents:        deckhandv1connect.NewAgentServiceClient(client, target, options),

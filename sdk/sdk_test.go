@@ -13,7 +13,6 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
@@ -21,8 +20,6 @@ import (
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server answers tasks and a watch whose stream does what each test wants.
 type server struct {

@@ -3,6 +3,8 @@ import react from "@vitejs/plugin-react";
 import tailwindcss from "@tailwindcss/vite";
 import { defineConfig } from "vitest/config";
 
+const path = (to: string) => fileURLToPath(new URL(to, import.meta.url));
+
 // The hub that `npm run dev` shows: a running `deckhand up`.
 const hub = process.env.DECKHAND_HUB_URL ?? "http://127.0.0.1:7800";
 
@@ -10,7 +12,11 @@ export default defineConfig({
   plugins: [react(), tailwindcss()],
   // Relative: index.html's <base>, which the hub fills in, says where it is.
   base: "./",
-  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  // The SDK is compiled from its source, and has the only copy of what is generated from the
+  // protos. Its imports resolve to the console's modules: sdk/ts/node_modules is a link to them.
+  resolve: {
+    alias: { "@deckhand/sdk": path("../sdk/ts/src/index.ts"), "@/gen/deckhand": path("../sdk/ts/src/gen/deckhand"), "@": path("./src") },
+  },
   build: {
     outDir: "../.build/ui",
     emptyOutDir: true,
@@ -29,7 +35,7 @@ export default defineConfig({
     },
   },
   server: {
-    fs: { allow: [".."] }, // the personas that the console offers
+    fs: { allow: [".."] }, // the SDK, and the personas that the console offers
     proxy: { "^/(deckhand\\.v1\\.|terminals|v1/|openapi\\.json)": { target: hub, ws: true, changeOrigin: true } },
   },
   test: {

@@ -101,10 +101,10 @@ func token(t testing.TB, dir, file string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// Client returns a client of the hub with a token; "" for none.
+// Client returns a client of the hub with a token; "" for none. It tries no call again.
 func (h *Hub) Client(t testing.TB, token string) *sdk.Client {
 	t.Helper()
-	c, err := sdk.New(sdk.Config{URL: h.URL(), Token: token})
+	c, err := sdk.New(sdk.Config{URL: h.URL(), Token: token, Retries: -1})
 	require.NoError(t, err)
 	return c
 }

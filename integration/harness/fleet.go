@@ -88,13 +88,14 @@ func (f *Fleet) Token(name string) string {
 	return strings.TrimSpace(ReadFile(f.T, filepath.Join(f.Dir, name)))
 }
 
-// Client returns a client of the hub's API with the administrator's token.
+// Client returns a client of the hub's API with the administrator's token. It tries no call
+// again.
 func (f *Fleet) Client() *sdk.Client {
 	f.T.Helper()
 	// The hub may be killed between two calls and listen elsewhere after: no
 	// connection is kept.
 	transport := &http.Transport{DisableKeepAlives: true}
-	client, err := sdk.New(sdk.Config{URL: f.URL(), Token: f.Token("admin-token"), HTTPClient: &http.Client{Transport: transport}})
+	client, err := sdk.New(sdk.Config{URL: f.URL(), Token: f.Token("admin-token"), HTTPClient: &http.Client{Transport: transport}, Retries: -1})
 	require.NoError(f.T, err)
 	return client
 }

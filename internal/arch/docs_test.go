@@ -21,7 +21,8 @@ func pages(t *testing.T) []page {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
 	var out []page
-	for _, path := range append(paths, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+	for _, path := range append(paths, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"),
+		filepath.Join(root, "sdk", "README.md"), filepath.Join(root, "sdk", "ts", "README.md")) {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
 		rel, err := filepath.Rel(root, path)

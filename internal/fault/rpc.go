@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/grpc/codes"
@@ -116,7 +117,7 @@ func FromConnect(err error) error {
 	for _, detail := range ce.Details() {
 		if value, derr := detail.Value(); derr == nil {
 			if info, ok := value.(*deckhandv1.ErrorInfo); ok {
-				return fromInfo(ce.Code(), ce.Message(), info, err)
+				return fromInfo(ce.Code(), ce.Message(), info, err).WithRetryAfter(retryAfter(ce))
 			}
 		}
 	}
@@ -124,7 +125,16 @@ func FromConnect(err error) error {
 		// Connect takes a connection that was reset for the caller's own doing.
 		return fromInfo(connect.CodeUnavailable, ce.Message(), nil, err)
 	}
-	return fromInfo(ce.Code(), ce.Message(), nil, err)
+	return fromInfo(ce.Code(), ce.Message(), nil, err).WithRetryAfter(retryAfter(ce))
+}
+
+// retryAfter returns the seconds of the header Retry-After; 0 if there are none.
+func retryAfter(e *connect.Error) time.Duration {
+	seconds, err := strconv.ParseUint(e.Meta().Get("Retry-After"), 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second //nolint:gosec // 31 bits
 }
 
 // ToGRPC returns err as a gRPC status with an ErrorInfo detail; nil for nil.

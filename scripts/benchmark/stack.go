@@ -66,7 +66,7 @@ func (s *stack) connect(url string) error {
 	if err != nil {
 		return err
 	}
-	s.client, err = sdk.New(sdk.Config{URL: url, Token: strings.TrimSpace(string(admin))})
+	s.client, err = sdk.New(sdk.Config{URL: url, Token: strings.TrimSpace(string(admin)), Retries: -1})
 	return err
 }
 

@@ -1,6 +1,7 @@
-// Command facts generates what lists the facts that the code declares in tables: pages
-// and parts of pages of the documentation, and files of the console and the command line. scripts/generate runs it in the root
-// of the repository, and CI fails if a committed file differs.
+// Command facts generates what lists the facts that the code declares in tables: pages and
+// parts of pages of the documentation, and files of the console, the command line and the
+// SDKs. scripts/generate runs it in the root of the repository, and CI fails if a committed
+// file differs.
 package main
 
 import (
@@ -45,11 +46,17 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	for path, page := range map[string]string{
+	sdks, err := sdkFiles()
+	if err != nil {
+		return err
+	}
+	files := map[string]string{
 		"docs/errors.md": errorPage(fault.Catalogue()), "docs/tools.md": tools, "docs/triggers.md": triggers,
 		"docs/events.md": events, "docs/notifications.md": notifications,
 		"ui/src/gen/facts.ts": console(sender.All()), "cmd/deckhand/cli/trigger/sender.go": commandLine(),
-	} {
+	}
+	maps.Copy(files, sdks)
+	for path, page := range files {
 		if err := os.WriteFile(path, []byte(page), 0o644); err != nil { //nolint:gosec // a page is public
 			return err
 		}

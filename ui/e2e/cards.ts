@@ -7,9 +7,9 @@ import type { Page, Route } from "playwright-core";
 import { expect, it } from "vitest";
 import {
   GetInboxItemRequestSchema, GetInboxItemResponseSchema, InboxItemSchema, InboxKind, InboxState, ListInboxResponseSchema, type InboxItem,
-} from "../src/gen/deckhand/v1/inbox_pb";
-import { ToolCategory } from "../src/gen/deckhand/v1/step_pb";
-import { ChangeKind, DiffChangesResponseSchema } from "../src/gen/deckhand/v1/workspace_pb";
+} from "../../sdk/ts/src/gen/deckhand/v1/inbox_pb";
+import { ToolCategory } from "../../sdk/ts/src/gen/deckhand/v1/step_pb";
+import { ChangeKind, DiffChangesResponseSchema } from "../../sdk/ts/src/gen/deckhand/v1/workspace_pb";
 import { patience, url } from "./world";
 
 type Init = Exclude<MessageInitShape<typeof InboxItemSchema>, InboxItem>;

@@ -103,7 +103,7 @@ func Make(ctx context.Context, operator *sdk.Client, name string) (*Neighbour, e
 }
 
 func (n *Neighbour) client(token string) (*sdk.Client, error) {
-	return sdk.New(sdk.Config{URL: n.url, Token: token, HTTPClient: n.http})
+	return sdk.New(sdk.Config{URL: n.url, Token: token, HTTPClient: n.http, Retries: -1})
 }
 
 // Prepare makes what the actions need. The node has to be started before.

@@ -1,5 +1,4 @@
-import { Code, ConnectError } from "@connectrpc/connect";
-import { ErrorInfoSchema } from "@/gen/deckhand/v1/error_pb";
+import { DeckhandError } from "@deckhand/sdk";
 
 // Problem is an error as a person is shown it.
 export type Problem = {
@@ -17,28 +16,26 @@ export type Problem = {
 
 // problemOf reads an error of any kind.
 export function problemOf(error: unknown): Problem {
-  const e = ConnectError.from(error);
-  const info = e.findDetails(ErrorInfoSchema)[0];
-  const unreachable =
-    e.code === Code.Unavailable || (e.code === Code.Unknown && !info && /fetch|network/i.test(e.rawMessage));
+  const e = DeckhandError.from(error);
+  const unreachable = e.rpcCode === "unavailable";
   return {
-    code: info?.code || Code[e.code].replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase(),
-    message: info?.message || (unreachable ? "The hub cannot be reached." : e.rawMessage),
+    code: e.code ?? e.rpcCode.toUpperCase(),
+    message: unreachable && !e.fromHub ? "The hub cannot be reached." : e.message,
     fix:
-      info?.fix ||
+      e.fix ||
       (unreachable ? "Retrying automatically. If this goes on, run `deckhand doctor` on the hub's machine: it says what is wrong and how to start the hub." : ""),
     unreachable,
-    action: info?.action ? { label: info.action.label, path: info.action.path } : undefined,
+    action: e.action,
   };
 }
 
 // failedInside says that the hub failed at something that a second try may not meet, such as a
 // connection to its database that ended.
 export function failedInside(error: unknown): boolean {
-  return error instanceof ConnectError && error.code === Code.Internal;
+  return DeckhandError.from(error).rpcCode === "internal";
 }
 
 // lostSession says that an error means: log in again.
 export function lostSession(error: unknown): boolean {
-  return error instanceof ConnectError && error.code === Code.Unauthenticated;
+  return DeckhandError.from(error).rpcCode === "unauthenticated";
 }

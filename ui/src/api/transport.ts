@@ -1,5 +1,5 @@
 import { type Interceptor } from "@connectrpc/connect";
-import { createConnectTransport } from "@connectrpc/connect-web";
+import { createTransport } from "@deckhand/sdk";
 import { base } from "./base";
 import { lostSession } from "./error";
 
@@ -20,10 +20,7 @@ const noticeLostSession: Interceptor = (next) => async (request) => {
   }
 };
 
-// transport speaks Connect with this hub. The session is a cookie, which the
-// browser adds and no script can read.
-export const transport = createConnectTransport({
-  baseUrl: base.href.replace(/\/$/, ""),
-  useBinaryFormat: true,
-  interceptors: [noticeLostSession],
-});
+// transport calls this hub. The session is a cookie, which the browser adds and no script
+// can read. Queries are asked again by query.ts, which shows that the hub is not reached;
+// what changes something is sent again by a person.
+export const transport = createTransport({ url: base, retries: 0, interceptors: [noticeLostSession] });

@@ -1,20 +1,11 @@
-import { Code, ConnectError } from "@connectrpc/connect";
-import { problemOf } from "@/api/error";
+import { Backoff, ErrorCode, isError, sleep, watch, type WatchRequest } from "@deckhand/sdk";
 import type { WatchResponse } from "@/gen/deckhand/v1/event_pb";
 import { liveEvent, livePiece, liveProgress, summaryTypes, type Item } from "./event";
 
 // Status is how the stream stands. "live" means that the hub was heard lately.
 export type Status = "connecting" | "live" | "lost" | "off";
 
-export type Request = {
-  cursor: string;
-  fromNow: boolean;
-  follow: boolean;
-  thinking: boolean;
-  progress: boolean;
-  types: string[];
-  detailedTaskIds: string[];
-};
+export type Request = WatchRequest;
 
 export type StreamConfig = {
   // Opens EventService.Watch.
@@ -33,25 +24,26 @@ export type StreamConfig = {
   backoff?: number;
 };
 
-const maxBackoff = 10_000;
-
-// Stream is the one Watch of this browser. It reconnects after the last cursor
-// for as long as it runs: no stored event is missed or repeated.
+// Stream is the one Watch of this browser. It goes on after the last cursor for as long as it
+// runs: no stored event is missed or repeated.
 export class Stream {
-  private readonly cfg: Required<StreamConfig>;
+  private readonly cfg: StreamConfig;
+  private readonly backoff: Backoff;
   private detailed: string[] = [];
   private stopped = false;
-  private failures = 0;
   private abort = new AbortController();
   // The cause of the last abort: another set of tasks is not a failure.
   private again = false;
+  // The hub was heard since the last failure.
+  private heard = true;
 
   constructor(
     cfg: StreamConfig,
     // After what to begin; empty for what happens from now on.
     private cursor: string,
   ) {
-    this.cfg = { silence: 45_000, backoff: 250, ...cfg };
+    this.cfg = cfg;
+    this.backoff = new Backoff(cfg.backoff);
   }
 
   // watch says of which tasks every event is wanted. The stream is opened anew
@@ -75,90 +67,61 @@ export class Stream {
     while (!this.stopped) {
       this.abort = new AbortController();
       this.again = false;
-      const before = this.cursor;
-      const error = await this.once();
+      const error = await this.once().then(() => undefined, (e: unknown) => e);
       if (this.stopped) break;
       if (this.again) continue;
-      if (error instanceof ConnectError && error.code === Code.Unauthenticated) {
-        this.cfg.onStatus("off");
-        return;
-      }
-      if (error && problemOf(error).code === "CURSOR_EXPIRED") {
+      if (isError(error, "unauthenticated")) break;
+      if (isError(error, ErrorCode.CursorExpired)) {
         this.cursor = "";
         this.cfg.onReset();
       }
-      if (this.cursor !== before) this.failures = 0;
-      this.cfg.onStatus("lost");
-      await this.wait(Math.min(this.cfg.backoff * 2 ** this.failures++, maxBackoff) * (0.5 + Math.random() / 2));
+      this.tell("lost");
+      await sleep(this.backoff.next(), this.abort.signal);
     }
     this.cfg.onStatus("off");
   }
 
-  private async once(): Promise<unknown> {
-    const abort = this.abort;
-    const detailed = this.detailed;
-    if (this.failures === 0) this.cfg.onStatus("connecting");
-    let quiet: ReturnType<typeof setTimeout> | undefined;
-    const heard = () => {
-      clearTimeout(quiet);
-      quiet = setTimeout(() => abort.abort(), this.cfg.silence);
-    };
-    heard();
-    try {
-      let open = false;
-      const responses = this.cfg.open(
-        {
-          cursor: this.cursor,
-          fromNow: this.cursor === "",
-          follow: true,
-          thinking: true,
-          progress: true,
-          types: summaryTypes,
-          detailedTaskIds: detailed,
-        },
-        abort.signal,
-      );
-      for await (const response of responses) {
-        if (abort.signal.aborted) return undefined;
-        heard();
-        if (response.cursor) this.cursor = response.cursor;
-        if (!open) {
-          open = true;
-          this.failures = 0;
-          this.cfg.onStatus("live");
-          this.cfg.onOpen(detailed);
-        }
-        if (response.item.case === "event") {
-          this.cfg.onItems([{ event: liveEvent(response.item.value) }], this.cursor);
-        } else if (response.item.case === "thinking") {
-          this.cfg.onItems([{ piece: livePiece(response.item.value) }], this.cursor);
-        } else if (response.item.case === "stepProgress") {
-          this.cfg.onItems([{ progress: liveProgress(response.item.value) }], this.cursor);
-        } else {
-          this.cfg.onItems([], this.cursor);
-        }
-      }
-      return undefined;
-    } catch (error) {
-      return error;
-    } finally {
-      clearTimeout(quiet);
-    }
+  private tell(status: Status) {
+    // A stream that is opened again after a failure stays lost until something comes.
+    if (status === "connecting" && !this.heard) return;
+    if (status === "live") this.heard = true;
+    if (status === "lost") this.heard = false;
+    this.cfg.onStatus(status);
   }
 
-  private wait(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const signal = this.abort.signal;
-      const done = () => {
-        clearTimeout(timer);
-        removeEventListener("online", done);
-        resolve();
-      };
-      const timer = setTimeout(done, ms);
-      // A machine that has a network again does not wait.
-      addEventListener("online", done);
-      if (!signal.aborted) signal.addEventListener("abort", done, { once: true });
-      else if (this.again || this.stopped) done();
+  private async once(): Promise<void> {
+    const detailed = this.detailed;
+    const request = { cursor: this.cursor, fromNow: this.cursor === "", follow: true, thinking: true, progress: true, types: summaryTypes, detailedTaskIds: detailed };
+    const responses = watch((r, options) => this.cfg.open(r, options.signal), request, {
+      signal: this.abort.signal,
+      silence: this.cfg.silence,
+      backoff: { base: this.cfg.backoff },
+      onStatus: (status) => {
+        this.tell(status);
+        if (status === "live") this.cfg.onOpen(detailed);
+      },
+      // Whatever else the hub refuses, it may take later.
+      reconnect: (e) => !isError(e, "unauthenticated", ErrorCode.CursorExpired),
     });
+    for await (const { cursor, item } of responses) {
+      if (cursor) {
+        if (cursor !== this.cursor) this.backoff.reset();
+        this.cursor = cursor;
+      }
+      this.cfg.onItems(itemsOf(item), this.cursor);
+    }
+  }
+}
+
+function itemsOf(item: WatchResponse["item"]): Item[] {
+  switch (item.case) {
+    case "event":
+      return [{ event: liveEvent(item.value) }];
+    case "thinking":
+      return [{ piece: livePiece(item.value) }];
+    case "stepProgress":
+      return [{ progress: liveProgress(item.value) }];
+    default:
+      return []; // a heartbeat, whose cursor counts
   }
 }

@@ -1,6 +1,6 @@
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { SendHorizontal } from "lucide-react";
 import { useRef, useState } from "react";
-import { newKey } from "@/api/newKey";
 import { Button } from "@/components/Button";
 import { TextArea } from "@/components/Field";
 import { Problem } from "@/components/Problem";
@@ -18,7 +18,7 @@ export function Say(props: {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
   // A retry sends the same key, so that the hub takes the message once.
-  const key = useRef(newKey());
+  const key = useRef(newIdempotencyKey());
   const ready = text.trim() !== "" && !busy && !props.disabled;
   const send = async () => {
     if (!ready) return;
@@ -27,7 +27,7 @@ export function Say(props: {
     try {
       await props.send(text.trim(), key.current);
       setText("");
-      key.current = newKey();
+      key.current = newIdempotencyKey();
     } catch (e) {
       setError(e);
     } finally {
@@ -52,7 +52,7 @@ export function Say(props: {
           placeholder={props.placeholder}
           onChange={(e) => {
             // An edited message is a new one.
-            if (error !== undefined) key.current = newKey();
+            if (error !== undefined) key.current = newIdempotencyKey();
             setText(e.target.value);
           }}
           onKeyDown={(e) => {

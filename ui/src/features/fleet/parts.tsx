@@ -1,8 +1,8 @@
 import { createClient } from "@connectrpc/connect";
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { Play, Rocket } from "lucide-react";
 import { useState } from "react";
-import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
@@ -82,7 +82,7 @@ export function GoalButton({ agent }: { agent: Pick<Agent, "id" | "name" | "goal
   const play = async () => {
     setBusy(true);
     try {
-      const { task } = await tasks.submitTask({ agentId: agent.id, idempotencyKey: newKey() });
+      const { task } = await tasks.submitTask({ agentId: agent.id, idempotencyKey: newIdempotencyKey() });
       if (task) await navigate({ to: "/tasks/$task", params: { task: task.id } });
     } catch (e) {
       showError(e);

@@ -1,7 +1,7 @@
 import { createClient } from "@connectrpc/connect";
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { useQueryClient } from "@tanstack/react-query";
 import { useRef, useState } from "react";
-import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { Field, TextArea } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
@@ -15,7 +15,7 @@ export function Run(props: { agent: { id: string; name: string }; onClose: () =>
   const queries = useQueryClient();
   const [goal, setGoal] = useState("");
   // A retry sends the same key, so that the hub starts one task.
-  const key = useRef(newKey());
+  const key = useRef(newIdempotencyKey());
   return (
     <FormDialog
       title={`Run ${props.agent.name}`}
@@ -34,7 +34,7 @@ export function Run(props: { agent: { id: string; name: string }; onClose: () =>
           value={goal}
           autoFocus
           onChange={(e) => {
-            key.current = newKey();
+            key.current = newIdempotencyKey();
             setGoal(e.target.value);
           }}
         />

@@ -1,4 +1,4 @@
-import { Code, ConnectError } from "@connectrpc/connect";
+import { DeckhandError } from "@deckhand/sdk";
 import { joined, lastAt, Rows, type Row } from "./rows";
 import type { Piece, Source } from "./source";
 
@@ -92,7 +92,7 @@ export class RemoteLog {
         if (this.counted && !this.ended) await this.wait(pause, signal);
       } catch (e) {
         if (signal.aborted) return;
-        const early = ConnectError.from(e).code === Code.NotFound && Date.now() - begun < comes;
+        const early = DeckhandError.from(e).rpcCode === "not_found" && Date.now() - begun < comes;
         if (!early && ++failures > 5) {
           this.error = e;
           this.changed();

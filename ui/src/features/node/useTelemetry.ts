@@ -1,4 +1,5 @@
 import { createClient } from "@connectrpc/connect";
+import { Backoff, sleep } from "@deckhand/sdk";
 import { useEffect, useReducer, useState } from "react";
 import { transport } from "@/api/transport";
 import { NodeTelemetryService } from "@/gen/deckhand/v1/node_telemetry_pb";
@@ -21,10 +22,12 @@ export function useTelemetry(nodeId: string, on: boolean): { samples: Samples; e
     if (!on) return undefined;
     const abort = new AbortController();
     const watch = async () => {
+      const backoff = new Backoff(500);
       for (let failures = 0; !abort.signal.aborted; failures++) {
         try {
           for await (const sample of telemetry.watchNodeTelemetry({ nodeId, follow: true }, { signal: abort.signal })) {
             failures = 0;
+            backoff.reset();
             samples.add(sample);
             setError(undefined);
             render();
@@ -33,8 +36,7 @@ export function useTelemetry(nodeId: string, on: boolean): { samples: Samples; e
           if (abort.signal.aborted) return;
           if (failures > 1) setError(e);
         }
-        const wait = Math.min(500 * 2 ** failures, 10_000) * (0.75 + Math.random() / 2);
-        await new Promise((resolve) => setTimeout(resolve, wait));
+        await sleep(backoff.next(), abort.signal);
       }
     };
     void watch();

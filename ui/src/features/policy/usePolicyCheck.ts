@@ -1,4 +1,5 @@
-import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createClient } from "@connectrpc/connect";
+import { DeckhandError } from "@deckhand/sdk";
 import { useEffect, useState } from "react";
 import { transport } from "@/api/transport";
 import { remarksOf, type Remark } from "@/features/persona/problems";
@@ -24,7 +25,7 @@ export function usePolicyCheck(yaml: string, agentId: string): { busy: boolean; 
         () => setCheck({ busy: false, remarks: [] }),
         (error: unknown) => {
           if (abort.signal.aborted) return;
-          if (ConnectError.from(error).code === Code.InvalidArgument) setCheck({ busy: false, remarks: remarksOf(error, filename) });
+          if (DeckhandError.from(error).rpcCode === "invalid_argument") setCheck({ busy: false, remarks: remarksOf(error, filename) });
           else setCheck({ busy: false, remarks: [], error });
         },
       );

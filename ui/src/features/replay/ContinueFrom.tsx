@@ -1,8 +1,8 @@
 import { createClient } from "@connectrpc/connect";
+import { newIdempotencyKey, pages } from "@deckhand/sdk";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
 import { Dialog } from "@/components/Dialog";
@@ -25,20 +25,19 @@ export function ContinueFrom(props: { task: Task; iteration: number; onClose: ()
   const [message, setMessage] = useState("");
   const [busy, setBusy] = useState(false);
   const [failed, setFailed] = useState<unknown>();
-  const key = useRef(newKey());
+  const key = useRef(newIdempotencyKey());
   const found = useQuery({
     queryKey: ["checkpoint until", task.id, iteration],
     gcTime: 0,
     queryFn: async () => {
       let kept: number[] = [];
-      for (let pageToken = ""; ; ) {
-        const page = await tasks.listCheckpoints({ taskId: task.id, pageSize: 500, pageToken });
+      for await (const page of pages(tasks.listCheckpoints, { taskId: task.id, pageSize: 500 })) {
         kept = kept.concat(page.checkpoints.map((c) => c.iteration));
         // The newest first: the first that is not later is the one.
         const at = page.checkpoints.find((c) => c.iteration <= iteration);
-        pageToken = page.nextPageToken;
-        if (at || !pageToken) return { at, kept };
+        if (at) return { at, kept };
       }
+      return { at: undefined, kept };
     },
   });
   const at = found.data?.at;

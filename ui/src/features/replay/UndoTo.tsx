@@ -1,4 +1,5 @@
 import { createClient } from "@connectrpc/connect";
+import { rows } from "@deckhand/sdk";
 import { useQuery } from "@tanstack/react-query";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
@@ -23,12 +24,10 @@ export function UndoTo(props: { taskId: string; number: number; onClose: () => v
     retry: false,
     queryFn: async () => {
       const stepIds: string[] = [];
-      for (let pageToken = ""; ; ) {
-        const page = await workspaces.listChanges({ taskId, pageSize: 500, pageToken });
-        stepIds.push(...page.steps.filter((s) => s.number > number && !s.undoneAt).map(madeBy));
-        pageToken = page.nextPageToken;
-        if (!pageToken) return stepIds;
+      for await (const s of rows(workspaces.listChanges, { taskId, pageSize: 500 })) {
+        if (s.number > number && !s.undoneAt) stepIds.push(madeBy(s));
       }
+      return stepIds;
     },
   });
   if (later.data && later.data.length > 0)

@@ -1,7 +1,7 @@
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { useRef, useState } from "react";
 import { OctagonPause, Paperclip, SendHorizontal, X } from "lucide-react";
 import { toast } from "sonner";
-import { newKey } from "@/api/newKey";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
 import { TextArea } from "@/components/Field";
@@ -27,7 +27,7 @@ export function Composer(props: {
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   // A retry sends the same key, so that the hub takes the message once.
-  const [key, setKey] = useState(newKey);
+  const [key, setKey] = useState(newIdempotencyKey);
   const [attached, setAttached] = useState<{ path: string; size: number }[]>([]);
   const picker = useRef<HTMLInputElement>(null);
   const empty = !text.trim() && attached.length === 0;
@@ -40,7 +40,7 @@ export function Composer(props: {
       await by(withAttachments(text.trim(), attached), key);
       setText("");
       setAttached([]);
-      setKey(newKey());
+      setKey(newIdempotencyKey());
       toast(done);
     } catch (e) {
       showError(e);

@@ -1,4 +1,5 @@
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { rows } from "@deckhand/sdk";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { createColumnHelper, tableFeatures, useTable } from "@tanstack/react-table";
 import { toJson } from "@bufbuild/protobuf";
@@ -235,11 +236,9 @@ const most = 10_000;
 // exportTasks saves what matches as JSON Lines, newest first.
 async function exportTasks(request: ReturnType<typeof requestOf>) {
   const lines: string[] = [];
-  for (let pageToken = ""; lines.length < most; ) {
-    const page = await client.listTasks({ ...request, pageSize: 500, pageToken });
-    for (const t of page.tasks) lines.push(JSON.stringify(toJson(TaskSchema, t)));
-    pageToken = page.nextPageToken;
-    if (!pageToken) break;
+  for await (const t of rows(client.listTasks, { ...request, pageSize: 500 })) {
+    lines.push(JSON.stringify(toJson(TaskSchema, t)));
+    if (lines.length >= most) break;
   }
   download("tasks.jsonl", new Blob([lines.map((l) => `${l}\n`).join("")], { type: "application/jsonl" }));
 }

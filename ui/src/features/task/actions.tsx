@@ -1,9 +1,9 @@
 import { createClient } from "@connectrpc/connect";
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { useQueryClient } from "@tanstack/react-query";
 import { CirclePause, OctagonX, Pause, Play, RotateCcw } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
-import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { line } from "@/components/marks";
@@ -68,7 +68,7 @@ function useTaskActions(task: Task) {
           action: { label: "Undo", onClick: () => void run("pause", () => pause(task)) },
         });
       }),
-    retry: () => tasks.retryTask({ taskId: id, idempotencyKey: newKey() }),
+    retry: () => tasks.retryTask({ taskId: id, idempotencyKey: newIdempotencyKey() }),
     kill: async (reason: string) => {
       const res = await control.kill({ scope: KillScope.TASK, objectId: id, reason });
       toast(`Killed ${shorten(id)}`, { description: killed(res.tasks) });

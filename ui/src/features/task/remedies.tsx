@@ -1,6 +1,6 @@
 import { useQuery } from "@connectrpc/connect-query";
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { useState } from "react";
-import { newKey } from "@/api/newKey";
 import { Field, Input, Select, TextArea } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
 import { Literal } from "@/components/Literal";
@@ -23,7 +23,7 @@ export function RetryWith(props: Props & { limits?: boolean }) {
   const [choices, setChoices] = useState<Choices>(asPersona);
   const [node, setNode] = useState("");
   const [memory, setMemory] = useState("");
-  const [key] = useState(newKey);
+  const [key] = useState(newIdempotencyKey);
   const problems = problemsOf(choices);
   const mib = Number(memory || "0");
   const memoryProblem = memory && !(Number.isInteger(mib) && mib > 0) ? "Enter a whole number of MiB, such as 2048." : undefined;
@@ -79,7 +79,7 @@ export function ResumeFrom(props: Props) {
   const [workspace, setWorkspace] = useState(ResumeWorkspace.RESTORE);
   const [message, setMessage] = useState("");
   const [choices, setChoices] = useState<Choices>(asPersona);
-  const [key] = useState(newKey);
+  const [key] = useState(newIdempotencyKey);
   const problems = problemsOf(choices);
   return (
     <FormDialog

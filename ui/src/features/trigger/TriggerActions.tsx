@@ -1,9 +1,9 @@
 import { createClient } from "@connectrpc/connect";
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { useNavigate } from "@tanstack/react-router";
 import { Play } from "lucide-react";
 import { useState } from "react";
 import { toast } from "sonner";
-import { newKey } from "@/api/newKey";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { Button } from "@/components/Button";
@@ -53,7 +53,7 @@ export function TriggerActions({ trigger }: { trigger: Trigger }) {
       <Button
         look="primary"
         onClick={() => {
-          setOnce(newKey());
+          setOnce(newIdempotencyKey());
           setAct("fire");
         }}
       >

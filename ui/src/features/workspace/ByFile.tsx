@@ -1,9 +1,9 @@
 import { createClient } from "@connectrpc/connect";
+import { newIdempotencyKey } from "@deckhand/sdk";
 import { useQuery } from "@tanstack/react-query";
 import { Download, MessageSquare, Undo2 } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { toast } from "sonner";
-import { newKey } from "@/api/newKey";
 import { transport } from "@/api/transport";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
@@ -136,7 +136,7 @@ function Comment(props: { taskId: string; path: string; line: string; agent: str
   const [text, setText] = useState("");
   const [lines, setLines] = useState(props.line);
   const [busy, setBusy] = useState(false);
-  const [key] = useState(newKey);
+  const [key] = useState(newIdempotencyKey);
   const send = async () => {
     setBusy(true);
     try {

@@ -1,5 +1,0 @@
-// newKey returns a new idempotency key: the hub takes a call that is sent again with
-// the same key once. crypto.randomUUID would not do: without TLS browsers do not have it.
-export function newKey(): string {
-  return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("");
-}
