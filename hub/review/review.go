@@ -9,7 +9,8 @@
 // verdict is valid for that state.
 //
 // After an acceptance the hub executes each deferred call once, in the order in which the
-// agent made them; then the task has succeeded. After a rejection the workspace is
+// agent made them; then the task has succeeded. Files that the person left out are
+// restored before that, and calls that they left out are dropped. After a rejection the workspace is
 // restored to its state before the run, and the deferred calls are never executed. The
 // verdict is stored in one transaction and carried out after it, by any hub: each
 // deferred call has an exec id that its node runs at most once, so nothing is executed
