@@ -10,6 +10,7 @@ import { PlanSchema, QuotaUsageSchema } from "@/gen/deckhand/v1/plan_pb";
 import { BudgetSchema } from "@/gen/deckhand/v1/provider_pb";
 import * as downloads from "@/components/download";
 import { showPage } from "@/test/page";
+import { tasksOf } from "./drill";
 import { historyRoutes } from "./route";
 import { since } from "./search";
 import { hintOf, Quotas } from "./Quotas";
@@ -118,6 +119,20 @@ describe("statistics", () => {
     await waitFor(() => expect(history.location.search).toBe("?by=tool&days=7&agent=coder"));
     await waitFor(() => expect(calls).toHaveBeenLastCalledWith("tool", "coder", since(7, new Date()).seconds));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("lead from each number to the tasks that it counts", async () => {
+    showPage("/statistics", historyRoutes, services());
+    const from = new Date(Number(since(30, new Date()).seconds) * 1000).toISOString().slice(0, 10);
+    const failed = await screen.findByRole("link", { name: "1 failed: coder" });
+    expect(Object.fromEntries(new URL(failed.getAttribute("href")!, "http://x").searchParams)).toEqual({ state: '["failed"]', agent: "coder", from });
+    expect(screen.getByRole("link", { name: "5 tasks: coder" }).getAttribute("href")).toContain("agent=coder");
+    expect(screen.queryByRole("link", { name: /cancelled/ })).toBeNull();
+    const first = { seconds: since(30, new Date("2026-11-27T12:00:00Z")).seconds };
+    expect(tasksOf({ key: "2026-W48" }, "week", "coder", first, "failed")).toEqual({ agent: "coder", from: "2026-11-23", to: "2026-11-29", state: ["failed"] });
+    expect(tasksOf({ key: "2026-02" }, "month", "", first)).toMatchObject({ from: "2026-02-01", to: "2026-02-28" });
+    expect(tasksOf({ key: "succeeded" }, "outcome", "", first, "failed")).toBeUndefined();
+    expect(tasksOf({ key: "" }, "agent", "", first)).toBeUndefined();
   });
 
   it("teach the command when nothing ran", async () => {
