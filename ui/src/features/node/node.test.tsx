@@ -78,12 +78,19 @@ describe("samples", () => {
     expect(s.of("").disk).toEqual([null, null, null]);
     expect(s.latest("j")).toBeUndefined();
   });
-  it("are bounded, and forget jails that are long gone", () => {
+  it("are bounded, go back an hour, and forget jails that are gone for longer", () => {
     const s = new Samples();
     s.add(at(1, { old: 1n }));
-    for (let i = 2; i <= 310; i++) s.add(at(i, { j: 1n }));
-    expect(s.times).toHaveLength(300);
-    expect(s.of("j").cpu).toHaveLength(300);
+    // What the node kept, every 15 seconds, and then one each second.
+    for (let i = 16; i <= 3_000; i += 15) s.add(at(i, { j: 1n }));
+    expect(s.times).toHaveLength(200 + 1);
+    expect(s.of("old").cpu[0]).toBe(1);
+    for (let i = 3_001; i <= 5_000; i++) s.add(at(i, { j: 1n }));
+    expect(s.times.length).toBeLessThanOrEqual(600);
+    expect(s.of("j").cpu).toHaveLength(s.times.length);
+    expect(s.times[0]).toBeGreaterThan(5_000 - 3_600);
+    expect(s.times.slice(-200)).toEqual(Array.from({ length: 200 }, (_, i) => 4_801 + i));
+    expect(s.times[0]).toBeLessThan(3_100);
     expect(s.of("old").cpu).toEqual([]);
   });
   it("draw nothing twice when a clock goes back", () => {
