@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { close, login, newest, open, patience, persona, poll, state, tell, url } from "./world";
+import { close, login, newest, open, patience, persona, state, tell, url } from "./world";
 
 let page: Page;
 
@@ -72,6 +72,5 @@ turns:
     expect(times.end, "milliseconds to its last line").toBeLessThan(3_000 * slow);
     expect(times.found, "milliseconds to the hit in its middle").toBeLessThan(20_000 * slow);
     expect(times.heap, "megabytes").toBeLessThan(100);
-    await poll(heap).toBeLessThan(100);
-  });
+  }, 20 * 60_000 * slow);
 });

@@ -8,6 +8,7 @@ import { NodeExecService, NodeExecState, NodeExecTarget } from "@/gen/deckhand/v
 import { NodeSchema, NodeService } from "@/gen/deckhand/v1/node_pb";
 import { NodeTelemetryService, WatchNodeTelemetryResponseSchema } from "@/gen/deckhand/v1/node_telemetry_pb";
 import { QueueService } from "@/gen/deckhand/v1/queue_pb";
+import { ChangeKind, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { showPage } from "@/test/page";
 import { nodeRoutes } from "./route";
 import { Samples } from "./samples";
@@ -226,6 +227,7 @@ describe("a node's page", () => {
               createdBy: "ada",
               logBytes: 3n,
             },
+            { id: "exec_2", argv: ["rm", "notes"], state: NodeExecState.ENDED, endReason: "exited", target: NodeExecTarget.JAIL, createdBy: "ada", files: 1 },
           ],
         }),
         indexNodeLog: () => ({ marks: [{}], nextOffset: 10n, rows: 1n, lines: 1n, end: 10n, complete: true, ended: true }),
@@ -275,6 +277,21 @@ describe("a node's page", () => {
   });
 
   // Revoke, and no click does it by mistake.
+  it("undoes what a person's command changed in a workspace", async () => {
+    const calls = vi.fn();
+    showPage("/nodes/web-1", nodeRoutes, (r) => {
+      services()(r);
+      r.service(WorkspaceService, {
+        undoNodeExec: (req) => (calls(req.execId, req.preview, req.expectState), { undo: { applied: !req.preview, files: 1, state: 7n, changes: [{ path: "notes", kind: ChangeKind.ADDED }] } }),
+      });
+    });
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Undo" }));
+    const dialog = await screen.findByRole("dialog", { name: "Undo what a command changed" });
+    await user.click(await within(dialog).findByRole("button", { name: "Undo 1 file" }));
+    await waitFor(() => expect(calls.mock.calls).toEqual([["exec_2", true, 0n], ["exec_2", false, 7n]]));
+  });
+
   it("is revoked only by its typed name", async () => {
     const calls = vi.fn();
     showPage("/nodes/web-1", nodeRoutes, services({}, calls));
