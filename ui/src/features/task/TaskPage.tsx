@@ -118,7 +118,7 @@ function Loaded({ task }: { task: Task }) {
           <Part value="timeline"><Timeline task={task} view={view} /></Part>
           <Part value="plan"><PlanEditor taskId={task.id} plan={thread.plan} ended={final(task.state)} /></Part>
           <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>
-          <Part value="files">{task.nodeId ? <Files of={{ case: "taskId", value: task.id }} live={!final(task.state)} /> : <Empty title="No files yet">They appear here when the task has started on a node.</Empty>}</Part>
+          <Part value="files">{task.nodeId ? <Files of={{ case: "taskId", value: task.id }} file={file} live={!final(task.state)} /> : <Empty title="No files yet">They appear here when the task has started on a node.</Empty>}</Part>
           <Part value="cost"><Cost task={task} view={view} /></Part>
           <Part value="details"><Details task={task} thread={thread} /></Part>
         </Tabs.Root>

@@ -58,10 +58,11 @@ export function tree(infos: Pick<FileInfo, "path" | "type">[]): Node[] {
 
 const isFolder = (n: Node) => n.children.length > 0 || n.info?.type === "dir";
 
-// Files shows the tree of a workspace, live, and the content of one file.
-export function Files(props: { of: Workspace; live: boolean }) {
+// Files shows the tree of a workspace, live, and the content of one file: at first of that
+// which it is given.
+export function Files(props: { of: Workspace; live: boolean; file?: string }) {
   const taskId = props.of.case === "taskId" ? props.of.value : undefined;
-  const [open, setOpen] = useState<string | undefined>();
+  const [open, setOpen] = useState<string | undefined>(props.file);
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const { data, error, isPending, refetch } = useQuery(
     FileService.method.listFiles,
