@@ -15,7 +15,7 @@ import { historyRoutes } from "./route";
 import { since } from "./search";
 import { hintOf, Quotas } from "./Quotas";
 import { dayOf } from "./Trend";
-import { left, likely } from "./words";
+import { against, left, likely } from "./words";
 
 // The middle and the 90th percentile; nothing is made up without history.
 describe("an estimate", () => {
@@ -30,6 +30,14 @@ describe("an estimate", () => {
     });
     expect(likely(e)).toBe("Usually 40 s and $0.02 (90 % under 1 min 30 s and $1.50; based on 5 runs)");
   });
+  it("says how many times the median a run cost, where that is worth it", () => {
+    const e = create(EstimateSchema, { costMicrosP50: 20_000n, runs: 5 });
+    expect(against(60_000, e)).toBe("3.0 × the median of 5 runs");
+    expect(against(29_000, e)).toBe("");
+    expect(against(60_000, create(EstimateSchema, {}))).toBe("");
+    expect(against(60_000, undefined)).toBe("");
+  });
+
   it("has what is left of budgets", () => {
     expect(left(create(BudgetSchema, { scope: "organisation", every: "day", limitMicros: 5_000_000n, spentMicros: 1_000_000n, reservedMicros: 1_000_000n }))).toBe(
       "$3.00 of the organisation today",
