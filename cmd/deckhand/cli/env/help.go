@@ -22,17 +22,20 @@ var values = map[string]string{
 	"filename": "FILE", "for-agent": "AGENT", "format": "FORMAT", "from": "DAY", "from-env": "VARIABLE", "from-node": "NODE", "greeting": "STYLE",
 	"gvisor-platform": "PLATFORM", "header": "NAME=VALUE", "host": "HOST", "hub": "URL", "id": "ID", "idempotency-key": "KEY", "identity": "IDENTITY",
 	"input": "FILE", "into": "FOLDER", "issuer": "URL", "job": "JOB", "join-token": "TOKEN", "key": "FILE", "keyset-key": "KEY", "kind": "KIND",
-	"label": "KEY=VALUE", "limit": "NAME=VALUE", "log-format": "FORMAT", "log-level": "LEVEL", "map": "EVENT=FIELD", "memory": "SIZE", "message": "TEXT",
+	"label": "KEY=VALUE", "limit": "NAME=VALUE", "log-format": "FORMAT", "log-level": "LEVEL", "map": "NAME=CEL", "memory": "SIZE", "message": "TEXT",
 	"method": "METHOD", "mirror": "URL", "mode": "MODE", "model": "MODEL", "name": "NAME", "nats-ca": "FILE", "new-keyset-key": "KEY", "node": "NODE",
 	"notify-allow": "CIDR", "object": "ID", "oidc-groups-claim": "CLAIM", "oidc-issuer": "URL", "oidc-organisation": "ORGANISATION", "oidc-roles": "GROUP=ROLE",
 	"only": "SCENARIO", "output": "FORMAT", "owner": "OWNER", "page": "TOKEN", "page-token": "TOKEN", "parameter": "NAME", "parent": "ID", "path": "PATTERN",
-	"payload": "FILE", "permission": "PERMISSION", "plan": "FILE", "pool": "POOL", "prefix": "PREFIX", "provider": "PROVIDER", "provider-allow": "CIDR",
+	"payload": "FILE", "permission": "PERMISSION", "plan": "FILE", "pool": "POOL", "pressure-max-load": "LOAD", "pressure-min-disk": "PERCENT", "pressure-min-memory": "PERCENT", "prefix": "PREFIX", "provider": "PROVIDER", "provider-allow": "CIDR",
 	"reason": "TEXT", "recipient": "ADDRESS", "region": "REGION", "registries": "HOST", "registry-addresses": "CIDR", "registry-config": "FOLDER",
 	"reply-to": "ADDRESS", "repository": "OWNER/NAME", "robot": "NAME", "role": "ROLE", "roots": "FILE", "scope": "SCOPE", "search": "TEXT", "secret": "SECRET",
 	"service": "SERVICE", "severity": "SEVERITY", "share": "NAME=NODE:PATH", "shown": "DIGEST", "since": "DAY", "smtp-security": "SECURITY", "smtp-user": "NAME",
 	"snapshotter": "NAME", "special-addresses": "CIDR", "state": "STATE", "step": "STEP", "summary": "TEXT", "task": "TASK", "task-type": "TYPE", "tasks": "FILE",
 	"text": "TEXT", "title": "TEXT", "tls-cert": "FILE", "tls-key": "FILE", "to": "DAY", "to-agent": "AGENT", "to-node": "NODE", "to-task": "TASK",
 	"token": "TOKEN", "tool": "TOOL", "trusted-proxies": "CIDR", "trusted-root": "FILE", "type": "TYPE", "until": "DAY", "user": "USER", "username": "NAME",
+	"cron": "SCHEDULE", "dedupe-header": "HEADER", "dedupe-key": "CEL", "filter": "CEL", "goal": "TEXT", "missed": "CHOICE", "overlap": "CHOICE",
+	"signature-encoding": "ENCODING", "signature-hash": "HASH", "signature-header": "HEADER", "signature-prefix": "PREFIX", "single-flight": "KEY",
+	"time-zone": "ZONE", "verify": "VERIFICATION",
 	"variable": "VARIABLE", "visibility": "VISIBILITY", "webhook": "SENDER", "workspace": "CHOICE", "journal-units": "UNIT", "journal-fields": "FIELD",
 }
 
@@ -51,7 +54,7 @@ var (
 		"float64": "NUMBER", "uintSlice": "NUMBER", "intSlice": "NUMBER",
 	}
 	numbers = map[string]string{
-		"budget": "USD", "cache-read": "USD", "cache-write": "USD", "input": "USD", "output": "USD", "offset": "BYTES", "version": "VERSION", "port": "PORT",
+		"breaker-cost": "USD", "budget": "USD", "loop-budget": "USD", "max-bytes": "BYTES", "cache-read": "USD", "cache-write": "USD", "input": "USD", "output": "USD", "offset": "BYTES", "version": "VERSION", "port": "PORT",
 		"smtp-port": "PORT", "iteration": "ITERATION", "context": "LINES", "tail": "LINES", "cycle-day": "DAY", "egress-uid": "UID", "uid-base": "UID",
 		"installation-id": "ID", "from": "VERSION", "to": "VERSION", "revision": "REVISION",
 	}
