@@ -22,7 +22,7 @@ var values = map[string]string{
 	"filename": "FILE", "for-agent": "AGENT", "format": "FORMAT", "from": "DAY", "from-env": "VARIABLE", "from-node": "NODE", "greeting": "STYLE",
 	"gvisor-platform": "PLATFORM", "header": "NAME=VALUE", "host": "HOST", "hub": "URL", "id": "ID", "idempotency-key": "KEY", "identity": "IDENTITY",
 	"input": "FILE", "into": "FOLDER", "issuer": "URL", "job": "JOB", "join-token": "TOKEN", "key": "FILE", "keyset-key": "KEY", "kind": "KIND",
-	"label": "KEY=VALUE", "limit": "NAME=VALUE", "log-format": "FORMAT", "log-level": "LEVEL", "map": "NAME=CEL", "memory": "SIZE", "message": "TEXT",
+	"label": "KEY=VALUE", "limit": "NAME=VALUE", "log-format": "FORMAT", "log-level": "LEVEL", "map": "NAME=EXPRESSION", "memory": "SIZE", "message": "TEXT",
 	"method": "METHOD", "mirror": "URL", "mode": "MODE", "model": "MODEL", "name": "NAME", "nats-ca": "FILE", "new-keyset-key": "KEY", "node": "NODE",
 	"notify-allow": "CIDR", "object": "ID", "oidc-groups-claim": "CLAIM", "oidc-issuer": "URL", "oidc-organisation": "ORGANISATION", "oidc-roles": "GROUP=ROLE",
 	"only": "SCENARIO", "output": "FORMAT", "owner": "OWNER", "page": "TOKEN", "page-token": "TOKEN", "parameter": "NAME", "parent": "ID", "path": "PATTERN",
