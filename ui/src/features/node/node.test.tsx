@@ -271,7 +271,7 @@ describe("a node's page", () => {
 
   it("reads a command's log", async () => {
     showPage("/nodes/web-1", nodeRoutes, services());
-    await userEvent.click(await screen.findByRole("button", { name: "Log" }));
+    await userEvent.click((await screen.findAllByRole("button", { name: "Log" }))[0]!);
     // jsdom lays nothing out, so that no row is drawn; the size says that it came.
     await waitFor(() => expect(screen.getByRole("dialog").textContent).toContain("10 B"));
   });
@@ -289,7 +289,8 @@ describe("a node's page", () => {
     await user.click(await screen.findByRole("button", { name: "Undo" }));
     const dialog = await screen.findByRole("dialog", { name: "Undo what a command changed" });
     await user.click(await within(dialog).findByRole("button", { name: "Undo 1 file" }));
-    await waitFor(() => expect(calls.mock.calls).toEqual([["exec_2", true, 0n], ["exec_2", false, 7n]]));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("exec_2", false, 7n));
+    expect(calls.mock.calls[0]).toEqual(["exec_2", true, 0n]);
   });
 
   it("is revoked only by its typed name", async () => {
