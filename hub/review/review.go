@@ -22,6 +22,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"time"
 
@@ -170,7 +171,7 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 		}
 	}
 	slices.Sort(paths)
-	paths = slices.Compact(paths)
+	paths = withoutFolders(slices.Compact(paths))
 	d.Files, d.Paths = len(paths), paths[:min(len(paths), shownPaths)]
 	deferred, err := q.DeferredSteps(ctx, db.DeferredStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
@@ -244,4 +245,16 @@ func DetailOf(item db.InboxItem) (d Detail, err error) {
 		return d, fmt.Errorf("read the review %s: %w", item.ID, err)
 	}
 	return d, nil
+}
+
+// withoutFolders leaves out the folders of the other paths: a new file in a new folder is
+// one file.
+func withoutFolders(paths []string) []string {
+	folders := map[string]bool{}
+	for _, p := range paths {
+		for dir := path.Dir(p); dir != "." && dir != "/" && !folders[dir]; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+	}
+	return slices.DeleteFunc(paths, func(p string) bool { return folders[p] })
 }

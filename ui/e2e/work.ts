@@ -224,8 +224,8 @@ turns:
 turns:
   - text: I write.
     calls:
-      - {tool: file_write, arguments: {path: kept.txt, content: "kept\n"}}
-      - {tool: file_write, arguments: {path: docs/left.txt, content: "left out\n"}}
+      - {tool: file_write, arguments: {path: kept.txt, content: "kept\\n"}}
+      - {tool: file_write, arguments: {path: docs/left.txt, content: "left out\\n"}}
   - text: Done.
     calls: [{tool: complete_task, arguments: {summary: "two files"}}]
 `,

@@ -134,7 +134,9 @@ function Files(props: { taskId: string; onComment: (c: Comment) => void; without
           deleted: d.deletedLines,
         });
       }
-      return found;
+      // A new file in a new folder is one file.
+      const folders = new Set(found.flatMap((f) => foldersOf(f.path)));
+      return found.filter((f) => !folders.has(f.path));
     },
     staleTime: Infinity,
   });
@@ -173,6 +175,9 @@ function Files(props: { taskId: string; onComment: (c: Comment) => void; without
     </>
   );
 }
+
+// foldersOf are the folders that a path is in.
+const foldersOf = (path: string) => path.split("/").slice(0, -1).map((_, i, all) => all.slice(0, i + 1).join("/"));
 
 // Check is a box with a word beside it; label says what it is about.
 function Check(props: { label: string; word: string; checked: boolean; onChange: () => void }) {
