@@ -105,7 +105,7 @@ const items = Object.entries(cards).map(([name, init]) =>
 // The answers that must be on screen, by kind: yes and no.
 const answers: Partial<Record<InboxKind, [RegExp, RegExp]>> = {
   [InboxKind.APPROVAL]: [/^Approve/, /^Reject$/],
-  [InboxKind.QUESTION]: [/^(Answer|1 ?eu-1|eu-1)$/, /^Reject$/],
+  [InboxKind.QUESTION]: [/^(Answer|1 ?eu-1|eu-1|2 ?In a window|In a window)/, /^Reject$/],
   [InboxKind.REVIEW]: [/^Accept/, /^Reject$/],
   [InboxKind.UNKNOWN]: [/^Run it again$/, /^Skip$/],
   [InboxKind.ESCALATION]: [/^Retry$/, /^Close the task$/],
