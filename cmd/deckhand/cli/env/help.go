@@ -92,27 +92,22 @@ func ValueName(f *pflag.Flag) string {
 // the flags that take one.
 func Help(show func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(cmd *cobra.Command, args []string) {
-		type plain struct {
-			flag        *pflag.Flag
-			name, usage string
-		}
-		var before []plain
-		cmd.Flags().VisitAll(func(f *pflag.Flag) { before = append(before, plain{f, f.Name, f.Usage}) })
-		// A flag set finds its flags by a key of its own: Name is only what is printed.
-		for _, b := range before {
-			value := ValueName(b.flag)
-			switch {
+		// A copy that is only shown: its flags have the names that are printed.
+		shown := *cmd
+		shown.ResetFlags()
+		shown.Flags().SortFlags = cmd.Flags().SortFlags
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			named := *f
+			switch value := ValueName(f); {
 			case value == "":
-			case b.flag.NoOptDefVal != "":
-				b.flag.Name += "[=" + value + "]"
+			case f.NoOptDefVal != "":
+				named.Name += "[=" + value + "]"
 			default:
-				b.flag.Name += " " + value
+				named.Name += " " + value
 			}
-			b.flag.Usage = quoted.ReplaceAllString(b.usage, "$1")
-		}
-		show(cmd, args)
-		for _, b := range before {
-			b.flag.Name, b.flag.Usage = b.name, b.usage
-		}
+			named.Usage = quoted.ReplaceAllString(f.Usage, "$1")
+			shown.Flags().AddFlag(&named)
+		})
+		show(&shown, args)
 	}
 }
