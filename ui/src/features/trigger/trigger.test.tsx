@@ -228,10 +228,10 @@ describe("a trigger", () => {
     const calls = vi.fn();
     showPage("/triggers/on-push?tab=try", triggerRoutes, services({}, calls));
     const user = userEvent.setup();
-    const add = await screen.findByLabelText("Add a condition to the filter");
-    await user.clear(screen.getByLabelText("Filter"));
     // Of the delivery, when it is there.
-    await user.selectOptions(add, await screen.findByRole("option", { name: 'payload.title == "<img src=x onerror=alert(1)>"' }));
+    const title = await screen.findByRole("option", { name: 'payload.title == "<img src=x onerror=alert(1)>"' });
+    await user.clear(screen.getByLabelText("Filter"));
+    await user.selectOptions(screen.getByLabelText("Add a condition to the filter"), title);
     expect(screen.getByLabelText<HTMLTextAreaElement>("Filter").value).toBe('payload.title == "<img src=x onerror=alert(1)>"');
     await user.selectOptions(screen.getByLabelText("Insert a field into the goal"), screen.getByRole("option", { name: /^\{\{ payload\.title \}\}/ }));
     expect(screen.getByLabelText<HTMLTextAreaElement>("Goal").value).toBe("Look at {{ title }}{{ payload.title }}");
