@@ -44,17 +44,17 @@ export function SettingsForm(props: {
         <Input value={s.description} onChange={(e) => onChange({ description: e.target.value })} />
       </Field>
       <Model provider={s.provider} model={s.model} onChange={onChange} />
-      <div className="grid grid-cols-3 gap-2">
-        <Field label="Mode" hint={modeHints[s.mode || "autonomous"]}>
-          <Select className="w-full" value={s.mode} onChange={(e) => onChange({ mode: e.target.value })}>
-            <option value="">Default (autonomous)</option>
-            {modes.map((m) => (
-              <option key={m} value={m}>
-                {m}
-              </option>
-            ))}
-          </Select>
-        </Field>
+      <Field label="Mode" hint={modeHints[s.mode || "autonomous"]}>
+        <Select className="w-full" value={s.mode} onChange={(e) => onChange({ mode: e.target.value })}>
+          <option value="">Default (autonomous)</option>
+          {modes.map((m) => (
+            <option key={m} value={m}>
+              {m}
+            </option>
+          ))}
+        </Select>
+      </Field>
+      <div className="grid grid-cols-2 gap-2">
         <Field label="Iterations of a run" hint="Default: 50.">
           <Input inputMode="numeric" value={s.iterations} onChange={(e) => onChange({ iterations: e.target.value })} />
         </Field>
