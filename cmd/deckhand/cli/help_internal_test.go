@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -25,7 +26,7 @@ func TestFlagsShowTheNamesOfTheirValues(t *testing.T) {
 				return
 			}
 			seen++
-			require.NotEmpty(t, env.ValueName(flag), "%s --%s: give it a name in env/help.go, or in its usage as `NAME`", cmd.CommandPath(), flag.Name)
+			assert.NotEmpty(t, env.ValueName(flag), "%s --%s: give it a name in env/help.go, or in its usage as `NAME`", cmd.CommandPath(), flag.Name)
 		})
 		for _, child := range cmd.Commands() {
 			walk(child)

@@ -14,7 +14,7 @@ var quoted = regexp.MustCompile("`([A-Z][A-Z0-9_/=|-]*)`")
 // values are the names of flags' values in the help, by the flag's name, where the type
 // and the end of the name do not tell.
 var values = map[string]string{
-	"action": "ACTION", "admin": "NAME", "after": "ID", "agent": "AGENT", "allow": "PATTERN", "anthropic-api-key": "KEY", "api": "API", "app-id": "ID",
+	"action": "ACTION", "admin": "NAME", "after": "ID", "agent": "AGENT", "all": "DESTINATION", "allow": "PATTERN", "always": "SCOPE", "anthropic-api-key": "KEY", "api": "API", "app-id": "ID",
 	"arguments": "JSON", "artifact": "PATH", "asciicast": "FILE", "assign": "AGENT", "at": "TIME", "audience": "AUDIENCE",
 	"base-path": "PATH", "before": "ID", "by": "KEY", "checkpoint": "CHECKPOINT", "choice": "OPTION", "client-id": "ID", "config": "FILE",
 	"confirm": "NAME", "containerd": "PATH", "containerd-namespace": "NAME", "contains": "TEXT", "context": "CONTEXT", "data-dir": "FOLDER",
