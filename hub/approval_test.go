@@ -91,7 +91,7 @@ func TestAnApprovalSaysWhatWasDecided(t *testing.T) {
 		texts = append(texts, one.GetText())
 	}
 	require.Subset(t, texts, []string{"ls", "wc -l", "rm -rf --no-preserve-root /", "cat /etc/shadow"})
-	require.Equal(t, "shell_exec set -e", item.GetTitle())
+	require.Equal(t, "shell_exec ls | wc -l (5 lines)", item.GetTitle())
 }
 
 // However long an argument is, all of it can be read before it is approved.

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -89,6 +90,31 @@ func talker(ctx context.Context, l *nodetest.Live) *nodev1.Exec {
 	l.Write(nodev1.LogStream_LOG_STREAM_STDOUT, "out of "+l.Spec.GetJailId()+"\n")
 	l.Write(nodev1.LogStream_LOG_STREAM_STDERR, "err\x00\xff\n")
 	return &nodev1.Exec{EndReason: nodev1.EndReason_END_REASON_EXITED, ExitCode: 3}
+}
+
+// The figures of a node begin with those that it kept.
+func TestTheFiguresOfANodeGoBack(t *testing.T) {
+	t.Parallel()
+	sample := func(second, millis int64) *nodev1.TelemetrySample {
+		return &nodev1.TelemetrySample{Time: &timestamppb.Timestamp{Seconds: second}, Host: &nodev1.Usage{CpuMillis: &millis}, Jails: []*nodev1.Usage{{JailId: "agent-unknown"}}}
+	}
+	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{
+		Telemetry: func() *nodev1.TelemetrySample { return sample(100, 9) }, Kept: []*nodev1.TelemetrySample{sample(70, 1), sample(85, 2)},
+	})
+	watch := func(client *sdk.Client, history bool) (out []int64) {
+		stream, err := client.Telemetry.WatchNodeTelemetry(t.Context(), connect.NewRequest(&deckhandv1.WatchNodeTelemetryRequest{NodeId: "sim", History: history}))
+		require.NoError(t, err)
+		defer func() { _ = stream.Close() }()
+		for stream.Receive() {
+			out = append(out, stream.Msg().GetTime().GetSeconds(), stream.Msg().GetHost().GetCpuMillis())
+			require.Equal(t, client == r.user, len(stream.Msg().GetJails()) == 1, "a jail that the caller does not see is left out, then as now")
+		}
+		require.NoError(t, stream.Err())
+		return out
+	}
+	require.Equal(t, []int64{100, 9}, watch(r.user, false))
+	require.Equal(t, []int64{70, 1, 85, 2, 100, 9}, watch(r.user, true))
+	require.Equal(t, []int64{70, 1, 85, 2, 100, 9}, watch(r.as("vera", "viewer"), true))
 }
 
 // A person's command is recorded with its secrets masked, runs in the

@@ -238,6 +238,38 @@ func TestDeferredCallsRunOnceWhenARunIsAccepted(t *testing.T) {
 	require.Len(t, ids, 2)
 }
 
+// A part of the work is left out: its request is never made, and what is no part of the
+// work cannot be left out.
+func TestAPartOfARunIsAccepted(t *testing.T) {
+	t.Parallel()
+	r, sent := newReview(t)
+	task, deferred, item := r.review()
+	without := func(paths, steps []string) *deckhandv1.AnswerInboxItemRequest {
+		return &deckhandv1.AnswerInboxItemRequest{ItemId: item.GetId(), Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{
+			Accept: &deckhandv1.AnswerInboxItemRequest_Accept{WithoutPaths: paths, WithoutStepIds: steps},
+		}}
+	}
+	_, err := r.answer(without([]string{"never/changed.txt"}, nil))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	require.ErrorContains(t, err, "never/changed.txt")
+	_, err = r.answer(without(nil, []string{deferred[0].GetId(), "step_other"}))
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	require.ErrorContains(t, err, "step_other is no deferred call")
+	require.Equal(t, stepDeferred, r.step(deferred[0].GetId()).GetState(), "a refused answer drops nothing")
+
+	_, err = r.answer(without(nil, []string{deferred[0].GetId()}))
+	require.NoError(t, err)
+	done := r.awaitTask(task.GetId(), taskSucceeded)
+	require.Contains(t, done.GetReason(), "accepted by admin; 1 deferred calls ran")
+	ids, _ := sent.all()
+	require.Equal(t, []string{deferred[1].GetId()}, ids)
+	left := r.step(deferred[0].GetId())
+	require.Equal(t, stepSkipped, left.GetState())
+	require.Contains(t, left.GetObservation(), "admin accepted the work without it")
+	entry := r.audited("inbox.accept")[0].GetAfter().GetFields()["without_step_ids"].GetListValue().AsSlice()
+	require.Equal(t, []any{deferred[0].GetId()}, entry)
+}
+
 // The agent goes on with what a person asks for; what was deferred is dropped,
 // and what it holds then is reviewed anew.
 func TestAReviewThatAsksForChanges(t *testing.T) {

@@ -210,6 +210,8 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 				return nil, err
 			}
 		}
+	case *deckhandv1.AnswerInboxItemRequest_Accept_:
+		a.Without = inbox.Without{Paths: answer.Accept.GetWithoutPaths(), StepIDs: answer.Accept.GetWithoutStepIds()}
 	case *deckhandv1.AnswerInboxItemRequest_Changes_:
 		a.Reason = answer.Changes.GetText()
 	case *deckhandv1.AnswerInboxItemRequest_Suggest_:

@@ -256,6 +256,7 @@ func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *connect.Request[deck
 		ExecId: src.ExecID, Pattern: req.Msg.GetPattern(), Regexp: req.Msg.GetRegexp(), IgnoreCase: req.Msg.GetIgnoreCase(),
 		Offset: req.Msg.GetOffset(), MaxMatches: req.Msg.GetMaxMatches(), ContextLines: req.Msg.GetContextLines(),
 		Caller: auth.From(ctx).UserID, End: req.Msg.GetEnd(), Backwards: req.Msg.GetBackwards(),
+		MaxTime: req.Msg.GetMaxTime(),
 	})
 	if err != nil {
 		return nil, fault.FromGRPC(err)

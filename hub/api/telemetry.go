@@ -50,6 +50,21 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 		return err
 	}
 	named := time.Now()
+	if req.Msg.GetHistory() {
+		kept, err := client.GetTelemetry(ctx, &nodev1.GetTelemetryRequest{})
+		if err != nil {
+			return fault.FromGRPC(err)
+		}
+		for i, sample := range kept.GetSamples() {
+			res := &nodev1.WatchTelemetryResponse{Sample: sample}
+			if i == 0 {
+				res.Events = kept.GetEvents()
+			}
+			if err := out.Send(telemetryMessage(res, names, v.All)); err != nil {
+				return err
+			}
+		}
+	}
 	in, err := client.WatchTelemetry(ctx, &nodev1.WatchTelemetryRequest{})
 	if err != nil {
 		return fault.FromGRPC(err)

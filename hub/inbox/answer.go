@@ -110,6 +110,8 @@ type Answer struct {
 	// Plan replaces the agent's plan in PlanRevision, with the verdict Replan.
 	Plan         plan.Change
 	PlanRevision int32
+	// Without is what is left out of the work of a review that is accepted.
+	Without Without
 	// Limit is the new limit of a run or a budget that is raised.
 	Limit int64
 	By    event.Actor
@@ -126,6 +128,13 @@ type Answer struct {
 
 	// unseen reports that the workspace of the call could not be inspected.
 	unseen bool
+}
+
+// Without is what a person leaves out of the work that they accept: files, which are
+// restored to what they were before the task, and deferred calls, which are never made.
+type Without struct {
+	Paths   []string
+	StepIDs []string
 }
 
 // Unseen reports whether the node was offline when the decision was made, so that the
@@ -160,6 +169,8 @@ type Tasks interface {
 type Reviews interface {
 	// Unchanged refuses to accept work that has changed since it was shown.
 	Unchanged(ctx context.Context, item db.InboxItem) error
+	// MayLeaveOut refuses to leave out files that the task did not change.
+	MayLeaveOut(ctx context.Context, item db.InboxItem, paths []string) error
 	// Decided applies the task's part of a verdict, in the transaction that stores it.
 	Decided(ctx context.Context, tx *event.Tx, t db.Task, a Answer) error
 }
@@ -291,7 +302,9 @@ func (s *Service) look(ctx context.Context, item db.InboxItem, a *Answer) (err e
 	case item.StepID != nil && (a.Verdict == Approve || a.Verdict == Retry):
 		a.unseen, err = s.cfg.Steps.EnsureWorkspaceRecorded(ctx, item.OrgID, *item.StepID)
 	case Kind(item.Kind) == Review && a.Verdict == Accept:
-		err = s.cfg.Reviews.Unchanged(ctx, item)
+		if err = s.cfg.Reviews.Unchanged(ctx, item); err == nil && len(a.Without.Paths) > 0 {
+			err = s.cfg.Reviews.MayLeaveOut(ctx, item, a.Without.Paths)
+		}
 	case Kind(item.Kind) == Escalation && a.Verdict == Retry:
 		err = s.cfg.Tasks.MayRun(ctx, item.OrgID, item.TaskID, a.Override)
 	}
@@ -354,7 +367,7 @@ func answerable(item db.InboxItem, over bool, a Answer) error {
 func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a Answer, effect Applied) error {
 	params := db.AnswerInboxItemParams{
 		OrgID: item.OrgID, ID: item.ID, Answer: string(a.Verdict), Reply: s.cfg.Redact.Org(item.OrgID).String(effect.Reply),
-		ChangedArguments: effect.ChangedArguments, Reason: a.Reason, AnsweredBy: a.By.ID,
+		ChangedArguments: effect.ChangedArguments, Reason: a.Reason, AnsweredBy: a.By.ID, WithoutPaths: append([]string{}, a.Without.Paths...),
 	}
 	if effect.Reply != "" {
 		var err error
@@ -366,6 +379,9 @@ func (s *Service) close(ctx context.Context, tx *event.Tx, item db.InboxItem, a 
 		return fmt.Errorf("store the answer to %s: %w", item.ID, err)
 	}
 	after := map[string]any{"reply": params.Reply, "changed_arguments": string(effect.ChangedArguments), "limit": a.Limit}
+	if len(a.Without.Paths)+len(a.Without.StepIDs) > 0 {
+		after["without_paths"], after["without_step_ids"] = a.Without.Paths, a.Without.StepIDs
+	}
 	if a.evidence != nil {
 		after["proof"] = a.evidence.Map()
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -203,6 +205,40 @@ func (s *Service) Unchanged(ctx context.Context, item db.InboxItem) error {
 		WithCode(fault.FileConflict).WithFix("look at it again (deckhand task diff %s), and answer again", item.TaskID)
 }
 
+// MayLeaveOut refuses to leave out files that the task did not change, or that can no
+// longer be restored: the person would believe that they are as they were before. It
+// implements inbox.Reviews.
+func (s *Service) MayLeaveOut(ctx context.Context, item db.InboxItem, paths []string) error {
+	row, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: item.OrgID, ID: item.TaskID})
+	if err != nil {
+		return fmt.Errorf("load task %s: %w", item.TaskID, err)
+	}
+	seen, err := s.cfg.Workspaces.Undo(ctx, workspace.Request{Task: row.Task, OnConflict: nodev1.OnConflict_ON_CONFLICT_OVERWRITE, Paths: paths, Preview: true})
+	switch {
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return fmt.Errorf("look at what leaving out files of %s restores: %w", item.TaskID, err)
+	case err == nil && !seen.Span.Open():
+		return fault.New(fault.Precondition, "without_paths: files cannot be left out any more: the changes of %s could be undone until %s", item.TaskID, seen.Span.Until.UTC().Format(time.RFC3339)).
+			WithObject(item.ID).WithFix("ask for changes instead")
+	}
+	changes := seen.Node.GetChanges()
+	if int(seen.Node.GetFiles()) > len(changes) && len(changes) > 0 {
+		return nil // there are too many to tell
+	}
+	for _, path := range paths {
+		if !slices.ContainsFunc(changes, func(c *nodev1.FileChange) bool { return below(string(c.GetPath()), path) }) {
+			return fault.New(fault.Invalid, "without_paths: %q is no file that %s changed", path, item.TaskID).
+				WithObject(item.ID).WithFix("see which files it changed: deckhand task diff %s", item.TaskID)
+		}
+	}
+	return nil
+}
+
+// below reports whether a file is the one at a path, or in the folder there.
+func below(file, path string) bool {
+	return file == path || strings.HasPrefix(file, strings.TrimSuffix(path, "/")+"/")
+}
+
 // Decided applies the task's part of a verdict, in the transaction that stores it. The
 // task's row is locked. It implements inbox.Reviews.
 func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.Answer) error {
@@ -219,6 +255,20 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 		tx.Publish(change.QueueChanged{OrgID: t.OrgID})
 		_, err := task.Move(ctx, tx, t, task.Queued, who+" asked for changes; waits for a worker", a.By)
 		return err
+	}
+	if ids := a.Without.StepIDs; len(ids) > 0 {
+		dropped, err := tx.DropNamedDeferredSteps(ctx, db.DropNamedDeferredStepsParams{
+			OrgID: t.OrgID, TaskID: t.ID, Ids: ids, Reason: "left out by " + who, Observation: "it was never made: " + who + " accepted the work without it",
+		})
+		if err != nil {
+			return fmt.Errorf("drop deferred calls of %s: %w", t.ID, err)
+		}
+		for _, id := range ids {
+			if !slices.Contains(dropped, id) {
+				return fault.New(fault.Invalid, "without_step_ids: %s is no deferred call of %s", id, t.ID).WithObject(id).
+					WithFix("name the steps that the review lists: deckhand inbox list --task %s -o json", t.ID)
+			}
+		}
 	}
 	tx.AfterCommit(s.Kick)
 	reason := "accepted by " + who + "; its deferred calls are running"
@@ -253,7 +303,9 @@ func (s *Service) execute(ctx context.Context, row db.ReviewsToCarryRow) error {
 	switch {
 	case task.State(t.State) != task.ReviewNeeded: // it was cancelled, or got more work
 	case row.Answer == string(inbox.Accept):
-		err = s.release(ctx, t, &end)
+		if err = s.leaveOut(ctx, t, item.InboxItem, end.by); err == nil {
+			err = s.release(ctx, t, item.InboxItem, &end)
+		}
 	default:
 		err = s.restore(ctx, t, item.InboxItem, &end)
 	}
@@ -316,9 +368,25 @@ func (s *Service) recordStuck(ctx context.Context, t db.Task, err error) error {
 	return errors.Join(err, s.cfg.Store.SetReviewReason(ctx, db.SetReviewReasonParams{OrgID: t.OrgID, ID: t.ID, Reason: reason}))
 }
 
+// leaveOut restores the files that a person left out when they accepted the rest. It may
+// be called again after a crash: what is restored stays so.
+func (s *Service) leaveOut(ctx context.Context, t db.Task, item db.InboxItem, by event.Actor) error {
+	if len(item.WithoutPaths) == 0 {
+		return nil
+	}
+	if _, err := s.currentVersion(ctx, t, true); err != nil {
+		return err
+	}
+	_, err := s.cfg.Workspaces.Undo(ctx, workspace.Request{Task: t, OnConflict: nodev1.OnConflict_ON_CONFLICT_OVERWRITE, Paths: item.WithoutPaths, By: by})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("restore what was left out of %s: %w", t.ID, err)
+	}
+	return nil
+}
+
 // release executes the deferred calls, in order. It stops at the first that does not
 // succeed: a later one may depend on it.
-func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
+func (s *Service) release(ctx context.Context, t db.Task, item db.InboxItem, end *outcome) error {
 	steps, err := s.cfg.Store.ReleasedSteps(ctx, db.ReleasedStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
 		return fmt.Errorf("find the deferred calls of %s: %w", t.ID, err)
@@ -336,6 +404,9 @@ func (s *Service) release(ctx context.Context, t db.Task, end *outcome) error {
 		}
 	}
 	end.state, end.reason = task.Succeeded, "accepted by "+end.by.ID
+	if n := len(item.WithoutPaths); n > 0 {
+		end.reason += fmt.Sprintf(" without %d of its file changes", n)
+	}
 	if n := len(steps); n > 0 {
 		end.reason += fmt.Sprintf("; %d deferred calls ran", n)
 	}

@@ -9,7 +9,8 @@
 // verdict is valid for that state.
 //
 // After an acceptance the hub executes each deferred call once, in the order in which the
-// agent made them; then the task has succeeded. After a rejection the workspace is
+// agent made them; then the task has succeeded. Files that the person left out are
+// restored before that, and calls that they left out are dropped. After a rejection the workspace is
 // restored to its state before the run, and the deferred calls are never executed. The
 // verdict is stored in one transaction and carried out after it, by any hub: each
 // deferred call has an exec id that its node runs at most once, so nothing is executed
@@ -21,6 +22,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"time"
 
@@ -169,7 +171,7 @@ func (s *Service) detail(ctx context.Context, q *db.Queries, t db.Task) (d Detai
 		}
 	}
 	slices.Sort(paths)
-	paths = slices.Compact(paths)
+	paths = withoutFolders(slices.Compact(paths))
 	d.Files, d.Paths = len(paths), paths[:min(len(paths), shownPaths)]
 	deferred, err := q.DeferredSteps(ctx, db.DeferredStepsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
@@ -243,4 +245,16 @@ func DetailOf(item db.InboxItem) (d Detail, err error) {
 		return d, fmt.Errorf("read the review %s: %w", item.ID, err)
 	}
 	return d, nil
+}
+
+// withoutFolders leaves out the folders of the other paths: a new file in a new folder is
+// one file.
+func withoutFolders(paths []string) []string {
+	folders := map[string]bool{}
+	for _, p := range paths {
+		for dir := path.Dir(p); dir != "." && dir != "/" && !folders[dir]; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+	}
+	return slices.DeleteFunc(paths, func(p string) bool { return folders[p] })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -34,7 +35,7 @@ func Title(name string, arguments map[string]any) string {
 	object := ""
 	switch {
 	case text(arguments, "command") != "":
-		object = firstLine(text(arguments, "command"))
+		object = firstCommand(text(arguments, "command"))
 	case text(arguments, "from") != "":
 		object = text(arguments, "from") + " -> " + text(arguments, "to")
 	case name == toolname.GitPush:
@@ -51,6 +52,29 @@ func Title(name string, arguments map[string]any) string {
 		object = strings.ToValidUTF8(object[:maxTitle], "") + "..."
 	}
 	return strings.TrimSuffix(name+" "+object, " ")
+}
+
+// prelude begins lines of a script that say nothing about what it does.
+var prelude = []string{"#", "set -", "set +", "export ", "cd "}
+
+// firstCommand returns the first line of a script that says what it does, with how many
+// lines the script has.
+func firstCommand(script string) string {
+	lines := strings.Split(strings.TrimSpace(script), "\n")
+	if len(lines) == 1 {
+		return lines[0]
+	}
+	first := lines[0]
+	for _, line := range lines {
+		line = strings.TrimSpace(line)
+		// A line that runs something else too, such as cd x && make, says more.
+		plain := line == "" || !strings.ContainsAny(line, "&|;`") && !strings.Contains(line, "$(") && slices.ContainsFunc(prelude, func(p string) bool { return strings.HasPrefix(line, p) })
+		if !plain {
+			first = line
+			break
+		}
+	}
+	return fmt.Sprintf("%s (%d lines)", first, len(lines))
 }
 
 // firstLine returns the first line of a text that is not empty.

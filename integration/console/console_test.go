@@ -59,6 +59,15 @@ func TestTheTaskPageInABrowser(t *testing.T) {
 	tell(t, "taskpage", "127.0.0.1")
 }
 
+// A log of two gigabytes in the browser.
+func TestALogOfTwoGigabytesInABrowser(t *testing.T) {
+	if os.Getenv("DECKHAND_SOAK") == "" {
+		t.Skip("it writes and searches two gigabytes: make soak")
+	}
+	t.Parallel()
+	tell(t, "biglog", "127.0.0.1")
+}
+
 // The stories of ui/e2e about the shell: the first steps, the policy, holds, and a hub
 // that is away.
 func TestTheShellInABrowser(t *testing.T) {

@@ -37,9 +37,6 @@ var notInConsole = map[string]string{
 	"Inbox.ReplyToTask":            "the console answers a question on its item: AnswerInboxItem",
 	"Organisations":                "of the hub's operator, on the hub's own machine, and of an organisation's administrators once: the command line",
 	"Plans.SetCallRate":            "of the hub's operator, on the hub's own machine: the command line",
-	"Tokens.GetTokenLimits":        "still missing: limits of tokens",
-	"Tokens.SetTokenLimits":        "still missing: limits of tokens",
-	"Workspaces.UndoNodeExec":      "still missing: undo of a person's own command",
 }
 
 // Every RPC is reachable in the console, or it is written down why not.

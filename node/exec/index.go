@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// countBudget limits how many bytes of a log one call counts.
-	countBudget = 1 << 30
+	// countBudget limits how many bytes of a log one call counts: a caller shows how far
+	// it is between two calls.
+	countBudget = 128 << 20
 	leastRow    = 100
 	maxRow      = 64 << 10
 )

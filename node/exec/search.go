@@ -57,6 +57,9 @@ func (s *Service) searchLog(ctx context.Context, req *nodev1.SearchLogRequest) (
 	query.Live = w != nil
 	limited, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
+	if most := req.GetMaxTime().AsDuration(); most > 0 {
+		query.Until = time.Now().Add(most)
+	}
 	find := log.Search
 	if req.GetBackwards() {
 		find = log.SearchBack

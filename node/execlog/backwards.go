@@ -24,7 +24,7 @@ func (r *Reader) SearchBack(ctx context.Context, q Query) (Found, error) {
 	}
 	out := Found{Next: end}
 	for out.Next > q.Offset && len(out.Matches) < q.Max {
-		if q.Budget > 0 && end-out.Next > q.Budget {
+		if q.spent(end - out.Next) {
 			break
 		}
 		from := max(q.Offset, out.Next-backBlock)

@@ -124,8 +124,16 @@ type Query struct {
 	Context int
 	// Budget is how many bytes to look at, at most; 0 for all.
 	Budget int64
+	// Until is when to return what was found until then; zero for the deadline of the
+	// context. At least some of the log is searched.
+	Until time.Time
 	// Live says that the log is being written.
 	Live bool
+}
+
+// spent reports whether a search has looked at as many bytes as it may, or long enough.
+func (q Query) spent(looked int64) bool {
+	return q.Budget > 0 && looked > q.Budget || looked > 0 && !q.Until.IsZero() && !time.Now().Before(q.Until)
 }
 
 // Match is a place in a log.
@@ -159,7 +167,7 @@ func (r *Reader) Search(ctx context.Context, q Query) (Found, error) {
 	}
 	s := search{reader: r, query: q, at: q.Offset, end: end}
 	for !s.out.Complete && len(s.out.Matches) < q.Max {
-		if q.Budget > 0 && s.at-q.Offset > q.Budget {
+		if q.spent(s.at - q.Offset) {
 			break
 		}
 		err := s.window(ctx)

@@ -321,6 +321,42 @@ func TestASearchThatRunsOutOfTimeSaysWhereToGoOn(t *testing.T) {
 	}
 }
 
+// A caller who wants to show how far a search is gets an answer early, whatever is found.
+func TestASearchReturnsWhenItsTimeIsUp(t *testing.T) {
+	t.Parallel()
+	line := []byte("some words and a number\n")
+	r := made(t, func(w *Writer, _ *time.Time) {
+		require.NoError(t, w.Append(Stdout, bytes.Repeat(line, 200_000)))
+		require.NoError(t, w.Append(Stdout, []byte("needle\n")))
+	})
+	size, err := r.Size()
+	require.NoError(t, err)
+	p, err := NewPattern("needle", false, true)
+	require.NoError(t, err)
+	query := Query{Pattern: p, Max: 1, Until: time.Now().Add(-time.Second)}
+	var found Found
+	for calls := 0; len(found.Matches) == 0; calls++ {
+		next := found.Next
+		query.Offset = next
+		found, err = r.Search(t.Context(), query)
+		require.NoError(t, err)
+		require.Greater(t, found.Next, next, "some of it is searched")
+		require.LessOrEqual(t, found.Next-next, int64(searchWindow), "and then it returns")
+		require.Less(t, calls, 10)
+	}
+	require.EqualValues(t, 200_000*len(line), found.Matches[0].Offset)
+
+	query.Offset = 0
+	found = Found{}
+	p, err = NewPattern("some words", false, false)
+	require.NoError(t, err)
+	query.Pattern, query.Max = p, 1_000_000
+	found, err = r.SearchBack(t.Context(), query)
+	require.NoError(t, err)
+	require.EqualValues(t, size-backBlock, found.Next)
+	require.False(t, found.Complete)
+}
+
 func TestPatternsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"(", "x*", `\Ax`, `x\z`, "", `([a-y]*){10}(x?){900}z`, `(?i)(a|b|c|d|e|f).{0,998}z$`} {

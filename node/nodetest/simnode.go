@@ -51,6 +51,8 @@ type Config struct {
 	// Telemetry returns what the machine and its jails use; nil for a node that
 	// cannot say.
 	Telemetry func() *nodev1.TelemetrySample
+	// Kept are the samples that the node keeps.
+	Kept []*nodev1.TelemetrySample
 	// Refuse, if set, is the node's error for every command.
 	Refuse error
 	Log    hclog.Logger
@@ -155,6 +157,14 @@ func (n *Node) EndedCredentials() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.ended)
+}
+
+// GetTelemetry returns the samples kept.
+func (n *Node) GetTelemetry(context.Context, *nodev1.GetTelemetryRequest) (*nodev1.GetTelemetryResponse, error) {
+	if n.cfg.Telemetry == nil {
+		return nil, status.Error(codes.Unimplemented, "this node does not measure its usage")
+	}
+	return &nodev1.GetTelemetryResponse{Samples: n.cfg.Kept}, nil
 }
 
 // WatchTelemetry returns a sample at once, and then one every second.

@@ -76,6 +76,17 @@ const cards: Record<string, Init> = {
   "pull-request": call("pull_request_open", "Open a pull request in example/shop", { repository: "example/shop", title: "Release 2.4", body: "The guide and the version.", head: "release-2.4", base: "main" }),
   question: { kind: InboxKind.QUESTION, tool: "request_input", sentence: "Answer a question of coder", question: { text: "## Which name?\n\nWhat is the name of the *new* database?", kind: "text" }, context, mayAnswer: true, stepId: "step_1" },
   "question-choices": { kind: InboxKind.QUESTION, tool: "request_input", sentence: "Answer a question of coder", question: { text: "Which cluster?", kind: "choice", choices: ["eu-1", "us-1", "ap-1"], defaultAnswer: "eu-1" }, context, expiresAt: ago(-5), onExpiry: "default", mayAnswer: true, stepId: "step_1" },
+  "question-options": {
+    kind: InboxKind.QUESTION, tool: "request_input", sentence: "Answer a question of coder", context, mayAnswer: true, stepId: "step_1", expiresAt: ago(-5), onExpiry: "default",
+    question: {
+      text: "How should the *orders* table be migrated?", kind: "choice", choices: ["Online", "In a window"], defaultAnswer: "In a window",
+      options: [
+        { label: "Online", description: "Copies the rows while the shop runs, in about two hours. Orders are slower until it is done." },
+        { label: "In a window", description: "Stops the shop for ten minutes on Sunday at 04:00." },
+      ],
+    },
+    attachments: [{ number: 1, path: "plan.md", sizeBytes: 2_048n, sha256: "3f2a91c0" }],
+  },
   review: { kind: InboxKind.REVIEW, sentence: "Review the work of coder", review: { summary: "I **updated** the guide.", files: 1, paths: ["docs/guide.md"], hosts: [{ host: "docs.example.com", requests: 2n, sentBytes: 900n, receivedBytes: 12_000n }] }, context, shownDigest: "d", mayAnswer: true },
   unknown: shell("make deploy", { kind: InboxKind.UNKNOWN, sentence: "Find out whether this happened: run a command in the jail of coder on web-1", evidence: "the jail ended 3 s after the command began", expiresAt: undefined, decision: { ...decision, irreversible: "what the command sends elsewhere" } }),
   escalation: { kind: InboxKind.ESCALATION, sentence: "Decide how this task of coder goes on", why: "it failed 4 times in a row", context, mayAnswer: true, escalation: { errorCode: "AGENT_014", provider: "script", model: "small", nodeId: "node_1", remedies: ["retry", "model"], failures: [{ at: ago(2), errorCode: "AGENT_014", message: "anthropic: unavailable (HTTP 500)" }] } },
@@ -94,7 +105,7 @@ const items = Object.entries(cards).map(([name, init]) =>
 // The answers that must be on screen, by kind: yes and no.
 const answers: Partial<Record<InboxKind, [RegExp, RegExp]>> = {
   [InboxKind.APPROVAL]: [/^Approve/, /^Reject$/],
-  [InboxKind.QUESTION]: [/^(Answer|1 ?eu-1|eu-1)$/, /^Reject$/],
+  [InboxKind.QUESTION]: [/^(Answer|1 ?eu-1|eu-1|2 ?In a window|In a window)/, /^Reject$/],
   [InboxKind.REVIEW]: [/^Accept/, /^Reject$/],
   [InboxKind.UNKNOWN]: [/^Run it again$/, /^Skip$/],
   [InboxKind.ESCALATION]: [/^Retry$/, /^Close the task$/],

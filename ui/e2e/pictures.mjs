@@ -26,8 +26,11 @@ async function take(name, path, wait, size = { width: 1280, height: 800 }) {
   await page.screenshot({ path: `${folder}/${name}.png`, animations: "disabled" });
 }
 
+// An item can be answered when it has stood still for a moment.
+const answerable = (p) => p.locator("button:enabled").filter({ hasText: /^Approve/ }).first().waitFor();
+
 await take("fleet", "/fleet", (p) => p.getByRole("article").first().waitFor());
 await take("task", `/tasks/${task}`, (p) => p.getByText("one cent").first().waitFor());
-await take("inbox", `/inbox?item=${item}`, (p) => p.getByRole("button", { name: /approve/i }).first().waitFor(), { width: 1280, height: 1000 });
-await take("inbox-phone", `/inbox?item=${item}`, (p) => p.getByRole("button", { name: /approve/i }).first().waitFor(), { width: 390, height: 844 });
+await take("inbox", `/inbox?item=${item}`, answerable, { width: 1280, height: 1000 });
+await take("inbox-phone", `/inbox?item=${item}`, answerable, { width: 390, height: 844 });
 await browser.close();

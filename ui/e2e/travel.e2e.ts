@@ -1,6 +1,9 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { cli, close, inBothThemes, json, login, newest, open, persona, poll, state, steps, tell, url } from "./world";
+import { cli, close, inBothThemes, json, live, login, newest, open, patience, persona, poll, state, steps, tell, url } from "./world";
 
 let page: Page;
 let problems: string[];
@@ -98,6 +101,40 @@ describe("time travel in the console", () => {
     await page.goto(`${url}/fleet?view=table`);
     await page.getByRole("group", { name: "Agents" }).getByText("Last run").first().waitFor();
     await inBothThemes(page, "fleet-table");
+    expect(problems, "what the browser complained of").toEqual([]);
+  });
+
+  it("has an edge alive, with who waits for whom, within a second of a subtask", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "graph-"));
+    const agent = (name: string, keys: string, script: string) => {
+      writeFileSync(join(dir, `${name}.script.yaml`), script);
+      writeFileSync(join(dir, `${name}.md`), `---\nname: ${name}\ndescription: For tests.\nprovider: script\nscript: ${name}.script.yaml\nworkspace: {scope: task}\n${keys}\n---\nDo what the script says.\n`);
+    };
+    agent("lead", "tools: [delegate, complete_task]\nagents: {delegate: [hand]}", "turns:\n  - calls: [{tool: delegate, arguments: {agent: hand, goal: Measure it}}]\n  - calls: [{tool: complete_task, arguments: {summary: measured}}]\n");
+    agent("hand", "tools: [shell_exec, complete_task]", 'turns:\n  - calls: [{tool: shell_exec, arguments: {command: "sleep 15"}}]\n  - calls: [{tool: complete_task, arguments: {summary: done}}]\n');
+    await cli("agent", "apply", "-f", dir);
+    rmSync(dir, { recursive: true });
+    await page.goto(`${url}/graph`);
+    const graph = page.getByRole("group", { name: "Graph of agents and triggers" });
+    await graph.getByText("hand", { exact: true }).waitFor();
+    await live(page);
+    // When it is on screen, by the clock of this machine.
+    const seen = page.evaluate(
+      () =>
+        new Promise<number>((resolve) => {
+          const look = () => (document.querySelector("[aria-label='Graph of agents and triggers']")?.textContent?.includes("waits for hand") ? resolve(Date.now()) : requestAnimationFrame(look));
+          look();
+        }),
+    );
+    const id = (await cli("run", "lead", "Measure", "-o", "name")).trim();
+    const at = await seen;
+    const [sub] = await json<{ createdAt: string }[]>("task", "list", "--parent", id);
+    expect(at - Date.parse(sub!.createdAt), "milliseconds from the subtask to its edge").toBeLessThan((1_000 * patience) / 90_000);
+    await page.getByRole("button", { name: "Show table" }).click();
+    await page.getByRole("row", { name: /lead hand delegate/ }).getByText("lead waits for hand").waitFor();
+    const [edge] = (await json<{ from: string; tasks: string }[]>("agent", "graph")).filter((e) => e.from === "lead");
+    expect(Number(edge!.tasks)).toBe(1);
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
     expect(problems, "what the browser complained of").toEqual([]);
   });
 });

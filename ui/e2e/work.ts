@@ -216,6 +216,67 @@ turns:
     expect(await cli("task", "files", "cat", id, "list.txt")).toBe(`${before.with(1, "line two").join("\n")}\n`);
   });
 
+  it("accepts a part of a run's work: a file that is left out is as it was before", async () => {
+    const page = now();
+    await persona(
+      "halver",
+      `
+turns:
+  - text: I write.
+    calls:
+      - {tool: file_write, arguments: {path: kept.txt, content: "kept\\n"}}
+      - {tool: file_write, arguments: {path: docs/left.txt, content: "left out\\n"}}
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "two files"}}]
+`,
+      ["workspace: {scope: task}", "mode: review"],
+    );
+    await tell(page, "halver", "Write two files");
+    const id = await newest();
+    await poll(() => state(id)).toBe("TASK_STATE_REVIEW_NEEDED");
+    await page.goto(`${url}/inbox`);
+    await page.getByLabel("Keep docs/left.txt").uncheck();
+    await page.getByText("The others are restored to what they were before the task.").waitFor();
+    await inBothThemes(page, "inbox-review-in-part");
+    await page.getByRole("button", { name: "Accept: 1 of 2 files stay, nothing is sent" }).click();
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
+    expect(await cli("task", "files", "cat", id, "kept.txt")).toBe("kept\n");
+    await expect(cli("task", "files", "cat", id, "docs/left.txt")).rejects.toThrow();
+  });
+
+  it("uploads files, attaches one to a message, and stops a command to have it read", async () => {
+    const page = now();
+    await persona(
+      "deaf",
+      `
+turns:
+  - text: I am busy.
+    calls: [{tool: shell_exec, arguments: {command: "echo begun > begun; sleep 3600"}}]
+  - text: Done.
+    calls: [{tool: complete_task, arguments: {summary: "I was stopped"}}]
+`,
+      ["workspace: {scope: task}"],
+    );
+    await tell(page, "deaf", "Be busy");
+    const id = await newest();
+    await page.goto(`${url}/tasks/${id}?tab=files`);
+    await page.getByRole("button", { name: /^begun/ }).waitFor();
+    await page.getByLabel("Files to upload").setInputFiles({ name: "up.txt", mimeType: "text/plain", buffer: Buffer.from("uploaded\n") });
+    await page.getByRole("button", { name: /^up.txt/ }).waitFor();
+    expect(await cli("task", "files", "cat", id, "up.txt")).toBe("uploaded\n");
+    await page.goto(`${url}/tasks/${id}`);
+    await page.getByLabel("Files to attach").setInputFiles({ name: "plan.txt", mimeType: "text/plain", buffer: Buffer.from("the plan\n") });
+    await page.getByRole("list", { name: "Attached files" }).getByText("plan.txt").waitFor();
+    await page.getByLabel("Message the agent").fill("Read this now");
+    await page.getByRole("button", { name: "Stop and do this now" }).click();
+    await poll(() => state(id)).toBe("TASK_STATE_SUCCEEDED");
+    const [first] = await steps(id);
+    expect(first!.state, "the command was killed").toBe("STEP_STATE_FAILED");
+    await page.goto(`${url}/tasks/${id}`);
+    const path = /\S*plan\.txt/.exec(await page.getByText(/Read this now/).first().textContent() ?? "")![0];
+    expect(await cli("task", "files", "cat", id, path)).toBe("the plan\n");
+  });
+
   it("opens a terminal in a jail and on the machine, unmistakably, and is not fooled by what they print (H4, H10, L2)", async () => {
     const page = now();
     await persona(

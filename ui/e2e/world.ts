@@ -139,7 +139,7 @@ export async function inBothThemes(page: Page, name: string) {
   for (const theme of ["light", "dark"]) {
     await page.evaluate((t) => {
       localStorage.setItem("deckhand.theme", t);
-      document.documentElement.dataset.theme = t;
+      dispatchEvent(new StorageEvent("storage", { key: "deckhand.theme" })); // as from another tab
     }, theme);
     await accessible(page, `${name}, ${theme}`, theme === "light" ? undefined : colours);
     if (artefacts) {

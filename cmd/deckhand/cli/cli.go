@@ -10,6 +10,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -17,6 +18,8 @@ import (
 
 	"charm.land/fang/v2"
 	"github.com/charmbracelet/colorprofile"
+	mango "github.com/muesli/mango-cobra"
+	"github.com/muesli/roff"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/access"
@@ -72,11 +75,35 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetIn(stdin)
 	root.SetOut(plainWithoutColour(stdout))
 	root.SetErr(stderr)
-	err := fang.Execute(ctx, root,
-		fang.WithVersion(version.Version),
-		fang.WithErrorHandler(func(io.Writer, fang.Styles, error) {}),
-	)
-	return e.Report(ctx, err)
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.Version = version.Version
+	root.SetHelpFunc(env.Help(fangHelp(ctx)))
+	root.AddCommand(manCommand(e))
+	return e.Report(ctx, root.ExecuteContext(ctx))
+}
+
+// fangHelp returns the help of fang, which gives it to a command that it runs.
+func fangHelp(ctx context.Context) func(*cobra.Command, []string) {
+	idle := &cobra.Command{Use: "deckhand", Run: func(*cobra.Command, []string) {}}
+	idle.SetArgs([]string{})
+	// It does nothing.
+	_ = fang.Execute(ctx, idle, fang.WithoutManpage(), fang.WithoutCompletions())
+	return idle.HelpFunc()
+}
+
+// manCommand prints a man page of all commands.
+func manCommand(e *env.Env) *cobra.Command {
+	return &cobra.Command{
+		Use: "man", Short: "Print the man page", Hidden: true, DisableFlagsInUseLine: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := mango.NewManPage(1, cmd.Root())
+			if err != nil {
+				return fmt.Errorf("make the man page: %w", err)
+			}
+			_, err = io.WriteString(e.Out, page.Build(roff.NewDocument()))
+			return err
+		},
+	}
 }
 
 // plainWithoutColour returns w without colours where NO_COLOR is set, to any

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
@@ -137,6 +139,11 @@ inbox_ccc3  unknown   open   -       -     3h   -                           -   
 	} {
 		require.Contains(t, shown.stdout, want)
 	}
+	lines := strings.Split(shown.stdout, "\n")
+	require.Contains(t, strings.Join(lines[:5], "\n"), "it deletes old", "the danger comes first")
+	for _, line := range lines {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 200, line)
+	}
 	require.Equal(t, "answer it: deckhand inbox approve inbox_aaa1 (or reject, skip)\n", shown.stderr)
 	question := h.run(t, "inbox", "show", "inbox_b")
 	require.Contains(t, question.stdout, "1. red")
@@ -190,6 +197,9 @@ func TestInboxItemsAreAnswered(t *testing.T) {
 		{[]string{"answer", "inbox_b", "--choice", "red"}, func(r *request) bool { return r.GetReply().GetText() == "red" }},
 		{[]string{"answer", "inbox_b", "--yes"}, func(r *request) bool { return r.GetReply().GetText() == "yes" }},
 		{[]string{"answer", "inbox_b", "--no"}, func(r *request) bool { return r.GetReply().GetText() == "no" }},
+		{[]string{"accept", "inbox_c", "--without-file", "a.txt", "--without-file", "old", "--without-call", "step_1"}, func(r *request) bool {
+			return slices.Equal(r.GetAccept().GetWithoutPaths(), []string{"a.txt", "old"}) && slices.Equal(r.GetAccept().GetWithoutStepIds(), []string{"step_1"})
+		}},
 		{[]string{"retry", "inbox_c"}, func(r *request) bool { return r.GetRetry() != nil }},
 		{[]string{"skip", "inbox_c"}, func(r *request) bool { return r.GetSkip() != nil }},
 		{[]string{"mark", "inbox_c", "succeeded"}, func(r *request) bool { return r.GetResolve().GetSucceeded() }},

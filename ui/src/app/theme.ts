@@ -26,6 +26,12 @@ function show() {
 // startTheme shows the theme that this browser keeps, and follows the system's.
 export function startTheme() {
   dark.addEventListener("change", show);
+  // Another tab has changed it.
+  addEventListener("storage", (e) => {
+    if (e.key !== key) return;
+    theme = read();
+    show();
+  });
   show();
 }
 

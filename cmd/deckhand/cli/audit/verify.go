@@ -50,6 +50,6 @@ deckhand audit export | deckhand audit verify --key "$(cat audit-key)"`,
 			return verify(e, in, public)
 		},
 	}
-	cmd.Flags().StringVar(&o.key, "key", "", "the public key that must have signed it, in hexadecimal")
+	cmd.Flags().StringVar(&o.key, "key", "", "the public `KEY` that must have signed it, in hexadecimal")
 	return cmd
 }

@@ -8,9 +8,12 @@ import (
 )
 
 func acceptCommand(e *env.Env) *cobra.Command {
-	request := &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{Accept: &deckhandv1.AnswerInboxItemRequest_Accept{}}}
+	accepted := &deckhandv1.AnswerInboxItemRequest_Accept{}
+	request := &deckhandv1.AnswerInboxItemRequest{Answer: &deckhandv1.AnswerInboxItemRequest_Accept_{Accept: accepted}}
 	cmd := plainAnswer(e, "accept ID", "Accept the work of a run in review mode: its deferred calls run, and the task has succeeded",
 		`deckhand inbox accept inbox_9xk`, "why, for the record", request)
 	cmd.Flags().StringVar(&request.ShownDigest, "shown", "", "shown_digest of an earlier inbox show -o json: refuse if the work or its workspace has changed since")
+	cmd.Flags().StringArrayVar(&accepted.WithoutPaths, "without-file", nil, "leave out this file or folder: restore it to what it was before the task (repeatable)")
+	cmd.Flags().StringArrayVar(&accepted.WithoutStepIds, "without-call", nil, "leave out the deferred call of this `STEP`: it is never made (repeatable)")
 	return cmd
 }

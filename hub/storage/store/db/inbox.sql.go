@@ -13,9 +13,10 @@ import (
 
 const answerInboxItem = `-- name: AnswerInboxItem :one
 UPDATE inbox_items SET state = 'answered', answer = $1, reply = $2, reply_sealed = $3,
-    changed_arguments = $4, reason = $5, answered_by = $6, answered_at = clock_timestamp()
-WHERE org_id = $7 AND id = $8 AND state = 'open'
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike
+    changed_arguments = $4, reason = $5, answered_by = $6, answered_at = clock_timestamp(),
+    without_paths = $7
+WHERE org_id = $8 AND id = $9 AND state = 'open'
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike, without_paths
 `
 
 type AnswerInboxItemParams struct {
@@ -25,6 +26,7 @@ type AnswerInboxItemParams struct {
 	ChangedArguments []byte
 	Reason           string
 	AnsweredBy       string
+	WithoutPaths     []string
 	OrgID            string
 	ID               string
 }
@@ -37,6 +39,7 @@ func (q *Queries) AnswerInboxItem(ctx context.Context, arg AnswerInboxItemParams
 		arg.ChangedArguments,
 		arg.Reason,
 		arg.AnsweredBy,
+		arg.WithoutPaths,
 		arg.OrgID,
 		arg.ID,
 	)
@@ -77,6 +80,7 @@ func (q *Queries) AnswerInboxItem(ctx context.Context, arg AnswerInboxItemParams
 		&i.Place,
 		&i.Effect,
 		&i.Alike,
+		&i.WithoutPaths,
 	)
 	return i, err
 }
@@ -299,7 +303,7 @@ INSERT INTO inbox_items (id, org_id, kind, task_id, step_id, agent_id, tool, cat
                          expires_at, on_expiry, detail, shape, offered, decision)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
         clock_timestamp() + $13::interval, $14, coalesce($15::jsonb, '{}'), $16, $17, coalesce($18::jsonb, '{}'))
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike, without_paths
 `
 
 type CreateInboxItemParams struct {
@@ -381,6 +385,7 @@ func (q *Queries) CreateInboxItem(ctx context.Context, arg CreateInboxItemParams
 		&i.Place,
 		&i.Effect,
 		&i.Alike,
+		&i.WithoutPaths,
 	)
 	return i, err
 }
@@ -477,7 +482,7 @@ func (q *Queries) EndInboxSnooze(ctx context.Context, arg EndInboxSnoozeParams) 
 const expireInboxItem = `-- name: ExpireInboxItem :one
 UPDATE inbox_items SET state = 'expired', answered_at = clock_timestamp()
 WHERE org_id = $1 AND id = $2 AND state = 'open' AND expires_at <= clock_timestamp()
-RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike
+RETURNING id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike, without_paths
 `
 
 type ExpireInboxItemParams struct {
@@ -524,6 +529,7 @@ func (q *Queries) ExpireInboxItem(ctx context.Context, arg ExpireInboxItemParams
 		&i.Place,
 		&i.Effect,
 		&i.Alike,
+		&i.WithoutPaths,
 	)
 	return i, err
 }
@@ -647,7 +653,7 @@ func (q *Queries) GetInboxAttachment(ctx context.Context, arg GetInboxAttachment
 }
 
 const getInboxItem = `-- name: GetInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, i.without_paths, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -716,6 +722,7 @@ func (q *Queries) GetInboxItem(ctx context.Context, arg GetInboxItemParams) (Get
 		&i.InboxItem.Place,
 		&i.InboxItem.Effect,
 		&i.InboxItem.Alike,
+		&i.InboxItem.WithoutPaths,
 		&i.TaskTitle,
 		&i.SubmittedBy,
 		&i.AgentName,
@@ -982,7 +989,7 @@ func (q *Queries) LastSimilarRejection(ctx context.Context, arg LastSimilarRejec
 }
 
 const listInboxItems = `-- name: ListInboxItems :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, i.without_paths, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -1100,6 +1107,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 			&i.InboxItem.Place,
 			&i.InboxItem.Effect,
 			&i.InboxItem.Alike,
+			&i.InboxItem.WithoutPaths,
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
@@ -1124,7 +1132,7 @@ func (q *Queries) ListInboxItems(ctx context.Context, arg ListInboxItemsParams) 
 }
 
 const listInboxItemsByPlace = `-- name: ListInboxItemsByPlace :many
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, i.without_paths, coalesce(t.title, '')::text AS task_title, coalesce(t.created_by, '')::text AS submitted_by, coalesce(a.name, '')::text AS agent_name, coalesce(agent_owners(i.agent_id), '{}')::text[] AS agent_owners,
        coalesce(s.number, 0)::int AS step_number, coalesce(s.reasoning, '')::text AS reasoning, coalesce(s.observation, '')::text AS observation,
        coalesce(s.node_id, t.node_id) AS node_id, coalesce(s.exec_id, '')::text AS exec_id, coalesce(n.name, '')::text AS node_name, s.asked_state,
        coalesce(s.asked_record, '')::text AS asked_record
@@ -1241,6 +1249,7 @@ func (q *Queries) ListInboxItemsByPlace(ctx context.Context, arg ListInboxItemsB
 			&i.InboxItem.Place,
 			&i.InboxItem.Effect,
 			&i.InboxItem.Alike,
+			&i.InboxItem.WithoutPaths,
 			&i.TaskTitle,
 			&i.SubmittedBy,
 			&i.AgentName,
@@ -1265,7 +1274,7 @@ func (q *Queries) ListInboxItemsByPlace(ctx context.Context, arg ListInboxItemsB
 }
 
 const lockInboxItem = `-- name: LockInboxItem :one
-SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
+SELECT i.id, i.org_id, i.kind, i.state, i.task_id, i.step_id, i.agent_id, i.tool, i.category, i.arguments, i.preview, i.why, i.binding, i.asked_at, i.expires_at, i.on_expiry, i.answer, i.reply, i.reply_sealed, i.changed_arguments, i.reason, i.answered_by, i.answered_at, i.detail, i.carried_at, i.shape, i.offered, i.decision, i.changes_digest, i.task_ref, i.subject, i.cause, i.place, i.effect, i.alike, i.without_paths, coalesce(i.expires_at <= clock_timestamp(), false)::boolean AS over
 FROM inbox_items i WHERE i.org_id = $1 AND i.id = $2 FOR UPDATE
 `
 
@@ -1319,6 +1328,7 @@ func (q *Queries) LockInboxItem(ctx context.Context, arg LockInboxItemParams) (L
 		&i.InboxItem.Place,
 		&i.InboxItem.Effect,
 		&i.InboxItem.Alike,
+		&i.InboxItem.WithoutPaths,
 		&i.Over,
 	)
 	return i, err
@@ -1345,7 +1355,7 @@ func (q *Queries) NewestCallOf(ctx context.Context, arg NewestCallOfParams) (jso
 }
 
 const newestInboxItem = `-- name: NewestInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike, without_paths FROM inbox_items WHERE org_id = $1 AND step_id = $2::text ORDER BY asked_at DESC, id DESC LIMIT 1
 `
 
 type NewestInboxItemParams struct {
@@ -1393,6 +1403,7 @@ func (q *Queries) NewestInboxItem(ctx context.Context, arg NewestInboxItemParams
 		&i.Place,
 		&i.Effect,
 		&i.Alike,
+		&i.WithoutPaths,
 	)
 	return i, err
 }
@@ -1522,7 +1533,7 @@ func (q *Queries) OpenApprovalsOfTools(ctx context.Context, arg OpenApprovalsOfT
 }
 
 const openInboxItem = `-- name: OpenInboxItem :one
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike, without_paths FROM inbox_items WHERE org_id = $1 AND step_id = $2::text AND state = 'open'
 `
 
 type OpenInboxItemParams struct {
@@ -1570,6 +1581,7 @@ func (q *Queries) OpenInboxItem(ctx context.Context, arg OpenInboxItemParams) (I
 		&i.Place,
 		&i.Effect,
 		&i.Alike,
+		&i.WithoutPaths,
 	)
 	return i, err
 }

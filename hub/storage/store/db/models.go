@@ -494,6 +494,7 @@ type InboxItem struct {
 	Place            int64
 	Effect           string
 	Alike            string
+	WithoutPaths     []string
 }
 
 type InboxSnooze struct {

@@ -119,6 +119,47 @@ func (q *Queries) DropDeferredSteps(ctx context.Context, arg DropDeferredStepsPa
 	return err
 }
 
+const dropNamedDeferredSteps = `-- name: DropNamedDeferredSteps :many
+UPDATE steps SET state = 'skipped', decision_reason = $1, observation = $2, finished_at = clock_timestamp()
+WHERE org_id = $3 AND task_id = $4 AND state = 'deferred' AND id = ANY($5::text[])
+RETURNING id
+`
+
+type DropNamedDeferredStepsParams struct {
+	Reason      string
+	Observation string
+	OrgID       string
+	TaskID      string
+	Ids         []string
+}
+
+// Some of the deferred calls of a task; what it returns are those that were dropped.
+func (q *Queries) DropNamedDeferredSteps(ctx context.Context, arg DropNamedDeferredStepsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, dropNamedDeferredSteps,
+		arg.Reason,
+		arg.Observation,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Ids,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const egressOf = `-- name: EgressOf :many
 SELECT (outcome -> 'egress' -> 'hosts')::jsonb AS hosts FROM steps
 WHERE org_id = $1 AND task_id = $2 AND outcome -> 'egress' -> 'hosts' IS NOT NULL

@@ -378,7 +378,7 @@ func (q *Queries) MoveOpenTasksToVersion(ctx context.Context, arg MoveOpenTasksT
 }
 
 const openStopsOfAgent = `-- name: OpenStopsOfAgent :many
-SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike FROM inbox_items WHERE org_id = $1 AND agent_id = $2 AND kind = $3 AND state = 'open' AND subject <> '' ORDER BY id
+SELECT id, org_id, kind, state, task_id, step_id, agent_id, tool, category, arguments, preview, why, binding, asked_at, expires_at, on_expiry, answer, reply, reply_sealed, changed_arguments, reason, answered_by, answered_at, detail, carried_at, shape, offered, decision, changes_digest, task_ref, subject, cause, place, effect, alike, without_paths FROM inbox_items WHERE org_id = $1 AND agent_id = $2 AND kind = $3 AND state = 'open' AND subject <> '' ORDER BY id
 `
 
 type OpenStopsOfAgentParams struct {
@@ -433,6 +433,7 @@ func (q *Queries) OpenStopsOfAgent(ctx context.Context, arg OpenStopsOfAgentPara
 			&i.Place,
 			&i.Effect,
 			&i.Alike,
+			&i.WithoutPaths,
 		); err != nil {
 			return nil, err
 		}

@@ -97,7 +97,8 @@ FROM inbox_items i WHERE i.org_id = @org_id AND i.id = @id FOR UPDATE;
 
 -- name: AnswerInboxItem :one
 UPDATE inbox_items SET state = 'answered', answer = @answer, reply = @reply, reply_sealed = sqlc.narg(reply_sealed),
-    changed_arguments = sqlc.narg(changed_arguments), reason = @reason, answered_by = @answered_by, answered_at = clock_timestamp()
+    changed_arguments = sqlc.narg(changed_arguments), reason = @reason, answered_by = @answered_by, answered_at = clock_timestamp(),
+    without_paths = @without_paths
 WHERE org_id = @org_id AND id = @id AND state = 'open'
 RETURNING *;
 

@@ -5,6 +5,12 @@ SELECT * FROM steps WHERE org_id = @org_id AND task_id = @task_id AND state = 'd
 UPDATE steps SET state = 'skipped', decision_reason = @reason, observation = @observation, finished_at = clock_timestamp()
 WHERE org_id = @org_id AND task_id = @task_id AND state = 'deferred';
 
+-- name: DropNamedDeferredSteps :many
+-- Some of the deferred calls of a task; what it returns are those that were dropped.
+UPDATE steps SET state = 'skipped', decision_reason = @reason, observation = @observation, finished_at = clock_timestamp()
+WHERE org_id = @org_id AND task_id = @task_id AND state = 'deferred' AND id = ANY(@ids::text[])
+RETURNING id;
+
 -- name: ReleasedSteps :many
 -- The calls of a task that were deferred until it was accepted, whatever their
 -- state since.

@@ -4691,11 +4691,16 @@ func (*AnswerInboxItemRequest_Dismiss) Descriptor() ([]byte, []int) {
 }
 
 // Accept accepts the work of a review: deferred calls are made, and the task
-// has succeeded.
+// has succeeded. What it names is left out.
 type AnswerInboxItemRequest_Accept struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Files that the task changed, each with what is below it: they are restored to what
+	// they were before the task, before any deferred call is made.
+	WithoutPaths []string `protobuf:"bytes,1,rep,name=without_paths,json=withoutPaths,proto3" json:"without_paths,omitempty"`
+	// Deferred calls that are never made.
+	WithoutStepIds []string `protobuf:"bytes,2,rep,name=without_step_ids,json=withoutStepIds,proto3" json:"without_step_ids,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *AnswerInboxItemRequest_Accept) Reset() {
@@ -4726,6 +4731,20 @@ func (x *AnswerInboxItemRequest_Accept) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AnswerInboxItemRequest_Accept.ProtoReflect.Descriptor instead.
 func (*AnswerInboxItemRequest_Accept) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_inbox_proto_rawDescGZIP(), []int{39, 4}
+}
+
+func (x *AnswerInboxItemRequest_Accept) GetWithoutPaths() []string {
+	if x != nil {
+		return x.WithoutPaths
+	}
+	return nil
+}
+
+func (x *AnswerInboxItemRequest_Accept) GetWithoutStepIds() []string {
+	if x != nil {
+		return x.WithoutStepIds
+	}
+	return nil
 }
 
 // Changes asks the agent of a review to continue; deferred calls are dropped.
@@ -5615,7 +5634,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x120\n" +
 	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"E\n" +
 	"\x17SnoozeInboxItemResponse\x12*\n" +
-	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xd9\x0f\n" +
+	"\x04item\x18\x01 \x01(\v2\x16.deckhand.v1.InboxItemR\x04item\"\xd0\x10\n" +
 	"\x16AnswerInboxItemRequest\x12#\n" +
 	"\aitem_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06itemId\x12 \n" +
@@ -5643,8 +5662,10 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x05limit\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02 \x00R\x05limit\x1a\a\n" +
 	"\x05Allow\x1a\b\n" +
 	"\x06Resume\x1a\t\n" +
-	"\aDismiss\x1a\b\n" +
-	"\x06Accept\x1a)\n" +
+	"\aDismiss\x1a\x7f\n" +
+	"\x06Accept\x127\n" +
+	"\rwithout_paths\x18\x01 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\fwithoutPaths\x12<\n" +
+	"\x10without_step_ids\x18\x02 \x03(\tB\x12\xbaH\x0f\x92\x01\f\x10\xe8\a\"\ar\x05\x10\x01(\x80\x01R\x0ewithoutStepIds\x1a)\n" +
 	"\aChanges\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xa0\x1fR\x04text\x1a\a\n" +

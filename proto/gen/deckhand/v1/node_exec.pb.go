@@ -1169,7 +1169,10 @@ type SearchNodeLogRequest struct {
 	End int64 `protobuf:"varint,9,opt,name=end,proto3" json:"end,omitempty"`
 	// Return the last matches before end instead of the first ones, in order. To
 	// continue, set end to next_offset.
-	Backwards     bool `protobuf:"varint,10,opt,name=backwards,proto3" json:"backwards,omitempty"`
+	Backwards bool `protobuf:"varint,10,opt,name=backwards,proto3" json:"backwards,omitempty"`
+	// How long to search before returning what was found, with next_offset to continue
+	// from; 0, and at most, 5 seconds.
+	MaxTime       *durationpb.Duration `protobuf:"bytes,11,opt,name=max_time,json=maxTime,proto3" json:"max_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1272,6 +1275,13 @@ func (x *SearchNodeLogRequest) GetBackwards() bool {
 		return x.Backwards
 	}
 	return false
+}
+
+func (x *SearchNodeLogRequest) GetMaxTime() *durationpb.Duration {
+	if x != nil {
+		return x.MaxTime
+	}
+	return nil
 }
 
 type SearchNodeLogResponse struct {
@@ -1801,7 +1811,7 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\x06resize\x18\a \x01(\v2\x19.deckhand.v1.TerminalSizeR\x06resize\"P\n" +
 	"\fTerminalSize\x12\x1f\n" +
 	"\x04rows\x18\x01 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04rows\x12\x1f\n" +
-	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xf4\x02\n" +
+	"\x04cols\x18\x02 \x01(\rB\v\xbaH\b*\x06\x18\xff\xff\x03(\x01R\x04cols\"\xb8\x03\n" +
 	"\x14SearchNodeLogRequest\x12#\n" +
 	"\aexec_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\x12!\n" +
@@ -1818,7 +1828,8 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\x12\x19\n" +
 	"\x03end\x18\t \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x03end\x12\x1c\n" +
 	"\tbackwards\x18\n" +
-	" \x01(\bR\tbackwards\"\x89\x01\n" +
+	" \x01(\bR\tbackwards\x12B\n" +
+	"\bmax_time\x18\v \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b\x052\x00R\amaxTime\"\x89\x01\n" +
 	"\x15SearchNodeLogResponse\x123\n" +
 	"\amatches\x18\x01 \x03(\v2\x19.deckhand.v1.NodeLogMatchR\amatches\x12\x1f\n" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
@@ -1927,29 +1938,30 @@ var file_deckhand_v1_node_exec_proto_depIdxs = []int32{
 	20, // 12: deckhand.v1.ReadNodeLogRequest.since:type_name -> google.protobuf.Timestamp
 	20, // 13: deckhand.v1.ReadNodeLogResponse.time:type_name -> google.protobuf.Timestamp
 	13, // 14: deckhand.v1.ReadNodeLogResponse.resize:type_name -> deckhand.v1.TerminalSize
-	16, // 15: deckhand.v1.SearchNodeLogResponse.matches:type_name -> deckhand.v1.NodeLogMatch
-	20, // 16: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
-	21, // 17: deckhand.v1.IndexNodeLogRequest.wait:type_name -> google.protobuf.Duration
-	17, // 18: deckhand.v1.IndexNodeLogResponse.marks:type_name -> deckhand.v1.NodeLogMark
-	3,  // 19: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
-	5,  // 20: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
-	7,  // 21: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
-	9,  // 22: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
-	11, // 23: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
-	14, // 24: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
-	18, // 25: deckhand.v1.NodeExecService.IndexNodeLog:input_type -> deckhand.v1.IndexNodeLogRequest
-	4,  // 26: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
-	6,  // 27: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
-	8,  // 28: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
-	10, // 29: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
-	12, // 30: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
-	15, // 31: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
-	19, // 32: deckhand.v1.NodeExecService.IndexNodeLog:output_type -> deckhand.v1.IndexNodeLogResponse
-	26, // [26:33] is the sub-list for method output_type
-	19, // [19:26] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	21, // 15: deckhand.v1.SearchNodeLogRequest.max_time:type_name -> google.protobuf.Duration
+	16, // 16: deckhand.v1.SearchNodeLogResponse.matches:type_name -> deckhand.v1.NodeLogMatch
+	20, // 17: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
+	21, // 18: deckhand.v1.IndexNodeLogRequest.wait:type_name -> google.protobuf.Duration
+	17, // 19: deckhand.v1.IndexNodeLogResponse.marks:type_name -> deckhand.v1.NodeLogMark
+	3,  // 20: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
+	5,  // 21: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
+	7,  // 22: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
+	9,  // 23: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
+	11, // 24: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
+	14, // 25: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
+	18, // 26: deckhand.v1.NodeExecService.IndexNodeLog:input_type -> deckhand.v1.IndexNodeLogRequest
+	4,  // 27: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
+	6,  // 28: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
+	8,  // 29: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
+	10, // 30: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
+	12, // 31: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
+	15, // 32: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
+	19, // 33: deckhand.v1.NodeExecService.IndexNodeLog:output_type -> deckhand.v1.IndexNodeLogResponse
+	27, // [27:34] is the sub-list for method output_type
+	20, // [20:27] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_exec_proto_init() }

@@ -26,8 +26,11 @@ const (
 type WatchNodeTelemetryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By id, unique id prefix, or name.
-	NodeId        string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	Follow        bool   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Follow bool   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	// First return the samples that the node keeps, oldest first: one every 15 seconds,
+	// for an hour.
+	History       bool `protobuf:"varint,3,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -72,6 +75,13 @@ func (x *WatchNodeTelemetryRequest) GetNodeId() string {
 func (x *WatchNodeTelemetryRequest) GetFollow() bool {
 	if x != nil {
 		return x.Follow
+	}
+	return false
+}
+
+func (x *WatchNodeTelemetryRequest) GetHistory() bool {
+	if x != nil {
+		return x.History
 	}
 	return false
 }
@@ -371,11 +381,12 @@ var File_deckhand_v1_node_telemetry_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_telemetry_proto_rawDesc = "" +
 	"\n" +
-	" deckhand/v1/node_telemetry.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"X\n" +
+	" deckhand/v1/node_telemetry.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
 	"\x19WatchNodeTelemetryRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12\x16\n" +
-	"\x06follow\x18\x02 \x01(\bR\x06follow\"\xdb\x01\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x18\n" +
+	"\ahistory\x18\x03 \x01(\bR\ahistory\"\xdb\x01\n" +
 	"\x1aWatchNodeTelemetryResponse\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12*\n" +
 	"\x04host\x18\x02 \x01(\v2\x16.deckhand.v1.NodeUsageR\x04host\x12,\n" +

@@ -152,7 +152,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
                 ) : !task ? (
                   <Empty title="Nothing here until the first run." />
                 ) : s === "files" ? (
-                  <Files taskId={task.id} live={!final(task.state)} />
+                  <Files of={{ case: "taskId", value: task.id }} live={!final(task.state)} />
                 ) : s === "changes" ? (
                   <Changes taskId={task.id} />
                 ) : (

@@ -5,6 +5,7 @@ import { useCallback, useMemo, useState } from "react";
 import { toast } from "sonner";
 import { byToken } from "@/api/pages";
 import { transport } from "@/api/transport";
+import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { download } from "@/components/download";
 import { Empty } from "@/components/Empty";
@@ -21,7 +22,7 @@ import { Time } from "@/components/Time";
 import { AuditService, type AuditEntry } from "@/gen/deckhand/v1/control_pb";
 import { changesOf } from "./changes";
 import { VerifyDialog } from "./VerifyDialog";
-import { parseAuditSearch, ranges, type AuditSearch } from "./search";
+import { parseAuditSearch, ranges, severities, type AuditSearch } from "./search";
 
 const route = getRouteApi("/shell/audit");
 const filters: [key: "action" | "by" | "object" | "text", label: string, hint: string][] = [
@@ -61,13 +62,13 @@ export function AuditPage() {
   const [verifying, setVerifying] = useState(false);
   const pages = useInfiniteQuery(
     AuditService.method.listAuditEntries,
-    { since, contains: search.text ?? "", objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", pageSize: 50, pageToken: "" },
+    { since, contains: search.text ?? "", objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", severity: search.severity ?? "", pageSize: 50, pageToken: "" },
     byToken,
   );
   const { refetch } = pages;
   const refresh = useCallback(() => void refetch(), [refetch]);
   const entries = pages.data?.pages.flatMap((page) => page.entries) ?? [];
-  const filtered = search.object || search.by || search.action || search.text || search.range;
+  const filtered = search.object || search.by || search.action || search.text || search.severity || search.range;
   return (
     <Page title="Audit" actions={
         <>
@@ -91,7 +92,7 @@ export function AuditPage() {
           const form = new FormData(e.currentTarget);
           const value = (key: string) => String(form.get(key) ?? "").trim() || undefined;
           void navigate({
-            search: parseAuditSearch({ action: value("action"), by: value("by"), object: value("object"), text: value("text"), range: value("range") }),
+            search: parseAuditSearch({ action: value("action"), by: value("by"), object: value("object"), text: value("text"), severity: value("severity"), range: value("range") }),
           });
         }}
       >
@@ -101,6 +102,17 @@ export function AuditPage() {
             <Input name={key} defaultValue={search[key] ?? ""} placeholder={hint} className="block w-44 text-ink" />
           </label>
         ))}
+        <label className="text-xs text-dim">
+          Severity
+          <Select name="severity" defaultValue={search.severity ?? ""} className="block text-ink">
+            <option value="">Any</option>
+            {severities.map((s) => (
+              <option key={s} value={s}>
+                {s}
+              </option>
+            ))}
+          </Select>
+        </label>
         <label className="text-xs text-dim">
           Time
           <Select name="range" defaultValue={search.range ?? ""} className="block text-ink">
@@ -159,6 +171,11 @@ function Entry(props: { entry: AuditEntry; onFilter: (s: AuditSearch) => void })
         <button type="button" className={link} title={`Filter by ${e.action}`} onClick={() => props.onFilter({ action: e.action })}>
           {e.action}
         </button>
+        {(e.severity === "high" || e.severity === "critical") && (
+          <div>
+            <Badge tone={e.severity === "critical" ? "bad" : "warn"}>{e.severity}</Badge>
+          </div>
+        )}
       </Cell>
       <Cell>
         <div className="text-xs text-dim">{e.objectKind}</div>

@@ -1,4 +1,4 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it } from "vitest";
@@ -48,4 +48,19 @@ describe("verification of the audit log", () => {
     expect(lists).toBeGreaterThan(before); // the hub has recorded it
     expect((await axe.run(dialog)).violations.map((v) => v.id)).toEqual([]);
   });
+});
+
+it("filters by severity, in the address, and marks what is grave", async () => {
+  const asked: string[] = [];
+  const { history } = showPage("/audit", [...auditRoutes], (r) =>
+    r.service(AuditService, {
+      listAuditEntries: (req) => (asked.push(req.severity), { entries: [{ id: 1n, action: "vault.rotate", severity: "critical" }, { id: 2n, action: "inbox.approve", severity: "low" }] }),
+    }),
+  );
+  const user = userEvent.setup();
+  expect(await screen.findByText("critical", { selector: "span, span *" })).toBeTruthy();
+  await user.selectOptions(screen.getByLabelText("Severity"), "high");
+  await user.click(screen.getByRole("button", { name: "Filter" }));
+  await waitFor(() => expect(asked.at(-1)).toBe("high"));
+  expect(history.location.search).toBe("?severity=high");
 });

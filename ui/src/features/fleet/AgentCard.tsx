@@ -74,7 +74,7 @@ export const AgentCard = memo(function AgentCard(props: {
         <Week of={props.summary} />
       </p>
       <Waiting agent={agent} need={props.need} />
-      <Usage agent={agent.name} samples={props.samples} />
+      <Usage agent={agent.name} idle={!task} samples={props.samples} />
       {task ? (
         <div className="mt-auto space-y-1.5 border-t pt-2">
           <p className="flex items-center gap-2">
@@ -102,10 +102,12 @@ export const AgentCard = memo(function AgentCard(props: {
   );
 });
 
-function Usage(props: { agent: string; samples: Samples }) {
+// Usage is what an agent's jails use now; nothing of an idle one that has none.
+function Usage(props: { agent: string; idle: boolean; samples: Samples }) {
   const { cpu, memory, memoryLimit } = useFigures(props.samples, `agent ${props.agent}`);
   const lastCpu = cpu.at(-1) ?? 0;
   const lastMemory = memory.at(-1) ?? 0;
+  if (props.idle && lastCpu === 0 && lastMemory === 0) return null;
   return (
     <div className="flex items-center gap-4 text-xs text-dim">
       <span className="flex items-center gap-1.5">
@@ -123,8 +125,12 @@ function Going(props: { task: Task; pace: Pace }) {
   const { iteration, costMicros, tokens } = going(props.task, turns, useNow());
   return (
     <>
-      <span title="Iterations so far">#{iteration}</span>
-      <span title="Tokens in the last minute">{count(tokens)} tok/min</span>
+      <span className="whitespace-nowrap">
+        {iteration} {iteration === 1 ? "iteration" : "iterations"}
+      </span>
+      <span className="whitespace-nowrap" title="Tokens in the last minute">
+        {count(tokens)} tokens/min
+      </span>
       <span>{dollars(costMicros)}</span>
     </>
   );

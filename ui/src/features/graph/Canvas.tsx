@@ -37,6 +37,7 @@ export function Canvas(props: { nodes: GraphNode[]; edges: GraphEdge[]; onOpen: 
       edgeTypes={edgeTypes}
       colorMode={dark ? "dark" : "light"}
       fitView
+      fitViewOptions={{ maxZoom: 1 }}
       minZoom={0.1}
       nodesDraggable={false}
       nodesConnectable={false}

@@ -17,6 +17,7 @@ import { HistoryService, type StatisticsRow } from "@/gen/deckhand/v1/history_pb
 import type { TaskSearch } from "@/features/task/search";
 import { statisticsCsv } from "./csv";
 import { bys, periods, since, type By } from "./search";
+import { tasksOf } from "./drill";
 import { Trend } from "./Trend";
 import { spanMillis } from "./words";
 
@@ -87,7 +88,7 @@ export function StatisticsPage() {
       ) : (by === "day" || by === "week") && data.rows.length > 1 ? (
         <>
           <Trend rows={data.rows} />
-          <Rows rows={data.rows} by={by} agent={agent} />
+          <Rows rows={data.rows} by={by} agent={agent} from={from} />
         </>
       ) : by === "tool" ? (
         <Table label="Statistics" head={["Tool", "Calls", "Failed", "Denied", "Run again", "Tasks", "Median", "p90"]}>
@@ -106,13 +107,13 @@ export function StatisticsPage() {
           ))}
         </Table>
       ) : (
-        <Rows rows={data.rows} by={by} agent={agent} />
+        <Rows rows={data.rows} by={by} agent={agent} from={from} />
       )}
     </Page>
   );
 }
 
-function Rows({ rows, by, agent }: { rows: StatisticsRow[]; by: By; agent: string }) {
+function Rows({ rows, by, agent, from }: { rows: StatisticsRow[]; by: By; agent: string; from: { seconds: bigint } }) {
   return (
     <>
     <Table
@@ -125,23 +126,23 @@ function Rows({ rows, by, agent }: { rows: StatisticsRow[]; by: By; agent: strin
             <Key of={r} by={by} />
           </Cell>
           <Cell>
-            {((by === "agent" || by === "version") && !r.key) || by === "task_type" || by === "version" || by === "week" ? (
-              count(r.tasks)
-            ) : (
-              <Link to="/tasks" search={tasksOf(r, by, agent)} aria-label={`${count(r.tasks)} tasks: ${r.key}`} className="inline-flex min-h-6 items-center text-accent hover:underline">
-                {count(r.tasks)}
-              </Link>
-            )}
+            <Tasks n={r.tasks} word="tasks" of={r} search={tasksOf(r, by, agent, from)} />
           </Cell>
           <Cell>
-            {count(r.succeeded)} <Share of={r.succeeded} all={r.tasks - r.live} />
+            <Tasks n={r.succeeded} word="succeeded" of={r} search={tasksOf(r, by, agent, from, "succeeded")} /> <Share of={r.succeeded} all={r.tasks - r.live} />
           </Cell>
           <Cell>
             {count(r.firstTime)} <Share of={r.firstTime} all={r.tasks - r.live} />
           </Cell>
-          <Cell>{count(r.failed)}</Cell>
-          <Cell>{count(r.timedOut)}</Cell>
-          <Cell>{count(r.cancelled)}</Cell>
+          <Cell>
+            <Tasks n={r.failed} word="failed" of={r} search={tasksOf(r, by, agent, from, "failed")} />
+          </Cell>
+          <Cell>
+            <Tasks n={r.timedOut} word="timed out" of={r} search={tasksOf(r, by, agent, from, "timed_out")} />
+          </Cell>
+          <Cell>
+            <Tasks n={r.cancelled} word="cancelled" of={r} search={tasksOf(r, by, agent, from, "cancelled")} />
+          </Cell>
           <Cell>{count(r.live)}</Cell>
           <Cell>{count(r.retries)}</Cell>
           <Cell>{count(r.denied)}</Cell>
@@ -189,18 +190,15 @@ function Phases({ rows, by }: { rows: StatisticsRow[]; by: By }) {
   );
 }
 
-// tasksOf is the list of the tasks that a row adds up.
-function tasksOf(r: StatisticsRow, by: By, agent: string): TaskSearch {
-  const search: TaskSearch = { agent: agent || undefined };
-  if (by === "outcome") search.state = [r.key];
-  if (by === "day") search.from = search.to = r.key;
-  if (by === "month") {
-    const [year, month] = r.key.split("-").map(Number);
-    search.from = `${r.key}-01`;
-    search.to = `${r.key}-${String(new Date(Date.UTC(year!, month!, 0)).getUTCDate()).padStart(2, "0")}`;
-  }
-  if (by === "agent") search.agent = r.key;
-  return search;
+// Tasks is a number of tasks that leads to them; search is undefined where no list has
+// those tasks alone.
+function Tasks(props: { n: bigint; word: string; of: StatisticsRow; search: TaskSearch | undefined }) {
+  if (!props.search || props.n === 0n) return <>{count(props.n)}</>;
+  return (
+    <Link to="/tasks" search={props.search} aria-label={`${count(props.n)} ${props.word}: ${props.of.key}`} className="inline-flex min-h-6 items-center text-accent hover:underline">
+      {count(props.n)}
+    </Link>
+  );
 }
 
 function Key({ of: r, by }: { of: StatisticsRow; by: By }) {

@@ -10,11 +10,12 @@ import { PlanSchema, QuotaUsageSchema } from "@/gen/deckhand/v1/plan_pb";
 import { BudgetSchema } from "@/gen/deckhand/v1/provider_pb";
 import * as downloads from "@/components/download";
 import { showPage } from "@/test/page";
+import { tasksOf } from "./drill";
 import { historyRoutes } from "./route";
 import { since } from "./search";
 import { hintOf, Quotas } from "./Quotas";
 import { dayOf } from "./Trend";
-import { left, likely } from "./words";
+import { against, left, likely } from "./words";
 
 // The middle and the 90th percentile; nothing is made up without history.
 describe("an estimate", () => {
@@ -29,6 +30,14 @@ describe("an estimate", () => {
     });
     expect(likely(e)).toBe("Usually 40 s and $0.02 (90 % under 1 min 30 s and $1.50; based on 5 runs)");
   });
+  it("says how many times the median a run cost, where that is worth it", () => {
+    const e = create(EstimateSchema, { costMicrosP50: 20_000n, runs: 5 });
+    expect(against(60_000, e)).toBe("3.0 × the median of 5 runs");
+    expect(against(29_000, e)).toBe("");
+    expect(against(60_000, create(EstimateSchema, {}))).toBe("");
+    expect(against(60_000, undefined)).toBe("");
+  });
+
   it("has what is left of budgets", () => {
     expect(left(create(BudgetSchema, { scope: "organisation", every: "day", limitMicros: 5_000_000n, spentMicros: 1_000_000n, reservedMicros: 1_000_000n }))).toBe(
       "$3.00 of the organisation today",
@@ -118,6 +127,20 @@ describe("statistics", () => {
     await waitFor(() => expect(history.location.search).toBe("?by=tool&days=7&agent=coder"));
     await waitFor(() => expect(calls).toHaveBeenLastCalledWith("tool", "coder", since(7, new Date()).seconds));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("lead from each number to the tasks that it counts", async () => {
+    showPage("/statistics", historyRoutes, services());
+    const from = new Date(Number(since(30, new Date()).seconds) * 1000).toISOString().slice(0, 10);
+    const failed = await screen.findByRole("link", { name: "1 failed: coder" });
+    expect(Object.fromEntries(new URL(failed.getAttribute("href")!, "http://x").searchParams)).toEqual({ state: '["failed"]', agent: "coder", from });
+    expect(screen.getByRole("link", { name: "5 tasks: coder" }).getAttribute("href")).toContain("agent=coder");
+    expect(screen.queryByRole("link", { name: /cancelled/ })).toBeNull();
+    const first = { seconds: since(30, new Date("2026-11-27T12:00:00Z")).seconds };
+    expect(tasksOf({ key: "2026-W48" }, "week", "coder", first, "failed")).toEqual({ agent: "coder", from: "2026-11-23", to: "2026-11-29", state: ["failed"] });
+    expect(tasksOf({ key: "2026-02" }, "month", "", first)).toMatchObject({ from: "2026-02-01", to: "2026-02-28" });
+    expect(tasksOf({ key: "succeeded" }, "outcome", "", first, "failed")).toBeUndefined();
+    expect(tasksOf({ key: "" }, "agent", "", first)).toBeUndefined();
   });
 
   it("teach the command when nothing ran", async () => {

@@ -22,3 +22,11 @@ export function left(b: Budget): string {
   const of = b.scope === "organisation" ? "the organisation" : b.scope === "user" ? b.objectId : "this task";
   return `${dollars(micros > 0n ? micros : 0n)} of ${of}${b.every === "day" ? " today" : b.every ? ` this ${b.every}` : ""}`;
 }
+
+// against says how a run's cost compares with those of the runs before it: how many times
+// the median it is, where that is worth saying; "" otherwise.
+export function against(costMicros: number, e: Pick<Estimate, "costMicrosP50" | "runs"> | undefined): string {
+  const median = Number(e?.costMicrosP50 ?? 0n);
+  if (!e || median <= 0 || costMicros < 1.5 * median) return "";
+  return `${(costMicros / median).toFixed(1)} × the median of ${e.runs} runs`;
+}

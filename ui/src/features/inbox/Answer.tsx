@@ -29,6 +29,7 @@ import { RetryTask } from "./RetryTask";
 import type { Seen } from "./seen";
 import { SomeChanges } from "./SomeChanges";
 import { choicesOf as changesOf } from "./someChanges";
+import type { Without } from "./without";
 import { acceptWord, approvalOf, follows } from "./words";
 
 const inbox = createClient(InboxService, transport);
@@ -69,6 +70,8 @@ export function Answer(props: {
   pending: Progress[];
   // What was said about a review, as the text of an answer.
   comments: string;
+  // What is left out of the work of a review when it is accepted.
+  without: Without;
   keys?: boolean;
   onAnswered: (item: InboxItem) => void;
   // Called when the hub refuses the answer.
@@ -146,7 +149,10 @@ export function Answer(props: {
       setForm("sure");
     } else send();
   };
-  const accept = () => void give("accept", { case: "accept", value: {} }, "Accepted");
+  const accept = () => {
+    const { paths, stepIds } = props.without;
+    void give("accept", { case: "accept", value: { withoutPaths: paths, withoutStepIds: stepIds } }, paths.length + stepIds.length > 0 ? "Accepted in part" : "Accepted");
+  };
   const show = (f: Form) => () => {
     if (!guard.isReady()) return;
     if (f === "changes" && !words.trim()) setWords(props.comments);
@@ -196,7 +202,7 @@ export function Answer(props: {
     );
   }
 
-  const next = follows(item);
+  const next = follows(item, props.without);
   const back = () => setForm(undefined);
   const button = (o: One) => (
     <div key={o.name} className="min-w-0 space-y-0.5">
@@ -221,7 +227,7 @@ export function Answer(props: {
         ? [retryCall, resolved(true), resolved(false), { name: "skip", label: "Skip", run: skip }]
         : [resolved(true), resolved(false), { name: "skip", label: "Skip", run: skip }, retryCall]
       : review
-        ? [{ name: "accept", label: acceptWord(item), look: "primary", disabled: !whole, run: accept }, { name: "changes", label: "Ask for changes", run: show("changes") }, rejecting]
+        ? [{ name: "accept", label: acceptWord(item, props.without), look: "primary", disabled: !whole, run: accept }, { name: "changes", label: "Ask for changes", run: show("changes") }, rejecting]
         : escalated
           ? [
               { name: "retry", label: "Retry", look: "primary", run: show("retry") },

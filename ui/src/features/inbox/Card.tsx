@@ -23,6 +23,7 @@ import { StopDetails } from "./stops/StopDetails";
 import { Thing } from "./Thing";
 import { UnknownBody } from "./Unknown";
 import { approvalOf, running } from "./words";
+import { nothing } from "./without";
 
 // Card shows one item and takes its answer. What it shows stays as it is until
 // the person asks for something else: what comes of the item meanwhile is told
@@ -134,6 +135,7 @@ function Asked(props: {
   const of = whole.decision;
   // The comments on a review become the text of "Ask for changes".
   const [comments, setComments] = useState("");
+  const [without, setWithout] = useState(nothing);
   return (
     <>
       <What item={item} />
@@ -142,7 +144,7 @@ function Asked(props: {
         {item.kind === InboxKind.QUESTION ? (
           <QuestionBody item={item} />
         ) : item.kind === InboxKind.REVIEW ? (
-          <ReviewBody item={item} onComments={setComments} />
+          <ReviewBody item={item} onComments={setComments} without={without} onWithout={setWithout} />
         ) : item.kind === InboxKind.ESCALATION ? (
           <EscalationBody item={item} />
         ) : item.stop ? (
@@ -193,6 +195,7 @@ function Asked(props: {
               unseen={props.unseen}
               pending={props.pending}
               comments={comments}
+              without={without}
               keys={props.keys}
               onAnswered={props.onAnswered}
               onRefused={props.onRefused}

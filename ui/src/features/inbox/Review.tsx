@@ -13,9 +13,10 @@ import { bytes } from "@/components/money";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { StepArguments } from "@/features/task/tools";
-import type { InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { InboxState, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
 import { ToolCategory } from "@/gen/deckhand/v1/step_pb";
 import { ChangeKind, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
+import { toggled, type Without } from "./without";
 
 const workspaces = createClient(WorkspaceService, transport);
 
@@ -26,9 +27,9 @@ const kinds: Partial<Record<ChangeKind, string>> = { [ChangeKind.ADDED]: "new", 
 
 // ReviewBody shows the result of a run in review mode: what it says about its work,
 // what would be sent, and the whole change of each file. Comments on lines are
-// collected as the text of an answer.
-export function ReviewBody(props: { item: InboxItem; onComments: (text: string) => void }) {
-  const { item, onComments } = props;
+// collected as the text of an answer. Files and requests can be left out.
+export function ReviewBody(props: { item: InboxItem; onComments: (text: string) => void; without: Without; onWithout: (without: Without) => void }) {
+  const { item, onComments, without, onWithout } = props;
   const review = item.review;
   const [comments, setComments] = useState<Comment[]>([]);
   useEffect(() => onComments(textOf(comments)), [comments, onComments]);
@@ -53,6 +54,14 @@ export function ReviewBody(props: { item: InboxItem; onComments: (text: string) 
               ) : (
                 h.category === ToolCategory.DANGEROUS && <Badge tone="warn">dangerous tool</Badge>
               )}
+              {item.mayAnswer && item.state === InboxState.OPEN && (
+                <Check
+                  label={`Send the request of step ${h.number}`}
+                  word="Send"
+                  checked={!without.stepIds.includes(h.stepId)}
+                  onChange={() => onWithout({ ...without, stepIds: toggled(without.stepIds, h.stepId) })}
+                />
+              )}
             </h4>
             <StepArguments taskId={item.taskId} stepId={h.stepId} />
           </section>
@@ -60,7 +69,14 @@ export function ReviewBody(props: { item: InboxItem; onComments: (text: string) 
       </section>
       <section aria-label="Changed files" className="space-y-2">
         <h3 className="font-medium">{files === 0 ? "No files changed" : files === 1 ? "1 file changed" : `${files} files changed`}</h3>
-        {files > 0 && <Files taskId={item.taskId} comments={comments} onComment={(c) => setComments((all) => [...all, c])} />}
+        {files > 0 && (
+          <Files
+            taskId={item.taskId}
+            onComment={(c) => setComments((all) => [...all, c])}
+            without={without.paths}
+            onKeep={item.mayAnswer && item.state === InboxState.OPEN ? (path) => onWithout({ ...without, paths: toggled(without.paths, path) }) : undefined}
+          />
+        )}
       </section>
       {comments.length > 0 && (
         <section aria-label="Comments" className="space-y-1">
@@ -102,7 +118,7 @@ const placeOf = (c: Comment) => (c.line ? `${c.path}:${c.line}` : c.path);
 const textOf = (all: Comment[]) => all.map((c) => `${placeOf(c)}: ${c.text}`).join("\n");
 
 // Files shows the whole change of each file, once.
-function Files(props: { taskId: string; comments: Comment[]; onComment: (c: Comment) => void }) {
+function Files(props: { taskId: string; onComment: (c: Comment) => void; without: string[]; onKeep: ((path: string) => void) | undefined }) {
   const { data, error, isPending, refetch } = useQuery({
     queryKey: ["diff", props.taskId, "review"],
     queryFn: async ({ signal }) => {
@@ -118,7 +134,9 @@ function Files(props: { taskId: string; comments: Comment[]; onComment: (c: Comm
           deleted: d.deletedLines,
         });
       }
-      return found;
+      // A new file in a new folder is one file.
+      const folders = new Set(found.flatMap((f) => foldersOf(f.path)));
+      return found.filter((f) => !folders.has(f.path));
     },
     staleTime: Infinity,
   });
@@ -147,22 +165,27 @@ function Files(props: { taskId: string; comments: Comment[]; onComment: (c: Comm
               <span className="text-xs">
                 <span className="text-good">+{f.added}</span> <span className="text-bad">−{f.deleted}</span>
               </span>
-              <label className="flex min-h-6 items-center gap-1.5 text-xs">
-                <input
-                  type="checkbox"
-                  className="size-4 accent-accent"
-                  aria-label={line(`Viewed ${f.path}`)}
-                  checked={viewed.has(f.path)}
-                  onChange={() => toggle(f.path)}
-                />
-                Viewed
-              </label>
+              {props.onKeep && <Check label={line(`Keep ${f.path}`)} word="Keep" checked={!props.without.includes(f.path)} onChange={() => props.onKeep?.(f.path)} />}
+              <Check label={line(`Viewed ${f.path}`)} word="Viewed" checked={viewed.has(f.path)} onChange={() => toggle(f.path)} />
             </div>
             {!viewed.has(f.path) && <FileBody of={f} onComment={props.onComment} />}
           </li>
         ))}
       </ul>
     </>
+  );
+}
+
+// foldersOf are the folders that a path is in.
+const foldersOf = (path: string) => path.split("/").slice(0, -1).map((_, i, all) => all.slice(0, i + 1).join("/"));
+
+// Check is a box with a word beside it; label says what it is about.
+function Check(props: { label: string; word: string; checked: boolean; onChange: () => void }) {
+  return (
+    <label className="flex min-h-6 items-center gap-1.5 text-xs max-sm:min-h-11">
+      <input type="checkbox" className="size-4 accent-accent" aria-label={props.label} checked={props.checked} onChange={props.onChange} />
+      {props.word}
+    </label>
   );
 }
 

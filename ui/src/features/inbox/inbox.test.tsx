@@ -19,6 +19,7 @@ const review = {
   taskId: "task_1",
   taskTitle: "Write the report",
   agentName: "coder",
+  mayAnswer: true,
   review: {
     summary: "I wrote it.",
     files: 2,
@@ -95,6 +96,21 @@ describe("a review", () => {
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
     await press("Accept: 2 files stay, 1 request is sent");
     await waitFor(() => expect(calls.mock.calls[0]?.slice(0, 2)).toMatchObject(["inbox_1", { case: "accept" }]));
+  });
+
+  it("is accepted without a file and without a request, and the button says so", async () => {
+    const calls = vi.fn();
+    showPage("/inbox", inboxRoutes, services([review], calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByLabelText("Keep b.txt"));
+    await user.click(screen.getByLabelText(/^Send the request of step/));
+    expect(screen.getByText(/The others are restored to what they were before the task\./)).toBeTruthy();
+    // The card has changed under the pointer: it takes a click when it stands still again.
+    const accept = screen.getByRole("button", { name: "Accept: 1 of 2 files stay, 0 of 1 requests are sent" });
+    await waitFor(() => {
+      fireEvent.click(accept);
+      expect(calls.mock.calls[0]?.[1]).toMatchObject({ case: "accept", value: { withoutPaths: ["b.txt"], withoutStepIds: ["step_1"] } });
+    });
   });
 
   it("is sent back in words, and rejected with a reason", async () => {

@@ -1,6 +1,7 @@
 import { duration } from "@/components/Time";
-import { InboxKind, type CallDecision, type InboxItem } from "@/gen/deckhand/v1/inbox_pb";
+import { InboxKind, type CallDecision, type InboxItem, type InboxReview } from "@/gen/deckhand/v1/inbox_pb";
 import { StepState, ToolCategory } from "@/gen/deckhand/v1/step_pb";
+import { nothing, type Without } from "./without";
 
 // What a person approves, by the kind of the danger.
 const dangerous: Record<string, string> = {
@@ -32,7 +33,7 @@ export function approvalOf(tool: string, category: ToolCategory, of: CallDecisio
 const where = (of: CallDecision | undefined) => (of?.nodeName ? ` on ${of.nodeName}` : of?.nodeId ? " on its node" : " in the hub");
 
 // follows says what each answer leads to.
-export function follows(item: InboxItem): Record<string, string> {
+export function follows(item: InboxItem, without = nothing): Record<string, string> {
   const again = item.decision?.reversible ? "It may happen twice, with the same result." : "It may happen twice.";
   const review = item.review;
   return {
@@ -56,7 +57,7 @@ export function follows(item: InboxItem): Record<string, string> {
     retry: item.kind === InboxKind.UNKNOWN ? `Runs once more. ${again}` : "The task goes on where it stopped.",
     succeeded: "Not run again. The agent is told that it happened.",
     failed: "Not run again. The agent is told that it did not happen.",
-    accept: review ? `${stays(review.files)}, ${sent(review.deferred.length)}. The task has succeeded.` : "",
+    accept: review ? `${kept(review, without)}. ${restored(without)}The task has succeeded.` : "",
     changes: "The agent goes on with your comments. Pending requests are dropped.",
     close: "The task fails. Its files stay.",
     decide: "The agent uses its own judgement.",
@@ -67,10 +68,18 @@ export function follows(item: InboxItem): Record<string, string> {
 const stays = (files: number) => (files === 0 ? "No file changes" : files === 1 ? "1 file stays" : `${files} files stay`);
 const sent = (n: number) => (n === 0 ? "nothing is sent" : n === 1 ? "1 request is sent" : `${n} requests are sent`);
 
+// kept says what of a review's work stays and is sent.
+function kept(review: InboxReview, without: Without): string {
+  const [files, calls] = [without.paths.length, without.stepIds.length];
+  const stay = files > 0 ? `${review.files - files} of ${review.files} files stay` : stays(review.files);
+  return `${stay}, ${calls > 0 ? `${review.deferred.length - calls} of ${review.deferred.length} requests are sent` : sent(review.deferred.length)}`;
+}
+
+const restored = ({ paths }: Without) => (paths.length > 0 ? "The others are restored to what they were before the task. " : "");
+
 // acceptWord is what the button that accepts a review says.
-export function acceptWord(item: InboxItem): string {
-  const review = item.review;
-  return review ? `Accept: ${stays(review.files).toLowerCase()}, ${sent(review.deferred.length)}` : "Accept";
+export function acceptWord(item: InboxItem, without = nothing): string {
+  return item.review ? `Accept: ${kept(item.review, without).replace(/^No/, "no")}` : "Accept";
 }
 
 // unanswered says what happens if nobody answers.

@@ -47,6 +47,7 @@ export function LogView(props: {
   const marked = useMemo(() => marker(query), [query]);
   const box = useRef<HTMLDivElement>(null);
   const listed = only && query.pattern !== "";
+  const slow = useSlow(found.busy);
   const rows = listed ? found.matches.length : log.size;
   const { view, top, most, spacer, goTo, onScroll } = useScroll(box, rows);
 
@@ -86,7 +87,12 @@ export function LogView(props: {
   const shown: ReactNode[] = [];
   const amount = Math.ceil(view / lineHeight) + 1;
   const from = wrap && atEnd ? Math.max(0, rows - amount) : first;
-  for (let i = from; i < Math.min(rows, from + amount); i++) {
+  // While the rows of a long log are counted, its end is there already.
+  const tail = !log.counted && follow && !listed ? log.tail : undefined;
+  for (let i = Math.max(0, (tail?.size ?? 0) - amount); tail && i < tail.size; i++) {
+    shown.push(<Line key={i - tail.size} row={tail.row(i)} wrap={wrap} times={times} marked={marked} current={false} link={undefined} pick={undefined} />);
+  }
+  for (let i = from; !tail && i < Math.min(rows, from + amount); i++) {
     const match = listed ? found.matches[i] : undefined;
     const row = match ? rowOf(match, log) : log.row(i);
     const is = match ? match.offset === current?.offset : i === chosen;
@@ -97,7 +103,7 @@ export function LogView(props: {
     const el = window_.current;
     if (!el) return;
     const height = wrap ? (el.firstElementChild?.getBoundingClientRect().height ?? lineHeight) : lineHeight;
-    el.style.transform = `translateY(${wrap && atEnd ? Math.min(0, view - el.getBoundingClientRect().height) : -past * height}px)`;
+    el.style.transform = `translateY(${tail || (wrap && atEnd) ? Math.min(0, view - el.getBoundingClientRect().height) : -past * height}px)`;
   });
 
   const find = (
@@ -110,7 +116,13 @@ export function LogView(props: {
           className="min-h-7 pl-7 text-xs"
           value={query.pattern}
           onChange={(e) => setQuery({ ...query, pattern: e.target.value })}
-          onKeyDown={(e) => e.key === "Enter" && (e.shiftKey ? found.previous() : found.next())}
+          onKeyDown={(e) => {
+            if (e.key === "Enter") (e.shiftKey ? found.previous : found.next)();
+            if (e.key === "Escape" && found.busy) {
+              e.stopPropagation();
+              found.stop();
+            }
+          }}
         />
       </div>
       <Toggle on={query.regexp} label="Regular expression" set={(regexp) => setQuery({ ...query, regexp })} icon={Regex} />
@@ -124,6 +136,16 @@ export function LogView(props: {
           <Button small look="quiet" aria-label="Next match" title="Next match (Enter)" onClick={found.next}>
             <ArrowDown aria-hidden className="size-3.5" />
           </Button>
+          {slow && (
+            <Button small look="quiet" onClick={found.stop}>
+              Stop search
+            </Button>
+          )}
+          {(found.stopped || found.error !== undefined) && (
+            <Button small look="quiet" onClick={found.resume}>
+              Continue search
+            </Button>
+          )}
         </>
       )}
     </>
@@ -133,7 +155,7 @@ export function LogView(props: {
       <div className="flex flex-wrap items-center gap-1 border-b p-1">
         {find}
         <span role="status" className="px-1 text-xs text-dim">
-          {query.pattern ? placeOf(found) : `${log.size > 0 ? `${count(log.lines)} ${log.lines === 1 ? "line" : "lines"}, ` : ""}${bytes(log.end)}${log.ended ? "" : ", running"}`}
+          {query.pattern ? placeOf(found) : !log.counted && log.end > 0 ? `${bytes(log.end)}, counting lines: ${Math.floor((100 * log.offset) / log.end)} %` : `${log.size > 0 ? `${count(log.lines)} ${log.lines === 1 ? "line" : "lines"}, ` : ""}${bytes(log.end)}${log.ended ? "" : ", running"}`}
         </span>
         <Toggle on={times} label="Times" set={setTimes} icon={Clock} />
         <Toggle on={wrap} label="Wrap lines" set={setWrap} icon={WrapText} />
@@ -175,13 +197,29 @@ export function LogView(props: {
   );
 }
 
+// useSlow reports whether something has lasted so long that a person wants to stop it.
+function useSlow(busy: boolean): boolean {
+  const [slow, setSlow] = useState(false);
+  useEffect(() => {
+    if (!busy) return;
+    const timer = setTimeout(() => setSlow(true), 800);
+    return () => {
+      clearTimeout(timer);
+      setSlow(false);
+    };
+  }, [busy]);
+  return slow;
+}
+
 const count = (n: number) => n.toLocaleString("en");
 
 // placeOf says which of the matches is the current one.
 function placeOf(found: ReturnType<typeof useFind>): string {
+  const searched = found.share < 1 && (found.busy || found.stopped) ? `${Math.floor(100 * found.share)} % searched` : "";
+  if (found.busy && found.matches.length === 0) return searched ? `Searching… ${searched}` : "Searching…";
   const of = `${count(found.matches.length)}${found.all ? "" : "+"}`;
-  if (found.busy && found.matches.length === 0) return "Searching…";
-  return `${found.place >= 0 ? count(found.place + 1) : found.current ? "…" : 0} of ${of}`;
+  const place = `${found.place >= 0 ? count(found.place + 1) : found.current ? "…" : 0} of ${of}`;
+  return searched ? `${place} · ${searched}` : place;
 }
 
 // rowOf returns the line of a match as a row.

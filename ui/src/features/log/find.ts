@@ -16,6 +16,10 @@ export type Finding = {
   // All of the log was searched: there are no other matches.
   all: boolean;
   busy: boolean;
+  // What part of the log was searched, from 0 to 1.
+  share: number;
+  // The search was stopped before its end.
+  stopped: boolean;
   error: unknown;
   current: Match | undefined;
   // Where the current one is among the matches, from 0; -1 if it is beyond those
@@ -24,11 +28,76 @@ export type Finding = {
   go: (to: Match) => void;
   next: () => void;
   previous: () => void;
+  stop: () => void;
+  resume: () => void;
 };
 
-type Found = { matches: Match[]; all: boolean; busy: boolean; error: unknown; next: number };
+type Found = { matches: Match[]; all: boolean; busy: boolean; share: number; stopped: boolean; error: unknown };
 
-const none: Found = { matches: [], all: true, busy: false, error: undefined, next: 0 };
+const none: Found = { matches: [], all: true, busy: false, share: 1, stopped: false, error: undefined };
+
+// Scan searches a log from its beginning to its end, part by part, and goes on as the log
+// grows. What it has found is shown after each part.
+class Scan {
+  private found: Found = { ...none, all: false, busy: true, share: 0 };
+  private running: AbortController | undefined;
+  private at = 0;
+  private end = 0;
+
+  constructor(
+    private readonly source: Source,
+    private readonly query: Query,
+    private readonly show: (found: Found) => void,
+  ) {}
+
+  // reach has the log searched up to an offset.
+  reach(end: number) {
+    this.end = Math.max(this.end, end);
+    if (!this.running && !this.found.stopped && !this.found.error) void this.run();
+  }
+
+  // stop ends the search where it is; resume goes on.
+  stop() {
+    if (!this.found.busy) return;
+    this.close();
+    this.change({ stopped: true, busy: false });
+  }
+
+  resume() {
+    this.change({ stopped: false, error: undefined });
+    this.reach(this.end);
+  }
+
+  close() {
+    this.running?.abort();
+    this.running = undefined;
+  }
+
+  private change(by: Partial<Found>) {
+    this.found = { ...this.found, ...by, share: this.end > 0 ? Math.min(1, this.at / this.end) : 1, all: this.at >= this.end };
+    this.show(this.found);
+  }
+
+  private async run() {
+    const abort = (this.running = new AbortController());
+    const { signal } = abort;
+    this.change({ busy: true });
+    try {
+      while (this.at < this.end && this.found.matches.length < mostListed) {
+        const { end } = this;
+        const res = await this.source.search(this.query, { offset: this.at, end, most: page }, signal);
+        if (signal.aborted) return;
+        this.at = res.complete ? end : Math.max(Number(res.nextOffset), this.at + 1);
+        this.change({ matches: [...this.found.matches, ...matchesOf(res.matches)] });
+      }
+      this.change({ busy: false });
+    } catch (error) {
+      if (!signal.aborted) this.change({ busy: false, error });
+    } finally {
+      if (this.running === abort) this.running = undefined;
+    }
+  }
+}
 
 // useFind lists what matches a query, the first of them first, and goes from one to
 // the next, also beyond those that are listed. An empty pattern finds nothing.
@@ -36,53 +105,41 @@ export function useFind(source: Source, log: RemoteLog, query: Query): Finding {
   const { pattern, regexp, ignoreCase } = query;
   const [found, setFound] = useState(none);
   const [current, setCurrent] = useState<Match>();
-  const stepping = useRef<AbortController>(undefined);
+  const [stepping, setStepping] = useState<AbortController>();
+  const scan = useRef<Scan>(undefined);
   const { end } = log;
+  const reached = useRef(end);
 
-  // A search goes on where the one before stopped, when the log has grown.
-  const searched = useRef<{ key: string; found: Found }>({ key: "", found: none });
   useEffect(() => {
-    const key = JSON.stringify([pattern, regexp, ignoreCase]);
-    if (searched.current.key !== key) {
-      searched.current = { key, found: { ...none, all: false } };
-      setCurrent(undefined);
-      setFound(pattern ? { ...none, all: false, busy: true } : none);
-    }
+    setCurrent(undefined);
+    setStepping(undefined);
+    setFound(pattern ? { ...none, all: false, busy: true, share: 0 } : none);
     if (!pattern) return;
-    const abort = new AbortController();
-    const search = async () => {
-      let at = searched.current.found;
-      while (at.next < end && at.matches.length < mostListed) {
-        const res = await source.search({ pattern, regexp, ignoreCase }, { offset: at.next, end, most: page }, abort.signal);
-        const more = matchesOf(res.matches);
-        const next = Math.max(Number(res.nextOffset), at.next + (res.complete ? 0 : 1));
-        at = { matches: [...at.matches, ...more], all: res.complete, busy: !res.complete, error: undefined, next: res.complete ? end : next };
-        searched.current.found = at;
-        setFound(at);
-        setCurrent((c) => c ?? at.matches[0]);
-        if (res.complete) break;
-      }
-      setFound({ ...at, busy: false, all: at.next >= end });
-    };
-    const timer = setTimeout(
-      () =>
-        void search().catch((error: unknown) => {
-          if (!abort.signal.aborted) setFound((f) => ({ ...f, busy: false, error }));
-        }),
-      typing,
-    );
+    const timer = setTimeout(() => {
+      scan.current = new Scan(source, { pattern, regexp, ignoreCase }, (f) => {
+        setFound(f);
+        setCurrent((c) => c ?? f.matches[0]);
+      });
+      scan.current.reach(reached.current);
+    }, typing);
     return () => {
       clearTimeout(timer);
-      abort.abort();
+      scan.current?.close();
+      scan.current = undefined;
     };
-  }, [source, pattern, regexp, ignoreCase, end]);
+  }, [source, pattern, regexp, ignoreCase]);
+  useEffect(() => {
+    reached.current = end;
+    scan.current?.reach(end);
+  }, [end]);
+  useEffect(() => () => stepping?.abort(), [stepping]);
 
   // step asks the node for one match before or after an offset, and else for the one
   // at the other end of the log.
   const step = useCallback(
     async (at: number, backwards: boolean) => {
-      stepping.current?.abort();
-      const abort = (stepping.current = new AbortController());
+      const abort = new AbortController();
+      setStepping(abort);
       const q = { pattern, regexp, ignoreCase };
       const one = async (from: number) => {
         for (let offset = from; ; ) {
@@ -99,6 +156,7 @@ export function useFind(source: Source, log: RemoteLog, query: Query): Finding {
       } catch (error) {
         if (!abort.signal.aborted) setFound((f) => ({ ...f, error }));
       }
+      setStepping((s) => (s === abort ? undefined : s));
     },
     [source, pattern, regexp, ignoreCase],
   );
@@ -118,7 +176,12 @@ export function useFind(source: Source, log: RemoteLog, query: Query): Finding {
     else if (all) setCurrent(matches.at(-1));
     else void step(current.offset, true);
   }, [current, matches, all, place, step]);
-  return { matches, all, busy: found.busy, error: found.error, current, place, go: setCurrent, next, previous };
+  const stop = useCallback(() => {
+    stepping?.abort();
+    scan.current?.stop();
+  }, [stepping]);
+  const resume = useCallback(() => scan.current?.resume(), []);
+  return { ...found, busy: found.busy || stepping !== undefined, current, place, go: setCurrent, next, previous, stop, resume };
 }
 
 type Sent = { offset: bigint; length: bigint; excerpt: Uint8Array; excerptOffset: bigint; time?: { seconds: bigint; nanos: number } };

@@ -12,8 +12,8 @@ import { rowBytes, type Source } from "./source";
 const encode = (s: string) => new TextEncoder().encode(s);
 
 // sourceOf is a log that has ended, indexed as the node does it, with marks that are
-// as far apart as they are asked for.
-function sourceOf(data: Uint8Array, stride = 64 * 1024): Source & { read_: { offset: number; bytes: number }[] } {
+// as far apart as they are asked for, and so many bytes of it in one call.
+function sourceOf(data: Uint8Array, stride = 64 * 1024, budget = Infinity): Source & { read_: { offset: number; bytes: number }[] } {
   const read_: { offset: number; bytes: number }[] = [];
   return {
     read_,
@@ -28,14 +28,15 @@ function sourceOf(data: Uint8Array, stride = 64 * 1024): Source & { read_: { off
           marked = at;
         }
       };
-      for (let at = offset; at < data.length; at++) {
+      const stop = Math.min(data.length, offset + budget);
+      for (let at = offset; at < stop; at++) {
         if (data[at] === 10) {
           lines++;
           next(at + 1, false);
         } else if (at - begin === rowBytes) next(at, true);
       }
       return create(IndexNodeLogResponseSchema, {
-        marks, nextOffset: BigInt(begin), rows: BigInt(rows), lines: BigInt(lines), end: BigInt(data.length), complete: true, ended: true,
+        marks, nextOffset: BigInt(begin), rows: BigInt(rows), lines: BigInt(lines), end: BigInt(data.length), complete: stop === data.length, ended: true,
         continued: begin > 0 && data[begin - 1] !== 10,
       });
     },
@@ -84,6 +85,19 @@ describe("the rows of a log", () => {
     }
   });
 
+  it("have line numbers that are not read again, however far apart", async () => {
+    const apart = encode(`${"y".repeat(99)}\n`.repeat(700).repeat(40));
+    const source = sourceOf(apart);
+    const log = new RemoteLog(source);
+    log.start();
+    await waitFor(() => expect(log.ended).toBe(true));
+    const offsets = Array.from({ length: 40 }, (_, i) => i * 70_000);
+    // As a list of matches is drawn again with every part that was loaded.
+    await waitFor(() => expect(offsets.map((o) => log.lineAt(o))).toEqual(offsets.map((o) => o / 100 + 1)));
+    expect(source.read_.length).toBeLessThanOrEqual(60);
+    log.stop();
+  });
+
   it("keep colours that go on", () => {
     const rows = new Rows(0, encode("\u001b[31mred\nstill red\u001b[0m\nplain"), 0, false, []);
     expect([0, 1, 2].map((i) => rows.row(i)!.colours)).toEqual(["", "\u001b[31m", ""]);
@@ -129,6 +143,67 @@ describe("LogView", () => {
     expect(await screen.findByText("line 300000")).toBeDefined();
     expect(source.read_.reduce((sum, r) => sum + r.bytes, 0)).toBeLessThan(600_000);
     expect(document.querySelectorAll("[role=log] *").length).toBeLessThan(400);
+  });
+
+  it("shows the end of a log while its rows are counted, and reads nothing that is not counted", async () => {
+    const source = sourceOf(long, 64 * 1024, 500_000);
+    let go = () => {};
+    const counting = new Promise<void>((resolve) => (go = resolve));
+    const index = source.index.bind(source);
+    source.index = async (at, signal) => {
+      if (at.offset > 0) await counting;
+      return index(at, signal);
+    };
+    render(<LogView source={source} name="x.log" label="Output" line={undefined} />);
+    expect(await screen.findByText("line 300000")).toBeDefined();
+    expect(screen.getByRole("status").textContent).toMatch(/counting lines: 1\d %/);
+    // A match that is not counted yet is gone to when it is.
+    fireEvent.change(screen.getByLabelText("Find in the output"), { target: { value: "needle 200077" } });
+    await waitFor(() => expect(screen.getByRole("status").textContent).toBe("1 of 1"));
+    expect(source.read_.reduce((sum, r) => sum + r.bytes, 0)).toBeLessThan(200_000);
+    go();
+    await waitFor(() => expect(document.querySelector("mark")?.closest("div")?.textContent).toBe("200078needle 200077"));
+    expect(source.read_.reduce((sum, r) => sum + r.bytes, 0)).toBeLessThan(600_000);
+  });
+
+  it("finds in a log that grows all the time", async () => {
+    const source = sourceOf(long);
+    let grown = 0;
+    const index = source.index.bind(source);
+    source.index = async (at, signal) => {
+      const res = at.offset === 0 ? await index(at, signal) : create(IndexNodeLogResponseSchema, { nextOffset: BigInt(long.length) });
+      return Object.assign(res, { end: BigInt(long.length + 10 * grown++), complete: true, ended: false });
+    };
+    render(<LogView source={source} name="x.log" label="Output" />);
+    await waitFor(() => expect(grown).toBeGreaterThan(1));
+    fireEvent.change(screen.getByLabelText("Find in the output"), { target: { value: "needle" } });
+    await waitFor(() => expect(document.querySelector("mark")?.closest("div")?.textContent).toBe("78needle 77"), { timeout: 3_000 });
+    expect(screen.getByRole("status").textContent).toMatch(/^1 of 3/);
+  });
+
+  it("says how far a long search is, shows what it has found, stops, and continues", async () => {
+    const source = sourceOf(long);
+    const search = source.search.bind(source);
+    const asked: number[] = [];
+    let held = true;
+    source.search = async (q, at, signal) => {
+      asked.push(at.offset ?? 0);
+      const half = Math.floor(long.length / 2);
+      if ((at.offset ?? 0) >= half && held) await new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+      const res = await search(q, { ...at, end: held ? half : at.end }, signal);
+      return held ? Object.assign(res, { complete: false, nextOffset: BigInt(half) }) : res;
+    };
+    render(<LogView source={source} name="x.log" label="Output" />);
+    await screen.findByText("line 300000");
+    fireEvent.change(screen.getByLabelText("Find in the output"), { target: { value: "needle" } });
+    await waitFor(() => expect(screen.getByRole("status").textContent).toMatch(/^1 of 2\+ · (49|50) % searched$/));
+    fireEvent.click(await screen.findByRole("button", { name: "Stop search" }, { timeout: 3_000 }));
+    await screen.findByRole("button", { name: "Continue search" });
+    expect(screen.queryByRole("button", { name: "Stop search" })).toBeNull();
+    held = false;
+    fireEvent.click(screen.getByRole("button", { name: "Continue search" }));
+    await waitFor(() => expect(screen.getByRole("status").textContent).toBe("1 of 3"));
+    expect(new Set(asked).size, "nothing is searched twice").toBe(2);
   });
 
   it("finds, goes to the next and the one before, and lists only what matches", async () => {

@@ -15,6 +15,8 @@ const pause = 100;
 // seconds.
 const stride = 64 * 1024;
 const patience = 30;
+// How much of the end of a long log is shown while it is counted, in bytes.
+const tailBytes = 32 * 1024;
 // How long a command may need to come to its node, in milliseconds.
 const comes = 15_000;
 
@@ -26,6 +28,7 @@ export class RemoteLog {
   private next: Mark = this.marks[0]!;
   private blocks = new Map<number, Block>();
   private loading = new Set<number>();
+  private lineNumbers = new Map<number, number>();
   private watchers = new Set<() => void>();
   private abort = new AbortController();
   private clock = 0;
@@ -36,6 +39,8 @@ export class RemoteLog {
   // All of it was counted, once.
   counted = false;
   error: unknown;
+  // The last rows of a long log, without numbers, while it is counted.
+  tail: Rows | undefined;
   // Grows with every change.
   version = 0;
 
@@ -44,6 +49,11 @@ export class RemoteLog {
   // size is how many rows there are, with the one that is not finished.
   get size(): number {
     return this.next.rows + (this.end > this.next.offset ? 1 : 0);
+  }
+
+  // offset is up to where the rows were counted.
+  get offset(): number {
+    return this.next.offset;
   }
 
   // lines is how many lines there are, with the one that is not finished.
@@ -89,6 +99,7 @@ export class RemoteLog {
         this.ended = res.ended && res.complete;
         this.error = undefined;
         this.changed();
+        if (!this.counted && !this.tail) void this.loadTail(signal);
         if (this.counted && !this.ended) await this.wait(pause, signal);
       } catch (e) {
         if (signal.aborted) return;
@@ -103,6 +114,23 @@ export class RemoteLog {
     }
   }
 
+  // loadTail loads the end of a log whose rows are being counted.
+  private async loadTail(signal: AbortSignal) {
+    const from = Math.max(0, this.end - tailBytes);
+    this.tail = new Rows(from, new Uint8Array(0), 0, true, []);
+    try {
+      const pieces: Piece[] = [];
+      for await (const p of this.source.read(from, this.end - from, signal)) pieces.push(p);
+      const data = joined(pieces, from);
+      // Not the rest of the line before.
+      const begin = from > 0 ? data.indexOf(0x0a) + 1 : 0;
+      this.tail = new Rows(from + begin, data.subarray(begin), NaN, false, pieces.map(({ offset, time }) => ({ offset, time })));
+      this.changed();
+    } catch {
+      // It is shown when the rows are counted.
+    }
+  }
+
   private wait(ms: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       this.timer = setTimeout(resolve, ms);
@@ -110,8 +138,15 @@ export class RemoteLog {
     });
   }
 
+  // until is where the part that begins with a mark ends. What was not counted yet is no
+  // part of any: it may be gigabytes.
   private until(i: number): number {
-    return this.marks[i + 1]?.offset ?? this.end;
+    return this.marks[i + 1]?.offset ?? (this.counted ? this.end : this.next.offset);
+  }
+
+  // unknown reports whether an offset was not counted yet.
+  private unknown(offset: number): boolean {
+    return !this.counted && offset >= this.next.offset;
   }
 
   // block returns a part of the log if it is there, and has it loaded if not.
@@ -164,6 +199,7 @@ export class RemoteLog {
   // rowAt returns the number of the row that has an offset; undefined until it is
   // known.
   rowAt(offset: number): number | undefined {
+    if (this.unknown(offset)) return undefined;
     const i = lastAt(this.marks, (m) => m.offset <= offset);
     const rows = this.block(i)?.rows;
     return rows && this.marks[i]!.rows + Math.max(0, rows.find(offset));
@@ -172,7 +208,8 @@ export class RemoteLog {
   // rowOf returns the number of the row that a line begins with; undefined until it
   // is known, -1 if there is no such line.
   rowOf(line: number): number | undefined {
-    if (line < 1 || line > this.lines) return this.counted ? -1 : undefined;
+    if (!this.counted && line > this.next.lines) return undefined;
+    if (line < 1 || line > this.lines) return -1;
     const i = lastAt(this.marks, (m) => m.lines + (m.continued ? 1 : 0) < line);
     const rows = this.block(Math.max(0, i))?.rows;
     if (!rows) return undefined;
@@ -181,16 +218,23 @@ export class RemoteLog {
   }
 
   // lineAt returns the number of the line that has an offset; undefined until it is
-  // known.
+  // known. It is remembered: those of many matches are asked for again and again, and each
+  // may be in another part of the log.
   lineAt(offset: number): number | undefined {
+    const known = this.lineNumbers.get(offset);
+    if (known !== undefined || this.unknown(offset)) return known;
     const i = lastAt(this.marks, (m) => m.offset <= offset);
     const rows = this.block(i)?.rows;
     if (!rows) return undefined;
+    let line = this.marks[i]!.lines + 1;
     for (let at = rows.find(offset); at >= 0; at--) {
       const number = rows.row(at)?.number;
-      if (number) return number;
+      if (number) {
+        line = number;
+        break;
+      }
     }
-    return this.marks[i]!.lines + 1;
+    this.lineNumbers.set(offset, line);
+    return line;
   }
-
 }

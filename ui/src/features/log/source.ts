@@ -31,11 +31,15 @@ export function logOf(execId: string): Source {
     },
     search: (q, at, signal) =>
       execs.searchNodeLog(
-        { execId, ...q, offset: BigInt(at.offset ?? 0), end: BigInt(at.end ?? 0), backwards: at.backwards, maxMatches: at.most },
+        { execId, ...q, offset: BigInt(at.offset ?? 0), end: BigInt(at.end ?? 0), backwards: at.backwards, maxMatches: at.most, maxTime: { seconds: searchTurn } },
         { signal },
       ),
   };
 }
+
+// searchTurn is how long the node searches before it returns what it found, in seconds: a
+// person sees how far it is.
+const searchTurn = 1n;
 
 // rowBytes is how long a row is at most, in bytes: a line of a megabyte in one
 // would stop the page.

@@ -8,6 +8,7 @@ import { Dialog } from "@/components/Dialog";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
+import { line } from "@/components/marks";
 import { commandLine } from "./commandLine";
 import { bytes } from "@/components/money";
 import { More } from "@/components/More";
@@ -20,6 +21,7 @@ import { Time } from "@/components/Time";
 import { LogView } from "@/features/log/LogView";
 import { logOf } from "@/features/log/source";
 import { may } from "@/features/session/queries";
+import { UndoDialog } from "@/features/workspace/UndoDialog";
 import { NodeExecService, NodeExecState, NodeExecTarget, type NodeExec } from "@/gen/deckhand/v1/node_exec_pb";
 import type { Node } from "@/gen/deckhand/v1/node_pb";
 
@@ -38,6 +40,7 @@ export function Execs({ node }: { node: Node }) {
     onError: showError,
   });
   const [shown, setShown] = useState<NodeExec>();
+  const [undoing, setUndoing] = useState<NodeExec>();
   const all = list.data?.pages.flatMap((page) => page.execs) ?? [];
   return (
     <Section title="Manual commands">
@@ -76,6 +79,12 @@ export function Execs({ node }: { node: Node }) {
                   <Button small onClick={() => setShown(exec)}>
                     Log
                   </Button>
+                  {exec.state === NodeExecState.ENDED && exec.files > 0 && !exec.undoneAt && may(session, "advanced") && (
+                    <Button small title={`It changed ${exec.files} ${exec.files === 1 ? "file" : "files"} of the workspace`} onClick={() => setUndoing(exec)}>
+                      Undo
+                    </Button>
+                  )}
+                  {exec.undoneAt && <Badge>undone</Badge>}
                   {exec.state !== NodeExecState.ENDED && may(session, "advanced") && (
                     <Button small look="danger" busy={kill.isPending} onClick={() => kill.mutate({ execId: exec.id })}>
                       Kill
@@ -88,6 +97,14 @@ export function Execs({ node }: { node: Node }) {
         </Table>
       )}
       <More pages={list}>Load older</More>
+      {undoing && (
+        <UndoDialog
+          of={{ execId: undoing.id }}
+          title={undoing.terminal ? "Undo what a terminal changed" : "Undo what a command changed"}
+          description={line(undoing.terminal ? `The terminal of ${undoing.createdBy}` : commandLine(undoing.argv))}
+          onClose={() => setUndoing(undefined)}
+        />
+      )}
       {shown && <ExecLog exec={shown} onClose={() => setShown(undefined)} />}
     </Section>
   );

@@ -18,6 +18,7 @@ import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
+import { Files } from "@/features/workspace/Files";
 import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
 import type { NodeUsage } from "@/gen/deckhand/v1/node_telemetry_pb";
 import { Execs } from "./Execs";
@@ -138,7 +139,7 @@ function Machine({ node }: { node: Node }) {
           ["Drained", node.drain && <>by {node.drain.by}, <Time at={node.drain.since} />{node.drain.reason && <>: <Literal text={node.drain.reason} /></>}</>],
         ]}
       />
-      <Usage samples={samples} error={error} connected={connected} />
+      <Usage nodeId={node.id} samples={samples} error={error} connected={connected} />
       <Execs node={node} />
       <Locks node={node} />
       <Skills node={node} />
@@ -149,7 +150,7 @@ function Machine({ node }: { node: Node }) {
 const cpus = (millis: number) => `${(millis / 1000).toFixed(millis < 10_000 ? 2 : 1)} CPU`;
 const size = (n: number) => bytes(Math.round(n));
 
-function Usage({ samples, error, connected }: { samples: Samples; error: unknown; connected: boolean }) {
+function Usage({ nodeId, samples, error, connected }: { nodeId: string; samples: Samples; error: unknown; connected: boolean }) {
   const session = useSession();
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -226,6 +227,13 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
                     >
                       Charts
                     </Button>
+                    <Button
+                      small
+                      aria-pressed={j.jailId === search.files}
+                      onClick={() => void navigate({ search: (s) => ({ ...s, files: j.jailId === search.files ? undefined : j.jailId }) })}
+                    >
+                      Files
+                    </Button>
                     {j.agentName && may(session, "advanced") && (
                       <Button small onClick={() => void navigate({ search: (s) => ({ ...s, terminal: j.agentName }) })}>
                         Terminal
@@ -238,6 +246,14 @@ function Usage({ samples, error, connected }: { samples: Samples; error: unknown
           </Table>
         )}
       </Section>
+      {search.files && (
+        <Section
+          title={`Files in the jail of ${samples.jails.find((j) => j.jailId === search.files)?.agentName || search.files}`}
+          actions={<Button onClick={() => void navigate({ search: (s) => ({ ...s, files: undefined }) })}>Close</Button>}
+        >
+          <Files key={search.files} of={{ case: "jail", value: { nodeId, jailId: search.files } }} live={connected} />
+        </Section>
+      )}
     </>
   );
 }

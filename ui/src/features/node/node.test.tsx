@@ -8,6 +8,7 @@ import { NodeExecService, NodeExecState, NodeExecTarget } from "@/gen/deckhand/v
 import { NodeSchema, NodeService } from "@/gen/deckhand/v1/node_pb";
 import { NodeTelemetryService, WatchNodeTelemetryResponseSchema } from "@/gen/deckhand/v1/node_telemetry_pb";
 import { QueueService } from "@/gen/deckhand/v1/queue_pb";
+import { ChangeKind, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
 import { showPage } from "@/test/page";
 import { nodeRoutes } from "./route";
 import { Samples } from "./samples";
@@ -78,12 +79,19 @@ describe("samples", () => {
     expect(s.of("").disk).toEqual([null, null, null]);
     expect(s.latest("j")).toBeUndefined();
   });
-  it("are bounded, and forget jails that are long gone", () => {
+  it("are bounded, go back an hour, and forget jails that are gone for longer", () => {
     const s = new Samples();
     s.add(at(1, { old: 1n }));
-    for (let i = 2; i <= 310; i++) s.add(at(i, { j: 1n }));
-    expect(s.times).toHaveLength(300);
-    expect(s.of("j").cpu).toHaveLength(300);
+    // What the node kept, every 15 seconds, and then one each second.
+    for (let i = 16; i <= 3_000; i += 15) s.add(at(i, { j: 1n }));
+    expect(s.times).toHaveLength(200);
+    expect(s.of("old").cpu[0]).toBe(1);
+    for (let i = 3_001; i <= 5_000; i++) s.add(at(i, { j: 1n }));
+    expect(s.times.length).toBeLessThanOrEqual(600);
+    expect(s.of("j").cpu).toHaveLength(s.times.length);
+    expect(s.times[0]).toBeGreaterThan(5_000 - 3_600);
+    expect(s.times.slice(-200)).toEqual(Array.from({ length: 200 }, (_, i) => 4_801 + i));
+    expect(s.times[0]).toBeLessThan(3_100);
     expect(s.of("old").cpu).toEqual([]);
   });
   it("draw nothing twice when a clock goes back", () => {
@@ -223,6 +231,7 @@ describe("a node's page", () => {
               createdBy: "ada",
               logBytes: 3n,
             },
+            { id: "exec_2", argv: ["rm", "notes"], state: NodeExecState.ENDED, endReason: "exited", target: NodeExecTarget.JAIL, createdBy: "ada", files: 1 },
           ],
         }),
         indexNodeLog: () => ({ marks: [{}], nextOffset: 10n, rows: 1n, lines: 1n, end: 10n, complete: true, ended: true }),
@@ -266,12 +275,28 @@ describe("a node's page", () => {
 
   it("reads a command's log", async () => {
     showPage("/nodes/web-1", nodeRoutes, services());
-    await userEvent.click(await screen.findByRole("button", { name: "Log" }));
+    await userEvent.click((await screen.findAllByRole("button", { name: "Log" }))[0]!);
     // jsdom lays nothing out, so that no row is drawn; the size says that it came.
     await waitFor(() => expect(screen.getByRole("dialog").textContent).toContain("10 B"));
   });
 
   // Revoke, and no click does it by mistake.
+  it("undoes what a person's command changed in a workspace", async () => {
+    const calls = vi.fn();
+    showPage("/nodes/web-1", nodeRoutes, (r) => {
+      services()(r);
+      r.service(WorkspaceService, {
+        undoNodeExec: (req) => (calls(req.execId, req.preview, req.expectState), { undo: { applied: !req.preview, files: 1, state: 7n, changes: [{ path: "notes", kind: ChangeKind.ADDED }] } }),
+      });
+    });
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "Undo" }));
+    const dialog = await screen.findByRole("dialog", { name: "Undo what a command changed" });
+    await user.click(await within(dialog).findByRole("button", { name: "Undo 1 file" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("exec_2", false, 7n));
+    expect(calls.mock.calls[0]).toEqual(["exec_2", true, 0n]);
+  });
+
   it("is revoked only by its typed name", async () => {
     const calls = vi.fn();
     showPage("/nodes/web-1", nodeRoutes, services({}, calls));

@@ -15,9 +15,11 @@ const detail = createRoute({
   path: "/nodes/$nodeId",
   getParentRoute: () => shellRoute,
   // Of which jail the charts are, of the machine where unset; in which agent's
-  // jail a terminal is open, or with @host on the machine itself.
-  validateSearch: (search: Record<string, unknown>): { jail?: string; terminal?: string } => ({
+  // jail a terminal is open, or with @host on the machine itself; and of which jail the
+  // files are shown.
+  validateSearch: (search: Record<string, unknown>): { jail?: string; terminal?: string; files?: string } => ({
     jail: text(search.jail),
+    files: text(search.files),
     terminal: text(search.terminal),
   }),
   component: lazyRouteComponent(() => import("./NodePage"), "NodePage"),

@@ -5,12 +5,14 @@ export type Figure = "cpu" | "memory" | "disk" | "pids" | "load";
 
 export type Series = Record<Figure, (number | null)[]>;
 
-// Seconds of figures that are kept: one sample comes a second.
-const kept = 300;
+// How many samples are kept, and of how many seconds. When there are more, the older half
+// is thinned out: what was is shown less finely than what is.
+const kept = 600;
+const longest = 3_600;
 
 const figure = (v: bigint | undefined) => (v === undefined ? null : Number(v));
 
-// Samples holds what a machine and its jails used in the last minutes. A jail
+// Samples holds what a machine and its jails used in the last hour. A jail
 // that was not there in a second has null for it. Its arrays are new with every
 // sample, so that what draws them sees that they changed.
 export class Samples {
@@ -31,7 +33,10 @@ export class Samples {
     this.jails = sample.jails;
     if (last !== undefined && at <= last) return; // a clock that was set back draws nothing twice
     const before = this.times.length;
-    this.times = [...this.times, at].slice(-kept);
+    const times = [...this.times, at];
+    const stays = (i: number) => times[i]! > at - longest && (times.length <= kept || i >= kept / 2 || i % 2 === 0);
+    const thinned = <T>(all: T[]) => (times.length <= kept && stays(0) ? all : all.filter((_, i) => stays(i)));
+    this.times = thinned(times);
     const now = new Map<string, NodeUsage>(sample.jails.map((jail) => [jail.jailId, jail]));
     if (sample.host) now.set("", sample.host);
     for (const id of new Set([...this.series.keys(), ...now.keys()])) {
@@ -39,11 +44,11 @@ export class Samples {
       const old: Series = this.series.get(id) ?? { cpu: empty(), memory: empty(), disk: empty(), pids: empty(), load: empty() };
       const usage = now.get(id);
       const next: Series = {
-        cpu: [...old.cpu, figure(usage?.cpuMillis)].slice(-kept),
-        memory: [...old.memory, figure(usage?.memoryBytes)].slice(-kept),
-        disk: [...old.disk, figure(usage?.diskBytes)].slice(-kept),
-        pids: [...old.pids, figure(usage?.pids)].slice(-kept),
-        load: [...old.load, usage?.load ?? null].slice(-kept),
+        cpu: thinned([...old.cpu, figure(usage?.cpuMillis)]),
+        memory: thinned([...old.memory, figure(usage?.memoryBytes)]),
+        disk: thinned([...old.disk, figure(usage?.diskBytes)]),
+        pids: thinned([...old.pids, figure(usage?.pids)]),
+        load: thinned([...old.load, usage?.load ?? null]),
       };
       // A jail that is long gone is forgotten.
       if (next.cpu.every((v) => v === null) && next.memory.every((v) => v === null)) this.series.delete(id);

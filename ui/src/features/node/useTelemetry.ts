@@ -7,8 +7,8 @@ import { Samples } from "./samples";
 
 const telemetry = createClient(NodeTelemetryService, transport);
 
-// useTelemetry watches what a node and its jails use for as long as the page is
-// open, and goes on when the connection breaks. It is a stream of its own: there
+// useTelemetry watches what a node and its jails use, from the last hour on and for as long
+// as the page is open, and goes on when the connection breaks. It is a stream of its own: there
 // are no events of figures.
 export function useTelemetry(nodeId: string, on: boolean): { samples: Samples; error: unknown } {
   const [, render] = useReducer((n: number) => n + 1, 0);
@@ -25,7 +25,7 @@ export function useTelemetry(nodeId: string, on: boolean): { samples: Samples; e
       const backoff = new Backoff(500);
       for (let failures = 0; !abort.signal.aborted; failures++) {
         try {
-          for await (const sample of telemetry.watchNodeTelemetry({ nodeId, follow: true }, { signal: abort.signal })) {
+          for await (const sample of telemetry.watchNodeTelemetry({ nodeId, follow: true, history: samples.times.length === 0 }, { signal: abort.signal })) {
             failures = 0;
             backoff.reset();
             samples.add(sample);

@@ -1,10 +1,13 @@
-import { useInfiniteQuery } from "@connectrpc/connect-query";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { useId } from "react";
 import { byToken, useRest } from "@/api/pages";
 import { Field, Input, Select, TextArea } from "@/components/Field";
 import { Skeletons } from "@/components/Skeleton";
 import { Problem } from "@/components/Problem";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
-import { senders } from "@/gen/facts";
+import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
+import { ToolService } from "@/gen/deckhand/v1/tool_pb";
+import { modes, senders } from "@/gen/facts";
 import type { Settings, TriggerSettings } from "./frontmatter";
 
 const kinds: [TriggerSettings["kind"] | "", string][] = [
@@ -40,17 +43,111 @@ export function SettingsForm(props: {
       <Field label="Description">
         <Input value={s.description} onChange={(e) => onChange({ description: e.target.value })} />
       </Field>
+      <Model provider={s.provider} model={s.model} onChange={onChange} />
+      <Field label="Mode" hint={modeHints[s.mode || "autonomous"]}>
+        <Select className="w-full" value={s.mode} onChange={(e) => onChange({ mode: e.target.value })}>
+          <option value="">Default (autonomous)</option>
+          {modes.map((m) => (
+            <option key={m} value={m}>
+              {m}
+            </option>
+          ))}
+        </Select>
+      </Field>
       <div className="grid grid-cols-2 gap-2">
-        <Field label="Provider">
-          <Input value={s.provider} onChange={(e) => onChange({ provider: e.target.value })} />
+        <Field label="Iterations of a run" hint="Default: 50.">
+          <Input inputMode="numeric" value={s.iterations} onChange={(e) => onChange({ iterations: e.target.value })} />
         </Field>
-        <Field label="Model">
-          <Input value={s.model} disabled={s.provider === "script"} onChange={(e) => onChange({ model: e.target.value })} />
+        <Field label="Cost of a run (USD)" hint="Default: 10.">
+          <Input inputMode="decimal" value={s.costUsd} onChange={(e) => onChange({ costUsd: e.target.value })} />
         </Field>
       </div>
+      <Tools tools={s.tools} asked={s.asked} onChange={onChange} />
       <NodeSettings nodes={s.nodes} labels={s.labels} onChange={onChange} />
       <TriggerForm agent={s.name} trigger={s.trigger} more={s.triggers - 1} onChange={(trigger) => onChange({ trigger })} />
     </div>
+  );
+}
+
+const modeHints: Record<string, string> = {
+  autonomous: "Asks about dangerous calls only.",
+  supervised: "Asks about every call that is not safe.",
+  review: "Nothing leaves the workspace until a person accepts the run.",
+};
+
+// Model chooses a provider that is connected and one of its models. Others can be typed:
+// they may be connected later.
+function Model(props: { provider: string; model: string; onChange: (change: Partial<Settings>) => void }) {
+  const { provider, model } = props;
+  const id = useId();
+  const connected = useQuery(ProviderService.method.listProviders, {});
+  const prices = useQuery(ProviderService.method.listPrices, { pageSize: 500 });
+  const names = ["script", ...(connected.data?.providers.map((p) => p.name) ?? [])];
+  const models = prices.data?.prices.filter((p) => p.provider === provider).map((p) => p.model) ?? [];
+  const missing = connected.data && provider && !names.includes(provider);
+  return (
+    <div className="grid grid-cols-2 gap-2">
+      <Field label="Provider" hint={missing ? `${provider} is not connected.` : undefined}>
+        <Input list={`${id}-providers`} value={provider} onChange={(e) => props.onChange({ provider: e.target.value })} />
+      </Field>
+      <Field label="Model" hint={models.length > 0 && model && !models.includes(model) ? "No price is known for this model." : undefined}>
+        <Input list={`${id}-models`} value={model} disabled={provider === "script"} onChange={(e) => props.onChange({ model: e.target.value })} />
+      </Field>
+      <datalist id={`${id}-providers`}>
+        {names.map((name) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+      <datalist id={`${id}-models`}>
+        {models.map((name) => (
+          <option key={name} value={name} />
+        ))}
+      </datalist>
+    </div>
+  );
+}
+
+// Tools chooses what the agent may call, and which of the calls need approval.
+function Tools(props: { tools: string[]; asked: string[]; onChange: (change: Partial<Settings>) => void }) {
+  const { tools, asked } = props;
+  const known = useQuery(ToolService.method.listTools, { pageSize: 500 });
+  const about = new Map(known.data?.tools.map((t) => [t.tool?.name ?? "", t.tool?.description ?? ""]));
+  const names = [...new Set([...about.keys(), ...tools, ...asked])].sort();
+  const without = (all: string[], name: string) => all.filter((n) => n !== name);
+  return (
+    <details className="rounded-md border p-2">
+      <summary className="cursor-pointer text-sm font-medium">
+        Tools <span className="font-normal text-dim">{tools.length} chosen{asked.length > 0 && `, ${asked.length} need approval`}</span>
+      </summary>
+      {known.error && <Problem error={known.error} retry={() => void known.refetch()} compact />}
+      <ul aria-label="Tools" className="max-h-80 space-y-0.5 overflow-y-auto pt-2">
+        {names.map((name) => (
+          <li key={name} className="flex flex-wrap items-center gap-x-3" title={about.get(name)}>
+            <label className="flex min-h-6 min-w-0 flex-1 items-center gap-2">
+              <input
+                type="checkbox"
+                className="size-4 accent-accent"
+                checked={tools.includes(name)}
+                onChange={(e) => props.onChange(e.target.checked ? { tools: [...tools, name] } : { tools: without(tools, name), ...(asked.includes(name) ? { asked: without(asked, name) } : {}) })}
+              />
+              <span className="min-w-0 font-mono text-xs break-all">{name}</span>
+            </label>
+            {tools.includes(name) && (
+              <label className="flex min-h-6 items-center gap-1.5 text-xs text-dim">
+                <input
+                  type="checkbox"
+                  className="size-4 accent-accent"
+                  aria-label={`Ask before ${name}`}
+                  checked={asked.includes(name)}
+                  onChange={(e) => props.onChange({ asked: e.target.checked ? [...asked, name] : without(asked, name) })}
+                />
+                ask
+              </label>
+            )}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

@@ -40,6 +40,21 @@ describe("L7: settings of a persona", () => {
     expect(withSettings(cron, { trigger: undefined })).toBe(persona);
   });
 
+  test("mode, tools, approvals and limits are changed, and a group goes with its last key", () => {
+    const read = settingsOf(persona)!;
+    expect(read).toMatchObject({ mode: "", tools: ["shell_exec", "complete_task"], asked: [], iterations: "30", costUsd: "" });
+    const changed = withSettings(persona, { mode: "supervised", tools: ["file_read"], asked: ["file_read"], iterations: "", costUsd: "2.5" });
+    expect(settingsOf(changed)).toMatchObject({ mode: "supervised", tools: ["file_read"], asked: ["file_read"], iterations: "", costUsd: "2.5" });
+    expect(changed).toContain("tools: [file_read]\n");
+    expect(changed).toContain("approvals:\n  tools: [file_read]\n");
+    expect(changed).toContain("limits:\n  cost_usd: 2.5\n");
+    const back = withSettings(changed, { mode: "", tools: ["shell_exec", "complete_task"], asked: [], iterations: "30", costUsd: "" });
+    expect(settingsOf(back)).toEqual(read);
+    expect(back).not.toContain("approvals");
+    // What is no number stays as it was typed, for the hub to say what is wrong.
+    expect(settingsOf(withSettings(persona, { iterations: "many" }))?.iterations).toBe("many");
+  });
+
   test("text that comes from people is quoted, never YAML of its own", () => {
     const said = "a: b\n---\ntools: [all]";
     const changed = withSettings(persona, { description: said });

@@ -24,6 +24,14 @@ export type Settings = {
   model: string;
   nodes: string[];
   labels: Record<string, string>;
+  // When a person is asked; "" for the default.
+  mode: string;
+  tools: string[];
+  // The tools whose calls need approval.
+  asked: string[];
+  // Limits of a run, as they are written; "" for the default.
+  iterations: string;
+  costUsd: string;
   trigger?: TriggerSettings;
   // How many triggers the file names.
   triggers: number;
@@ -50,6 +58,7 @@ export function settingsOf(markdown: string): Settings | undefined {
   const js = record(found.doc.toJS());
   const nodes = record(js.nodes);
   const triggers = list(js.triggers);
+  const limits = record(js.limits);
   return {
     name: text(js.name),
     description: text(js.description),
@@ -57,6 +66,11 @@ export function settingsOf(markdown: string): Settings | undefined {
     model: text(js.model),
     nodes: list(nodes.names).map(text),
     labels: Object.fromEntries(Object.entries(record(nodes.labels)).map(([k, v]) => [k, text(v)])),
+    mode: text(js.mode),
+    tools: list(js.tools).map(text),
+    asked: list(record(js.approvals).tools).map(text),
+    iterations: text(limits.iterations),
+    costUsd: text(limits.cost_usd),
     trigger: triggers.length > 0 ? triggerOf(record(triggers[0])) : undefined,
     triggers: triggers.length,
   };
@@ -85,6 +99,11 @@ export function withSettings(markdown: string, change: Partial<Settings>): strin
     if (change[key] !== undefined) put(doc, [key], change[key]);
   }
   if (change.model !== undefined) put(doc, ["model"], change.model || undefined);
+  if (change.mode !== undefined) put(doc, ["mode"], change.mode || undefined);
+  if (change.tools) put(doc, ["tools"], flow(doc, change.tools));
+  if (change.asked) putIn(doc, "approvals", "tools", change.asked.length > 0 ? flow(doc, change.asked) : undefined);
+  if (change.iterations !== undefined) putIn(doc, "limits", "iterations", numeral(change.iterations));
+  if (change.costUsd !== undefined) putIn(doc, "limits", "cost_usd", numeral(change.costUsd));
   if (change.nodes) put(doc, ["nodes", "names"], change.nodes.length > 0 ? flow(doc, change.nodes) : undefined);
   if (change.labels) {
     put(doc, ["nodes", "labels"], Object.keys(change.labels).length > 0 ? flow(doc, change.labels) : undefined);
@@ -98,6 +117,16 @@ export function withSettings(markdown: string, change: Partial<Settings>): strin
 }
 
 const flow = (doc: Document, value: unknown) => doc.createNode(value, { flow: true });
+
+// numeral is a number as YAML has it, and what is none as it was typed: the hub says what is
+// wrong with it.
+const numeral = (typed: string) => (typed.trim() === "" ? undefined : Number.isFinite(Number(typed)) ? Number(typed) : typed);
+
+// putIn sets a key of a group of settings, which goes with its last key.
+function putIn(doc: Document, group: string, key: string, value: unknown) {
+  put(doc, [group, key], value);
+  if (doc.hasIn([group]) && Object.keys(record(record(doc.toJS())[group])).length === 0) doc.deleteIn([group]);
+}
 
 function put(doc: Document, path: (string | number)[], value: unknown) {
   if (value !== undefined) doc.setIn(path, value);

@@ -33,8 +33,7 @@ export function UndoTo(props: { taskId: string; number: number; onClose: () => v
   if (later.data && later.data.length > 0)
     return (
       <UndoDialog
-        taskId={taskId}
-        stepIds={later.data}
+        of={{ taskId, stepIds: later.data }}
         title={title}
         description={`The files of the workspace become what they were after this step: ${later.data.length} later ${later.data.length === 1 ? "step is" : "steps are"} undone. What those sent elsewhere stays.`}
         onClose={onClose}

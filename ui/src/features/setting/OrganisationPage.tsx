@@ -16,6 +16,7 @@ import { AccessRules } from "./AccessRules";
 import { AllowRules } from "./AllowRules";
 import { ReleaseHold } from "./ReleaseHold";
 import { SettingsFrame } from "./SettingsFrame";
+import { TokenLimits } from "./TokenLimits";
 import { Vault } from "./Vault";
 
 // OrganisationPage shows what holds for everybody: holds, rules, networks, and the
@@ -27,6 +28,7 @@ export function OrganisationPage() {
       <Holds />
       <AllowRules />
       {admin && <AccessRules />}
+      {admin && <TokenLimits />}
       {admin && <Vault />}
     </SettingsFrame>
   );

@@ -6,9 +6,11 @@ import { describe, expect, it, vi } from "vitest";
 import { shellRoute } from "@/app/root";
 import { AccessService } from "@/gen/deckhand/v1/access_pb";
 import { PolicyService } from "@/gen/deckhand/v1/policy_pb";
+import { TokenService } from "@/gen/deckhand/v1/token_pb";
 import { showPage } from "@/test/page";
 import { AccessRules } from "./AccessRules";
 import { AllowRules } from "./AllowRules";
+import { TokenLimits } from "./TokenLimits";
 
 const page = (component: () => React.ReactNode) => [createRoute({ path: "/rules", getParentRoute: () => shellRoute, component })];
 
@@ -57,6 +59,29 @@ describe("what is always allowed", () => {
     showPage("/rules", page(AllowRules), services(), "basic");
     expect(await screen.findByRole("button", { name: "Revoke notes" })).toBeTruthy();
     expect(screen.queryByRole("button", { name: "Revoke git status" })).toBeNull();
+  });
+});
+
+describe("how long tokens may be used", () => {
+  it("is shown in days, and changed", async () => {
+    const calls = vi.fn();
+    const { container } = showPage("/rules", page(TokenLimits), (r) =>
+      r.service(TokenService, { getTokenLimits: () => ({ limits: { maxTtl: { seconds: 7_776_000n } } }), setTokenLimits: (req) => (calls(req.limits?.maxTtl?.seconds, req.limits?.loginWithin?.seconds), {}) }),
+    );
+    const user = userEvent.setup();
+    const age = await screen.findByLabelText<HTMLInputElement>("Maximum age of tokens (days)");
+    expect(age.value).toBe("90");
+    const save = screen.getByRole("button", { name: "Save" });
+    expect(save.matches(":disabled")).toBe(true);
+    await user.clear(age);
+    await user.type(screen.getByLabelText(/^Log in at the identity provider/), "soon");
+    expect(screen.getByText("Enter a number of days, at most 3650.")).toBeTruthy();
+    expect(save.matches(":disabled")).toBe(true);
+    await user.clear(screen.getByLabelText(/^Log in at the identity provider/));
+    await user.type(screen.getByLabelText(/^Log in at the identity provider/), "0.5");
+    await user.click(save);
+    await waitFor(() => expect(calls).toHaveBeenCalledWith(undefined, 43_200n));
+    expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 });
 

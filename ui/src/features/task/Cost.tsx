@@ -7,6 +7,8 @@ import { Skeletons } from "@/components/Skeleton";
 import { final } from "@/components/state";
 import { Cell, Row, Table } from "@/components/Table";
 import { Likely } from "@/features/history/Likely";
+import { against } from "@/features/history/words";
+import { HistoryService } from "@/gen/deckhand/v1/history_pb";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import type { TaskView } from "@/live/store";
 import { TaskBudget } from "./TaskBudget";
@@ -20,6 +22,7 @@ const number = (n: number) => n.toLocaleString("en");
 export function Cost(props: { task: Task; view: TaskView }) {
   const { task, view } = props;
   const whole = useWhole(task, view);
+  const { data: before } = useQuery(HistoryService.method.getEstimate, { agentId: "", taskId: task.id });
   const children = useQuery(TaskService.method.listTasks, { parentId: task.id, pageSize: 100 });
   const total = Number(task.usage?.costMicros ?? 0n);
   const { version } = view;
@@ -32,6 +35,7 @@ export function Cost(props: { task: Task; view: TaskView }) {
       <p className="text-base">
         <span className="font-semibold" data-testid="cost-total">{dollars(total + below)}</span>
         {below > 0 && <span className="text-dim"> · {dollars(total)} by itself, {dollars(below)} by its subtasks</span>}
+        {against(total, before?.estimate) && <span className="text-warn"> · {against(total, before?.estimate)}</span>}
       </p>
       <TaskBudget taskId={task.id} live={!final(task.state)} />
       <Likely taskId={task.id} />

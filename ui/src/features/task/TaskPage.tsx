@@ -3,6 +3,7 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { Tabs } from "radix-ui";
 import { useMemo } from "react";
 import { Badge } from "@/components/Badge";
+import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
 import { Literal, Prose } from "@/components/Literal";
 import { Markdown } from "@/components/Markdown";
@@ -18,6 +19,7 @@ import { Likely } from "@/features/history/Likely";
 import { Family } from "@/features/graph/Family";
 import { RunLinks } from "@/features/replay/RunLinks";
 import { Changes } from "@/features/workspace/Changes";
+import { Files } from "@/features/workspace/Files";
 import { TaskService, TaskState, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
 import { attachmentPath, upload } from "@/features/workspace/upload";
@@ -52,7 +54,7 @@ export function TaskPage() {
   return <Loaded task={data.task} />;
 }
 
-const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", timeline: "Timeline", plan: "Plan", changes: "Changes", cost: "Cost", details: "Details" };
+const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", timeline: "Timeline", plan: "Plan", changes: "Changes", files: "Files", cost: "Cost", details: "Details" };
 
 function Loaded({ task }: { task: Task }) {
   const { tab = "thread", step, line: logLine, find, file } = route.useSearch();
@@ -116,6 +118,7 @@ function Loaded({ task }: { task: Task }) {
           <Part value="timeline"><Timeline task={task} view={view} /></Part>
           <Part value="plan"><PlanEditor taskId={task.id} plan={thread.plan} ended={final(task.state)} /></Part>
           <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>
+          <Part value="files">{task.nodeId ? <Files of={{ case: "taskId", value: task.id }} file={file} live={!final(task.state)} /> : <Empty title="No files yet">They appear here when the task has started on a node.</Empty>}</Part>
           <Part value="cost"><Cost task={task} view={view} /></Part>
           <Part value="details"><Details task={task} thread={thread} /></Part>
         </Tabs.Root>

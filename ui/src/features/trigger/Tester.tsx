@@ -1,6 +1,6 @@
 import { clone, create } from "@bufbuild/protobuf";
 import { useMutation, useQuery } from "@connectrpc/connect-query";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { toast } from "sonner";
 import { useRefresh } from "@/api/refresh";
 import { Badge } from "@/components/Badge";
@@ -13,7 +13,8 @@ import { Problem } from "@/components/Problem";
 import { Facts } from "@/components/Section";
 import { absolute, millis } from "@/components/Time";
 import { TriggerService, TriggerSpecSchema, type TestTriggerResponse, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
-import { deliveryLooks, mappingText, parseMapping } from "./words";
+import { condition, fieldsOf, withCondition, type PayloadField } from "./fields";
+import { bodyText, deliveryLooks, mappingText, parseMapping } from "./words";
 
 // Tester tests a filter, a mapping and a goal on a stored delivery or a custom body,
 // without starting anything, and saves them.
@@ -27,6 +28,11 @@ export function Tester({ trigger }: { trigger: Trigger }) {
   const [goal, setGoal] = useState(trigger.spec?.goal ?? "");
   const [mapping, setMapping] = useState(() => mappingText(trigger.spec?.mapping ?? {}));
   const parsed = parseMapping(mapping);
+  // Until somebody chooses, it is the newest one.
+  const deliveryId = chosen ?? stored[0]?.id ?? "";
+  const sample = useQuery(TriggerService.method.getDelivery, { deliveryId }, { enabled: deliveryId !== "" });
+  const payload = deliveryId ? bodyText(sample.data?.delivery?.body ?? new Uint8Array()) : body;
+  const fields = useMemo(() => fieldsOf(payload), [payload]);
   const test = useMutation(TriggerService.method.testTrigger);
   const update = useMutation(TriggerService.method.updateTrigger, {
     onSuccess: async () => {
@@ -34,8 +40,6 @@ export function Tester({ trigger }: { trigger: Trigger }) {
       await refresh();
     },
   });
-  // Until somebody chooses, it is the newest one.
-  const deliveryId = chosen ?? stored[0]?.id ?? "";
   const spec = () => {
     const next = trigger.spec ? clone(TriggerSpecSchema, trigger.spec) : create(TriggerSpecSchema);
     next.filter = filter.trim();
@@ -79,6 +83,7 @@ export function Tester({ trigger }: { trigger: Trigger }) {
         <Field label="Filter" hint="CEL expression; only deliveries for which it is true start a run, such as payload.action == 'opened'. Leave empty for all.">
           <TextArea rows={2} className="font-mono text-xs" value={filter} onChange={(e) => setFilter(e.target.value)} maxLength={4000} spellCheck={false} />
         </Field>
+        <Insert label="Add a condition to the filter" fields={fields} word={condition} insert={(f) => setFilter(withCondition(filter, f))} />
         <Field
           label="Mapping"
           hint="One name = CEL per line, such as title = payload.pull_request.title"
@@ -89,6 +94,7 @@ export function Tester({ trigger }: { trigger: Trigger }) {
         <Field label="Goal" hint="Optional: leave empty to follow the persona. {{ }} inserts the value of a CEL expression as data.">
           <TextArea rows={4} className="font-mono text-xs" value={goal} onChange={(e) => setGoal(e.target.value)} maxLength={8000} spellCheck={false} />
         </Field>
+        <Insert label="Insert a field into the goal" fields={fields} word={(f) => `{{ ${f.path} }}  ${f.value.slice(0, 40)}`} insert={(f) => setGoal(`${goal}{{ ${f.path} }}`)} />
         <div className="flex flex-wrap gap-2">
           <Button type="submit" look="primary" busy={test.isPending} disabled={typeof parsed === "string"}>
             Test
@@ -113,6 +119,21 @@ export function Tester({ trigger }: { trigger: Trigger }) {
         )}
       </section>
     </div>
+  );
+}
+
+// Insert offers the fields of the payload that is tested with.
+function Insert(props: { label: string; fields: PayloadField[]; word: (f: PayloadField) => string; insert: (f: PayloadField) => void }) {
+  if (props.fields.length === 0) return null;
+  return (
+    <Select aria-label={props.label} className="w-full max-w-full text-xs" value="" onChange={(e) => props.fields[Number(e.target.value)] && props.insert(props.fields[Number(e.target.value)]!)}>
+      <option value="">{props.label}…</option>
+      {props.fields.map((f, i) => (
+        <option key={f.path} value={i}>
+          {line(props.word(f))}
+        </option>
+      ))}
+    </Select>
   );
 }
 

@@ -16,7 +16,7 @@ import { Deliveries } from "./Deliveries";
 import { NextRuns, TriggerBadge, urlOf } from "./parts";
 import { Tester } from "./Tester";
 import { TriggerActions } from "./TriggerActions";
-import { kinds, whenOf } from "./words";
+import { whenOf } from "./words";
 
 const route = getRouteApi("/shell/triggers/$trigger");
 
@@ -100,7 +100,7 @@ function About({ trigger: t }: { trigger: Trigger }) {
             {t.agentName}
           </Link>,
         ],
-        ["Kind", `${kinds[t.kind]}: ${whenOf(t)}`],
+        ["Starts on", whenOf(t)],
         ["URL", t.path && <Id value={urlOf(t.path)} whole />],
         ["Secret ends in", t.secretEndsIn && <code>{t.secretEndsIn}</code>],
         ["Previous secret valid until", t.oldSecretUntil && <Time at={t.oldSecretUntil} />],

@@ -7,6 +7,7 @@ import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { DeliveryState, TriggerKind, TriggerSchema, TriggerService, TriggerState } from "@/gen/deckhand/v1/trigger_pb";
 import { showPage } from "@/test/page";
 import { emptyDraft, problemsOf, requestOf } from "./draft";
+import { condition, fieldsOf, withCondition } from "./fields";
 import { triggerRoutes } from "./route";
 import { bodyText, mappingText, parseDuration, parseMapping, parseTriggerSearch, whenOf } from "./words";
 
@@ -221,6 +222,28 @@ describe("a trigger", () => {
     await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("update", "payload.b", "github", 0));
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("takes the fields of the delivery into the filter and the goal", async () => {
+    const calls = vi.fn();
+    showPage("/triggers/on-push?tab=try", triggerRoutes, services({}, calls));
+    const user = userEvent.setup();
+    // Of the delivery, when it is there.
+    const title = await screen.findByRole("option", { name: 'payload.title == "<img src=x onerror=alert(1)>"' });
+    await user.clear(screen.getByLabelText("Filter"));
+    await user.selectOptions(screen.getByLabelText("Add a condition to the filter"), title);
+    expect(screen.getByLabelText<HTMLTextAreaElement>("Filter").value).toBe('payload.title == "<img src=x onerror=alert(1)>"');
+    await user.selectOptions(screen.getByLabelText("Insert a field into the goal"), screen.getByRole("option", { name: /^\{\{ payload\.title \}\}/ }));
+    expect(screen.getByLabelText<HTMLTextAreaElement>("Goal").value).toBe("Look at {{ title }}{{ payload.title }}");
+  });
+
+  it("knows the fields of a payload by the expressions that have them", () => {
+    const fields = fieldsOf('{"a":{"b-c":1,"list":[{"x":true},{"x":false}],"none":null},"long":"' + "y".repeat(80) + '","empty":[]}');
+    expect(fields.map((f) => f.path)).toEqual(['payload.a["b-c"]', "payload.a.list[0].x", "payload.a.none", "payload.long"]);
+    expect(fields.map(condition)).toEqual(['payload.a["b-c"] == 1', "payload.a.list[0].x == true", "payload.a.none == null", "has(payload.long)"]);
+    expect(withCondition(" payload.a.list[0].x ", fields[0]!)).toBe('payload.a.list[0].x && payload.a["b-c"] == 1');
+    expect(fieldsOf("plain text")).toEqual([]);
+    expect(fieldsOf(JSON.stringify(Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`k${i}`, i]))))).toHaveLength(200);
   });
 
   it("says which line of a mapping is none, and tries nothing", async () => {

@@ -125,7 +125,7 @@ export function Changes(props: { taskId: string; file?: string; agentName?: stri
         ))}
       </ul>}
       {bySteps && <More pages={pages}>Later steps</More>}
-      {undo && <UndoDialog taskId={props.taskId} stepIds={undo.stepIds} paths={undo.paths} title={undoTitle(undo)} onClose={() => setUndo(undefined)} />}
+      {undo && <UndoDialog of={{ taskId: props.taskId, ...undo }} title={undoTitle(undo)} onClose={() => setUndo(undefined)} />}
     </div>
   );
 }

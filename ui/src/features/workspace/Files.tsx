@@ -16,6 +16,7 @@ import { madeBy } from "./madeby";
 import { DownloadFile, FileText, isImage, mostImage, Picture } from "./Preview";
 import { Since } from "./Since";
 import { Upload } from "./Upload";
+import type { Workspace } from "./whose";
 
 const shown = 256 * 1024;
 
@@ -57,13 +58,15 @@ export function tree(infos: Pick<FileInfo, "path" | "type">[]): Node[] {
 
 const isFolder = (n: Node) => n.children.length > 0 || n.info?.type === "dir";
 
-// Files shows the tree of a task's workspace, live, and the content of one file.
-export function Files(props: { taskId: string; live: boolean }) {
-  const [open, setOpen] = useState<string | undefined>();
+// Files shows the tree of a workspace, live, and the content of one file: at first of that
+// which it is given.
+export function Files(props: { of: Workspace; live: boolean; file?: string }) {
+  const taskId = props.of.case === "taskId" ? props.of.value : undefined;
+  const [open, setOpen] = useState<string | undefined>(props.file);
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
   const { data, error, isPending, refetch } = useQuery(
     FileService.method.listFiles,
-    { workspace: { case: "taskId", value: props.taskId }, recursive: true },
+    { workspace: props.of, recursive: true },
     // A command may write for long before its step ends, and a stream of its own
     // would take one of the browser's few connections.
     { retry: false, refetchInterval: props.live ? 3_000 : false },
@@ -75,7 +78,7 @@ export function Files(props: { taskId: string; live: boolean }) {
   }, [data, filter]);
   if (isPending) return <Skeletons rows={5} className="h-6 w-full" />;
   if (error) return <Problem error={error} retry={() => void refetch()} />;
-  const upload = <Upload taskId={props.taskId} existing={new Set(data.files.map((f) => f.path))} />;
+  const upload = taskId !== undefined && <Upload taskId={taskId} existing={new Set(data.files.map((f) => f.path))} />;
   if (data.files.length === 0)
     return (
       <div className="space-y-3">
@@ -125,22 +128,23 @@ export function Files(props: { taskId: string; live: boolean }) {
       <ul aria-label="Files of the workspace">{rows(nodes, 0)}</ul>
       {nodes.length === 0 && <p className="text-xs text-dim">No file has that in its name.</p>}
       {data.truncated && <p className="text-xs text-dim">Only the first 10,000 entries are listed.</p>}
-      {open && <Viewer key={open} taskId={props.taskId} path={open} />}
+      {open && <Viewer key={open} of={props.of} path={open} />}
     </div>
   );
 }
 
-function Viewer(props: { taskId: string; path: string }) {
+function Viewer(props: { of: Workspace; path: string }) {
+  const taskId = props.of.case === "taskId" ? props.of.value : "";
   const { data, error, isPending } = useQuery(
     FileService.method.readFile,
-    { workspace: { case: "taskId", value: props.taskId }, path: props.path, limit: BigInt(isImage(props.path) ? mostImage : shown) },
+    { workspace: props.of, path: props.path, limit: BigInt(isImage(props.path) ? mostImage : shown) },
     { retry: false },
   );
   // Those of the task's steps that changed it, in order.
   const changes = useInfiniteQuery(
     WorkspaceService.method.listChanges,
-    { taskId: props.taskId, pageSize: 500, pageToken: "" },
-    { ...byToken, retry: false },
+    { taskId, pageSize: 500, pageToken: "" },
+    { ...byToken, retry: false, enabled: taskId !== "" },
   );
   useRest(changes);
   const steps = changes.data?.pages.flatMap((page) => page.steps).filter((s) => s.changes.some((c) => c.path === props.path)) ?? [];
@@ -153,7 +157,7 @@ function Viewer(props: { taskId: string; path: string }) {
         <h3 className="min-w-0 flex-1 font-mono text-xs break-all">
           <Literal text={props.path} />
         </h3>
-        {data && <DownloadFile taskId={props.taskId} path={props.path} size={data.size} />}
+        {data && <DownloadFile of={props.of} path={props.path} size={data.size} />}
         {steps.length > 0 && (
           <Select aria-label="Compare with" value={from < 0 ? "" : since} onChange={(e) => setSince(e.target.value)}>
             <option value="">Current</option>
@@ -174,7 +178,7 @@ function Viewer(props: { taskId: string; path: string }) {
       ) : text.includes("\u0000") ? (
         <p className="text-dim">Binary file, {bytes(data.size)}.</p>
       ) : from >= 0 ? (
-        <Since taskId={props.taskId} path={props.path} stepIds={steps.slice(from).map(madeBy)} now={text} />
+        <Since taskId={taskId} path={props.path} stepIds={steps.slice(from).map(madeBy)} now={text} />
       ) : (
         <>
           <FileText path={props.path} text={text} />

@@ -10,6 +10,7 @@ import { Markdown } from "@/components/Markdown";
 import { bytes } from "@/components/money";
 import { showError } from "@/components/showError";
 import { FileService } from "@/gen/deckhand/v1/file_pb";
+import type { Workspace } from "./whose";
 
 const files = createClient(FileService, transport);
 
@@ -62,13 +63,13 @@ export function FileText(props: { path: string; text: string }) {
 
 // DownloadFile saves the whole of a file, with nothing masked; that is in the audit
 // log.
-export function DownloadFile(props: { taskId: string; path: string; size: bigint }) {
+export function DownloadFile(props: { of: Workspace; path: string; size: bigint }) {
   const [busy, setBusy] = useState(false);
   const save = async () => {
     setBusy(true);
     try {
       const parts: BlobPart[] = [];
-      const request = { workspace: { case: "taskId" as const, value: props.taskId }, entries: [{ path: props.path, type: "file", size: props.size }] };
+      const request = { workspace: props.of, entries: [{ path: props.path, type: "file", size: props.size }] };
       for await (const { message } of files.downloadFiles(request)) {
         if (message.case === "data") parts.push(message.value as Uint8Array<ArrayBuffer>);
       }

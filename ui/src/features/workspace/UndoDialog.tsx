@@ -1,3 +1,4 @@
+import { create } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -10,17 +11,27 @@ import { Literal } from "@/components/Literal";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { duration } from "@/components/Time";
-import { OnConflict, WorkspaceService } from "@/gen/deckhand/v1/workspace_pb";
+import { OnConflict, UndoChangesResponseSchema, WorkspaceService, type UndoChangesResponse } from "@/gen/deckhand/v1/workspace_pb";
 import { FileChanges } from "./FileChanges";
 
 const workspaces = createClient(WorkspaceService, transport);
 
-// UndoDialog shows a preview of what an undo would restore, and restores it: of some steps,
-// or all for none, and of some files, or all for none.
+// Undone is what an undo is of: some steps of a task, or all for none, and some files, or
+// all for none; or a person's command.
+type Undone = { taskId: string; stepIds: string[]; paths?: string[] } | { execId: string };
+
+type Asked = { onConflict: OnConflict; preview?: boolean; expectState?: bigint };
+
+// undo asks the hub for one, or for its preview.
+async function undo(of: Undone, asked: Asked): Promise<UndoChangesResponse> {
+  if (!("execId" in of)) return workspaces.undoChanges({ taskId: of.taskId, stepIds: of.stepIds, paths: of.paths ?? [], ...asked });
+  const { undo } = await workspaces.undoNodeExec({ execId: of.execId, ...asked });
+  return undo ?? create(UndoChangesResponseSchema);
+}
+
+// UndoDialog shows a preview of what an undo would restore, and restores it.
 export function UndoDialog(props: {
-  taskId: string;
-  stepIds: string[];
-  paths?: string[];
+  of: Undone;
   title: string;
   description?: string;
   onClose: () => void;
@@ -29,10 +40,9 @@ export function UndoDialog(props: {
   const [onConflict, setOnConflict] = useState(OnConflict.REFUSE);
   const [busy, setBusy] = useState(false);
   const [failed, setFailed] = useState<unknown>();
-  const request = { taskId: props.taskId, stepIds: props.stepIds, paths: props.paths ?? [], onConflict };
   const { data, error, isPending } = useQuery({
-    queryKey: ["undo", request],
-    queryFn: () => workspaces.undoChanges({ ...request, preview: true }),
+    queryKey: ["undo", props.of, onConflict],
+    queryFn: () => undo(props.of, { onConflict, preview: true }),
     gcTime: 0,
     staleTime: 0,
   });
@@ -40,7 +50,7 @@ export function UndoDialog(props: {
     setBusy(true);
     setFailed(undefined);
     try {
-      const done = await workspaces.undoChanges({ ...request, expectState: data?.state ?? 0n });
+      const done = await undo(props.of, { onConflict, expectState: data?.state ?? 0n });
       await queries.invalidateQueries();
       toast(done.applied ? `Undone: ${done.files} ${done.files === 1 ? "file" : "files"} restored` : "No changes to undo");
       props.onClose();

@@ -13,7 +13,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 // A file is compared with what it was before any step that changed it.
 it("a file is compared with any step", async () => {
   const asked = vi.fn();
-  const page = createRoute({ path: "/files", getParentRoute: () => shellRoute, component: () => <Files taskId="task_1" live={false} /> });
+  const page = createRoute({ path: "/files", getParentRoute: () => shellRoute, component: () => <Files of={{ case: "taskId", value: "task_1" }} live={false} /> });
   showPage("/files", [page], (r) => {
     r.service(FileService, {
       listFiles: () => ({ files: [{ path: "a.txt", type: "file", size: 8n }] }),
@@ -44,7 +44,7 @@ it("a file is compared with any step", async () => {
 });
 
 it("a file is shown in the colours of its language, Markdown is rendered, and one is downloaded whole", async () => {
-  const page = createRoute({ path: "/files", getParentRoute: () => shellRoute, component: () => <Files taskId="task_1" live={false} /> });
+  const page = createRoute({ path: "/files", getParentRoute: () => shellRoute, component: () => <Files of={{ case: "taskId", value: "task_1" }} live={false} /> });
   const asked = vi.fn();
   const saved = vi.fn((_: Blob) => "blob:x");
   Object.assign(URL, { createObjectURL: saved, revokeObjectURL: vi.fn() });
@@ -72,4 +72,20 @@ it("a file is shown in the colours of its language, Markdown is rendered, and on
   expect(await screen.findByRole("heading", { name: "Title" })).toBeDefined();
   await user.click(screen.getByRole("button", { name: /logo\.png/ }));
   expect(await screen.findByRole("img", { name: "logo.png" })).toBeDefined();
+});
+
+it("the files of a jail are looked at, and not changed", async () => {
+  const page = createRoute({ path: "/files", getParentRoute: () => shellRoute, component: () => <Files of={{ case: "jail", value: { nodeId: "node_1", jailId: "agent-1" } }} live={false} /> });
+  const asked = vi.fn();
+  showPage("/files", [page], (r) => {
+    r.service(FileService, {
+      listFiles: (req) => (asked(req.workspace), { files: [{ path: "a.txt", type: "file", size: 4n }] }),
+      readFile: (req) => (asked(req.workspace), { content: bytes("text"), size: 4n }),
+    });
+  });
+  await userEvent.setup().click(await screen.findByRole("button", { name: /a\.txt/ }));
+  expect(await screen.findByText("text")).toBeDefined();
+  expect(asked.mock.calls.map(([w]) => w as unknown)).toMatchObject([1, 2].map(() => ({ case: "jail", value: { nodeId: "node_1", jailId: "agent-1" } })));
+  expect(screen.queryByRole("button", { name: "Upload files" })).toBeNull();
+  expect(screen.queryByLabelText("Compare with")).toBeNull();
 });

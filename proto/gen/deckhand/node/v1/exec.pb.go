@@ -2047,7 +2047,10 @@ type SearchLogRequest struct {
 	Caller string `protobuf:"bytes,9,opt,name=caller,proto3" json:"caller,omitempty"`
 	// Return the last matches of the range instead of the first, in order. To
 	// continue, set end to next_offset.
-	Backwards     bool `protobuf:"varint,10,opt,name=backwards,proto3" json:"backwards,omitempty"`
+	Backwards bool `protobuf:"varint,10,opt,name=backwards,proto3" json:"backwards,omitempty"`
+	// How long to search before returning what was found, with next_offset to continue
+	// from; 0, and at most, 5 seconds.
+	MaxTime       *durationpb.Duration `protobuf:"bytes,11,opt,name=max_time,json=maxTime,proto3" json:"max_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2150,6 +2153,13 @@ func (x *SearchLogRequest) GetBackwards() bool {
 		return x.Backwards
 	}
 	return false
+}
+
+func (x *SearchLogRequest) GetMaxTime() *durationpb.Duration {
+	if x != nil {
+		return x.MaxTime
+	}
+	return nil
 }
 
 type SearchLogResponse struct {
@@ -2710,7 +2720,7 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x06LogGap\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\x03R\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\x03R\x02to\x123\n" +
-	"\x06reason\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.GapReasonR\x06reason\"\xec\x02\n" +
+	"\x06reason\x18\x03 \x01(\x0e2\x1b.deckhand.node.v1.GapReasonR\x06reason\"\xb0\x03\n" +
 	"\x10SearchLogRequest\x12 \n" +
 	"\aexec_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06execId\x12$\n" +
 	"\apattern\x18\x02 \x01(\tB\n" +
@@ -2726,7 +2736,8 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\rcontext_lines\x18\b \x01(\x05B\t\xbaH\x06\x1a\x04\x18\x14(\x00R\fcontextLines\x12 \n" +
 	"\x06caller\x18\t \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06caller\x12\x1c\n" +
 	"\tbackwards\x18\n" +
-	" \x01(\bR\tbackwards\"\x86\x01\n" +
+	" \x01(\bR\tbackwards\x12B\n" +
+	"\bmax_time\x18\v \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b\x052\x00R\amaxTime\"\x86\x01\n" +
 	"\x11SearchLogResponse\x124\n" +
 	"\amatches\x18\x01 \x03(\v2\x1a.deckhand.node.v1.LogMatchR\amatches\x12\x1f\n" +
 	"\vnext_offset\x18\x02 \x01(\x03R\n" +
@@ -2896,38 +2907,39 @@ var file_deckhand_node_v1_exec_proto_depIdxs = []int32{
 	28, // 33: deckhand.node.v1.ReadLogResponse.gap:type_name -> deckhand.node.v1.LogGap
 	7,  // 34: deckhand.node.v1.ReadLogResponse.resize:type_name -> deckhand.node.v1.Pty
 	2,  // 35: deckhand.node.v1.LogGap.reason:type_name -> deckhand.node.v1.GapReason
-	31, // 36: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
-	3,  // 37: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
-	36, // 38: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
-	35, // 39: deckhand.node.v1.IndexLogRequest.wait:type_name -> google.protobuf.Duration
-	32, // 40: deckhand.node.v1.IndexLogResponse.marks:type_name -> deckhand.node.v1.LogMark
-	10, // 41: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
-	12, // 42: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
-	14, // 43: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
-	16, // 44: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
-	18, // 45: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
-	20, // 46: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
-	22, // 47: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
-	24, // 48: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
-	26, // 49: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
-	29, // 50: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
-	33, // 51: deckhand.node.v1.ExecService.IndexLog:input_type -> deckhand.node.v1.IndexLogRequest
-	11, // 52: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
-	13, // 53: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
-	15, // 54: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
-	17, // 55: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
-	19, // 56: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
-	21, // 57: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
-	23, // 58: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
-	25, // 59: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
-	27, // 60: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
-	30, // 61: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
-	34, // 62: deckhand.node.v1.ExecService.IndexLog:output_type -> deckhand.node.v1.IndexLogResponse
-	52, // [52:63] is the sub-list for method output_type
-	41, // [41:52] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	35, // 36: deckhand.node.v1.SearchLogRequest.max_time:type_name -> google.protobuf.Duration
+	31, // 37: deckhand.node.v1.SearchLogResponse.matches:type_name -> deckhand.node.v1.LogMatch
+	3,  // 38: deckhand.node.v1.LogMatch.stream:type_name -> deckhand.node.v1.LogStream
+	36, // 39: deckhand.node.v1.LogMatch.time:type_name -> google.protobuf.Timestamp
+	35, // 40: deckhand.node.v1.IndexLogRequest.wait:type_name -> google.protobuf.Duration
+	32, // 41: deckhand.node.v1.IndexLogResponse.marks:type_name -> deckhand.node.v1.LogMark
+	10, // 42: deckhand.node.v1.ExecService.StartExec:input_type -> deckhand.node.v1.StartExecRequest
+	12, // 43: deckhand.node.v1.ExecService.GetExec:input_type -> deckhand.node.v1.GetExecRequest
+	14, // 44: deckhand.node.v1.ExecService.WaitExec:input_type -> deckhand.node.v1.WaitExecRequest
+	16, // 45: deckhand.node.v1.ExecService.ListExecs:input_type -> deckhand.node.v1.ListExecsRequest
+	18, // 46: deckhand.node.v1.ExecService.KillExec:input_type -> deckhand.node.v1.KillExecRequest
+	20, // 47: deckhand.node.v1.ExecService.WriteStdin:input_type -> deckhand.node.v1.WriteStdinRequest
+	22, // 48: deckhand.node.v1.ExecService.SignalExec:input_type -> deckhand.node.v1.SignalExecRequest
+	24, // 49: deckhand.node.v1.ExecService.ResizeExec:input_type -> deckhand.node.v1.ResizeExecRequest
+	26, // 50: deckhand.node.v1.ExecService.ReadLog:input_type -> deckhand.node.v1.ReadLogRequest
+	29, // 51: deckhand.node.v1.ExecService.SearchLog:input_type -> deckhand.node.v1.SearchLogRequest
+	33, // 52: deckhand.node.v1.ExecService.IndexLog:input_type -> deckhand.node.v1.IndexLogRequest
+	11, // 53: deckhand.node.v1.ExecService.StartExec:output_type -> deckhand.node.v1.StartExecResponse
+	13, // 54: deckhand.node.v1.ExecService.GetExec:output_type -> deckhand.node.v1.GetExecResponse
+	15, // 55: deckhand.node.v1.ExecService.WaitExec:output_type -> deckhand.node.v1.WaitExecResponse
+	17, // 56: deckhand.node.v1.ExecService.ListExecs:output_type -> deckhand.node.v1.ListExecsResponse
+	19, // 57: deckhand.node.v1.ExecService.KillExec:output_type -> deckhand.node.v1.KillExecResponse
+	21, // 58: deckhand.node.v1.ExecService.WriteStdin:output_type -> deckhand.node.v1.WriteStdinResponse
+	23, // 59: deckhand.node.v1.ExecService.SignalExec:output_type -> deckhand.node.v1.SignalExecResponse
+	25, // 60: deckhand.node.v1.ExecService.ResizeExec:output_type -> deckhand.node.v1.ResizeExecResponse
+	27, // 61: deckhand.node.v1.ExecService.ReadLog:output_type -> deckhand.node.v1.ReadLogResponse
+	30, // 62: deckhand.node.v1.ExecService.SearchLog:output_type -> deckhand.node.v1.SearchLogResponse
+	34, // 63: deckhand.node.v1.ExecService.IndexLog:output_type -> deckhand.node.v1.IndexLogResponse
+	53, // [53:64] is the sub-list for method output_type
+	42, // [42:53] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_exec_proto_init() }
