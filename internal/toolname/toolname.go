@@ -3,6 +3,8 @@
 // describes each tool; a test there verifies that both contain the same names.
 package toolname
 
+import "strings"
+
 // The names of the tools, in order.
 const (
 	ApplyPatch         = "apply_patch"
@@ -86,3 +88,16 @@ const (
 	WebhookTrigger     = "webhook_trigger"
 	WorkspaceSync      = "workspace_sync"
 )
+
+// ActsOnPage reports whether a tool acts on a web page as a person would: its calls may buy,
+// send or delete, whatever the tool's category.
+func ActsOnPage(name string) bool {
+	switch name {
+	case BrowserClick, BrowserDialog, BrowserExecuteJS, BrowserPress, BrowserSelect, BrowserType, BrowserUpload:
+		return true
+	}
+	return false
+}
+
+// IsBrowser reports whether a tool is one of the browser.
+func IsBrowser(name string) bool { return strings.HasPrefix(name, "browser_") }
