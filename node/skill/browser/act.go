@@ -2,12 +2,11 @@ package browser
 
 import (
 	"cmp"
-	"encoding/base64"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +53,9 @@ func doNavigate(c *call) error {
 	if ways != 1 {
 		return errors.New("give either url or history")
 	}
+	c.b.mu.Lock()
+	c.t.crashed = false
+	c.b.mu.Unlock()
 	var err error
 	switch c.args.History {
 	case "":
@@ -79,23 +81,19 @@ func doNavigate(c *call) error {
 		}
 	}
 	c.b.mu.Lock()
-	title, at := c.t.title, c.t.url
-	status := 0
+	at, status := c.t.url, 0
 	for _, r := range c.t.requests {
 		if r.kind == "Document" && r.status != 0 && r.began.After(c.began) {
 			status = r.status
 		}
 	}
-	same := title == c.was.title
+	c.was.title = "" // it is always said
 	c.b.mu.Unlock()
 	if status >= 400 {
 		c.say("status: %d", status)
 	}
 	if at == c.was.url {
 		c.say("url: %s", clean(at, 500))
-	}
-	if same {
-		c.say("title: %q", title)
 	}
 	return c.changes(calm)
 }
@@ -111,7 +109,12 @@ func (c *call) open(address string) error {
 		ErrorText  string `json:"errorText"`
 		IsDownload bool   `json:"isDownload"`
 	}
-	if err := c.act(c.ctx, "Page.navigate", map[string]any{"url": address}, &gone); err != nil {
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout())
+	defer cancel()
+	if err := c.act(ctx, "Page.navigate", map[string]any{"url": address}, &gone); err != nil {
+		if ctx.Err() != nil {
+			go c.b.later(c.t.session, "Page.stopLoading", nil)
+		}
 		return err
 	}
 	if gone.ErrorText != "" && !gone.IsDownload && gone.ErrorText != "net::ERR_ABORTED" {
@@ -453,7 +456,8 @@ func doExecute(c *call) error {
 	if err != nil && strings.Contains(err.Error(), "Object reference chain is too long") {
 		return errors.New("expression: its value is too large, or not data; return a string or a plain object")
 	}
-	if err != nil && strings.Contains(err.Error(), "terminated") {
+	var refused *protocolError
+	if errors.As(err, &refused) && time.Since(c.began) >= c.timeout() {
 		return fmt.Errorf("expression: it ran for longer than %s and was ended", c.timeout())
 	}
 	if err != nil && !errors.Is(err, errDialog) {

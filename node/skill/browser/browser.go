@@ -132,6 +132,15 @@ func (b *browser) ended() {
 	b.tabs, b.active, b.alerts, b.downloads, b.order = nil, nil, nil, map[string]*download{}, nil
 }
 
+// takeLost returns how the browser before this one ended, once.
+func (b *browser) takeLost() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	how := b.lost
+	b.lost, b.lostURL = "", ""
+	return how
+}
+
 func (b *browser) close() {
 	if b.proc != nil {
 		b.proc.close()

@@ -50,6 +50,8 @@ func (r *rig) ask(tool string, args map[string]any) browser.Answer {
 	r.t.Helper()
 	raw, err := json.Marshal(args)
 	require.NoError(r.t, err)
+	began := time.Now()
+	defer func() { r.t.Logf("%s %v took %s", tool, args, time.Since(began).Round(time.Millisecond)) }()
 	request, err := json.Marshal(browser.Request{Tool: tool, Arguments: raw})
 	require.NoError(r.t, err)
 	var out bytes.Buffer
@@ -122,7 +124,7 @@ func TestTargets(t *testing.T) {
 	r := start(t)
 	r.open("/forms")
 	require.Contains(t, r.do(toolname.BrowserType, map[string]any{"target": "#nothing, input[name=name]", "text": "Ada", "clear_first": true}), `value="Ada"`)
-	require.Contains(t, r.do(toolname.BrowserType, map[string]any{"target": "birth date field born", "text": "1815-12-10"}), "1815-12-10")
+	require.Contains(t, r.do(toolname.BrowserType, map[string]any{"target": "the date field Born", "text": "1815-12-10"}), "1815-12-10")
 	require.Contains(t, r.fails(toolname.BrowserType, map[string]any{"target": "Born", "text": "long ago"}), "write it like 2026-01-31")
 	require.Contains(t, r.click("accept the terms checkbox"), "[checked]")
 	require.Contains(t, r.click(`role=radio[name="Large"]`), "[checked]")

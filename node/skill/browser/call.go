@@ -25,6 +25,8 @@ const (
 	mostBytes        = 64 << 10
 	settleAfter      = 3 * time.Second
 	downloadPatience = 20 * time.Second
+	// slack is for what comes after an action: to look at what has changed.
+	slack = 5 * time.Second
 )
 
 // Args are the arguments of all calls; see hub/tool for which a tool takes.
@@ -64,7 +66,6 @@ type Args struct {
 
 // result is what a call found and did.
 type result struct {
-	out *report.Answer
 	// lines are said first, by us.
 	lines []string
 	// content is text of the page: data.
@@ -101,8 +102,6 @@ type call struct {
 type state struct {
 	url, title       string
 	tabs, navigation int
-	console          time.Time
-	requests         time.Time
 }
 
 // run makes a call. The downloads that are complete after it are those to hand over.
@@ -115,26 +114,22 @@ func (b *browser) run(ctx context.Context, tool string, arguments json.RawMessag
 	if err := json.Unmarshal(arguments, &c.args); err != nil {
 		return nil, nil, fmt.Errorf("arguments: %w", err)
 	}
-	timeout := cmp.Or(time.Duration(c.args.TimeoutSeconds)*time.Second, defaultTimeout)
-	ctx, cancel := context.WithTimeout(ctx, min(timeout, longestTimeout)+20*time.Second)
-	defer cancel()
-	c.ctx = ctx
 	end := b.proxy.begin(exec)
-	err := c.try(tool, do)
+	err := c.try(ctx, tool, do)
 	refused := end()
 	if err != nil && b.proc != nil {
 		select {
 		case <-b.proc.conn.done:
 			// Said now, so not again.
 			b.ended()
-			b.lost = ""
-			how := "the browser ended during the call"
-			return nil, nil, fmt.Errorf("%s, and may have done what was asked all the same. The next call starts it anew: begin with %s", how, toolname.BrowserNavigate)
+			return nil, nil, fmt.Errorf("%s during the call, which may have done what was asked all the same. The next call starts it anew: begin with %s", b.takeLost(), toolname.BrowserNavigate)
 		default:
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("not done within %s; the page may be busy. Look at it with %s, or use %s", min(timeout, longestTimeout), toolname.BrowserScreenshot, toolname.BrowserWait)
+	if errors.Is(err, context.DeadlineExceeded) && c.t != nil {
+		// If it is a script that keeps the page busy, that ends.
+		go b.later(c.t.session, "Runtime.terminateExecution", nil)
+		err = fmt.Errorf("not done within %s; the page may be busy. Look at it with %s, or use %s", c.timeout(), toolname.BrowserScreenshot, toolname.BrowserWait)
 	}
 	if err != nil {
 		return nil, nil, withRefusals(err, refused)
@@ -161,10 +156,18 @@ func withRefusals(err error, refused []refusal) error {
 	return fmt.Errorf("%w\nnot reached: %s: %s", err, last.host, last.why)
 }
 
-func (c *call) try(tool string, do func(*call) error) error {
-	if err := c.b.start(c.ctx); err != nil {
+func (c *call) try(ctx context.Context, tool string, do func(*call) error) error {
+	starting, cancel := context.WithTimeout(ctx, startWait+slack)
+	defer cancel()
+	if err := c.b.start(starting); err != nil {
 		return err
 	}
+	c.began = time.Now()
+	if c.ctx, cancel = context.WithTimeout(ctx, c.timeout()+slack); ctx.Err() != nil {
+		cancel()
+		return ctx.Err()
+	}
+	defer cancel()
 	c.b.mu.Lock()
 	c.t = c.b.active
 	lost, url := c.b.lost, c.b.lostURL
@@ -241,7 +244,15 @@ func (c *call) after(most time.Duration) error {
 // changes says what is different from before.
 func (c *call) changes(calm bool) error {
 	b := c.b
+	// The browser reports a new title later than the page.
+	title, err := c.in(c.ctx, "document.title")
+	if errors.Is(err, errEnded) {
+		return err
+	}
 	b.mu.Lock()
+	if err == nil {
+		c.t.title = report.Clean([]byte(unmarshalString(title)), 200)
+	}
 	for _, alert := range b.alerts {
 		c.say("the page showed a dialog, which was closed: %s", alert)
 	}
@@ -261,7 +272,7 @@ func (c *call) changes(calm bool) error {
 		c.say("the tab was closed; the active one is %s", nameOf(b.active))
 	}
 	dialog, crashed := c.t.dialog, c.t.crashed
-	url, title := c.t.url, c.t.title
+	url, now := c.t.url, c.t.title
 	errorsSeen, failed := 0, 0
 	for _, e := range c.t.console {
 		if e.level == "error" && e.at.After(c.began) && !strings.HasPrefix(e.text, "Failed to load resource") {
@@ -271,6 +282,9 @@ func (c *call) changes(calm bool) error {
 		}
 	}
 	for _, r := range c.t.requests {
+		if strings.HasSuffix(r.url, "/favicon.ico") {
+			continue // nobody asked for it
+		}
 		if r.began.After(c.began) && r.failed != "" && r.failed != "cancelled" || r.status >= 400 && r.ended.After(c.began) {
 			if failed++; failed <= 3 {
 				c.say("failed request: %s %s: %s", r.method, clean(r.url, 200), r.outcome())
@@ -290,8 +304,8 @@ func (c *call) changes(calm bool) error {
 	if url != c.was.url {
 		c.say("url: %s", clean(url, 500))
 	}
-	if title != c.was.title {
-		c.say("title: %q", title)
+	if now != c.was.title {
+		c.say("title: %q", now)
 	}
 	if !calm {
 		c.say("the page is still loading")

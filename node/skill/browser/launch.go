@@ -131,7 +131,7 @@ func flags(folder, proxy string) []string {
 		"--disable-sync", "--disable-extensions", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability", "--disable-client-side-phishing-detection",
 		"--disable-field-trial-config", "--metrics-recording-only", "--no-pings", "--no-service-autorun", "--password-store=basic", "--disable-search-engine-choice-screen",
 		// What would wait for a person, or show one something.
-		"--deny-permission-prompts", "--disable-notifications", "--disable-print-preview", "--noerrdialogs", "--disable-prompt-on-repost", "--disable-speech-api",
+		"--deny-permission-prompts", "--disable-print-preview", "--noerrdialogs", "--disable-prompt-on-repost", "--disable-speech-api",
 		// One process for the frames of a page, so that its tree is read at once. Without a
 		// sandbox, keeping sites apart by processes protects nothing.
 		"--disable-site-isolation-trials", "--renderer-process-limit=4",

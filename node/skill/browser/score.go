@@ -42,7 +42,7 @@ var roleWords = map[string]string{
 	"textarea": "field", "searchbox": "field", "checkbox": "checkbox", "check": "checkbox", "tickbox": "checkbox", "radio": "radio", "dropdown": "combobox", "select": "combobox",
 	"combobox": "combobox", "picker": "combobox", "menu": "menuitem", "menuitem": "menuitem", "tab": "tab", "slider": "slider", "switch": "switch", "toggle": "switch",
 	"option": "option", "heading": "heading", "title": "heading", "image": "image", "picture": "image", "icon": "button", "row": "row", "table": "table", "file": "file",
-	"dialog": "dialog", "list": "list",
+	"dialog": "dialog", "list": "list", "date": "field", "time": "field", "number": "field",
 }
 
 // fits are the roles that a kind of element has in the accessibility tree.
@@ -276,7 +276,7 @@ func (n *node) score(q question, use purpose) float64 {
 		}
 	}
 	if len(q.around) > 0 {
-		score += 0.4*n.nearness(q.around) - 0.2
+		score += 0.6*n.nearness(q.around) - 0.3
 	}
 	return score + n.bonus(q, use)
 }
@@ -448,7 +448,7 @@ func (n *node) nearness(words []string) float64 {
 			best = max(best, weight*overlapAny(words, stems(at.name)))
 		}
 		best = max(best, weight*overlapAny(words, stems(heading(at, n))))
-		weight -= 0.1
+		weight *= 0.75
 	}
 	return best
 }

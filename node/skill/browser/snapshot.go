@@ -97,6 +97,9 @@ func (w *writer) write(n *node, depth int) {
 			return
 		}
 	}
+	if n.interactive() && strings.TrimRight(clean(strings.Join(w.texts, " "), 300), " :*") == strings.TrimRight(n.name, " :*") {
+		w.texts = nil // its label
+	}
 	w.flush(depth)
 	name, said := n.name, n.text()
 	head := roleName(n.role)

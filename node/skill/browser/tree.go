@@ -152,8 +152,8 @@ func build(all []axNode, frame string, left *int) *node {
 	for i := range all {
 		byID[all[i].NodeID] = &all[i]
 	}
-	var make func(id string, depth int) []*node
-	make = func(id string, depth int) []*node {
+	var walk func(id string, depth int) []*node
+	walk = func(id string, depth int) []*node {
 		at := byID[id]
 		if at == nil || *left <= 0 || depth > 400 {
 			return nil
@@ -166,7 +166,7 @@ func build(all []axNode, frame string, left *int) *node {
 		}
 		var below []*node
 		for _, child := range at.ChildIDs {
-			below = append(below, make(child, depth+1)...)
+			below = append(below, walk(child, depth+1)...)
 		}
 		n := &node{element: element{backend: at.Backend, frame: frame, role: role, name: clean(at.Name.String(), 300)}}
 		n.take(at)
@@ -182,7 +182,7 @@ func build(all []axNode, frame string, left *int) *node {
 	}
 	for _, at := range all {
 		if at.ParentID == "" {
-			if made := make(at.NodeID, 0); len(made) > 0 {
+			if made := walk(at.NodeID, 0); len(made) > 0 {
 				return made[0]
 			}
 			return nil
