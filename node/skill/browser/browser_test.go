@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,17 +27,21 @@ type rig struct {
 	url       string
 	folder    string
 	workspace string
+	exec      string
 }
 
 // start keeps a real browser for a test.
-func start(t testing.TB) *rig {
+func start(t testing.TB) *rig { return startBehind(t, "") }
+
+// startBehind keeps one whose requests go through a proxy.
+func startBehind(t testing.TB, proxy string) *rig {
 	t.Helper()
 	site := &browsertest.Site{}
 	server := httptest.NewServer(site)
 	r := &rig{t: t, site: site, url: server.URL, folder: filepath.Join(t.TempDir(), "browser"), workspace: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- browser.Serve(ctx, browser.Config{Folder: r.folder, IdleSeconds: 600}) }()
+	go func() { ended <- browser.Serve(ctx, browser.Config{Folder: r.folder, Proxy: proxy, IdleSeconds: 600}) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)
@@ -52,7 +58,7 @@ func (r *rig) ask(tool string, args map[string]any) browser.Answer {
 	require.NoError(r.t, err)
 	began := time.Now()
 	defer func() { r.t.Logf("%s %v took %s", tool, args, time.Since(began).Round(time.Millisecond)) }()
-	request, err := json.Marshal(browser.Request{Tool: tool, Arguments: raw})
+	request, err := json.Marshal(browser.Request{Tool: tool, Arguments: raw, Exec: r.exec})
 	require.NoError(r.t, err)
 	var out bytes.Buffer
 	require.NoError(r.t, browser.Ask(context.Background(), r.folder, r.workspace, bytes.NewReader(request), &out))
@@ -248,4 +254,39 @@ func TestWorkOnPages(t *testing.T) {
 	require.Contains(t, r.click(`button "Upload"`), "Received report.txt, 8 bytes.")
 	said = r.do(toolname.BrowserExtract, map[string]any{"as": "markdown"})
 	require.Contains(t, said, "source: "+r.url+"/files, as markdown")
+}
+
+// Requests that leave the jail go through its proxy, with the command that each belongs to,
+// and what the proxy refuses is said with its reason.
+func TestRequestsBelongToCalls(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var seen []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Authorization", r.Header.Get("Proxy-Authorization"))
+		exec, _, _ := r.BasicAuth()
+		mu.Lock()
+		seen = append(seen, exec+" "+r.Method+" "+r.Host)
+		mu.Unlock()
+		if r.Host == "site.test" {
+			(&browsertest.Site{}).ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "deckhand: egress refused: no rule allows "+r.Host, http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	r := startBehind(t, "http://keeper:x@"+proxy.Listener.Addr().String())
+	r.exec = "step_1"
+	require.Contains(t, r.do(toolname.BrowserNavigate, map[string]any{"url": "http://site.test/forms"}), `title: "Forms"`)
+	r.exec = "step_2"
+	require.Contains(t, r.fails(toolname.BrowserNavigate, map[string]any{"url": "https://other.test/"}), "egress refused: no rule allows other.test:443")
+	require.Contains(t, r.do(toolname.BrowserNavigate, map[string]any{"url": "http://plain.test/"}), "not reached: plain.test: egress refused: no rule allows plain.test")
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, seen, "step_1 GET site.test")
+	require.Contains(t, seen, "step_2 CONNECT other.test:443")
+	require.Contains(t, seen, "step_2 GET plain.test")
+	for _, one := range seen {
+		require.Contains(t, one, ".test", "the browser asks for nothing else: %s", one)
+	}
 }

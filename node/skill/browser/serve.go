@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +37,9 @@ type Config struct {
 	Folder string `json:"folder"`
 	// Program is Chromium; empty for the one that is found.
 	Program string `json:"program,omitempty"`
+	// Proxy is the URL of the proxy for everything but loopback; empty for that of the
+	// environment.
+	Proxy string `json:"proxy,omitempty"`
 	// IdleSeconds is how long it lives without a call.
 	IdleSeconds int `json:"idle_seconds"`
 }
@@ -123,7 +127,7 @@ func Serve(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer unlock()
-	upstream := os.Getenv("http_proxy")
+	upstream := cmp.Or(cfg.Proxy, os.Getenv("http_proxy"))
 	if upstream == "" {
 		upstream = "http://127.0.0.1:9" // nothing listens there: only the jail itself can be reached
 	}
