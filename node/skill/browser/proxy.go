@@ -132,7 +132,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var dialer net.Dialer
 	to, err := dialer.DialContext(r.Context(), "tcp", p.upstream.Host)
 	if err != nil {
-		http.Error(w, "the jail's proxy cannot be reached", http.StatusBadGateway)
+		const why = ours + "this jail has no proxy, so nothing but its own loopback can be reached; the persona would have to have egress rules"
+		p.refused(r.Host, []byte(why))
+		http.Error(w, why, http.StatusBadGateway)
 		return
 	}
 	defer func() { _ = to.Close() }()
