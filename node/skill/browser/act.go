@@ -223,7 +223,7 @@ func doFill(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.b.proc.conn.call(c.ctx, c.t.session, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && c.ctx.Err() != nil {
+	if err := c.act(c.ctx, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && c.ctx.Err() != nil {
 		return err
 	}
 	raw, err := c.on(c.ctx, e, fillScript, c.args.Text, c.args.ClearFirst)

@@ -282,6 +282,8 @@ func (b *browser) prepare(t *tab) {
 		{"Inspector.enable", nil},
 		{"Page.setInterceptFileChooserDialog", map[string]any{"enabled": true}},
 		{"Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}},
+		// There is no printer, and nobody who would close the dialog.
+		{"Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": "window.print = () => {}"}},
 		{"Runtime.runIfWaitingForDebugger", nil},
 	} {
 		b.later(t.session, one.method, one.params)

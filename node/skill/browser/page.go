@@ -40,7 +40,7 @@ func (p *page) world(ctx context.Context, frame string) (int64, error) {
 	var made struct {
 		ID int64 `json:"executionContextId"`
 	}
-	err := p.b.proc.conn.call(ctx, p.t.session, "Page.createIsolatedWorld", map[string]any{"frameId": frame, "worldName": "deckhand"}, &made)
+	err := p.act(ctx, "Page.createIsolatedWorld", map[string]any{"frameId": frame, "worldName": "deckhand"}, &made)
 	return made.ID, err
 }
 
@@ -57,7 +57,7 @@ func (p *page) on(ctx context.Context, e element, function string, args ...any) 
 	var resolved struct {
 		Object remote `json:"object"`
 	}
-	if err := p.b.proc.conn.call(ctx, p.t.session, "DOM.resolveNode", map[string]any{"backendNodeId": e.backend, "executionContextId": world}, &resolved); err != nil {
+	if err := p.act(ctx, "DOM.resolveNode", map[string]any{"backendNodeId": e.backend, "executionContextId": world}, &resolved); err != nil {
 		return nil, err
 	}
 	defer p.release(resolved.Object.ObjectID)
@@ -161,7 +161,7 @@ const pointScript = `function() {
 
 // pointOf scrolls an element into view and returns where to click it.
 func (p *page) pointOf(ctx context.Context, e element) (point, error) {
-	if err := p.b.proc.conn.call(ctx, p.t.session, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && ctx.Err() != nil {
+	if err := p.act(ctx, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && ctx.Err() != nil {
 		return point{}, err
 	}
 	var problem string
@@ -188,7 +188,7 @@ func (p *page) pointOf(ctx context.Context, e element) (point, error) {
 	var shape struct {
 		Quads [][]float64 `json:"quads"`
 	}
-	if err := p.b.proc.conn.call(ctx, p.t.session, "DOM.getContentQuads", map[string]any{"backendNodeId": e.backend}, &shape); err != nil {
+	if err := p.act(ctx, "DOM.getContentQuads", map[string]any{"backendNodeId": e.backend}, &shape); err != nil {
 		return point{}, err
 	}
 	for _, q := range shape.Quads {

@@ -119,7 +119,7 @@ func (p *page) bySelector(ctx context.Context, selector string) (element, error)
 		for n := range maxCandidates {
 			var out evaluated
 			expression := fmt.Sprintf("(%s)(%s, %d)", findScript, quote(selector), n)
-			if err := p.b.proc.conn.call(ctx, p.t.session, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world}, &out); err != nil {
+			if err := p.act(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world}, &out); err != nil {
 				return element{}, err
 			}
 			if out.Exception != nil {
@@ -178,14 +178,14 @@ func (p *page) describeObject(ctx context.Context, object, frame string) (elemen
 			Backend int64 `json:"backendNodeId"`
 		} `json:"node"`
 	}
-	if err := p.b.proc.conn.call(ctx, p.t.session, "DOM.describeNode", map[string]any{"objectId": object}, &described); err != nil {
+	if err := p.act(ctx, "DOM.describeNode", map[string]any{"objectId": object}, &described); err != nil {
 		return element{}, false, err
 	}
 	e := element{backend: described.Node.Backend, frame: frame}
 	var ax struct {
 		Nodes []axNode `json:"nodes"`
 	}
-	if err := p.b.proc.conn.call(ctx, p.t.session, "Accessibility.getPartialAXTree", map[string]any{"objectId": object, "fetchRelatives": false}, &ax); err == nil && len(ax.Nodes) > 0 {
+	if err := p.act(ctx, "Accessibility.getPartialAXTree", map[string]any{"objectId": object, "fetchRelatives": false}, &ax); err == nil && len(ax.Nodes) > 0 {
 		e.role, e.name = ax.Nodes[0].Role.String(), clean(ax.Nodes[0].Name.String(), 300)
 	}
 	raw, err := p.on(ctx, e, `function() { return this.checkVisibility ? this.checkVisibility({visibilityProperty: true}) : true }`)

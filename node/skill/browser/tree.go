@@ -76,7 +76,7 @@ func (p *page) frames(ctx context.Context) ([]string, error) {
 	var all struct {
 		Tree frame `json:"frameTree"`
 	}
-	if err := p.b.proc.conn.call(ctx, p.t.session, "Page.getFrameTree", nil, &all); err != nil {
+	if err := p.act(ctx, "Page.getFrameTree", nil, &all); err != nil {
 		return nil, err
 	}
 	var ids []string
@@ -101,7 +101,7 @@ func (p *page) tree(ctx context.Context) (*node, error) {
 		var all struct {
 			Nodes []axNode `json:"nodes"`
 		}
-		err := p.b.proc.conn.call(ctx, p.t.session, "Accessibility.getFullAXTree", map[string]any{"frameId": id}, &all)
+		err := p.act(ctx, "Accessibility.getFullAXTree", map[string]any{"frameId": id}, &all)
 		if i > 0 && err != nil && ctx.Err() == nil {
 			continue // the frame is gone meanwhile, or empty
 		}
@@ -124,7 +124,7 @@ func (p *page) tree(ctx context.Context) (*node, error) {
 		var owner struct {
 			Backend int64 `json:"backendNodeId"`
 		}
-		if err := p.b.proc.conn.call(ctx, p.t.session, "DOM.getFrameOwner", map[string]any{"frameId": id}, &owner); err != nil {
+		if err := p.act(ctx, "DOM.getFrameOwner", map[string]any{"frameId": id}, &owner); err != nil {
 			continue
 		}
 		if at := owners[owner.Backend]; at != nil {
