@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/policy/shell"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // answer of a match: what cannot be known is maybe.
@@ -47,6 +48,8 @@ type Rule struct {
 	// Outside limits the rule to calls that write files outside of the folders NotWrites.
 	Outside   bool
 	NotWrites []string
+	// Acts limits the rule to tools that act on a web page as a person would.
+	Acts bool
 	// Mode is that of the persona; "" for any.
 	Mode string
 	// Undoable limits the rule to calls that a snapshot of the workspace can undo, of at
@@ -114,7 +117,7 @@ func (r *Rule) applies(c *Call) bool {
 	if r.Times != nil && !r.Times.holds(c.At) || !r.Until.IsZero() && !c.At.Before(r.Until) {
 		return false
 	}
-	if r.Mode != "" && r.Mode != c.Mode || r.Undoable && !c.Undoable || r.Files > 0 && (c.AffectedFiles <= 0 || c.AffectedFiles > r.Files) {
+	if r.Acts && !toolname.ActsOnPage(c.Tool) || r.Mode != "" && r.Mode != c.Mode || r.Undoable && !c.Undoable || r.Files > 0 && (c.AffectedFiles <= 0 || c.AffectedFiles > r.Files) {
 		return false
 	}
 	if !r.exact(c) {

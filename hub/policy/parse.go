@@ -391,6 +391,11 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 				d.add(v.Line, "%q is no mode: write one of %s", v.Value, strings.Join(persona.Modes(), ", "))
 			}
 		},
+		"acts": func(_, v *yaml.Node) {
+			if r.Acts = v.Value == "true"; !r.Acts {
+				d.add(v.Line, "acts must be true, or left out")
+			}
+		},
 		"undoable": func(_, v *yaml.Node) {
 			var err error
 			if r.Undoable, err = strconv.ParseBool(v.Value); err != nil {
@@ -414,7 +419,7 @@ func (d *decoder) rule(n *yaml.Node, i int) *Rule {
 	if r.Passkey && r.Effect != Ask && r.Effect != None {
 		d.add(n.Line, "rule %s has approve: passkey, and nobody approves what it decides: write effect: ask, or leave approve out", r.Name)
 	}
-	if r.Effect == Allow && len(r.Tools)+len(r.Categories)+len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts)+len(r.Args) == 0 {
+	if r.Effect == Allow && len(r.Tools)+len(r.Categories)+len(r.Commands)+len(r.Paths)+len(r.Reads)+len(r.Writes)+len(r.Hosts)+len(r.NotHosts)+len(r.Args) == 0 && !r.Acts {
 		d.add(n.Line, "rule %s would allow every call: say of which tool, command, path, host, category or arguments", r.Name)
 	}
 	if r.Times != nil && r.Times.From == r.Times.To {

@@ -60,6 +60,9 @@ type Call struct {
 	Program string
 	// Line is what was typed into a terminal since its last line; see Typed.
 	Line string
+	// PageHost is the host of the page that a call of the browser is about; "" if it is not
+	// known.
+	PageHost string
 	// Folders are those of a machine that a call on the machine itself may write.
 	Folders []string
 
@@ -286,6 +289,9 @@ func (s Set) unclear(script *shell.Script, out Decision, ruled bool) Decision {
 func Dangers(c Call) []danger.Finding {
 	if c.script != nil {
 		return danger.In(*c.script)
+	}
+	if c.Tool == toolname.BrowserExecuteJS {
+		return danger.Page(text(c.Arguments, "expression"))
 	}
 	if verb := fileVerbs[c.Tool]; verb != "" {
 		var out []danger.Finding

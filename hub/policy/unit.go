@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -78,6 +79,9 @@ func unitsOf(c Call, rules []*Rule) []*unit {
 func unitOfTool(c Call) *unit {
 	u := &unit{args: c.Arguments}
 	for _, key := range pathKeys {
+		if key == "target" && toolname.IsBrowser(c.Tool) {
+			continue // an element of a page
+		}
 		access := shell.Reads
 		if slices.Contains(changedKeys[c.Tool], key) {
 			access = shell.Writes
@@ -98,6 +102,10 @@ func unitOfTool(c Call) *unit {
 				u.hosts = append(u.hosts, shell.Word{Text: h, Known: true})
 			}
 		}
+	}
+	if len(u.hosts) == 0 && toolname.IsBrowser(c.Tool) {
+		// What the page that is open belongs to.
+		u.hosts = append(u.hosts, shell.Word{Text: cmp.Or(c.PageHost, shell.Hole), Known: c.PageHost != ""})
 	}
 	return u
 }

@@ -75,6 +75,12 @@ func (s *Steps) situation(ctx context.Context, q *db.Queries, l *looks, t db.Tas
 			return c, err
 		}
 	}
+	if toolname.IsBrowser(c.Tool) {
+		// The address of a call that names one goes first.
+		if c.PageHost, err = q.BrowserHost(ctx, db.BrowserHostParams{OrgID: t.OrgID, TaskID: t.ID, Before: before}); err != nil && !store.IsNotFound(err) {
+			return c, fmt.Errorf("read which page the browser of task %s shows: %w", t.ID, err)
+		}
+	}
 	if c, err = s.typing(ctx, q, t, c, before); err != nil {
 		return c, err
 	}

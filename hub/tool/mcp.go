@@ -162,12 +162,17 @@ func keepMCP(ctx context.Context, c Call) error {
 
 // EndMCP ends the MCP servers of a task.
 func EndMCP(ctx context.Context, node machine.Link, jailID, taskID string) error {
+	return endKeepers(ctx, node, jailID, mcpKeeper(taskID))
+}
+
+// endKeepers ends the commands whose names begin with a text.
+func endKeepers(ctx context.Context, node machine.Link, jailID, names string) error {
 	res, err := node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: jailID, LiveOnly: true})
 	if err != nil {
 		return fault.FromGRPC(err)
 	}
 	for _, e := range res.GetExecs() {
-		if !strings.HasPrefix(e.GetExecId(), mcpKeeper(taskID)) {
+		if !strings.HasPrefix(e.GetExecId(), names) {
 			continue
 		}
 		if _, err := node.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: e.GetExecId(), By: "hub: its task has ended"}); err != nil {

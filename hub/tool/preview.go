@@ -41,7 +41,7 @@ func Title(name string, arguments map[string]any) string {
 	case name == toolname.GitPush:
 		object = text(arguments, "ref")
 	default:
-		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name", "job", "repository", "subject", "title", "event"} {
+		for _, key := range []string{"path", "url", "query", "pattern", "question", "goal", "agent", "name", "job", "repository", "subject", "title", "event", "target", "expression", "key"} {
 			if object = text(arguments, key); object != "" {
 				break
 			}

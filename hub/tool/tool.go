@@ -29,8 +29,8 @@ import (
 
 // Call is a granted tool call.
 type Call struct {
-	// StepID names the call for ever.
-	StepID string
+	// StepID names the call for ever, and TaskID the task that it belongs to.
+	StepID, TaskID string
 	// ExecID identifies this run of it: a node runs each at most once.
 	ExecID    string
 	Arguments map[string]any
@@ -158,6 +158,9 @@ type Tool struct {
 	// Irreversible describes what cannot be restored, for a tool that is neither
 	// reversible nor read-only.
 	Irreversible string
+	// Acts: it acts on a page as a person would, so that a call may buy or delete although its
+	// category is safe. In supervised mode it asks as moderate tools do, and rules can name it.
+	Acts bool
 	// Leaves reports whether a call has an effect outside of the workspace; nil where
 	// none has. Commands and servers are kept in by the jail and its egress.
 	Leaves func(arguments map[string]any) bool
@@ -275,7 +278,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), browserTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -325,14 +328,15 @@ var always = []string{toolname.CompleteTask}
 // comeWith are the tools that a persona need not list, by the one that they come with: that
 // starts what they are used on.
 var comeWith = map[string][]string{
-	toolname.Checkpoint:    {toolname.CheckpointRestore},
-	toolname.CreateSubtask: {toolname.Wait},
-	toolname.Delegate:      {toolname.Wait},
-	toolname.FileEdit:      {toolname.ApplyPatch},
-	toolname.FileRead:      {toolname.FileView},
-	toolname.NodeLock:      {toolname.NodeUnlock},
-	toolname.ShellExec:     {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
-	toolname.TerminalOpen:  {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
+	toolname.BrowserNavigate: {toolname.BrowserDialog, toolname.BrowserSnapshot, toolname.BrowserTabs, toolname.BrowserWait},
+	toolname.Checkpoint:      {toolname.CheckpointRestore},
+	toolname.CreateSubtask:   {toolname.Wait},
+	toolname.Delegate:        {toolname.Wait},
+	toolname.FileEdit:        {toolname.ApplyPatch},
+	toolname.FileRead:        {toolname.FileView},
+	toolname.NodeLock:        {toolname.NodeUnlock},
+	toolname.ShellExec:       {toolname.JobInput, toolname.JobKill, toolname.JobList, toolname.JobOutput, toolname.Wait},
+	toolname.TerminalOpen:    {toolname.JobList, toolname.TerminalClose, toolname.TerminalRead, toolname.TerminalWrite, toolname.Wait},
 }
 
 // Allowed reports whether a persona may use a tool of this release.
@@ -379,6 +383,8 @@ func (t *Tool) ApprovalReason(p *persona.Persona) string {
 		return fmt.Sprintf("the persona's approvals.categories lists %s", category)
 	case p.Mode == persona.Supervised && t.Category > deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE:
 		return fmt.Sprintf("the persona is supervised, and %s is a %s tool", t.Name, category)
+	case p.Mode == persona.Supervised && t.Acts:
+		return fmt.Sprintf("the persona is supervised, and %s acts on a page", t.Name)
 	}
 	return ""
 }

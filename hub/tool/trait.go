@@ -33,7 +33,7 @@ func (t *Tool) Confirmation() deckhandv1.ToolConfirmation {
 	switch {
 	case t.Category >= deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS:
 		return deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_ALWAYS
-	case t.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER, t.Category <= deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE:
+	case t.Place == deckhandv1.ToolPlace_TOOL_PLACE_WORKER, t.Category <= deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE && !t.Acts:
 		return deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_NEVER
 	}
 	return deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_SUPERVISED

@@ -92,6 +92,10 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 	if exec.Command("/usr/bin/python3", "-m", "pip", "--version").Run() == nil {
 		programs["pip"] = "/usr/bin/python3 -m pip install --quiet --target pip --disable-pip-version-check --index-url " + host.url() + "/simple/ hello && PYTHONPATH=pip /usr/bin/python3 -c 'import hello'"
 	}
+	if _, err := os.Stat("/usr/lib/chromium/chromium"); err == nil {
+		programs["chromium"] = "/usr/lib/chromium/chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir=/tmp/chromium" +
+			" --proxy-server=http://127.0.0.1:3128 --dump-dom " + host.url() + "/ 2>/dev/null"
+	}
 	if _, err := os.Stat("/usr/bin/java"); err == nil {
 		programs["java"] = "java Get.java " + host.url() + "/"
 	}

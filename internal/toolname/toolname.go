@@ -3,9 +3,28 @@
 // describes each tool; a test there verifies that both contain the same names.
 package toolname
 
+import "strings"
+
 // The names of the tools, in order.
 const (
 	ApplyPatch         = "apply_patch"
+	BrowserClick       = "browser_click"
+	BrowserConsole     = "browser_console"
+	BrowserDialog      = "browser_dialog"
+	BrowserExecuteJS   = "browser_execute_js"
+	BrowserExtract     = "browser_extract"
+	BrowserHover       = "browser_hover"
+	BrowserNavigate    = "browser_navigate"
+	BrowserNetwork     = "browser_network"
+	BrowserPress       = "browser_press"
+	BrowserScreenshot  = "browser_screenshot"
+	BrowserScroll      = "browser_scroll"
+	BrowserSelect      = "browser_select"
+	BrowserSnapshot    = "browser_snapshot"
+	BrowserTabs        = "browser_tabs"
+	BrowserType        = "browser_type"
+	BrowserUpload      = "browser_upload"
+	BrowserWait        = "browser_wait"
 	CallTool           = "call_tool"
 	Checkpoint         = "checkpoint"
 	CheckpointRestore  = "checkpoint_restore"
@@ -69,3 +88,16 @@ const (
 	WebhookTrigger     = "webhook_trigger"
 	WorkspaceSync      = "workspace_sync"
 )
+
+// ActsOnPage reports whether a tool acts on a web page as a person would: its calls may buy,
+// send or delete, whatever the tool's category.
+func ActsOnPage(name string) bool {
+	switch name {
+	case BrowserClick, BrowserDialog, BrowserExecuteJS, BrowserPress, BrowserSelect, BrowserType, BrowserUpload:
+		return true
+	}
+	return false
+}
+
+// IsBrowser reports whether a tool is one of the browser.
+func IsBrowser(name string) bool { return strings.HasPrefix(name, "browser_") }

@@ -92,6 +92,13 @@ func buildEtc(dir string) error {
 			}
 		}
 	}
+	// To be mounted on: see trust.
+	for _, path := range chromiumPolicies {
+		at := filepath.Join(dir, strings.TrimPrefix(path, "/etc/"))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte("{}\n"), 0o644)); err != nil {
+			return fmt.Errorf("make the /etc of jails: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package jail
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -32,7 +33,12 @@ import (
 const (
 	trustOwn  = "own.pem" // what the root trusts by itself
 	trustJava = "cacerts"
+	// trustChromium is a policy of Chromium, which reads no bundle: it names the authorities.
+	trustChromium = "chromium.json"
 )
+
+// chromiumPolicies are where Chromium and Chrome read policies, in the /etc that jails have.
+var chromiumPolicies = []string{"/etc/chromium/policies/managed/deckhand-authorities.json", "/etc/opt/chrome/policies/managed/deckhand-authorities.json"}
 
 // bundles are where programs look for the certificates that they trust; see crypto/x509.
 var bundles = []string{
@@ -84,6 +90,11 @@ func (m *Manager) trust(ctx context.Context, p paths, spec *nodev1.JailSpec, fro
 			source = trustJava
 		}
 		mounts = append(mounts, bind(filepath.Join(p.trust, source), path))
+	}
+	if spec.GetRootfs() != nodelink.RootImage {
+		for _, path := range chromiumPolicies {
+			mounts = append(mounts, bind(filepath.Join(p.trust, trustChromium), path))
+		}
 	}
 	slices.SortFunc(mounts[1:], func(a, b specs.Mount) int { return strings.Compare(a.Destination, b.Destination) })
 	return mounts, nil
@@ -150,13 +161,30 @@ func updateTrust(p paths, spec *nodev1.JailSpec) error {
 	bundle := slices.Concat(own, only.Bytes())
 	java, err := javaStore(bundle)
 	if err == nil {
-		err = errors.Join(overwrite(filepath.Join(p.trust, egress.TrustAuthorities), only.Bytes()), overwrite(filepath.Join(p.trust, egress.TrustBundle), bundle),
+		var policy []byte
+		if policy, err = chromiumPolicy(only.Bytes()); err != nil {
+			return fmt.Errorf("write the certificates that Chromium trusts: %w", err)
+		}
+		err = errors.Join(overwrite(filepath.Join(p.trust, trustChromium), policy), overwrite(filepath.Join(p.trust, egress.TrustAuthorities), only.Bytes()), overwrite(filepath.Join(p.trust, egress.TrustBundle), bundle),
 			overwrite(filepath.Join(p.trust, trustJava), java))
 	}
 	if err != nil {
 		return fmt.Errorf("write the certificates that the jail trusts: %w", err)
 	}
 	return nil
+}
+
+// chromiumPolicy returns certificates in PEM as the policy that has Chromium trust them.
+func chromiumPolicy(authorities []byte) ([]byte, error) {
+	trusted := [][]byte{} // in JSON, base64
+	for {
+		block, rest := pem.Decode(authorities)
+		if block == nil {
+			break
+		}
+		trusted, authorities = append(trusted, block.Bytes), rest
+	}
+	return json.Marshal(map[string]any{"CACertificates": trusted})
 }
 
 // overwrite writes a file in place: it may be mounted.

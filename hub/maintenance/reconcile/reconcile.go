@@ -235,18 +235,21 @@ func (r *Reconciler) endRest(ctx context.Context, t db.Task) {
 	r.endServers(ctx, t)
 }
 
-// endServers ends the MCP servers of a task that has ended. If its node cannot be
-// reached they end by themselves, because they receive no more requests.
+// endServers ends the MCP servers and the browser of a task that has ended. If its node
+// cannot be reached they end by themselves, because they receive no more requests.
 func (r *Reconciler) endServers(ctx context.Context, t db.Task) {
 	p, err := r.cfg.Agents.PersonaOf(ctx, r.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
-	if err != nil || len(p.MCP) == 0 {
+	if err != nil || len(p.MCP) == 0 && !tool.HasBrowser(p) {
 		return
 	}
 	link, err := r.cfg.Node(*t.NodeID)
-	if err == nil {
+	if err == nil && len(p.MCP) > 0 {
 		err = tool.EndMCP(ctx, link, t.JailID, t.ID)
 	}
+	if err == nil && tool.HasBrowser(p) {
+		err = tool.EndBrowser(ctx, link, t.JailID, t.ID)
+	}
 	if err != nil {
-		r.cfg.Log.Info("the MCP servers of an ended task were not ended", "task_id", t.ID, "reason", err)
+		r.cfg.Log.Info("the MCP servers or the browser of an ended task were not ended", "task_id", t.ID, "reason", err)
 	}
 }

@@ -36,12 +36,13 @@ const (
 	Permissions  Kind = "permissions"
 	Kernel       Kind = "kernel"
 	Escape       Kind = "escape"
+	PageRequest  Kind = "page_request"
 )
 
 // Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{
-		Wipe, Device, ForkBomb, RemoteCode, HiddenCode, Credentials, History, Logs, ReverseShell, Persistence, Permissions, Kernel, Escape,
+		Wipe, Device, ForkBomb, RemoteCode, HiddenCode, Credentials, History, Logs, ReverseShell, Persistence, Permissions, Kernel, Escape, PageRequest,
 	}
 }
 

@@ -1,16 +1,21 @@
 package task
 
 import (
+	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func stepNoun() output.Noun[*deckhandv1.Step] {
@@ -48,8 +53,9 @@ func refusedHosts(x *deckhandv1.Step) string {
 }
 
 func stepsCommand(e *env.Env) *cobra.Command {
-	return &cobra.Command{
-		Use: "steps TASK", Short: "List a task's steps: its tool calls", Example: "deckhand task steps task_3q9",
+	var images string
+	cmd := &cobra.Command{
+		Use: "steps TASK", Short: "List a task's steps: its tool calls", Example: "deckhand task steps task_3q9\ndeckhand task steps task_3q9 --images pictures",
 		Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
@@ -63,7 +69,57 @@ func stepsCommand(e *env.Env) *cobra.Command {
 			if len(steps) == 0 {
 				e.Notef("no steps yet; see what it is doing: deckhand task watch %s", args[0])
 			}
+			if images != "" {
+				if err := saveImages(cmd.Context(), e, client, steps, images); err != nil {
+					return err
+				}
+			}
 			return output.List(e.Printer(), stepNoun(), steps)
 		},
 	}
+	cmd.Flags().StringVar(&images, "images", "", "folder to write the images of the steps to, such as screenshots")
+	return cmd
+}
+
+// saveImages writes the images of steps into a folder, as NUMBER-TOOL-PLACE.png.
+func saveImages(ctx context.Context, e *env.Env, client *sdk.Client, steps []*deckhandv1.Step, folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as a shell would make it
+		return fmt.Errorf("--images: %w", err)
+	}
+	written := 0
+	for _, step := range steps {
+		if step.GetOutcome().GetFields()["images"].GetNumberValue() == 0 {
+			continue
+		}
+		res, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: step.GetTaskId(), StepId: step.GetId(), Images: true}))
+		if err != nil {
+			return err
+		}
+		for _, one := range res.Msg.GetSteps() {
+			for i, image := range one.GetImages() {
+				// The tool of an MCP server has a name that its operator chose.
+				tool := strings.Map(func(r rune) rune {
+					if r == '/' || r == os.PathSeparator || r < ' ' {
+						return '_'
+					}
+					return r
+				}, one.GetTool())
+				name := fmt.Sprintf("%03d-%s-%d.%s", one.GetNumber(), tool, i+1, ending(image.GetMediaType()))
+				if err := os.WriteFile(filepath.Join(folder, name), image.GetData(), 0o644); err != nil { //nolint:gosec // as a shell would make it
+					return fmt.Errorf("--images: %w", err)
+				}
+				written++
+			}
+		}
+	}
+	e.Notef("%d images are in %s", written, folder)
+	return nil
+}
+
+// ending returns the ending of the names of images of a type.
+func ending(mediaType string) string {
+	if name, ok := map[string]string{"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}[mediaType]; ok {
+		return name
+	}
+	return "image"
 }

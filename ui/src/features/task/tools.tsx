@@ -53,6 +53,14 @@ const given = (to: ActValue, goal: ActValue) => (
   </>
 );
 
+// onPage says what is done on a page, and to what of it.
+const onPage = (what: string, where: ActValue) => (
+  <>
+    {what}
+    {actText(where) && <>: {mono(actText(where)!.slice(0, longest))}</>}
+  </>
+);
+
 export const titles: Record<string, Title> = {
   shell_exec: command,
   host_exec: command,
@@ -93,6 +101,23 @@ export const titles: Record<string, Title> = {
       {url(args)} → {path(args)}
     </>
   ),
+  browser_navigate: (args) => (args.url === undefined ? <>Go: {actText(args.history) ?? ""}</> : url(args)),
+  browser_snapshot: (args) => onPage("The page", args.target),
+  browser_click: (args) => onPage("Click", args.target),
+  browser_type: (args) => onPage("Type into", args.target),
+  browser_select: (args) => onPage("Choose in", args.target),
+  browser_press: (args) => mono(actText(args.key) ?? ""),
+  browser_scroll: (args) => onPage("Scroll", args.target ?? args.direction),
+  browser_extract: (args) => onPage("Read", args.target ?? args.selector),
+  browser_screenshot: (args) => onPage("Picture", args.target),
+  browser_wait: (args) => onPage("Wait", args.text ?? args.text_gone ?? args.selector ?? args.url_contains),
+  browser_execute_js: (args) => mono((actText(args.expression) ?? "").slice(0, longest)),
+  browser_dialog: (args) => <>{actText(args.action) ?? ""}</>,
+  browser_hover: (args) => onPage("Hover", args.target),
+  browser_tabs: (args) => onPage(actText(args.action) ?? "list", args.tab ?? args.url),
+  browser_console: () => "Console messages",
+  browser_network: () => "Network requests",
+  browser_upload: (args) => onPage("Upload to", args.target),
   git_push: (args) => (
     <>
       {mono(actText(args.ref) ?? "")} → {mono(actText(args.remote) ?? "origin")}

@@ -1,0 +1,148 @@
+package tool
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
+)
+
+// withSite builds the web site of the tests where a jail can see it, and returns the front
+// matter that shows it and the program.
+func withSite(t *testing.T) (keys, program string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/opt", "deckhand-") // no jail is shown what is below /tmp
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	program = filepath.Join(dir, "site")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "../../node/skill/browser/testdata/site")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return fmt.Sprintf("jail: {read_only_paths: [%s]}", dir), program
+}
+
+// chromiumOf returns the first process of a task's browser on the machine; 0 if there is none.
+func chromiumOf(t *testing.T, taskID string) int {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil || !strings.Contains(string(data), "--remote-debugging-pipe") || !strings.Contains(string(data), taskID) || strings.Contains(string(data), "--type=") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		require.NoError(t, err)
+		return pid
+	}
+	return 0
+}
+
+// An agent logs in, filters, exports, downloads and verifies, in a real Chromium in its jail,
+// which runs as a user of its own. The browser outlives the node's daemon. If it is killed,
+// the call says so, the next one starts it anew, and it ends with the task.
+func TestABrowserInAJail(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	node := f.StartNode()
+	f.StartWorker()
+	keys, program := withSite(t)
+	f.Persona("tester", `
+turns:
+  - text: I start the site and log in.
+    calls:
+      - {tool: shell_exec, arguments: {command: "`+program+` 8080", background: true}}
+      - {tool: shell_exec, arguments: {command: "until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do sleep 0.1; done"}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/orders"}}
+      - {tool: browser_type, arguments: {target: "User name", text: ada}}
+      - {tool: browser_type, arguments: {target: "Password", text: lovelace, submit: true}}
+      - {tool: browser_select, arguments: {target: "Status", values: [Paid]}}
+      - {tool: browser_extract, arguments: {as: table, max_bytes: 4096}}
+      - {tool: browser_click, arguments: {target: "the export link"}}
+      - {tool: csv_profile, arguments: {path: downloads/orders.csv}}
+      - {tool: browser_screenshot, arguments: {}}
+      - {tool: shell_exec, arguments: {command: "stat -c %u $(dirname $(grep -l '^chromium' /proc/[0-9]*/comm | head -1)); stat -c %a /workspace"}}
+      - {tool: browser_navigate, arguments: {url: "http://files.example.com/x"}}
+  - text: The node's daemon dies.
+    calls:
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/forms"}}
+      - {tool: browser_wait, arguments: {seconds: 6}}
+      - {tool: browser_snapshot, arguments: {full: true}}
+  - text: Chromium dies.
+    calls:
+      - {tool: browser_wait, arguments: {seconds: 29}}
+      - {tool: browser_snapshot, arguments: {}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/forms"}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "tested"}}
+`, "mode: autonomous", keys)
+	id := f.Submit("tester")
+	type step struct {
+		Tool, State, Observation string
+		Outcome                  map[string]any
+	}
+	var steps []step
+	runs := func(n int) {
+		t.Helper()
+		waittest.Until(t, 2*time.Minute, fmt.Sprintf("step %d to run", n), func() bool {
+			f.JSON(&steps, "task", "steps", id)
+			return len(steps) > n && steps[n].State == "STEP_STATE_STARTED"
+		})
+	}
+	runs(13)
+	browser := chromiumOf(t, id)
+	require.NotZero(t, browser)
+	node.Kill()
+	f.StartNodeIn(f.NodeDir)
+	runs(15)
+	require.Equal(t, browser, chromiumOf(t, id), "it is the same browser")
+	require.NoError(t, syscall.Kill(browser, syscall.SIGKILL))
+	succeeds(f, id)
+
+	f.JSON(&steps, "task", "steps", id)
+	said := func(n int, state, text string) {
+		t.Helper()
+		require.Equal(t, "STEP_STATE_"+state, steps[n].State, "%d: %+v", n, steps[n])
+		require.Contains(t, steps[n].Observation, text)
+	}
+	said(2, "SUCCEEDED", `title: "Log in"`)
+	said(4, "SUCCEEDED", `title: "Orders"`)
+	said(5, "SUCCEEDED", "url: http://localhost:8080/orders?status=paid")
+	said(6, "SUCCEEDED", "1002,Grace,paid,17,Delete")
+	said(7, "SUCCEEDED", "downloaded downloads/orders.csv: ")
+	require.EqualValues(t, 1, steps[7].Outcome["files_changed"])
+	require.Equal(t, "localhost", steps[7].Outcome["host"])
+	said(8, "SUCCEEDED", "8 rows")
+	said(9, "SUCCEEDED", "a picture of the page")
+	require.EqualValues(t, 1, steps[9].Outcome["images"])
+	said(10, "SUCCEEDED", "1001\n700\n")
+	said(11, "FAILED", "no rule allows files.example.com:80")
+	refused := steps[11].Outcome["egress"].(map[string]any)["refused"].([]any)
+	require.Equal(t, "files.example.com:80", refused[0].(map[string]any)["host"], "it belongs to the step")
+	said(13, "SUCCEEDED", "")
+	said(14, "SUCCEEDED", `heading "Forms"`)
+	said(15, "FAILED", "the browser ended (signal: killed) during the call")
+	said(16, "FAILED", "Open it again with browser_navigate")
+	said(17, "SUCCEEDED", `title: "Forms"`)
+	waittest.Until(t, time.Minute, "the browser to end with its task", func() bool { return chromiumOf(t, id) == 0 })
+
+	// People see the picture, too.
+	dir := t.TempDir()
+	f.CLI(0, "task", "steps", id, "--images", dir)
+	files, err := filepath.Glob(filepath.Join(dir, "*.png"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}

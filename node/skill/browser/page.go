@@ -1,0 +1,261 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/node/skill/report"
+)
+
+// What the driver does in a page: it runs its own scripts in a world of their own, which the
+// page's scripts do not reach, and sends input as a person would.
+
+// page is a tab of a browser that a call works with.
+type page struct {
+	b *browser
+	t *tab
+}
+
+// remote is a value of a page.
+type remote struct {
+	Type     string          `json:"type"`
+	Subtype  string          `json:"subtype"`
+	Value    json.RawMessage `json:"value"`
+	ObjectID string          `json:"objectId"`
+	// Unserializable is a number such as NaN, and Description what has no value.
+	Unserializable string `json:"unserializableValue"`
+	Description    string `json:"description"`
+}
+
+type evaluated struct {
+	Result    remote     `json:"result"`
+	Exception *exception `json:"exceptionDetails"`
+}
+
+// world returns the driver's own world in a frame.
+func (p *page) world(ctx context.Context, frame string) (int64, error) {
+	var made struct {
+		ID int64 `json:"executionContextId"`
+	}
+	err := p.act(ctx, "Page.createIsolatedWorld", map[string]any{"frameId": frame, "worldName": "deckhand"}, &made)
+	return made.ID, err
+}
+
+// on calls a function of JavaScript on an element, and returns its result.
+func (p *page) on(ctx context.Context, e element, function string, args ...any) (json.RawMessage, error) {
+	frame := e.frame
+	if frame == "" {
+		frame = p.t.target
+	}
+	world, err := p.world(ctx, frame)
+	if err != nil {
+		return nil, err
+	}
+	var resolved struct {
+		Object remote `json:"object"`
+	}
+	if err := p.act(ctx, "DOM.resolveNode", map[string]any{"backendNodeId": e.backend, "executionContextId": world}, &resolved); err != nil {
+		return nil, err
+	}
+	defer p.release(resolved.Object.ObjectID)
+	given := make([]map[string]any, len(args))
+	for i, arg := range args {
+		given[i] = map[string]any{"value": arg}
+	}
+	return p.value(ctx, "Runtime.callFunctionOn", map[string]any{
+		"functionDeclaration": function, "objectId": resolved.Object.ObjectID, "arguments": given, "returnByValue": true, "awaitPromise": true,
+	})
+}
+
+// release forgets an object of a page.
+func (p *page) release(object string) {
+	go p.b.later(p.t.session, "Runtime.releaseObject", map[string]any{"objectId": object})
+}
+
+// in evaluates an expression in the driver's world of the page itself.
+func (p *page) in(ctx context.Context, expression string) (json.RawMessage, error) {
+	world, err := p.world(ctx, p.t.target)
+	if err != nil {
+		return nil, err
+	}
+	return p.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true, "awaitPromise": true})
+}
+
+func (p *page) value(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
+	var out evaluated
+	if err := p.act(ctx, method, params, &out); err != nil {
+		return nil, err
+	}
+	if out.Exception != nil {
+		return nil, fmt.Errorf("the page's script failed: %s", report.Clean([]byte(out.Exception.String()), 500))
+	}
+	return out.Result.Value, nil
+}
+
+// errDialog is returned for what a dialog keeps from ending.
+var errDialog = errors.New("a dialog is open")
+
+// act makes a call that a dialog of the page would hold up. If one opens, it returns
+// errDialog: what the call did until then is done.
+func (p *page) act(ctx context.Context, method string, params, result any) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- p.b.proc.conn.call(ctx, p.t.session, method, params, result) }()
+	for {
+		p.b.mu.Lock()
+		open, crashed, changed := p.t.dialog != nil, p.t.crashed, p.b.changed
+		p.b.mu.Unlock()
+		switch {
+		case open:
+			// Its result, if it comes, is not read any more.
+			cancel()
+			<-ended
+			return errDialog
+		case crashed:
+			cancel()
+			<-ended
+			return errCrashed
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-changed:
+		}
+	}
+}
+
+// errCrashed is returned for a page that has ended.
+var errCrashed = errors.New("the page crashed; open it again with browser_navigate")
+
+// point is where an element can be clicked, or why it cannot.
+type point struct {
+	X, Y    float64
+	Problem string
+}
+
+// pointScript returns whether an element can be clicked, and what covers it.
+const pointScript = `function() {
+	const say = (e) => {
+		const name = (e.getAttribute('aria-label') || e.innerText || '').trim().replace(/\s+/g, ' ').slice(0, 60);
+		return '<' + e.localName + (e.id ? ' id=' + JSON.stringify(e.id) : '') + '>' + (name ? ' ' + JSON.stringify(name) : '');
+	};
+	if (!this.isConnected) return {problem: 'it is not on the page any more'};
+	const e = this.nodeType === 1 ? this : this.parentElement;
+	if (!e) return {problem: 'it is no element'};
+	if (e.disabled || e.closest('fieldset[disabled]') && 'disabled' in e || e.getAttribute('aria-disabled') === 'true') return {problem: 'it is disabled'};
+	if (getComputedStyle(e).visibility === 'hidden') return {problem: 'it is hidden'};
+	const rect = [...e.getClientRects()].find((r) => r.width > 0 && r.height > 0);
+	if (!rect) return {problem: 'it is not shown: it has no size'};
+	const x = (Math.max(rect.left, 0) + Math.min(rect.right, innerWidth)) / 2, y = (Math.max(rect.top, 0) + Math.min(rect.bottom, innerHeight)) / 2;
+	const hit = e.getRootNode().elementFromPoint(x, y);
+	if (!hit) return {problem: 'it is outside of the page'};
+	const inside = (a, b) => { for (let at = b; at; at = at.parentNode ?? at.host) if (at === a) return true; return false; };
+	const label = hit.closest && hit.closest('label');
+	if (!inside(e, hit) && !inside(hit, e) && !(label && label.control === e)) return {problem: 'it is covered by ' + say(hit)};
+	return {dx: x - rect.left, dy: y - rect.top, left: rect.left, top: rect.top};
+}`
+
+// pointOf scrolls an element into view and returns where to click it.
+func (p *page) pointOf(ctx context.Context, e element) (point, error) {
+	if err := p.act(ctx, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && ctx.Err() != nil {
+		return point{}, err
+	}
+	var problem string
+	// What moves, or is covered for a moment, is tried again.
+	for range 10 {
+		raw, err := p.on(ctx, e, pointScript)
+		if err != nil {
+			return point{}, err
+		}
+		var at struct{ Problem string }
+		if err := json.Unmarshal(raw, &at); err != nil {
+			return point{}, err
+		}
+		if problem = at.Problem; problem == "" {
+			break
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return point{}, err
+		}
+	}
+	if problem != "" {
+		return point{Problem: problem}, nil
+	}
+	var shape struct {
+		Quads [][]float64 `json:"quads"`
+	}
+	if err := p.act(ctx, "DOM.getContentQuads", map[string]any{"backendNodeId": e.backend}, &shape); err != nil {
+		return point{}, err
+	}
+	for _, q := range shape.Quads {
+		if len(q) != 8 {
+			continue
+		}
+		left, right := min(q[0], q[2], q[4], q[6]), max(q[0], q[2], q[4], q[6])
+		top, bottom := min(q[1], q[3], q[5], q[7]), max(q[1], q[3], q[5], q[7])
+		left, right, top, bottom = max(left, 0), min(right, viewWidth), max(top, 0), min(bottom, viewHeight)
+		if right-left >= 1 && bottom-top >= 1 {
+			return point{X: (left + right) / 2, Y: (top + bottom) / 2}, nil
+		}
+	}
+	return point{Problem: "it is outside of what is shown"}, nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// settle waits until a page does nothing any more that the action before may have begun, for
+// at most a time. It reports whether it does.
+func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) (bool, error) {
+	const quiet = 150 * time.Millisecond
+	end := time.Now().Add(most)
+	calm := time.Now()
+	for {
+		p.b.mu.Lock()
+		stop := p.t.dialog != nil || p.t.crashed
+		busy := p.t.loading
+		for _, r := range p.t.requests {
+			if r.waits() && !r.began.Before(since) {
+				busy = true
+			}
+		}
+		changed := p.b.changed
+		p.b.mu.Unlock()
+		now := time.Now()
+		if busy {
+			calm = now
+		}
+		switch {
+		case stop:
+			return true, nil
+		case now.After(end):
+			return false, nil
+		case !busy && now.Sub(calm) >= quiet:
+			return true, nil
+		}
+		wait := time.NewTimer(min(50*time.Millisecond, time.Until(end)+time.Millisecond))
+		select {
+		case <-changed:
+		case <-wait.C:
+		case <-p.b.proc.conn.done:
+			wait.Stop()
+			return false, errEnded
+		case <-ctx.Done():
+			wait.Stop()
+			return false, ctx.Err()
+		}
+		wait.Stop()
+	}
+}

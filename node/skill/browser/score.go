@@ -1,0 +1,533 @@
+package browser
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// question is a target in parts.
+type question struct {
+	text string // as it was written, for words
+	// role is the kind of element; empty for any.
+	role string
+	// name is its accessible name, or a part of it; with exact it is the whole.
+	name  string
+	exact bool
+	// words are to be in the name, and around what is to be near it.
+	words  []string
+	around []string
+	color  string
+	// nth is the place among equals, from 1; -1 for the last, 0 for none.
+	nth int
+}
+
+func (q question) String() string {
+	if q.text != "" {
+		return fmt.Sprintf("%q", clean(q.text, 120))
+	}
+	if q.name == "" {
+		return q.role
+	}
+	return fmt.Sprintf("%s %q", q.role, clean(q.name, 120))
+}
+
+// roleWords are the words for kinds of elements.
+var roleWords = map[string]string{
+	"button": "button", "btn": "button", "link": "link", "hyperlink": "link", "field": "field", "input": "field", "box": "field", "textbox": "field", "textfield": "field",
+	"textarea": "field", "searchbox": "field", "checkbox": "checkbox", "check": "checkbox", "tickbox": "checkbox", "radio": "radio", "dropdown": "combobox", "select": "combobox",
+	"combobox": "combobox", "picker": "combobox", "menu": "menuitem", "menuitem": "menuitem", "tab": "tab", "slider": "slider", "switch": "switch", "toggle": "switch",
+	"option": "option", "heading": "heading", "title": "heading", "image": "image", "picture": "image", "icon": "button", "row": "row", "table": "table", "file": "file",
+	"dialog": "dialog", "list": "list", "date": "field", "time": "field", "number": "field",
+}
+
+// fits are the roles that a kind of element has in the accessibility tree.
+var fits = map[string][]string{
+	"button": {"button", "PopUpButton", "ToggleButton", "DisclosureTriangle", "menuitem"},
+	"link":   {"link"},
+	"field":  {"textbox", "searchbox", "spinbutton", "combobox", "TextField", "SearchBox", "Date", "DateTime", "InputTime", "ColorWell"}, "textbox": {"textbox", "searchbox", "TextField", "SearchBox"},
+	"checkbox": {"checkbox", "menuitemcheckbox", "switch"}, "radio": {"radio", "menuitemradio"}, "combobox": {"combobox", "PopUpButton", "listbox"},
+	"menuitem": {"menuitem", "menuitemcheckbox", "menuitemradio", "PopUpButton", "button"}, "tab": {"tab"}, "slider": {"slider"}, "switch": {"switch", "checkbox", "ToggleButton"},
+	"option": {"option", "MenuListOption"}, "heading": {"heading"}, "image": {"image", "img", "SvgRoot"}, "row": {"row"}, "table": {"table", "grid"}, "file": {"button"},
+	"dialog": {"dialog", "alertdialog"}, "list": {"list", "listbox"},
+}
+
+func knownRole(word string) bool {
+	word = strings.ToLower(word)
+	return fits[word] != nil || actsOn[word] || roleWords[word] != "" || slices.Contains([]string{"heading", "row", "cell", "listitem", "img", "dialog", "region", "navigation", "main", "form", "paragraph", "text", "date", "time", "color", "iframe", "spinbutton", "searchbox", "gridcell", "columnheader", "article"}, word)
+}
+
+// fitsRole reports whether a node is of a kind.
+func (n *node) fitsRole(role string) bool {
+	role = strings.ToLower(role)
+	if slices.Contains(fits[role], n.role) {
+		return true
+	}
+	return roleName(n.role) == role || role == "text" && n.role == "StaticText"
+}
+
+// idle are words that say nothing about an element.
+var idle = map[string]bool{
+	"the": true, "a": true, "an": true, "that": true, "which": true, "says": true, "say": true, "saying": true, "labeled": true, "labelled": true, "called": true, "named": true,
+	"with": true, "label": true, "text": true, "click": true, "on": true, "of": true, "to": true, "for": true, "and": true, "is": true, "element": true, "please": true, "reading": true, "this": true,
+}
+
+// near are words after which something else on the page is named.
+var near = map[string]bool{"in": true, "inside": true, "under": true, "below": true, "next": true, "near": true, "beside": true, "within": true, "at": true, "from": true}
+
+var colors = map[string]string{
+	"red": "red", "green": "green", "blue": "blue", "yellow": "yellow", "orange": "orange", "purple": "purple", "violet": "purple", "pink": "pink", "black": "black",
+	"white": "white", "gray": "gray", "grey": "gray", "brown": "brown",
+}
+
+var ordinals = map[string]int{
+	"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10, "last": -1,
+}
+
+var (
+	quoted    = regexp.MustCompile(`"([^"]+)"|“([^”]+)”|'([^']+)'`)
+	numbered  = regexp.MustCompile(`^([0-9]+)(?:st|nd|rd|th)$`)
+	wordsForm = regexp.MustCompile(`[\p{L}\p{N}]+`)
+)
+
+// parseWords takes a target in words apart.
+func parseWords(text string) question {
+	q := question{text: text}
+	if m := quoted.FindStringSubmatch(text); m != nil {
+		q.name = cmp.Or(m[1], m[2], m[3])
+		text = strings.Replace(text, m[0], " ", 1)
+	}
+	target := true
+	all := tokens(text)
+	for i, word := range all {
+		n := ordinals[word]
+		if m := numbered.FindStringSubmatch(word); m != nil {
+			n, _ = strconv.Atoi(m[1])
+		}
+		switch {
+		case near[word] && (i > 0 || q.name != "") && i+1 < len(all) && (len(q.words) > 0 || q.name != "" || q.role != ""):
+			target = false
+		case !target:
+			if !idle[word] && roleWords[word] == "" {
+				q.around = append(q.around, stem(word))
+			}
+		case idle[word]:
+		case n != 0 && q.nth == 0:
+			q.nth = n
+		case colors[word] != "" && q.color == "":
+			q.color = colors[word]
+		case roleWords[word] != "" && (q.role == "" || roleWords[word] == "field" || q.role == "checkbox" && word == "box"):
+			if q.role == "" {
+				q.role = roleWords[word]
+			}
+			// It may be a part of the name, too: "Menu", "Search box".
+			q.words = append(q.words, "?"+stem(word))
+		default:
+			q.words = append(q.words, stem(word))
+		}
+	}
+	return q
+}
+
+// tokens returns the words of a text, in small letters, with names such as orderDate taken
+// apart.
+func tokens(text string) []string {
+	var b strings.Builder
+	before := rune(0)
+	for _, r := range text {
+		if unicode.IsUpper(r) && unicode.IsLower(before) {
+			b.WriteByte(' ')
+		}
+		b.WriteRune(r)
+		before = r
+	}
+	return wordsForm.FindAllString(strings.ToLower(b.String()), 200)
+}
+
+// stem returns a word without its ending.
+func stem(word string) string {
+	for _, ending := range []string{"ing", "ies", "es", "ed", "s"} {
+		if base, ok := strings.CutSuffix(word, ending); ok && len(base) >= 3 {
+			if ending == "ies" {
+				return base + "y"
+			}
+			return strings.TrimSuffix(base, "e")
+		}
+	}
+	if len(word) > 3 {
+		return strings.TrimSuffix(word, "e")
+	}
+	return word
+}
+
+func stems(text string) []string {
+	all := tokens(text)
+	for i := range all {
+		all[i] = stem(all[i])
+	}
+	return all
+}
+
+// scored is a candidate.
+type scored struct {
+	node  *node
+	score float64
+	place int
+}
+
+func byScore(a, b scored) int {
+	return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.place, b.place))
+}
+
+// useful is the least score of a candidate, sure the least of one that is chosen, and margin
+// by how much it must be better than the next.
+const (
+	useful = 0.3
+	sure   = 0.5
+	margin = 0.08
+)
+
+// rank returns the elements that may be meant, the best first.
+func rank(root *node, q question, use purpose) (out []scored) {
+	place := 0
+	collect(root, func(n *node) {
+		place++
+		if n.role == "RootWebArea" || n.backend == 0 {
+			return
+		}
+		if s := n.score(q, use); s >= useful {
+			out = append(out, scored{n, s, place})
+		}
+	})
+	slices.SortStableFunc(out, byScore)
+	return out
+}
+
+// score says how well a node fits, from 0 to about 1.6.
+func (n *node) score(q question, use purpose) float64 {
+	if n.role == "StaticText" && (use != forLook || q.role != "" && q.role != "text") {
+		return 0
+	}
+	switch use {
+	case forText:
+		if !n.fitsRole("field") && !n.can {
+			return 0
+		}
+	case forChoice:
+		if !n.fitsRole("combobox") {
+			return 0
+		}
+	case forAction, forFiles, forLook:
+	}
+	if q.exact {
+		if q.role != "" && !n.fitsRole(q.role) {
+			return 0
+		}
+		switch {
+		case n.name == q.name:
+			return 1.2 + n.bonus(q, use)
+		case strings.EqualFold(strings.Join(strings.Fields(n.name), " "), strings.Join(strings.Fields(q.name), " ")):
+			return 1.1 + n.bonus(q, use)
+		case q.name != "" && strings.Contains(strings.ToLower(n.name), strings.ToLower(q.name)):
+			return 0.6 + 0.3*float64(len(q.name))/float64(len(n.name)) + n.bonus(q, use)
+		}
+		return 0
+	}
+	score := 0.0
+	name := cmp.Or(n.name, n.shortText(use))
+	own := stems(name + " " + n.description)
+	switch {
+	case q.name != "":
+		switch lower, want := strings.ToLower(name), strings.ToLower(q.name); {
+		case lower == want:
+			score = 1
+		case strings.Contains(lower, want):
+			score = 0.6 + 0.3*float64(len(want))/float64(len(lower))
+		default:
+			return 0
+		}
+	case len(q.words) == 0 && (q.role != "" || q.color != ""):
+		score = 0.5
+	default:
+		score = overlap(q.words, own)
+		if score == 0 && !onlyOptional(q.words) {
+			// By what stands before it: a field whose label is not connected.
+			score = 0.5 * overlap(q.words, stems(n.before()))
+			if !n.interactive() {
+				score = 0
+			}
+		}
+		if onlyOptional(q.words) {
+			score = max(score, 0.5)
+		}
+	}
+	if score == 0 {
+		return 0
+	}
+	if q.role != "" {
+		if !n.fitsRole(q.role) {
+			score -= 0.35
+		} else {
+			score += 0.2
+		}
+	}
+	if len(q.around) > 0 {
+		score += 0.6*n.nearness(q.around) - 0.3
+	}
+	return score + n.bonus(q, use)
+}
+
+// bonus is for what is likely to be meant for a purpose.
+func (n *node) bonus(_ question, use purpose) float64 {
+	score := 0.0
+	if use != forLook {
+		if n.interactive() {
+			score += 0.2
+		} else {
+			score -= 0.2
+		}
+	}
+	if n.disabled {
+		score -= 0.1
+	}
+	return score
+}
+
+func onlyOptional(words []string) bool {
+	return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return w[0] != '?' })
+}
+
+// overlap says how much of the words is in a name, and of the name in the words. Words that
+// begin with ? count only where they are there.
+func overlap(words, name []string) float64 {
+	if len(name) == 0 {
+		return 0
+	}
+	var asked, found, used float64
+	taken := make([]bool, len(name))
+	for _, word := range words {
+		word, optional := strings.CutPrefix(word, "?")
+		best, at := 0.0, -1
+		for i, have := range name {
+			if s := similar(word, have); s > best && !taken[i] {
+				best, at = s, i
+			}
+		}
+		if optional && best < 1 {
+			continue
+		}
+		asked++
+		found += best
+		if at >= 0 && best > 0 {
+			taken[at] = true
+			used += best
+		}
+	}
+	if asked == 0 || found == 0 {
+		return 0
+	}
+	meaning := 0.0
+	for _, have := range name {
+		if !idle[have] {
+			meaning++
+		}
+	}
+	precision := min(1, used/max(1, meaning))
+	recall := found / asked
+	if recall < 0.5 {
+		return 0
+	}
+	return recall * (0.75 + 0.25*precision)
+}
+
+// similar says how alike two stems are, from 0 to 1.
+func similar(a, b string) float64 {
+	switch {
+	case a == b:
+		return 1
+	case len(a) >= 4 && strings.HasPrefix(b, a), len(b) >= 4 && strings.HasPrefix(a, b):
+		return 0.8
+	case synonyms[a] != "" && synonyms[a] == synonyms[b]:
+		return 0.7
+	case len(a) >= 5 && len(b) >= 5 && distance(a, b) == 1:
+		return 0.7
+	}
+	return 0
+}
+
+// synonyms are words that pages and people use for the same, as stems.
+var synonyms = groups(
+	"login signin logon", "logout signout logoff", "register signup join", "search find", "delete remove trash", "submit send", "cancel abort dismiss", "close x exit",
+	"next continu forward proceed", "previou back", "user username usernam account", "mail email", "password passwd pwd passphras", "phon telephon mobil", "cart basket bag",
+	"buy purchas order pay checkout", "setting preferenc option configuration", "edit modify chang", "add creat new plus", "save stor appl", "ok okay confirm accept agre",
+	"download export", "upload attach import", "postcod zip postal zipcod", "surnam lastnam", "quantity qty amount", "city town", "menu navigation hamburger",
+)
+
+func groups(all ...string) map[string]string {
+	out := map[string]string{}
+	for _, group := range all {
+		words := strings.Fields(group)
+		for _, word := range words {
+			out[word] = words[0]
+		}
+	}
+	return out
+}
+
+// distance returns 1 if two words differ by one letter that is changed, missing or swapped
+// with its neighbour, and 2 for all that differ more.
+func distance(a, b string) int {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if len(b)-len(a) > 1 {
+		return 2
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	switch {
+	case len(a) == len(b) && (i == len(a) || a[i+1:] == b[i+1:]), len(a) < len(b) && a[i:] == b[i+1:]:
+		return 1
+	case len(a) == len(b) && i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]:
+		return 1
+	}
+	return 2
+}
+
+// shortText is the text of a node without a name, if it is short enough to be one.
+func (n *node) shortText(use purpose) string {
+	if use != forLook && !n.interactive() && n.role != "listitem" && n.role != "cell" && n.role != "gridcell" && n.role != "row" {
+		return ""
+	}
+	text := n.text()
+	if len(text) > 200 {
+		return ""
+	}
+	return text
+}
+
+// before returns the text that stands before a node.
+func (n *node) before() string {
+	for at := n; at.parent != nil; at = at.parent {
+		i := slices.Index(at.parent.children, at)
+		for j := i - 1; j >= 0; j-- {
+			sibling := at.parent.children[j]
+			if sibling.interactive() {
+				return ""
+			}
+			if text := sibling.text(); text != "" {
+				return text
+			}
+		}
+		if at.parent.role == "row" || at.parent.role == "form" || at.parent.role == "RootWebArea" {
+			return ""
+		}
+	}
+	return ""
+}
+
+// nearness says how much of the words is near a node, from 0 to 1: in its row, its list item,
+// its group, or below the heading before it.
+func (n *node) nearness(words []string) float64 {
+	best := 0.0
+	weight := 1.0
+	for at := n.parent; at != nil && weight > 0.2; at = at.parent {
+		text := at.text()
+		if at.name != "" {
+			text += " " + at.name
+		}
+		if len(text) < 2000 {
+			best = max(best, weight*overlapAny(words, stems(text)))
+		} else {
+			best = max(best, weight*overlapAny(words, stems(at.name)))
+		}
+		best = max(best, weight*overlapAny(words, stems(heading(at, n))))
+		weight *= 0.75
+	}
+	return best
+}
+
+// heading returns the last heading among a node's children before one that holds another.
+func heading(at, of *node) (name string) {
+	for _, child := range at.children {
+		inside := false
+		collect(child, func(n *node) { inside = inside || n == of })
+		if inside {
+			return name
+		}
+		if child.role == "heading" {
+			name = child.name
+		}
+	}
+	return name
+}
+
+func overlapAny(words, text []string) float64 {
+	found := 0
+	for _, word := range words {
+		if slices.ContainsFunc(text, func(have string) bool { return similar(word, have) >= 0.7 }) {
+			found++
+		}
+	}
+	return float64(found) / float64(len(words))
+}
+
+// choose returns the element that is meant, if that is clear.
+func choose(all []scored, q question) (element, bool) {
+	if len(all) == 0 || all[0].score < sure {
+		return element{}, false
+	}
+	best := all[0]
+	if q.nth != 0 {
+		var equal []scored
+		for _, one := range all {
+			if best.score-one.score < margin && !within(one, equal) {
+				equal = append(equal, one)
+			}
+		}
+		slices.SortFunc(equal, func(a, b scored) int { return cmp.Compare(a.place, b.place) })
+		at := q.nth - 1
+		if q.nth < 0 {
+			at = len(equal) - 1
+		}
+		if at < len(equal) {
+			return equal[at].node.element, true
+		}
+		return element{}, false
+	}
+	for _, one := range all[1:] {
+		if best.score-one.score >= margin {
+			break
+		}
+		if !related(best.node, one.node) {
+			return element{}, false
+		}
+	}
+	return best.node.element, true
+}
+
+// within reports whether a candidate is a part of one of the others, or holds it.
+func within(one scored, others []scored) bool {
+	return slices.ContainsFunc(others, func(other scored) bool { return related(one.node, other.node) })
+}
+
+// related reports whether one node is in the other.
+func related(a, b *node) bool {
+	for at := a; at != nil; at = at.parent {
+		if at == b {
+			return true
+		}
+	}
+	for at := b; at != nil; at = at.parent {
+		if at == a {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,358 @@
+package browser
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/toolname"
+	"github.com/deckhand-sh/deckhand/node/skill/report"
+)
+
+const (
+	// lockWait is how long a keeper waits for the one before it to be gone.
+	lockWait = 10 * time.Second
+	// maxRequest and maxAnswer bound what goes over the socket, without the files.
+	maxRequest = 2 << 20
+	maxAnswer  = 12 << 20
+	// maxUpload bounds the files of an upload, and maxFiles their number.
+	maxUpload = 64 << 20
+	maxFiles  = 10
+)
+
+// Config says how a task's browser is kept.
+type Config struct {
+	// Folder is the browser's own: its socket, its profile and what it downloads.
+	Folder string `json:"folder"`
+	// Program is Chromium; empty for the one that is found.
+	Program string `json:"program,omitempty"`
+	// Proxy is the URL of the proxy for everything but loopback; empty for that of the
+	// environment.
+	Proxy string `json:"proxy,omitempty"`
+	// IdleSeconds is how long it lives without a call.
+	IdleSeconds int `json:"idle_seconds"`
+}
+
+// Request is a call of a tool. The bytes of its files follow it.
+type Request struct {
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// Exec is the command that makes the call: the browser's requests meanwhile belong to it.
+	Exec  string `json:"exec,omitempty"`
+	Files []File `json:"files,omitempty"`
+}
+
+// File is one that is sent over the socket.
+type File struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	// URL is where a download came from, and SHA256 its digest once it is saved.
+	URL    string `json:"url,omitempty"`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// Answer is the result of a call.
+type Answer struct {
+	// NotRunning reports that no browser was kept.
+	NotRunning bool           `json:"not_running,omitempty"`
+	Answer     string         `json:"answer,omitempty"`
+	Images     []report.Image `json:"images,omitempty"`
+	Error      string         `json:"error,omitempty"`
+	// Ended reports that the keeper ended before it answered: the call may have been made.
+	Ended bool `json:"ended,omitempty"`
+	// URL and Title are those of the active tab after the call.
+	URL   string `json:"url,omitempty"`
+	Title string `json:"title,omitempty"`
+	// Files are downloads. Over the socket their bytes follow; they are deleted when the
+	// other side confirms that it has them.
+	Files []File `json:"files,omitempty"`
+}
+
+// Main runs `browser serve CONFIG`, or `browser ask FOLDER`, which reads the request from
+// standard input, and returns the exit status.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var err error
+	switch {
+	case len(args) == 2 && args[0] == "serve":
+		var cfg Config
+		if err = json.Unmarshal([]byte(args[1]), &cfg); err == nil {
+			err = Serve(ctx, cfg)
+		}
+	case len(args) == 2 && args[0] == "ask":
+		err = Ask(ctx, args[1], ".", stdin, stdout)
+	default:
+		fmt.Fprintln(stderr, "usage: deckhand-skill browser serve CONFIG | browser ask FOLDER")
+		return 2
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "deckhand-skill:", err)
+		return 1
+	}
+	return 0
+}
+
+// keeper owns a browser and those who ask it.
+type keeper struct {
+	browser *browser
+	idle    time.Duration
+	asking  sync.WaitGroup
+	turn    sync.Mutex // held by the call in progress
+
+	mu    sync.Mutex
+	open  int       // guarded by mu
+	since time.Time // guarded by mu
+}
+
+// Serve keeps a browser until it has been idle for too long.
+func Serve(ctx context.Context, cfg Config) error {
+	if !filepath.IsAbs(cfg.Folder) || cfg.IdleSeconds <= 0 {
+		return errors.New("folder and idle_seconds must be given")
+	}
+	if err := ownFolder(cfg.Folder); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, filepath.Join(cfg.Folder, "lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	upstream := cmp.Or(cfg.Proxy, os.Getenv("http_proxy"))
+	if upstream == "" {
+		upstream = "http://127.0.0.1:9" // nothing listens there: only the jail itself can be reached
+	}
+	proxy, err := newProxy(upstream)
+	if err != nil {
+		return err
+	}
+	defer proxy.close()
+	socket := filepath.Join(cfg.Folder, socketName)
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
+	if err != nil {
+		return err
+	}
+	// The agent's user asks.
+	if err := os.Chmod(socket, 0o666); err != nil { //nolint:gosec // the jail has no other users
+		return errors.Join(err, listener.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k := &keeper{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: time.Duration(cfg.IdleSeconds) * time.Second, since: time.Now()}
+	defer k.browser.close()
+	go k.watch(ctx, func() { _ = listener.Close() })
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			k.asking.Wait()
+			return nil
+		}
+		k.asking.Go(func() { k.serve(ctx, conn) })
+	}
+}
+
+// socketName is the socket's in the folder.
+const socketName = "s"
+
+// ownFolder makes the browser's folder, which others may enter but not list, and refuses one
+// that somebody else made.
+func ownFolder(path string) error {
+	if err := os.Mkdir(path, 0o711); err != nil && !errors.Is(err, os.ErrExist) { //nolint:gosec // the socket in it is for the agent
+		return fmt.Errorf("make the browser's folder: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return fmt.Errorf("look at the browser's folder: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Getuid() {
+		return fmt.Errorf("%s is not the browser's own: delete it", path)
+	}
+	return os.Chmod(path, 0o711) //nolint:gosec // as above
+}
+
+// lock returns when no other keeper has the file.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for {
+		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if pause(ctx, 20*time.Millisecond) != nil {
+			_ = file.Close()
+			return nil, fmt.Errorf("another browser uses %s", path)
+		}
+	}
+}
+
+func (k *keeper) touch(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.open += n
+	k.since = time.Now()
+}
+
+// watch calls stop when there was no call for too long.
+func (k *keeper) watch(ctx context.Context, stop func()) {
+	defer stop()
+	tick := time.NewTicker(min(time.Second, k.idle/4+time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		k.mu.Lock()
+		idle := k.open == 0 && time.Since(k.since) > k.idle
+		k.mu.Unlock()
+		if idle {
+			return
+		}
+	}
+}
+
+// serve reads one request and makes the call.
+func (k *keeper) serve(ctx context.Context, conn net.Conn) {
+	k.touch(1)
+	defer k.touch(-1)
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	s := newStream(conn)
+	var req Request
+	if s.receive(&req, maxRequest) != nil {
+		return
+	}
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	files, err := k.receiveFiles(s, req.Files)
+	if err != nil {
+		_ = s.send(Answer{Error: "the files were not received whole: " + err.Error()})
+		return
+	}
+	gone := make(chan struct{})
+	confirmed := make(chan bool, 1)
+	go func() {
+		// Until it confirms, it says nothing more: an end of it is that of the one who asked.
+		defer close(gone)
+		line, err := s.in.ReadString('\n')
+		confirmed <- err == nil && line == confirmation
+		if err != nil {
+			cancel()
+		}
+	}()
+	said, downloads := k.call(ctx, req, files)
+	if s.send(said) != nil {
+		return
+	}
+	for _, d := range downloads {
+		if s.sendFile(filepath.Join(k.browser.folder, "downloads", d.guid), d.size) != nil {
+			return
+		}
+	}
+	<-gone
+	if <-confirmed {
+		k.browser.handedOver(downloads)
+	}
+}
+
+// call makes a call and returns its answer, with the downloads that are to be handed over.
+func (k *keeper) call(ctx context.Context, req Request, files []string) (Answer, []*download) {
+	b := k.browser
+	r, downloads, err := b.run(ctx, req.Tool, req.Arguments, files, req.Exec)
+	said := Answer{}
+	b.mu.Lock()
+	if b.active != nil {
+		said.URL, said.Title = clean(b.active.url, 2000), b.active.title
+	}
+	b.mu.Unlock()
+	if err != nil {
+		said.Error = cleanLines(strings.ToValidUTF8(err.Error(), "·"))
+		said.Error = said.Error[:min(len(said.Error), 4000)]
+		return said, nil
+	}
+	if !deliversFiles(req.Tool) {
+		if len(downloads) > 0 {
+			r.say("%d downloads are complete: get them with %s", len(downloads), toolname.BrowserWait)
+		}
+		downloads = nil
+	}
+	b.mu.Lock()
+	for _, d := range b.order {
+		if d.failed != "" && !d.said {
+			d.said = true
+			r.say("the download of %s failed: %s", clean(d.url, 200), d.failed)
+		}
+	}
+	b.mu.Unlock()
+	kept := downloads[:0]
+	for _, d := range downloads {
+		info, err := os.Stat(filepath.Join(b.folder, "downloads", d.guid))
+		if err != nil {
+			r.say("the download of %s is lost", clean(d.url, 200))
+			b.handedOver([]*download{d})
+			continue
+		}
+		d.size = info.Size()
+		kept = append(kept, d)
+		said.Files = append(said.Files, File{Name: d.name, Size: d.size, URL: d.url})
+	}
+	said.Answer, said.Images = r.text(said.URL), r.images
+	return said, kept
+}
+
+// deliversFiles reports whether a call may bring downloads: those that only look do not change
+// the workspace.
+func deliversFiles(tool string) bool {
+	switch tool {
+	case toolname.BrowserSnapshot, toolname.BrowserExtract, toolname.BrowserScreenshot, toolname.BrowserConsole, toolname.BrowserNetwork, toolname.BrowserTabs, toolname.BrowserHover, toolname.BrowserScroll:
+		return false
+	}
+	return true
+}
+
+// receiveFiles puts the files of an upload where the browser can read them.
+func (k *keeper) receiveFiles(s *stream, files []File) ([]string, error) {
+	if len(files) > maxFiles {
+		return nil, fmt.Errorf("there are more than %d", maxFiles)
+	}
+	if len(files) == 0 {
+		return nil, nil
+	}
+	// The files of earlier uploads stay: a page reads them when its form is sent.
+	dir, err := os.MkdirTemp(filepath.Join(k.browser.folder), "upload-")
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	var total int64
+	for _, f := range files {
+		if total += f.Size; f.Size < 0 || total > maxUpload {
+			return nil, fmt.Errorf("they are larger than %d MiB", maxUpload>>20)
+		}
+		path := filepath.Join(dir, safeName(f.Name))
+		if err := s.receiveFile(path, f.Size); err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
