@@ -357,7 +357,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "VerifyAudit", "SearchHistory", "ListTriggers", "ListDeliveries", "GetAgentGraph", "ListAgentSummaries",
 	"CreateCredential", "ListCredentials", "ListCredentialRequests", "ListDestinations", "ListNotifications", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
-	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "SetPrice", "ListBudgets", "GetUsageReport",
+	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "GetProviderCatalogue", "SetPrice", "ListBudgets", "GetUsageReport",
 	"ListPasskeys", "GetPasskeyRules", "GetPushKey", "ListPushDevices", "CreatePushDevice", "GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetQuota", "GetQuotaHistory", "SetAllowedModels", "SetCallRate",
 	"SetRegistry", "ListRegistries", "GetTaskSharing", "SetTaskSharing", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules"}
 

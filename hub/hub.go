@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/egress/authority"
 	"github.com/deckhand-sh/deckhand/hub/egress/channel"
 	egresscredential "github.com/deckhand-sh/deckhand/hub/egress/credential"
+	"github.com/deckhand-sh/deckhand/hub/egress/program"
 	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
 	"github.com/deckhand-sh/deckhand/hub/fleet/edge"
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
@@ -157,6 +158,7 @@ type Hub struct {
 	egress      *egresscredential.Credentials
 	authorities *authority.Authorities
 	channels    *channel.Channels
+	programs    *programs
 	images      *image.Images
 	setups      *setup.Setups
 	budgets     *budget.Ledger
@@ -283,8 +285,9 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, ID: h.replica, Address: h.peerAddress(), Interval: heartbeatInterval,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, Log: c.Log.Named("replica"),
 	})
+	h.programs = &programs{Programs: &program.Programs{Store: h.store, Persona: h.personaOf}}
 	h.channels = channel.New(channel.Config{
-		Queries: h.store, Credentials: h.egress, Key: h.authorities.Key, Org: h.orgOfNode, Log: c.Log.Named("egress"),
+		Queries: h.store, Credentials: h.egress, Key: h.authorities.Key, Program: h.programs.Serve, Org: h.orgOfNode, Log: c.Log.Named("egress"),
 		Node: func(nodeID string) (machine.Link, error) { return h.edge.Local(nodeID) },
 	})
 	if h.edge, err = edge.New(edge.Config{

@@ -88,8 +88,16 @@ func TestARepeatedCallWithAKeyIsMadeOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first.Msg.GetSecret(), again.Msg.GetSecret())
 
-	// The key is the caller's own, and the procedure's.
-	other := h.Client(t, first.Msg.GetSecret())
+	// The key is the user's, for every token and session with the same rights, and the procedure's.
+	same := h.Client(t, first.Msg.GetSecret())
+	again, err = same.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci"}, "key-1"))
+	require.NoError(t, err)
+	require.Equal(t, "true", again.Header().Get("Idempotency-Replayed"))
+	narrow, err := c.Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{
+		Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "narrow", Role: "advanced",
+	}))
+	require.NoError(t, err)
+	other := h.Client(t, narrow.Msg.GetSecret())
 	mine, err := other.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "mine"}, "key-1"))
 	require.NoError(t, err)
 	require.NotEqual(t, first.Msg.GetSecret(), mine.Msg.GetSecret())

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
@@ -60,7 +61,29 @@ func tool(t *testing.T, session *mcp.ClientSession, name string, arguments map[s
 	require.False(t, res.IsError, "%s: %s", name, text)
 	out, ok := res.StructuredContent.(map[string]any)
 	require.True(t, ok, "%s: %T", name, res.StructuredContent)
+	conforms(t, session, name, out)
 	return out, text
+}
+
+// conforms verifies that a result has the schema that its tool declares.
+func conforms(t *testing.T, session *mcp.ClientSession, name string, result map[string]any) {
+	t.Helper()
+	listed, err := session.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	for _, found := range listed.Tools {
+		if found.Name != name {
+			continue
+		}
+		raw, err := json.Marshal(found.OutputSchema)
+		require.NoError(t, err)
+		var schema jsonschema.Schema
+		require.NoError(t, json.Unmarshal(raw, &schema))
+		resolved, err := schema.Resolve(nil)
+		require.NoError(t, err)
+		require.NoError(t, resolved.Validate(result), name)
+		return
+	}
+	require.Fail(t, "the tool is not listed", name)
 }
 
 // Every tool has a title, annotations, schemas and a description, and the tools work with

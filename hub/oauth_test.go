@@ -227,11 +227,36 @@ func TestOAuthGrantsWorkOnceAndForTheirProgram(t *testing.T) {
 	require.Equal(t, "invalid_grant", stranger.refresh(next.RefreshToken).Error, "another program's")
 	require.Equal(t, "invalid_grant", p.refresh(ident.Secret("dhr")).Error)
 	require.True(t, p.works(next.AccessToken))
+	// A refresh whose response was lost is repeated once. The tokens of that response are void.
+	repeated := p.refresh(got.RefreshToken)
+	require.Empty(t, repeated.Error)
+	require.True(t, p.works(repeated.AccessToken))
+	require.False(t, p.works(next.AccessToken))
 	again := p.refresh(got.RefreshToken)
-	require.Equal(t, "invalid_grant", again.Error, "used twice")
+	require.Equal(t, "invalid_grant", again.Error, "repeated twice")
 	require.Equal(t, http.StatusBadRequest, again.status)
-	require.False(t, p.works(next.AccessToken), "one of the two has stolen it")
-	require.Equal(t, "invalid_grant", p.refresh(next.RefreshToken).Error)
+	require.False(t, p.works(repeated.AccessToken), "one of the two has stolen it")
+	require.Equal(t, "invalid_grant", p.refresh(repeated.RefreshToken).Error)
+	for what, use := range map[string]func(first, next, repeated tokens) string{
+		"the tokens of a response that was lost": func(_, next, _ tokens) string { return next.RefreshToken },
+		"a token whose next one was used": func(first, _, repeated tokens) string {
+			require.Empty(t, p.refresh(repeated.RefreshToken).Error)
+			return first.RefreshToken
+		},
+	} {
+		first := p.exchange(p.allow("run"), p.verifier)
+		next, repeated := p.refresh(first.RefreshToken), p.refresh(first.RefreshToken)
+		require.Empty(t, repeated.Error, what)
+		require.Equal(t, "invalid_grant", p.refresh(use(first, next, repeated)).Error, what)
+		require.False(t, p.works(repeated.AccessToken), what)
+	}
+
+	// After a minute a refresh is not repeated.
+	got = p.exchange(p.allow("run"), p.verifier)
+	next = p.refresh(got.RefreshToken)
+	queryText(t, h, "WITH late AS (UPDATE oauth_refresh_tokens SET used_at = used_at - interval '61 seconds' RETURNING 1) SELECT count(*)::text FROM late")
+	require.Equal(t, "invalid_grant", p.refresh(got.RefreshToken).Error)
+	require.False(t, p.works(next.AccessToken))
 
 	// A wrong verifier, another redirect address, another program, and a second exchange.
 	code := p.allow("run")
@@ -398,6 +423,22 @@ func TestOnlyAPersonAllowsAProgram(t *testing.T) {
 		require.Equal(t, http.StatusOK, res.StatusCode)
 		require.Contains(t, page, want)
 	}
+
+	// A full table loses the oldest program that nobody has connected, and none that somebody has.
+	connected := queryText(t, h, "SELECT count(*)::text FROM oauth_clients WHERE used_at IS NOT NULL")
+	fill := func(set string) {
+		queryText(t, h, "WITH made AS (INSERT INTO oauth_clients (id, name, redirect_uris, created_at, used_at) SELECT 'oac_' || n, 'x', ARRAY['https://x.example/'], now() - interval '1 hour' - n * interval '1 millisecond', "+set+
+			" FROM generate_series(1, 10000 - (SELECT count(*)::int FROM oauth_clients)) AS n RETURNING 1) SELECT count(*)::text FROM made")
+	}
+	fill("NULL")
+	oldest := queryText(t, h, "SELECT id FROM oauth_clients WHERE used_at IS NULL ORDER BY created_at LIMIT 1")
+	id, status := p.register("newest", redirectURI)
+	require.Equal(t, http.StatusCreated, status)
+	require.Equal(t, "true", queryText(t, h, "SELECT (count(*) = 1)::text FROM oauth_clients WHERE id IN ('"+id+"', '"+oldest+"')"))
+	require.Equal(t, connected, queryText(t, h, "SELECT count(*)::text FROM oauth_clients WHERE used_at IS NOT NULL"))
+	queryText(t, h, "WITH all_used AS (UPDATE oauth_clients SET used_at = now() RETURNING 1) SELECT count(*)::text FROM all_used")
+	_, status = p.register("one more", redirectURI)
+	require.Equal(t, http.StatusServiceUnavailable, status)
 
 	// One address does not fill the table.
 	for n := 0; status != http.StatusTooManyRequests; n++ {

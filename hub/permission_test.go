@@ -81,7 +81,7 @@ var whose = map[reach]string{
 	// see, what is tried only, and what one makes of one's own. Stopping something is in it, too. A persona of somebody
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
 	shared: `DuplicateAgent ListAgentVersions DiffAgentVersions GetTaskSharing ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
-		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage ListPrices ListBudgets GetPlan GetQuotaHistory
+		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage GetProviderCatalogue ListPrices ListBudgets GetPlan GetQuotaHistory
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential KillNodeExec ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
 		CreatePushDevice ListTools GetTool`,

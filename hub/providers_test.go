@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/provider"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -70,6 +71,20 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	list, err := r.user.Providers.ListProviders(t.Context(), connect.NewRequest(&deckhandv1.ListProvidersRequest{}))
 	require.NoError(t, err)
 	require.NotNil(t, list.Msg.GetProviders()[0].GetLastUsedAt())
+	// The catalogue has all that can be connected, with what they cost this month.
+	for i, p := range do(t, r.user.Providers.GetProviderCatalogue, &deckhandv1.GetProviderCatalogueRequest{}).GetProviders() {
+		require.Equal(t, provider.Connectable()[i], p.GetName())
+		require.NotEmpty(t, p.GetTitle(), p.GetName())
+		if p.GetName() == "anthropic" {
+			require.Equal(t, "6789", p.GetConnected().GetKeyEndsIn())
+			require.EqualValues(t, 2, p.GetCalls())
+			require.Equal(t, model.GetUsage().GetCostMicros(), p.GetUsage().GetCostMicros())
+			require.Equal(t, "https://docs.anthropic.com", p.GetDocsUrl())
+			continue
+		}
+		require.Nil(t, p.GetConnected(), p.GetName())
+		require.Zero(t, p.GetCalls(), p.GetName())
+	}
 	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
 	require.NoError(t, err)
 	res, body = r.askModel(lease, 100)

@@ -72,6 +72,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 			eventkind.Interceptor(),
 			validate.NewInterceptor(),
 			api.Text(),
+			api.Programs(h.store),
 			idempotency.Interceptor(idempotency.Config{Store: h.store, Vault: h.vault, Log: h.cfg.Log.Named("idempotency")}),
 		)...),
 		connect.WithReadMaxBytes(maxMessage),
@@ -195,6 +196,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		return nil, err
 	}
 
+	h.programs.api.Store(front)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)

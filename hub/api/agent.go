@@ -207,6 +207,7 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 		return connect.NewResponse(res), nil
 	}
 	res.Agent.MayManage, res.Agent.Avatar, res.Agent.Title, res.Agent.Goal = true, p.Avatar, p.Title, p.Goal
+	res.Agent.HubAccess = p.HubAccess
 	declared, err := h.Triggers.Declare(ctx, id.OrgID, row.Agent.ID, p, actor(id))
 	if err != nil {
 		return nil, err

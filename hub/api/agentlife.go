@@ -66,7 +66,7 @@ func (h *Agents) messages(ctx context.Context, rows []db.GetAgentRow) ([]*deckha
 		if err != nil {
 			return nil, err
 		}
-		m.Avatar, m.Title, m.Goal = p.Avatar, p.Title, p.Goal
+		m.Avatar, m.Title, m.Goal, m.HubAccess = p.Avatar, p.Title, p.Goal, p.HubAccess
 		m.Nodes = fitting(p.Nodes, nodes, m.GetHomeNodeId())
 		out[i] = m
 	}

@@ -69,8 +69,24 @@ func (h *Credentials) GetCredential(ctx context.Context, req *connect.Request[de
 
 // UpdateCredential replaces what one is for.
 func (h *Credentials) UpdateCredential(ctx context.Context, req *connect.Request[deckhandv1.UpdateCredentialRequest]) (*connect.Response[deckhandv1.UpdateCredentialResponse], error) {
-	who := auth.From(ctx)
-	m, err := h.Credentials.Update(ctx, who.OrgID, req.Msg, actor(who))
+	who, in := auth.From(ctx), req.Msg
+	if in.GetUpdateMask() != nil {
+		now, err := h.Credentials.Get(ctx, who.OrgID, in.GetName())
+		if err != nil {
+			return nil, err
+		}
+		kept := alike(&deckhandv1.UpdateCredentialRequest{}, now)
+		if in, err = masked(kept, in, in.GetUpdateMask(), "name", "version", "update_mask"); err != nil {
+			return nil, err
+		}
+		if req.Msg.GetVersion() != "" {
+			in.Version = req.Msg.GetVersion()
+		}
+		if err := validated(in); err != nil {
+			return nil, err
+		}
+	}
+	m, err := h.Credentials.Update(ctx, who.OrgID, in, actor(who))
 	if err != nil {
 		return nil, err
 	}

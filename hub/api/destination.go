@@ -98,10 +98,30 @@ func (h *Destinations) CreateDestination(ctx context.Context, req *connect.Reque
 func (h *Destinations) UpdateDestination(ctx context.Context, req *connect.Request[deckhandv1.UpdateDestinationRequest]) (*connect.Response[deckhandv1.UpdateDestinationResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error {
-		if err := h.named(ctx, req.Msg.GetSpec()); err != nil {
+		spec := req.Msg.GetSpec()
+		if req.Msg.GetUpdateMask() != nil {
+			row, err := h.Notify.Get(ctx, who.OrgID, id)
+			if err != nil {
+				return err
+			}
+			now, err := notification.Spec(row)
+			if err != nil {
+				return err
+			}
+			if spec, err = masked(now, spec, req.Msg.GetUpdateMask()); err != nil {
+				return err
+			}
+		}
+		if spec == nil {
+			return fault.New(fault.Invalid, "spec is missing").WithFix("give it, or name in update_mask what changes")
+		}
+		if err := validated(spec); err != nil {
 			return err
 		}
-		return h.Notify.Update(ctx, who.OrgID, id, req.Msg.GetSpec(), req.Msg.GetSecret(), actor(who))
+		if err := h.named(ctx, spec); err != nil {
+			return err
+		}
+		return h.Notify.Update(ctx, who.OrgID, id, spec, req.Msg.GetSecret(), actor(who))
 	})
 	return connect.NewResponse(&deckhandv1.UpdateDestinationResponse{Destination: m}), err
 }

@@ -89,6 +89,48 @@ func (h *Providers) ListProviders(ctx context.Context, req *connect.Request[deck
 	return connect.NewResponse(res), nil
 }
 
+// GetProviderCatalogue returns what can be connected, and what is.
+func (h *Providers) GetProviderCatalogue(ctx context.Context, _ *connect.Request[deckhandv1.GetProviderCatalogueRequest]) (*connect.Response[deckhandv1.GetProviderCatalogueResponse], error) {
+	org := auth.From(ctx).OrgID
+	rows, _, err := h.Credentials.List(ctx, org, "", int32(2*len(provider.Connectable()))) //nolint:gosec // a few
+	if err != nil {
+		return nil, err
+	}
+	connected := map[string]*deckhandv1.Provider{}
+	for _, row := range rows {
+		connected[row.Credential.Provider] = providerMessage(row)
+	}
+	now := time.Now().UTC()
+	used, err := h.Store.ProviderUsage(ctx, db.ProviderUsageParams{OrgID: org, Since: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)})
+	if err != nil {
+		return nil, fmt.Errorf("add up the usage: %w", err)
+	}
+	res := &deckhandv1.GetProviderCatalogueResponse{}
+	for _, name := range provider.Connectable() {
+		p, _ := provider.Of(name)
+		m := &deckhandv1.CatalogueProvider{
+			Name: name, Title: p.Title, Search: p.Format.Searches(), BaseUrl: p.BaseURL, KeyOptional: p.KeyOptional, Login: p.Login != nil,
+			DocsUrl: p.DocsURL, KeysUrl: p.KeysURL, Connected: connected[name], Usage: &deckhandv1.Usage{},
+		}
+		if p.Login != nil {
+			m.LoginUrl, m.LoginScopes = p.Login.AuthURL, p.Login.Scopes
+		}
+		for _, row := range used {
+			if row.Provider != name {
+				continue
+			}
+			m.Calls += row.Calls
+			m.Usage.InputTokens += row.InputTokens
+			m.Usage.OutputTokens += row.OutputTokens
+			m.Usage.CacheReadTokens += row.CacheReadTokens
+			m.Usage.CacheWriteTokens += row.CacheWriteTokens
+			m.Usage.CostMicros += row.CostMicros
+		}
+		res.Providers = append(res.Providers, m)
+	}
+	return connect.NewResponse(res), nil
+}
+
 // DisconnectProvider deletes a key.
 func (h *Providers) DisconnectProvider(ctx context.Context, req *connect.Request[deckhandv1.DisconnectProviderRequest]) (*connect.Response[deckhandv1.DisconnectProviderResponse], error) {
 	id := auth.From(ctx)

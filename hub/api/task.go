@@ -62,6 +62,9 @@ func actor(id auth.Identity) event.Actor {
 // SubmitTask stores a task and lets admission start it.
 func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.SubmitTaskRequest]) (*connect.Response[deckhandv1.SubmitTaskResponse], error) {
 	id := auth.From(ctx)
+	if id.Kind == auth.Program {
+		return h.submitByProgram(ctx, id, req.Msg)
+	}
 	to := req.Msg.GetAssignTo()
 	switch {
 	case to == "" && req.Msg.GetAgentId() == "":

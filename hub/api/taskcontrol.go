@@ -100,6 +100,9 @@ func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.
 
 // TellTask sends a task's agent a message.
 func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.TellTaskRequest]) (*connect.Response[deckhandv1.TellTaskResponse], error) {
+	if who := auth.From(ctx); who.Kind == auth.Program {
+		return h.tellParent(ctx, who, req.Msg)
+	}
 	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -297,6 +300,7 @@ func checkpointMessage(row db.ListCheckpointsRow) *deckhandv1.TaskCheckpoint {
 
 func taskMessageOf(m db.TaskMessage) *deckhandv1.TaskMessage {
 	out := &deckhandv1.TaskMessage{Id: m.ID, Text: m.Content, SaidBy: m.SaidBy, CreatedAt: timestamppb.New(m.CreatedAt)}
+	out.FromTask, _ = task.OfProgram(m.SaidBy)
 	if m.AfterTurn != nil {
 		out.AfterTurn = *m.AfterTurn
 	}

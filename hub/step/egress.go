@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -32,16 +33,26 @@ func (s *Steps) jailOf(ctx context.Context, t db.Task, p *persona.Persona) (*nod
 // readOnly leaves only what changes nothing there. A credential that cannot be used any more is
 // left out: commands that need it get an error then, and others run.
 func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, readOnly bool) (*nodev1.Egress, error) {
-	credentials, others, err := s.strictest(ctx, t, p)
+	shared, err := s.strictest(ctx, t, p)
 	if err != nil {
 		return nil, err
 	}
-	readOnly = readOnly || others
+	readOnly = readOnly || shared.readOnly
+	credentials := shared.credentials
 	allowed := p.Egress
 	if readOnly {
 		allowed = allowed.ReadOnly()
 	}
 	egress := machine.EgressOf(allowed)
+	if shared.hubAccess {
+		if egress == nil {
+			egress = &nodev1.Egress{}
+		}
+		egress.Bindings = []*nodev1.Egress_Binding{{
+			Credential: egresslink.HubCredential, Hosts: []string{egresslink.HubHost}, Held: true,
+			Variable: egresslink.HubVariable, Placeholder: egresslink.HubURL,
+		}}
+	}
 	if len(credentials) == 0 {
 		return egress, s.authorize(ctx, t, egress)
 	}
@@ -62,20 +73,29 @@ func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, rea
 	if egress == nil {
 		egress = &nodev1.Egress{}
 	}
-	egress.Bindings = bindings
+	egress.Bindings = append(egress.Bindings, bindings...)
 	return egress, s.authorize(ctx, t, egress)
 }
 
-// strictest returns the credentials that a task and those that share its jail may all use,
-// and whether one of the others may change nothing outside of the workspace: commands of one
-// could say that they are of another.
-func (s *Steps) strictest(ctx context.Context, t db.Task, p *persona.Persona) (credentials []persona.Credential, readOnly bool, err error) {
+// common is what the tasks that share a jail may all do: commands of one could say that they
+// are of another.
+type common struct {
+	credentials []persona.Credential
+	// readOnly says that one of the other tasks may change nothing outside of the workspace.
+	readOnly bool
+	// hubAccess says that programs may call the hub.
+	hubAccess bool
+}
+
+// strictest returns what a task and those that share its jail may all do.
+func (s *Steps) strictest(ctx context.Context, t db.Task, p *persona.Persona) (common, error) {
+	out := common{credentials: p.Credentials, hubAccess: p.HubAccess}
 	if t.WorkspaceScope != string(persona.ScopeAgent) {
-		return p.Credentials, false, nil
+		return out, nil
 	}
 	tasks, err := s.cfg.Store.TasksInJail(ctx, db.TasksInJailParams{OrgID: t.OrgID, JailID: t.JailID})
 	if err != nil {
-		return nil, false, fmt.Errorf("look for tasks in jail %s: %w", t.JailID, err)
+		return out, fmt.Errorf("look for tasks in jail %s: %w", t.JailID, err)
 	}
 	all := [][]persona.Credential{p.Credentials}
 	for _, other := range tasks {
@@ -84,12 +104,14 @@ func (s *Steps) strictest(ctx context.Context, t db.Task, p *persona.Persona) (c
 		}
 		of, err := s.persona(ctx, other)
 		if err != nil {
-			return nil, false, err
+			return out, err
 		}
 		all = append(all, of.Credentials)
-		readOnly = readOnly || of.Mode == persona.Review && task.State(other.State) != task.ReviewNeeded
+		out.hubAccess = out.hubAccess && of.HubAccess
+		out.readOnly = out.readOnly || of.Mode == persona.Review && task.State(other.State) != task.ReviewNeeded
 	}
-	return credential.Strictest(all...), readOnly, nil
+	out.credentials = credential.Strictest(all...)
+	return out, nil
 }
 
 // knowsEgress refuses a task whose node is too old for its egress: one that does not know rules

@@ -36,6 +36,8 @@ type SubtaskSpec struct {
 	Title, Goal, Context string
 	// Background reports that the agent goes on with its own work meanwhile.
 	Background bool
+	// Key is the idempotency key of the task; empty for none. The step names the task of a call.
+	Key string
 	// Manifest is what is handed over; nil for a subtask.
 	Manifest *Manifest
 }

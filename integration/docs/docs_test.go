@@ -171,6 +171,9 @@ func (s *stage) set(document string) (end func()) {
 		// It submits to the agent of the quickstart.
 		before := s.task
 		s.CLI(0, "agent", "apply", "-f", "../../docs/quickstart/")
+		token := filepath.Join(s.dir, "reports.txt")
+		require.NoError(s.T, os.WriteFile(token, []byte("a-token-of-reports-7fk3"), 0o600))
+		s.CLI(0, "credential", "create", "reports", "--kind", "bearer", "--host", "reports.example.com", "--value-file", token)
 		return func() { s.task = before }
 	case "providers.md":
 		// Connecting asks for the models that there are.

@@ -23,7 +23,7 @@ import (
 func TestAReaderOfEventsWhoseHubIsKilled(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	events, batch := 500, 10
+	events, batch := 2000, 25
 	if soaking() {
 		events, batch = 10_000, 50
 	}

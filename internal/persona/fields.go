@@ -89,6 +89,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"jail", func(n *yaml.Node) { d.jail(n, &p.Jail) }},
 		{"egress", func(n *yaml.Node) { p.Egress = egressDecoder{&d.reader}.egress(n) }},
 		{"credentials", func(n *yaml.Node) { p.Credentials = d.credentials(n) }},
+		{"hub_access", func(n *yaml.Node) { p.HubAccess = d.flag(n, "hub_access") }},
 		{"triggers", func(n *yaml.Node) { p.Triggers = triggerDecoder{&d.reader}.triggers(n) }},
 		{"offline_grace", func(n *yaml.Node) {
 			p.OfflineGrace = d.duration(n, "offline_grace")

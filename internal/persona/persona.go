@@ -111,6 +111,9 @@ type Persona struct {
 	Egress allowlist.List
 	// Credentials are those that its commands use, in the order of the file.
 	Credentials []Credential
+	// HubAccess lets programs in the jail call the hub for their task: they read it, send its
+	// parent messages, and give work to subtasks.
+	HubAccess bool
 	// OfflineGrace is how long a command continues while its node is cut off
 	// from the hub; 0 for the node's own 10 minutes.
 	OfflineGrace time.Duration

@@ -31,9 +31,9 @@ func (f Format) Searches() bool { return f == SearXNG || f == Brave || f == Exa 
 
 // Provider is one family of models, or a search engine.
 type Provider struct {
-	// Name is what personas and credentials call it.
-	Name   string
-	Format Format
+	// Name is what personas and credentials call it, Title what people do.
+	Name, Title string
+	Format      Format
 	// BaseURL is where it is, unless a credential says otherwise; empty where
 	// there is no place that suits everybody.
 	BaseURL string
@@ -50,6 +50,9 @@ type Provider struct {
 	// ShortCallIDs says that the id of a tool's call has nine letters and digits,
 	// and that others are refused.
 	ShortCallIDs bool
+	// DocsURL is its documentation, and KeysURL the page on which keys are made; empty for a
+	// server of one's own.
+	DocsURL, KeysURL string
 	// Login is how one logs in to it instead of a key; nil where one cannot.
 	Login *Login
 }
@@ -61,22 +64,22 @@ type Login struct {
 }
 
 var all = []Provider{
-	{Name: "anthropic", Format: Messages, BaseURL: "https://api.anthropic.com", KeyPrefix: "sk-ant-"},
-	{Name: "openai", Format: OpenAI, BaseURL: "https://api.openai.com/v1", KeyPrefix: "sk-", Responses: true},
-	{Name: "gemini", Format: Gemini, BaseURL: "https://generativelanguage.googleapis.com", Login: &Login{ //nolint:gosec // addresses, no credentials
+	{Name: "anthropic", Title: "Anthropic", DocsURL: "https://docs.anthropic.com", KeysURL: "https://console.anthropic.com/settings/keys", Format: Messages, BaseURL: "https://api.anthropic.com", KeyPrefix: "sk-ant-"},
+	{Name: "openai", Title: "OpenAI", DocsURL: "https://platform.openai.com/docs", KeysURL: "https://platform.openai.com/api-keys", Format: OpenAI, BaseURL: "https://api.openai.com/v1", KeyPrefix: "sk-", Responses: true},
+	{Name: "gemini", Title: "Google Gemini", DocsURL: "https://ai.google.dev/gemini-api/docs", KeysURL: "https://aistudio.google.com/apikey", Format: Gemini, BaseURL: "https://generativelanguage.googleapis.com", Login: &Login{ //nolint:gosec // addresses, no credentials
 		AuthURL: "https://accounts.google.com/o/oauth2/v2/auth", TokenURL: "https://oauth2.googleapis.com/token",
 		Scopes: []string{"https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/generative-language.retriever"},
 	}},
-	{Name: "qwen", Format: OpenAI, BaseURL: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", KeyPrefix: "sk-"},
-	{Name: "mistral", Format: OpenAI, BaseURL: "https://api.mistral.ai/v1", SilentUsage: true, ShortCallIDs: true},
-	{Name: "ollama", Format: OpenAI, BaseURL: "http://127.0.0.1:11434/v1", KeyOptional: true},
-	{Name: "vllm", Format: OpenAI, KeyOptional: true},
-	{Name: "compatible", Format: OpenAI, KeyOptional: true},
+	{Name: "qwen", Title: "Qwen", DocsURL: "https://www.alibabacloud.com/help/en/model-studio", KeysURL: "https://modelstudio.console.alibabacloud.com/?tab=model#/api-key", Format: OpenAI, BaseURL: "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", KeyPrefix: "sk-"},
+	{Name: "mistral", Title: "Mistral", DocsURL: "https://docs.mistral.ai", KeysURL: "https://console.mistral.ai/api-keys", Format: OpenAI, BaseURL: "https://api.mistral.ai/v1", SilentUsage: true, ShortCallIDs: true},
+	{Name: "ollama", Title: "Ollama", DocsURL: "https://docs.ollama.com", Format: OpenAI, BaseURL: "http://127.0.0.1:11434/v1", KeyOptional: true},
+	{Name: "vllm", Title: "vLLM", DocsURL: "https://docs.vllm.ai", Format: OpenAI, KeyOptional: true},
+	{Name: "compatible", Title: "Another server with OpenAI's API", Format: OpenAI, KeyOptional: true},
 	{Name: "script", Format: Script, KeyOptional: true},
-	{Name: "searxng", Format: SearXNG, KeyOptional: true},
-	{Name: "brave", Format: Brave, BaseURL: "https://api.search.brave.com/res/v1"},
-	{Name: "exa", Format: Exa, BaseURL: "https://api.exa.ai"},
-	{Name: "serpapi", Format: SerpAPI, BaseURL: "https://serpapi.com"},
+	{Name: "searxng", Title: "SearXNG", DocsURL: "https://docs.searxng.org", Format: SearXNG, KeyOptional: true},
+	{Name: "brave", Title: "Brave Search", DocsURL: "https://api-dashboard.search.brave.com/app/documentation", KeysURL: "https://api-dashboard.search.brave.com/app/keys", Format: Brave, BaseURL: "https://api.search.brave.com/res/v1"},
+	{Name: "exa", Title: "Exa", DocsURL: "https://docs.exa.ai", KeysURL: "https://dashboard.exa.ai/api-keys", Format: Exa, BaseURL: "https://api.exa.ai"},
+	{Name: "serpapi", Title: "SerpApi", DocsURL: "https://serpapi.com/search-api", KeysURL: "https://serpapi.com/manage-api-key", Format: SerpAPI, BaseURL: "https://serpapi.com"},
 }
 
 // Of returns a provider by its name.

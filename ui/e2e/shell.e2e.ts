@@ -1,3 +1,6 @@
+import { createHash, randomBytes } from "node:crypto";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { accessible, cli, close, kill, live, login, newest, open, start, state, url } from "./world";
@@ -10,6 +13,24 @@ beforeAll(async () => {
   await login(page);
 });
 afterAll(close);
+
+// serve starts a server on this machine.
+async function serve(handle: (req: IncomingMessage, body: string, res: ServerResponse) => void) {
+  const server = createServer((req, res) => {
+    let body = "";
+    req.on("data", (piece) => (body += String(piece)));
+    req.on("end", () => handle(req, body, res));
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close: () =>
+      new Promise<void>((closed) => {
+        server.closeAllConnections();
+        server.close(() => closed());
+      }),
+  };
+}
 
 // All places of the navigation.
 const places = ["Fleet", "Tasks", "Inbox", "Chat", "Search", "Statistics", "Nodes", "Images", "New agent", "Triggers", "Providers", "Policy", "Credentials", "Budgets", "Notifications", "Users", "Audit", "Settings"];
@@ -131,6 +152,109 @@ describe("the shell", () => {
     await page.locator("#operations-tag-Task").waitFor();
     page.off("request", watch);
     expect(foreign).toEqual([]);
+  });
+
+  it("logs in to a provider in a window of its own", async () => {
+    // The provider: its login page, its tokens, and its models.
+    const asked: URLSearchParams[] = [];
+    const provider = await serve((req, body, res) => {
+      const at = new URL(req.url ?? "", "http://provider");
+      if (at.pathname === "/auth") {
+        const q = at.searchParams;
+        const back = new URL(q.get("redirect_uri") ?? "");
+        back.search = new URLSearchParams({ code: `code-for-${q.get("code_challenge")}`, state: q.get("state") ?? "" }).toString();
+        res.writeHead(302, { Location: back.href }).end();
+      } else if (at.pathname === "/token") {
+        asked.push(new URLSearchParams(body));
+        res.setHeader("Content-Type", "application/json").end(JSON.stringify({ access_token: "access-1-of-a-provider", refresh_token: "refresh-1-of-a-provider", token_type: "Bearer", expires_in: 3600 }));
+      } else {
+        res.setHeader("Content-Type", "application/json").end('{"models": []}');
+      }
+    });
+    try {
+      await page.goto(`${url}/providers`);
+      await page.getByRole("button", { name: "Log in to Google Gemini" }).click();
+      const dialog = page.getByRole("dialog", { name: "Log in to Google Gemini" });
+      await dialog.getByLabel("Client ID").fill("client-1");
+      await dialog.getByLabel("Client secret").fill("a-secret-of-the-client");
+      await dialog.getByLabel("Login URL").fill(`${provider.url}/auth`);
+      await dialog.getByLabel("Token URL").fill(`${provider.url}/token`);
+      await dialog.getByLabel("Base URL").fill(provider.url);
+      await accessible(page, "the login to a provider");
+      await dialog.getByRole("button", { name: "Log in" }).click();
+      await dialog.waitFor({ state: "detached" });
+      const sent = asked[0];
+      expect(asked).toHaveLength(1);
+      expect(sent?.get("client_secret")).toBe("a-secret-of-the-client");
+      expect(sent?.get("redirect_uri")).toBe(`${url}/providers/callback`);
+      const digest = createHash("sha256").update(sent?.get("code_verifier") ?? "").digest("base64url");
+      expect(sent?.get("code")).toBe(`code-for-${digest}`);
+      const table = page.getByRole("group", { name: "All providers" });
+      await table.getByRole("row", { name: /Google Gemini/ }).getByText("connected", { exact: true }).waitFor();
+      await cli("provider", "disconnect", "gemini");
+    } finally {
+      await provider.close();
+    }
+  });
+
+  it("lets a program connect by OAuth, which then uses the tools", async () => {
+    let came: URLSearchParams | undefined;
+    const program = await serve((req, _, res) => {
+      came = new URL(req.url ?? "", "http://program").searchParams;
+      res.end("You may close this window.");
+    });
+    try {
+      const redirect = `${program.url}/callback`;
+      const registered = (await (
+        await fetch(`${url}/oauth/register`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ client_name: "Test program", redirect_uris: [redirect] }) })
+      ).json()) as { client_id: string };
+      const verifier = randomBytes(32).toString("base64url");
+      const ask = new URLSearchParams({
+        client_id: registered.client_id, redirect_uri: redirect, response_type: "code", state: "s1", scope: "read", resource: `${url}/mcp`,
+        code_challenge: createHash("sha256").update(verifier).digest("base64url"), code_challenge_method: "S256",
+      });
+      await page.goto(`${url}/oauth/authorize?${ask}`);
+      await page.getByRole("heading", { name: "Let “Test program” use Deckhand as admin?" }).waitFor();
+      await accessible(page, "the consent page");
+      await page.getByRole("radio").first().check();
+      await page.getByRole("button", { name: "Allow" }).click();
+      await page.getByText("You may close this window.").waitFor();
+      expect(came?.get("state")).toBe("s1");
+      const token = (await (
+        await fetch(`${url}/oauth/token`, {
+          method: "POST",
+          body: new URLSearchParams({ grant_type: "authorization_code", client_id: registered.client_id, code: came?.get("code") ?? "", redirect_uri: redirect, code_verifier: verifier, resource: `${url}/mcp` }),
+        })
+      ).json()) as { access_token: string };
+      const tools = await fetch(`${url}/mcp`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${token.access_token}`, "Content-Type": "application/json", Accept: "application/json, text/event-stream" },
+        body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" }),
+      });
+      expect(await tools.text()).toContain("task_get");
+    } finally {
+      await program.close();
+    }
+    await page.goto(`${url}/fleet`);
+    await live(page);
+  });
+
+  it("sends events to an EventSource that has the session's cookie", async () => {
+    const names = await page.evaluate(
+      (at) =>
+        new Promise<string[]>((resolve, reject) => {
+          const got: string[] = [];
+          const source = new EventSource(at);
+          source.onerror = () => reject(new Error(`the stream broke off after ${got.join(", ")}`));
+          for (const name of ["task.submitted", "execution_completed"]) source.addEventListener(name, () => got.push(name));
+          source.addEventListener("end", () => {
+            source.close();
+            resolve(got);
+          });
+        }),
+      `${url}/v1/events?task=${(await newest())}`,
+    );
+    expect(names).toEqual(["task.submitted", "execution_completed"]);
   });
 
   it("stops everything in 2 clicks, says so on every page, and releases it", async () => {

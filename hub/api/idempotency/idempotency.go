@@ -1,8 +1,9 @@
 // Package idempotency makes repeated calls harmless: a changing call of a user's that has
 // the header Idempotency-Key is made once. A call that is repeated with the same key within
 // 24 hours gets the first response, also at another hub, and with another request it is
-// refused. Keys belong to a token or a session and a procedure. Reads ignore them, and so do
-// calls that need no token.
+// refused. Keys belong to a user and a procedure, whichever token or session of the same rights
+// the call comes with, or to a task for programs in its jail. Reads ignore them, and so do calls
+// that need no token.
 //
 // [Interceptor] claims the key before the handler runs. The transactions of the call record
 // in the claim that they have committed something; see [store.WithClaim]. What a call changes
@@ -18,11 +19,11 @@
 package idempotency
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func Interceptor(cfg Config) connect.Interceptor {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			key := req.Header().Get(Header)
 			id := auth.Known(ctx)
-			if key == "" || id.Kind != auth.User || auth.Reads(req.Spec().Procedure) {
+			if key == "" || id.Kind != auth.User && id.Kind != auth.Program || auth.Reads(req.Spec().Procedure) {
 				return next(ctx, req)
 			}
 			return k.once(ctx, id, key, req, next)
@@ -107,7 +108,7 @@ func (k keys) once(ctx context.Context, id auth.Identity, key string, req connec
 	mac.Write(body)
 	digest, hash := mac.Sum(nil), sha256.Sum256([]byte(key))
 	c := call{org: id.OrgID, owner: ident.New("call")}
-	caller := cmp.Or(id.SessionID, id.TokenID)
+	caller := callerOf(id)
 	c.id, err = k.Store.ClaimIdempotencyKey(ctx, db.ClaimIdempotencyKeyParams{
 		ID: ident.New("idem"), OrgID: id.OrgID, Caller: caller, Procedure: req.Spec().Procedure, KeyHash: hash[:], RequestDigest: digest,
 		Owner: c.owner, Lease: lease, Keep: Keep,
@@ -139,6 +140,16 @@ func (k keys) once(ctx context.Context, id auth.Identity, key string, req connec
 	default:
 		return nil, inProgress()
 	}
+}
+
+// callerOf returns whose a key is. A token with fewer rights than another has keys of its own:
+// a stored response may have a secret with the rights of the first.
+func callerOf(id auth.Identity) string {
+	if id.Kind == auth.Program {
+		return id.TokenID
+	}
+	rights := sha256.Sum256(append([]byte(id.Role+" "), id.Scope.Encode()...))
+	return id.UserID + " " + hex.EncodeToString(rights[:8])
 }
 
 func inProgress() error {

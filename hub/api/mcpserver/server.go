@@ -112,7 +112,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(auth.ThroughMCP(r.Context()))
 	// Every token may ask who it belongs to; what a tool calls is checked by itself.
-	ctx, err := s.cfg.Guards.Admit(deckhandv1connect.SessionServiceGetSessionProcedure, r)
+	anybody := deckhandv1connect.SessionServiceGetSessionProcedure
+	if auth.IsProgram(r.Context()) {
+		anybody = deckhandv1connect.TaskServiceGetTaskProcedure
+	}
+	ctx, err := s.cfg.Guards.Admit(anybody, r)
 	if err != nil {
 		if fault.Is(err, fault.Unauthenticated) {
 			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="deckhand", resource_metadata=%q`, s.cfg.Metadata(r)))

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -79,21 +81,69 @@ func add[In any, Out output](server *mcp.Server, name, title string, does effect
 	})
 }
 
-// addWith adds a tool that looks at the request, or asks the caller's person something.
+// addWith adds a tool that looks at the request, or asks the caller's person something. Its
+// arguments are checked against their schema; its result is not, which is made of the type that
+// the schema is of (mcp.AddTool would decode and check each result again).
 func addWith[In any, Out output](server *mcp.Server, name, title string, does effect, description string,
 	call func(ctx context.Context, req *mcp.CallToolRequest, in In) (Out, mcp.InputRequestMap, error),
 ) {
-	tool := &mcp.Tool{Name: name, Title: title, Description: description, Annotations: does.annotations()}
-	mcp.AddTool(server, tool, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+	takes, returns := schemaOf[In](name), schemaOf[Out](name)
+	arguments, err := takes.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		panic(fmt.Errorf("resolve the schema of the arguments of %s: %w", name, err))
+	}
+	tool := &mcp.Tool{Name: name, Title: title, Description: description, Annotations: does.annotations(), InputSchema: takes, OutputSchema: returns}
+	server.AddTool(tool, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var in In
+		if err := read(req.Params.Arguments, arguments, &in); err != nil {
+			return failed(fmt.Errorf("validating \"arguments\": %w", err)), nil
+		}
 		out, ask, err := call(ctx, req, in)
+		switch {
+		case err != nil:
+			return failed(fault.FromConnect(err)), nil
+		case len(ask) > 0:
+			return &mcp.CallToolResult{InputRequests: ask}, nil
+		}
+		structured, err := json.Marshal(out)
 		if err != nil {
-			return nil, out, fault.FromConnect(err)
+			return nil, fmt.Errorf("encode the result of %s: %w", name, err)
 		}
-		if len(ask) > 0 {
-			return &mcp.CallToolResult{InputRequests: ask}, out, nil
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: out.text()}}}, out, nil
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: out.text()}}, StructuredContent: json.RawMessage(structured)}, nil
 	})
+}
+
+// schemaOf returns the schema of a type.
+func schemaOf[T any](name string) *jsonschema.Schema {
+	schema, err := jsonschema.For[T](&jsonschema.ForOptions{})
+	if err != nil {
+		panic(fmt.Errorf("make a schema of tool %s: %w", name, err)) // the types are declared here
+	}
+	return schema
+}
+
+// read checks arguments and decodes them.
+func read(arguments json.RawMessage, schema *jsonschema.Resolved, into any) error {
+	given := map[string]any{}
+	if len(arguments) > 0 {
+		if err := json.Unmarshal(arguments, &given); err != nil {
+			return err
+		}
+	}
+	if err := schema.Validate(given); err != nil {
+		return err
+	}
+	if len(arguments) == 0 {
+		return nil
+	}
+	return json.Unmarshal(arguments, into)
+}
+
+// failed is the result of a tool that failed.
+func failed(err error) *mcp.CallToolResult {
+	res := &mcp.CallToolResult{}
+	res.SetError(err)
+	return res
 }
 
 // errorKey is the key of an error's parts in the metadata of a result.

@@ -52,6 +52,9 @@ type Config struct {
 		JailHasLiveTask(ctx context.Context, arg db.JailHasLiveTaskParams) (bool, error)
 	}
 	Credentials Credentials
+	// Program serves a request of a program in a jail that calls the hub, or returns why it may
+	// not. execID is the command that it says it is of, or empty.
+	Program func(w http.ResponseWriter, r *http.Request, orgID, nodeID, jailID, execID string) error
 	// Key returns the key of a jail's authority.
 	Key func(ctx context.Context, orgID, jailID, certificate string) (string, error)
 	// Node returns the link that this hub has to a node, or an error.

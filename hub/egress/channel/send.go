@@ -201,9 +201,19 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fault.New(fault.Exhausted, "%d requests of this organisation are being sent through the hub already", atOnce).WithFix("try again in a moment"))
 		return
 	}
+	execID := r.Header.Get(egresslink.HeaderExec)
 	out := r.Clone(r.Context())
 	for _, header := range []string{egresslink.HeaderJail, egresslink.HeaderExec, egresslink.HeaderCredential, egresslink.HeaderTarget} {
 		out.Header.Del(header)
+	}
+	if name == egresslink.HubCredential {
+		if out.Body != nil && out.Body != http.NoBody {
+			out.Body = &limited{ReadCloser: out.Body, ctx: r.Context(), bytes: limit.bytes}
+		}
+		if err := s.cfg.Program(w, out, s.orgID, s.nodeID, jailID, execID); err != nil {
+			refuse(w, err)
+		}
+		return
 	}
 	out.URL.Scheme, out.URL.Host, out.Host = "https", target, r.Host
 	sending := func() bool { return false }

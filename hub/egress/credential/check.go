@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool/forge"
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/devcontainer"
+	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/httprule"
 	"github.com/deckhand-sh/deckhand/internal/netaddr"
@@ -57,6 +58,7 @@ func complete(in *deckhandv1.CreateCredentialRequest) error {
 		}
 	}
 	for _, check := range []func() error{
+		func() error { return checkReserved(in) },
 		func() error { return checkSettings(kind, in.GetSettings()) },
 		func() error { return completeHosts(in) },
 		func() error { return checkRequests(in) },
@@ -69,6 +71,14 @@ func complete(in *deckhandv1.CreateCredentialRequest) error {
 		}
 	}
 	return nil
+}
+
+// checkReserved refuses the name under which programs in jails call the hub.
+func checkReserved(in *deckhandv1.CreateCredentialRequest) error {
+	if in.GetName() != egresslink.HubCredential {
+		return nil
+	}
+	return fault.New(fault.Invalid, "name is %s, under which calls of the hub by programs in jails are recorded", egresslink.HubCredential).WithFix("choose another name")
 }
 
 // completeHosts checks the hosts; for a kind that has its own, it adds them if there are none.

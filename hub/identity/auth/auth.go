@@ -38,6 +38,9 @@ type Identity struct {
 	UserID   string
 	UserName string
 	Role     string
+	// TaskID and ParentID are a program's task and that one's parent; empty for others. UserName
+	// is then the user that the task runs for.
+	TaskID, ParentID string
 	// Local reports that the token is one that a hub keeps in its data folder.
 	Local bool
 	// OnMachine reports that a Local token is used on the hub's own machine, by a call

@@ -40,6 +40,9 @@ func (g Guards) Admit(procedure string, r *http.Request) (context.Context, error
 // identify returns the identity of a caller. Unknown tokens and sessions cost a query
 // each, so the number of attempts per address is limited.
 func (g Guards) identify(ctx context.Context, peer string, header http.Header) (Identity, error) {
+	if program := programOf(ctx); program != nil {
+		return program(ctx)
+	}
 	bearer, secret := header.Get("Authorization"), cookie(header)
 	if bearer == "" && secret == "" {
 		return Identity{}, errNoToken()
@@ -78,19 +81,19 @@ func (g Guards) admit(ctx context.Context, procedure, peer string, header http.H
 	if !ok {
 		return ctx, fault.New(fault.Denied, "%s has no rule of who may call it", procedure)
 	}
-	if rule.Kind != Worker {
+	if rule.Kind != Worker && !IsProgram(ctx) {
 		if err := g.Rates.address(peer); err != nil {
 			return ctx, err
 		}
 	}
-	if rule.Public {
+	if rule.Public && !IsProgram(ctx) {
 		return ctx, nil
 	}
 	id, err := g.identify(ctx, peer, header)
 	if err != nil {
 		return ctx, err
 	}
-	if id.Kind == User {
+	if id.Kind == User || id.Kind == Program {
 		if err := g.Rates.token(cmp.Or(id.SessionID, id.TokenID)); err != nil {
 			return ctx, err
 		}
@@ -112,7 +115,7 @@ func (g Guards) admit(ctx context.Context, procedure, peer string, header http.H
 
 // from refuses a call from a network that the organisation's access rules do not allow.
 func (g Guards) from(ctx context.Context, id Identity, procedure, peer string, header http.Header) error {
-	if onMachine(id, peer, header) {
+	if onMachine(id, peer, header) || id.Kind == Program { // a program's call comes over the link of its node
 		return nil
 	}
 	return g.Access.Check(ctx, id, procedure, AddressOf(peer))

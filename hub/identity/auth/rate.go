@@ -61,7 +61,7 @@ func (r *Rates) token(id string) error {
 // Left returns how many calls a second the caller may make in the long run, and how many
 // it may make now; 0 and 0 without a limit.
 func (r *Rates) Left(id Identity) (limit, left int) {
-	if r == nil || r.perSecond < 0 || id.Kind != User {
+	if r == nil || r.perSecond < 0 || id.Kind != User && id.Kind != Program {
 		return 0, 0
 	}
 	bucket, ok := r.byToken.Get(cmp.Or(id.SessionID, id.TokenID))

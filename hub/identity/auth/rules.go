@@ -141,14 +141,15 @@ var rules = map[string]Rule{
 	c.WorkspaceServiceUndoNodeExecProcedure:    {Kind: User, Role: "advanced"},
 	c.WorkspaceServiceExportWorkspaceProcedure: {Kind: User, Role: "advanced"},
 
-	c.ProviderServiceConnectProviderProcedure:    {Kind: User, Role: Admin},
-	c.ProviderServiceListProvidersProcedure:      {Kind: User, Role: "viewer"},
-	c.ProviderServiceDisconnectProviderProcedure: {Kind: User, Role: Admin},
-	c.ProviderServiceGetProviderUsageProcedure:   {Kind: User, Role: "viewer"},
-	c.ProviderServiceListPricesProcedure:         {Kind: User, Role: "viewer"},
-	c.ProviderServiceSetPriceProcedure:           {Kind: User, Role: Admin},
-	c.BudgetServiceListBudgetsProcedure:          {Kind: User, Role: "viewer"},
-	c.BudgetServiceGetBudgetProcedure:            {Kind: User, Role: "viewer"},
+	c.ProviderServiceConnectProviderProcedure:      {Kind: User, Role: Admin},
+	c.ProviderServiceListProvidersProcedure:        {Kind: User, Role: "viewer"},
+	c.ProviderServiceDisconnectProviderProcedure:   {Kind: User, Role: Admin},
+	c.ProviderServiceGetProviderUsageProcedure:     {Kind: User, Role: "viewer"},
+	c.ProviderServiceGetProviderCatalogueProcedure: {Kind: User, Role: "viewer"},
+	c.ProviderServiceListPricesProcedure:           {Kind: User, Role: "viewer"},
+	c.ProviderServiceSetPriceProcedure:             {Kind: User, Role: Admin},
+	c.BudgetServiceListBudgetsProcedure:            {Kind: User, Role: "viewer"},
+	c.BudgetServiceGetBudgetProcedure:              {Kind: User, Role: "viewer"},
 	// Of one's own tasks; an administrator sees all.
 	c.BudgetServiceGetUsageReportProcedure: {Kind: User, Role: "viewer"},
 	c.BudgetServiceSetBudgetProcedure:      {Kind: User, Role: Admin},
@@ -316,6 +317,9 @@ func RuleOf(procedure string) (Rule, bool) {
 
 // Allow refuses a caller that the procedure's rule does not admit.
 func Allow(id Identity, procedure string, rule Rule) error {
+	if id.Kind == Program {
+		return allowProgram(procedure)
+	}
 	if id.Kind != rule.Kind {
 		return fault.New(fault.Denied, "a %s token may not call %s", id.Kind, procedure).
 			WithCode(fault.PermissionDenied).WithFix("use a %s token", rule.Kind)

@@ -271,8 +271,12 @@ func addRefresh(ctx context.Context, q *db.Queries, info oauth2.TokenInfo, value
 	})
 }
 
-// refresh gives a program's token its next secret. Of two that use one refresh token at
-// once, one has stolen it: the token is revoked.
+// repeatWithin is for how long a refresh token may be used once more if the one that was given
+// for it was not used: the response may have been lost on the way.
+const repeatWithin = time.Minute
+
+// refresh gives a program's token its next secret. If two use one refresh token and what was
+// given for it, one has stolen it: the token is revoked.
 func (t *tokenStore) refresh(ctx context.Context, info oauth2.TokenInfo, values url.Values) error {
 	hash, err := hex.DecodeString(values.Get(refreshKey))
 	if err != nil {
@@ -282,9 +286,17 @@ func (t *tokenStore) refresh(ctx context.Context, info oauth2.TokenInfo, values 
 	err = t.tokens.Renew(ctx, token.Renewal{
 		OrgID: org, UserID: user, ID: id, Secret: info.GetAccess(), TTL: accessLasts,
 		With: func(q *db.Queries) error {
-			used, err := q.UseOAuthRefreshToken(ctx, hash)
+			before, err := q.GetOAuthRefreshToken(ctx, hash)
+			if err != nil {
+				return err
+			}
+			used, err := q.UseOAuthRefreshToken(ctx, db.UseOAuthRefreshTokenParams{Hash: hash, Successor: ident.Hash(info.GetRefresh()), Grace: repeatWithin})
 			if err == nil && used == 0 {
 				return errUsed
+			}
+			if err == nil && before.UsedAt != nil {
+				// Whoever uses it from now on has it from somebody else.
+				err = q.SpendOAuthRefreshToken(ctx, before.Successor)
 			}
 			if err != nil {
 				return err
@@ -364,7 +376,7 @@ func (t *tokenStore) RemoveByCode(ctx context.Context, code string) error {
 }
 
 // GetByRefresh returns what a refresh token is for; nil for one that is unknown. A second
-// use of one revokes the program's token.
+// use of one revokes the program's token, unless it repeats a refresh whose response was lost.
 func (t *tokenStore) GetByRefresh(ctx context.Context, refresh string) (oauth2.TokenInfo, error) {
 	hash := ident.Hash(refresh)
 	row, err := t.store.GetOAuthRefreshToken(ctx, hash)
@@ -375,7 +387,13 @@ func (t *tokenStore) GetByRefresh(ctx context.Context, refresh string) (oauth2.T
 		return nil, err
 	}
 	if row.UsedAt != nil {
-		return nil, disconnect(ctx, t.tokens, row.OrgID, row.UserID, row.TokenID)
+		again, err := t.store.OAuthRefreshRepeatable(ctx, db.OAuthRefreshRepeatableParams{Hash: hash, Grace: repeatWithin})
+		if err != nil {
+			return nil, err
+		}
+		if !again {
+			return nil, disconnect(ctx, t.tokens, row.OrgID, row.UserID, row.TokenID)
+		}
 	}
 	return &models.Token{
 		ClientID: row.ClientID, UserID: row.UserID, Scope: row.Scope, Refresh: refresh, RefreshCreateAt: row.CreatedAt, RefreshExpiresIn: refreshLasts,

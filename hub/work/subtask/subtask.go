@@ -4,7 +4,8 @@
 //
 // A subtask is a task with the parent's user, role, trigger and lineage, so that it may
 // do no more and spends from the same budget. It is created in the transaction that makes
-// the parent's step wait for it, and a step creates at most one. The parent waits as it
+// the parent's step wait for it, and a step creates at most one; programs in the parent's jail
+// may create others. The parent waits as it
 // does for a reply to a question: its worker yields, and it has neither lease nor slot.
 // When the subtask has ended, its step is granted, and the parent is queued once all
 // subtasks that it waits for have ended.
@@ -99,7 +100,7 @@ type Request struct {
 func (r *Request) Background() bool { return r.work.Background }
 
 // Prepare loads what a call needs, before the transaction that creates the task. t is the
-// caller's task.
+// caller's task; stepID is empty for a subtask that no call waits for.
 func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work tool.SubtaskSpec) (*Request, error) {
 	r := &Request{work: work}
 	own, err := s.cfg.Agents.PersonaOf(ctx, s.cfg.Store.Queries, t.OrgID, t.AgentID, t.AgentVersion)
@@ -127,7 +128,7 @@ func (s *Service) Prepare(ctx context.Context, t db.Task, stepID string, work to
 		target = a.ID
 	}
 	sub := task.Submission{
-		OrgID: t.OrgID, AgentID: target, Title: work.Title, Goal: work.Goal, Context: work.Context, By: event.Hub,
+		OrgID: t.OrgID, AgentID: target, Title: work.Title, Goal: work.Goal, Context: work.Context, By: event.Hub, IdempotencyKey: work.Key,
 	}
 	// Nothing leaves the workspaces of the tasks below one that is reviewed either,
 	// and what it runs with instead of its persona's is not for less care.

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -133,8 +134,39 @@ func skipOpen(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) erro
 	return nil
 }
 
-// Messages changes messages that were sent.
+// ProgramOf names a program in the jail of a task, as the sender of a message and as an actor.
+// No user can have such a name.
+func ProgramOf(taskID string) string { return programPrefix + taskID }
+
+const programPrefix = "program of "
+
+// OfProgram returns the task of the program that sent a message; false for a person.
+func OfProgram(saidBy string) (taskID string, ok bool) {
+	return strings.CutPrefix(saidBy, programPrefix)
+}
+
+// Messages sends notes, and changes messages that were sent.
 type Messages struct{ Tasks *Service }
+
+// Note sends a task's agent a message of a program. Unlike a person's it resumes nothing and
+// interrupts nothing: the agent gets it when it goes on.
+func (s Messages) Note(ctx context.Context, orgID, id string, msg Instruction, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
+	var m db.TaskMessage
+	row, err := s.Tasks.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
+		if err := takesMessages(id, State(t.State), false); err != nil {
+			return err
+		}
+		var fresh bool
+		var err error
+		if m, fresh, err = message.Say(ctx, tx, t, msg.Text, msg.IdempotencyKey, by, nil); err != nil || !fresh {
+			return err
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "task.told", ObjectKind: "task", ObjectID: id, After: map[string]any{"message_id": m.ID, "text": m.Content},
+		})
+	})
+	return row, m, err
+}
 
 // Withdraw takes back a message that the agent has not got yet; with messageID "" the newest
 // of them.

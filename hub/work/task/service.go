@@ -104,7 +104,8 @@ type Submission struct {
 	// TaskType is what it is counted under in statistics; empty for what the persona says,
 	// else the agent's name.
 	TaskType string
-	// Parent created the task with the step ParentStep, and waits for it. Source handed
+	// Parent created the task with the step ParentStep, and waits for it; with no step a program
+	// in its jail did, and nothing waits. Source handed
 	// its work over with Manifest. With either, the task runs for the same user and
 	// shares the lineage.
 	Parent     *db.Task
@@ -344,7 +345,10 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 func (sub *Submission) kin(params *db.CreateTaskParams) {
 	from := sub.Parent
 	if from != nil {
-		params.ParentID, params.ParentStepID = &from.ID, &sub.ParentStep
+		params.ParentID = &from.ID
+		if sub.ParentStep != "" {
+			params.ParentStepID = &sub.ParentStep
+		}
 	}
 	if sub.Source != nil {
 		// Tasks that wait for the source now wait for the one that takes over.

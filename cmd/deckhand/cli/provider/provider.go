@@ -24,7 +24,7 @@ deckhand provider connect anthropic --key-file key.txt
 deckhand provider list
 deckhand provider usage
 `)
-	cmd.AddCommand(connectCommand(e), listCommand(e), disconnectCommand(e), usageCommand(e),
+	cmd.AddCommand(connectCommand(e), listCommand(e), catalogueCommand(e), disconnectCommand(e), usageCommand(e),
 		priceCommand(e))
 	return cmd
 }

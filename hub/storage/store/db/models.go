@@ -775,6 +775,8 @@ type OauthRefreshToken struct {
 	Scope     string
 	CreatedAt time.Time
 	UsedAt    *time.Time
+	Successor []byte
+	Retried   bool
 }
 
 type Organisation struct {

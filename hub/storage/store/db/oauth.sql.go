@@ -197,7 +197,7 @@ func (q *Queries) GetOAuthCode(ctx context.Context, hash []byte) (OauthCode, err
 }
 
 const getOAuthRefreshToken = `-- name: GetOAuthRefreshToken :one
-SELECT hash, org_id, user_id, token_id, client_id, resource, scope, created_at, used_at FROM oauth_refresh_tokens WHERE hash = $1
+SELECT hash, org_id, user_id, token_id, client_id, resource, scope, created_at, used_at, successor, retried FROM oauth_refresh_tokens WHERE hash = $1
 `
 
 func (q *Queries) GetOAuthRefreshToken(ctx context.Context, hash []byte) (OauthRefreshToken, error) {
@@ -213,6 +213,8 @@ func (q *Queries) GetOAuthRefreshToken(ctx context.Context, hash []byte) (OauthR
 		&i.Scope,
 		&i.CreatedAt,
 		&i.UsedAt,
+		&i.Successor,
+		&i.Retried,
 	)
 	return i, err
 }
@@ -231,6 +233,23 @@ func (q *Queries) OAuthClientOfToken(ctx context.Context, arg OAuthClientOfToken
 	var client_id string
 	err := row.Scan(&client_id)
 	return client_id, err
+}
+
+const oAuthRefreshRepeatable = `-- name: OAuthRefreshRepeatable :one
+SELECT refresh_repeatable(r, $1::interval)::boolean FROM oauth_refresh_tokens r WHERE r.hash = $2
+`
+
+type OAuthRefreshRepeatableParams struct {
+	Grace time.Duration
+	Hash  []byte
+}
+
+// Whether a used refresh token may be used once more.
+func (q *Queries) OAuthRefreshRepeatable(ctx context.Context, arg OAuthRefreshRepeatableParams) (bool, error) {
+	row := q.db.QueryRow(ctx, oAuthRefreshRepeatable, arg.Grace, arg.Hash)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const renewToken = `-- name: RenewToken :execrows
@@ -283,6 +302,15 @@ func (q *Queries) SetOAuthCodeToken(ctx context.Context, arg SetOAuthCodeTokenPa
 	return result.RowsAffected(), nil
 }
 
+const spendOAuthRefreshToken = `-- name: SpendOAuthRefreshToken :exec
+UPDATE oauth_refresh_tokens SET used_at = now() WHERE hash = $1 AND used_at IS NULL
+`
+
+func (q *Queries) SpendOAuthRefreshToken(ctx context.Context, hash []byte) error {
+	_, err := q.db.Exec(ctx, spendOAuthRefreshToken, hash)
+	return err
+}
+
 const touchOAuthClient = `-- name: TouchOAuthClient :exec
 UPDATE oauth_clients SET used_at = now() WHERE id = $1
 `
@@ -305,11 +333,20 @@ func (q *Queries) UseOAuthCode(ctx context.Context, hash []byte) (int64, error) 
 }
 
 const useOAuthRefreshToken = `-- name: UseOAuthRefreshToken :execrows
-UPDATE oauth_refresh_tokens SET used_at = now() WHERE hash = $1 AND used_at IS NULL
+UPDATE oauth_refresh_tokens r SET used_at = coalesce(r.used_at, now()), retried = (r.used_at IS NOT NULL), successor = $1::bytea
+WHERE r.hash = $2 AND (r.used_at IS NULL OR refresh_repeatable(r, $3::interval))
 `
 
-func (q *Queries) UseOAuthRefreshToken(ctx context.Context, hash []byte) (int64, error) {
-	result, err := q.db.Exec(ctx, useOAuthRefreshToken, hash)
+type UseOAuthRefreshTokenParams struct {
+	Successor []byte
+	Hash      []byte
+	Grace     time.Duration
+}
+
+// Uses a refresh token: one that is unused, or one that may be used once more. The caller has
+// locked the token that it renews.
+func (q *Queries) UseOAuthRefreshToken(ctx context.Context, arg UseOAuthRefreshTokenParams) (int64, error) {
+	result, err := q.db.Exec(ctx, useOAuthRefreshToken, arg.Successor, arg.Hash, arg.Grace)
 	if err != nil {
 		return 0, err
 	}

@@ -569,8 +569,8 @@ func (q *Queries) Orphans(ctx context.Context, maxRows int32) ([]OrphansRow, err
 }
 
 const roundsOf = `-- name: RoundsOf :one
-SELECT count(DISTINCT s.turn)::int AS rounds FROM tasks t JOIN steps s ON s.id = t.parent_step_id
-WHERE t.org_id = $1 AND t.parent_id = $2::text AND t.agent_id = $3 AND t.handed_from IS NULL AND s.turn <> $4::int
+SELECT (count(DISTINCT s.turn) + count(*) FILTER (WHERE s.id IS NULL))::int AS rounds FROM tasks t LEFT JOIN steps s ON s.id = t.parent_step_id
+WHERE t.org_id = $1 AND t.parent_id = $2::text AND t.agent_id = $3 AND t.handed_from IS NULL AND s.turn IS DISTINCT FROM $4::int
 `
 
 type RoundsOfParams struct {
@@ -580,7 +580,7 @@ type RoundsOfParams struct {
 	Turn    int32
 }
 
-// In how many turns a task created subtasks for an agent.
+// In how many turns a task created subtasks for an agent, and how many its programs did.
 func (q *Queries) RoundsOf(ctx context.Context, arg RoundsOfParams) (int32, error) {
 	row := q.db.QueryRow(ctx, roundsOf,
 		arg.OrgID,

@@ -51,6 +51,16 @@ SELECT * FROM oauth_refresh_tokens WHERE hash = @hash;
 SELECT client_id FROM oauth_refresh_tokens WHERE org_id = @org_id AND token_id = @token_id LIMIT 1;
 
 -- name: UseOAuthRefreshToken :execrows
+-- Uses a refresh token: one that is unused, or one that may be used once more. The caller has
+-- locked the token that it renews.
+UPDATE oauth_refresh_tokens r SET used_at = coalesce(r.used_at, now()), retried = (r.used_at IS NOT NULL), successor = @successor::bytea
+WHERE r.hash = @hash AND (r.used_at IS NULL OR refresh_repeatable(r, @grace::interval));
+
+-- name: OAuthRefreshRepeatable :one
+-- Whether a used refresh token may be used once more.
+SELECT refresh_repeatable(r, @grace::interval)::boolean FROM oauth_refresh_tokens r WHERE r.hash = @hash;
+
+-- name: SpendOAuthRefreshToken :exec
 UPDATE oauth_refresh_tokens SET used_at = now() WHERE hash = @hash AND used_at IS NULL;
 
 -- name: DeleteOAuthRefreshTokens :exec

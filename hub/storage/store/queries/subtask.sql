@@ -103,9 +103,9 @@ LIMIT @max_rows;
 UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state = 'waiting';
 
 -- name: RoundsOf :one
--- In how many turns a task created subtasks for an agent.
-SELECT count(DISTINCT s.turn)::int AS rounds FROM tasks t JOIN steps s ON s.id = t.parent_step_id
-WHERE t.org_id = @org_id AND t.parent_id = @task_id::text AND t.agent_id = @agent_id AND t.handed_from IS NULL AND s.turn <> @turn::int;
+-- In how many turns a task created subtasks for an agent, and how many its programs did.
+SELECT (count(DISTINCT s.turn) + count(*) FILTER (WHERE s.id IS NULL))::int AS rounds FROM tasks t LEFT JOIN steps s ON s.id = t.parent_step_id
+WHERE t.org_id = @org_id AND t.parent_id = @task_id::text AND t.agent_id = @agent_id AND t.handed_from IS NULL AND s.turn IS DISTINCT FROM @turn::int;
 
 -- name: AgentEdges :many
 -- Which agents gave work to which: subtasks by their parents, and handoffs by

@@ -1891,7 +1891,9 @@ type Agent struct {
 	Title  string `protobuf:"bytes,29,opt,name=title,proto3" json:"title,omitempty"`
 	Goal   string `protobuf:"bytes,30,opt,name=goal,proto3" json:"goal,omitempty"`
 	// The nodes that its persona lets it run on, by name.
-	Nodes         []*AgentNode `protobuf:"bytes,31,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []*AgentNode `protobuf:"bytes,31,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Programs in its jail may call the hub for their task: hub_access in its persona.
+	HubAccess     bool `protobuf:"varint,32,opt,name=hub_access,json=hubAccess,proto3" json:"hub_access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2078,6 +2080,13 @@ func (x *Agent) GetNodes() []*AgentNode {
 		return x.Nodes
 	}
 	return nil
+}
+
+func (x *Agent) GetHubAccess() bool {
+	if x != nil {
+		return x.HubAccess
+	}
+	return false
 }
 
 // AgentNode is a node that an agent may run on.
@@ -3146,7 +3155,7 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"costMicros\x123\n" +
 	"\alast_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x06lastAt\x12#\n" +
-	"\rrecent_tokens\x18\v \x01(\x03R\frecentTokens\"\xa9\x06\n" +
+	"\rrecent_tokens\x18\v \x01(\x03R\frecentTokens\"\xc8\x06\n" +
 	"\x05Agent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -3178,7 +3187,9 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x06avatar\x18\x1c \x01(\tR\x06avatar\x12\x14\n" +
 	"\x05title\x18\x1d \x01(\tR\x05title\x12\x12\n" +
 	"\x04goal\x18\x1e \x01(\tR\x04goal\x12,\n" +
-	"\x05nodes\x18\x1f \x03(\v2\x16.deckhand.v1.AgentNodeR\x05nodes\"a\n" +
+	"\x05nodes\x18\x1f \x03(\v2\x16.deckhand.v1.AgentNodeR\x05nodes\x12\x1d\n" +
+	"\n" +
+	"hub_access\x18  \x01(\bR\thubAccess\"a\n" +
 	"\tAgentNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1c\n" +

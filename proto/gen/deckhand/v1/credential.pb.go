@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -920,7 +921,10 @@ type UpdateCredentialRequest struct {
 	// into private networks.
 	Value *CredentialValue `protobuf:"bytes,12,opt,name=value,proto3" json:"value,omitempty"`
 	// Unset to keep it with the value, or if the new value does not expire.
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The fields of this request to change, by name, such as "paths"; the others keep their values. Unset to
+	// replace all.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,14,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1042,6 +1046,13 @@ func (x *UpdateCredentialRequest) GetValue() *CredentialValue {
 func (x *UpdateCredentialRequest) GetExpiresAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *UpdateCredentialRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
 	}
 	return nil
 }
@@ -1701,7 +1712,7 @@ var File_deckhand_v1_credential_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\n" +
-	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x05\n" +
+	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x05\n" +
 	"\x12CredentialSettings\x12 \n" +
 	"\x06header\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06header\x12&\n" +
 	"\tparameter\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tparameter\x12#\n" +
@@ -1796,7 +1807,7 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\x15GetCredentialResponse\x127\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x17.deckhand.v1.CredentialR\n" +
-	"credential\"\xba\x04\n" +
+	"credential\"\xf7\x04\n" +
 	"\x17UpdateCredentialRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(?R\x04name\x12!\n" +
 	"\aversion\x18\x02 \x01(\tB\a\xbaH\x04r\x02(?R\aversion\x12'\n" +
@@ -1814,7 +1825,9 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\x05roots\x18\v \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x05roots\x122\n" +
 	"\x05value\x18\f \x01(\v2\x1c.deckhand.v1.CredentialValueR\x05value\x129\n" +
 	"\n" +
-	"expires_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"S\n" +
+	"expires_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12;\n" +
+	"\vupdate_mask\x18\x0e \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"S\n" +
 	"\x18UpdateCredentialResponse\x127\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\v2\x17.deckhand.v1.CredentialR\n" +
@@ -1918,6 +1931,7 @@ var file_deckhand_v1_credential_proto_goTypes = []any{
 	(*ListCredentialRequestsResponse)(nil), // 19: deckhand.v1.ListCredentialRequestsResponse
 	nil,                                    // 20: deckhand.v1.CredentialSettings.PermissionsEntry
 	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),          // 22: google.protobuf.FieldMask
 }
 var file_deckhand_v1_credential_proto_depIdxs = []int32{
 	20, // 0: deckhand.v1.CredentialSettings.permissions:type_name -> deckhand.v1.CredentialSettings.PermissionsEntry
@@ -1935,33 +1949,34 @@ var file_deckhand_v1_credential_proto_depIdxs = []int32{
 	0,  // 12: deckhand.v1.UpdateCredentialRequest.settings:type_name -> deckhand.v1.CredentialSettings
 	1,  // 13: deckhand.v1.UpdateCredentialRequest.value:type_name -> deckhand.v1.CredentialValue
 	21, // 14: deckhand.v1.UpdateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 15: deckhand.v1.UpdateCredentialResponse.credential:type_name -> deckhand.v1.Credential
-	1,  // 16: deckhand.v1.RotateCredentialRequest.value:type_name -> deckhand.v1.CredentialValue
-	21, // 17: deckhand.v1.RotateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
-	2,  // 18: deckhand.v1.RotateCredentialResponse.credential:type_name -> deckhand.v1.Credential
-	21, // 19: deckhand.v1.CredentialRequest.at:type_name -> google.protobuf.Timestamp
-	17, // 20: deckhand.v1.ListCredentialRequestsResponse.requests:type_name -> deckhand.v1.CredentialRequest
-	3,  // 21: deckhand.v1.CredentialService.CreateCredential:input_type -> deckhand.v1.CreateCredentialRequest
-	5,  // 22: deckhand.v1.CredentialService.ListCredentials:input_type -> deckhand.v1.ListCredentialsRequest
-	7,  // 23: deckhand.v1.CredentialService.GetCredential:input_type -> deckhand.v1.GetCredentialRequest
-	11, // 24: deckhand.v1.CredentialService.RotateCredential:input_type -> deckhand.v1.RotateCredentialRequest
-	9,  // 25: deckhand.v1.CredentialService.UpdateCredential:input_type -> deckhand.v1.UpdateCredentialRequest
-	13, // 26: deckhand.v1.CredentialService.DeleteCredential:input_type -> deckhand.v1.DeleteCredentialRequest
-	15, // 27: deckhand.v1.CredentialService.TestCredential:input_type -> deckhand.v1.TestCredentialRequest
-	18, // 28: deckhand.v1.CredentialService.ListCredentialRequests:input_type -> deckhand.v1.ListCredentialRequestsRequest
-	4,  // 29: deckhand.v1.CredentialService.CreateCredential:output_type -> deckhand.v1.CreateCredentialResponse
-	6,  // 30: deckhand.v1.CredentialService.ListCredentials:output_type -> deckhand.v1.ListCredentialsResponse
-	8,  // 31: deckhand.v1.CredentialService.GetCredential:output_type -> deckhand.v1.GetCredentialResponse
-	12, // 32: deckhand.v1.CredentialService.RotateCredential:output_type -> deckhand.v1.RotateCredentialResponse
-	10, // 33: deckhand.v1.CredentialService.UpdateCredential:output_type -> deckhand.v1.UpdateCredentialResponse
-	14, // 34: deckhand.v1.CredentialService.DeleteCredential:output_type -> deckhand.v1.DeleteCredentialResponse
-	16, // 35: deckhand.v1.CredentialService.TestCredential:output_type -> deckhand.v1.TestCredentialResponse
-	19, // 36: deckhand.v1.CredentialService.ListCredentialRequests:output_type -> deckhand.v1.ListCredentialRequestsResponse
-	29, // [29:37] is the sub-list for method output_type
-	21, // [21:29] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	22, // 15: deckhand.v1.UpdateCredentialRequest.update_mask:type_name -> google.protobuf.FieldMask
+	2,  // 16: deckhand.v1.UpdateCredentialResponse.credential:type_name -> deckhand.v1.Credential
+	1,  // 17: deckhand.v1.RotateCredentialRequest.value:type_name -> deckhand.v1.CredentialValue
+	21, // 18: deckhand.v1.RotateCredentialRequest.expires_at:type_name -> google.protobuf.Timestamp
+	2,  // 19: deckhand.v1.RotateCredentialResponse.credential:type_name -> deckhand.v1.Credential
+	21, // 20: deckhand.v1.CredentialRequest.at:type_name -> google.protobuf.Timestamp
+	17, // 21: deckhand.v1.ListCredentialRequestsResponse.requests:type_name -> deckhand.v1.CredentialRequest
+	3,  // 22: deckhand.v1.CredentialService.CreateCredential:input_type -> deckhand.v1.CreateCredentialRequest
+	5,  // 23: deckhand.v1.CredentialService.ListCredentials:input_type -> deckhand.v1.ListCredentialsRequest
+	7,  // 24: deckhand.v1.CredentialService.GetCredential:input_type -> deckhand.v1.GetCredentialRequest
+	11, // 25: deckhand.v1.CredentialService.RotateCredential:input_type -> deckhand.v1.RotateCredentialRequest
+	9,  // 26: deckhand.v1.CredentialService.UpdateCredential:input_type -> deckhand.v1.UpdateCredentialRequest
+	13, // 27: deckhand.v1.CredentialService.DeleteCredential:input_type -> deckhand.v1.DeleteCredentialRequest
+	15, // 28: deckhand.v1.CredentialService.TestCredential:input_type -> deckhand.v1.TestCredentialRequest
+	18, // 29: deckhand.v1.CredentialService.ListCredentialRequests:input_type -> deckhand.v1.ListCredentialRequestsRequest
+	4,  // 30: deckhand.v1.CredentialService.CreateCredential:output_type -> deckhand.v1.CreateCredentialResponse
+	6,  // 31: deckhand.v1.CredentialService.ListCredentials:output_type -> deckhand.v1.ListCredentialsResponse
+	8,  // 32: deckhand.v1.CredentialService.GetCredential:output_type -> deckhand.v1.GetCredentialResponse
+	12, // 33: deckhand.v1.CredentialService.RotateCredential:output_type -> deckhand.v1.RotateCredentialResponse
+	10, // 34: deckhand.v1.CredentialService.UpdateCredential:output_type -> deckhand.v1.UpdateCredentialResponse
+	14, // 35: deckhand.v1.CredentialService.DeleteCredential:output_type -> deckhand.v1.DeleteCredentialResponse
+	16, // 36: deckhand.v1.CredentialService.TestCredential:output_type -> deckhand.v1.TestCredentialResponse
+	19, // 37: deckhand.v1.CredentialService.ListCredentialRequests:output_type -> deckhand.v1.ListCredentialRequestsResponse
+	30, // [30:38] is the sub-list for method output_type
+	22, // [22:30] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_credential_proto_init() }

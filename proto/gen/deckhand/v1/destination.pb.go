@@ -12,6 +12,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -1125,10 +1126,14 @@ func (x *CreateDestinationResponse) GetSecret() string {
 type UpdateDestinationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	DestinationId string                 `protobuf:"bytes,1,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
-	Spec          *DestinationSpec       `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// With update_mask it is checked together with the fields that are kept.
+	Spec *DestinationSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Empty to keep the one it has. A password is kept only while its server
 	// stays.
-	Secret        string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	// The fields of spec to change, by name, such as "events"; the others keep their values. Unset to
+	// replace all.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1182,6 +1187,13 @@ func (x *UpdateDestinationRequest) GetSecret() string {
 		return x.Secret
 	}
 	return ""
+}
+
+func (x *UpdateDestinationRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
 }
 
 type UpdateDestinationResponse struct {
@@ -2224,7 +2236,7 @@ var File_deckhand_v1_destination_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
+	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
 	"\x0fDestinationSpec\x12E\n" +
 	"\x06events\x18\x01 \x03(\tB-\xbaH*\x92\x01'\x102\"#r!2\x1f^[a-z][a-z0-9_.]{0,60}\\*?$|^\\*$R\x06events\x12(\n" +
 	"\x06agents\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -2311,11 +2323,13 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\bdisabled\x18\x04 \x01(\bR\bdisabled\"t\n" +
 	"\x19CreateDestinationResponse\x12:\n" +
 	"\vdestination\x18\x01 \x01(\v2\x18.deckhand.v1.DestinationR\vdestination\x12\x1b\n" +
-	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\"\xab\x01\n" +
+	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\"\xe8\x01\n" +
 	"\x18UpdateDestinationRequest\x120\n" +
 	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\x128\n" +
-	"\x04spec\x18\x02 \x01(\v2\x1c.deckhand.v1.DestinationSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12#\n" +
-	"\x06secret\x18\x03 \x01(\tB\v\xbaH\x05r\x03\x18\xd0\x0f\x80\x01\x01R\x06secret\"W\n" +
+	"\x04spec\x18\x02 \x01(\v2\x1c.deckhand.v1.DestinationSpecB\x06\xbaH\x03\xd8\x01\x03R\x04spec\x12#\n" +
+	"\x06secret\x18\x03 \x01(\tB\v\xbaH\x05r\x03\x18\xd0\x0f\x80\x01\x01R\x06secret\x12;\n" +
+	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"W\n" +
 	"\x19UpdateDestinationResponse\x12:\n" +
 	"\vdestination\x18\x01 \x01(\v2\x18.deckhand.v1.DestinationR\vdestination\"I\n" +
 	"\x15GetDestinationRequest\x120\n" +
@@ -2449,6 +2463,7 @@ var file_deckhand_v1_destination_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),           // 36: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),             // 37: google.protobuf.Duration
 	(*structpb.Struct)(nil),                 // 38: google.protobuf.Struct
+	(*fieldmaskpb.FieldMask)(nil),           // 39: google.protobuf.FieldMask
 }
 var file_deckhand_v1_destination_proto_depIdxs = []int32{
 	5,  // 0: deckhand.v1.DestinationSpec.webhook:type_name -> deckhand.v1.WebhookDestination
@@ -2474,46 +2489,47 @@ var file_deckhand_v1_destination_proto_depIdxs = []int32{
 	2,  // 20: deckhand.v1.CreateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
 	9,  // 21: deckhand.v1.CreateDestinationResponse.destination:type_name -> deckhand.v1.Destination
 	2,  // 22: deckhand.v1.UpdateDestinationRequest.spec:type_name -> deckhand.v1.DestinationSpec
-	9,  // 23: deckhand.v1.UpdateDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	9,  // 24: deckhand.v1.GetDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	9,  // 25: deckhand.v1.ListDestinationsResponse.destinations:type_name -> deckhand.v1.Destination
-	11, // 26: deckhand.v1.TestDestinationResponse.notification:type_name -> deckhand.v1.Notification
-	9,  // 27: deckhand.v1.EnableDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	9,  // 28: deckhand.v1.DisableDestinationResponse.destination:type_name -> deckhand.v1.Destination
-	37, // 29: deckhand.v1.RotateDestinationSecretRequest.keep:type_name -> google.protobuf.Duration
-	9,  // 30: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
-	1,  // 31: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
-	11, // 32: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
-	11, // 33: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
-	12, // 34: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
-	14, // 35: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
-	16, // 36: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
-	18, // 37: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
-	20, // 38: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
-	22, // 39: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
-	24, // 40: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
-	26, // 41: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
-	28, // 42: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
-	30, // 43: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
-	32, // 44: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
-	34, // 45: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
-	13, // 46: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
-	15, // 47: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
-	17, // 48: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
-	19, // 49: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
-	21, // 50: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
-	23, // 51: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
-	25, // 52: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
-	27, // 53: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
-	29, // 54: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
-	31, // 55: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
-	33, // 56: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
-	35, // 57: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
-	46, // [46:58] is the sub-list for method output_type
-	34, // [34:46] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	39, // 23: deckhand.v1.UpdateDestinationRequest.update_mask:type_name -> google.protobuf.FieldMask
+	9,  // 24: deckhand.v1.UpdateDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	9,  // 25: deckhand.v1.GetDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	9,  // 26: deckhand.v1.ListDestinationsResponse.destinations:type_name -> deckhand.v1.Destination
+	11, // 27: deckhand.v1.TestDestinationResponse.notification:type_name -> deckhand.v1.Notification
+	9,  // 28: deckhand.v1.EnableDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	9,  // 29: deckhand.v1.DisableDestinationResponse.destination:type_name -> deckhand.v1.Destination
+	37, // 30: deckhand.v1.RotateDestinationSecretRequest.keep:type_name -> google.protobuf.Duration
+	9,  // 31: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
+	1,  // 32: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
+	11, // 33: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
+	11, // 34: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
+	12, // 35: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
+	14, // 36: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
+	16, // 37: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
+	18, // 38: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
+	20, // 39: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
+	22, // 40: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
+	24, // 41: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
+	26, // 42: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
+	28, // 43: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
+	30, // 44: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
+	32, // 45: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
+	34, // 46: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
+	13, // 47: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
+	15, // 48: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
+	17, // 49: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
+	19, // 50: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
+	21, // 51: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
+	23, // 52: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
+	25, // 53: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
+	27, // 54: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
+	29, // 55: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
+	31, // 56: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
+	33, // 57: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
+	35, // 58: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
+	47, // [47:59] is the sub-list for method output_type
+	35, // [35:47] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_destination_proto_init() }

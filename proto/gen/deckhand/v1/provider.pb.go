@@ -460,6 +460,238 @@ func (x *ListProvidersResponse) GetNextPageToken() string {
 	return ""
 }
 
+type GetProviderCatalogueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetProviderCatalogueRequest) Reset() {
+	*x = GetProviderCatalogueRequest{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetProviderCatalogueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetProviderCatalogueRequest) ProtoMessage() {}
+
+func (x *GetProviderCatalogueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetProviderCatalogueRequest.ProtoReflect.Descriptor instead.
+func (*GetProviderCatalogueRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{6}
+}
+
+// CatalogueProvider is a provider that can be connected.
+type CatalogueProvider struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What personas call it, for example anthropic.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// For people, for example Anthropic.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// It is a search engine, which has no models.
+	Search bool `protobuf:"varint,3,opt,name=search,proto3" json:"search,omitempty"`
+	// Where it is unless base_url is given when it is connected; empty if that must be given.
+	BaseUrl string `protobuf:"bytes,4,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
+	// A server of your own may need no key.
+	KeyOptional bool `protobuf:"varint,5,opt,name=key_optional,json=keyOptional,proto3" json:"key_optional,omitempty"`
+	// One can log in by OAuth in the place of a key.
+	Login bool `protobuf:"varint,6,opt,name=login,proto3" json:"login,omitempty"`
+	// Its own documentation, and the page on which keys are made; empty for a server of your own.
+	DocsUrl string `protobuf:"bytes,7,opt,name=docs_url,json=docsUrl,proto3" json:"docs_url,omitempty"`
+	KeysUrl string `protobuf:"bytes,8,opt,name=keys_url,json=keysUrl,proto3" json:"keys_url,omitempty"`
+	// Unset if it is not connected.
+	Connected *Provider `protobuf:"bytes,9,opt,name=connected,proto3" json:"connected,omitempty"`
+	// Model calls since the beginning of the month, in UTC.
+	Calls int64  `protobuf:"varint,10,opt,name=calls,proto3" json:"calls,omitempty"`
+	Usage *Usage `protobuf:"bytes,11,opt,name=usage,proto3" json:"usage,omitempty"`
+	// With login: where one logs in, and what is asked for.
+	LoginUrl      string   `protobuf:"bytes,12,opt,name=login_url,json=loginUrl,proto3" json:"login_url,omitempty"`
+	LoginScopes   []string `protobuf:"bytes,13,rep,name=login_scopes,json=loginScopes,proto3" json:"login_scopes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CatalogueProvider) Reset() {
+	*x = CatalogueProvider{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CatalogueProvider) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CatalogueProvider) ProtoMessage() {}
+
+func (x *CatalogueProvider) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CatalogueProvider.ProtoReflect.Descriptor instead.
+func (*CatalogueProvider) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CatalogueProvider) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CatalogueProvider) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *CatalogueProvider) GetSearch() bool {
+	if x != nil {
+		return x.Search
+	}
+	return false
+}
+
+func (x *CatalogueProvider) GetBaseUrl() string {
+	if x != nil {
+		return x.BaseUrl
+	}
+	return ""
+}
+
+func (x *CatalogueProvider) GetKeyOptional() bool {
+	if x != nil {
+		return x.KeyOptional
+	}
+	return false
+}
+
+func (x *CatalogueProvider) GetLogin() bool {
+	if x != nil {
+		return x.Login
+	}
+	return false
+}
+
+func (x *CatalogueProvider) GetDocsUrl() string {
+	if x != nil {
+		return x.DocsUrl
+	}
+	return ""
+}
+
+func (x *CatalogueProvider) GetKeysUrl() string {
+	if x != nil {
+		return x.KeysUrl
+	}
+	return ""
+}
+
+func (x *CatalogueProvider) GetConnected() *Provider {
+	if x != nil {
+		return x.Connected
+	}
+	return nil
+}
+
+func (x *CatalogueProvider) GetCalls() int64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *CatalogueProvider) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *CatalogueProvider) GetLoginUrl() string {
+	if x != nil {
+		return x.LoginUrl
+	}
+	return ""
+}
+
+func (x *CatalogueProvider) GetLoginScopes() []string {
+	if x != nil {
+		return x.LoginScopes
+	}
+	return nil
+}
+
+type GetProviderCatalogueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In a fixed order.
+	Providers     []*CatalogueProvider `protobuf:"bytes,1,rep,name=providers,proto3" json:"providers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetProviderCatalogueResponse) Reset() {
+	*x = GetProviderCatalogueResponse{}
+	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetProviderCatalogueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetProviderCatalogueResponse) ProtoMessage() {}
+
+func (x *GetProviderCatalogueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetProviderCatalogueResponse.ProtoReflect.Descriptor instead.
+func (*GetProviderCatalogueResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetProviderCatalogueResponse) GetProviders() []*CatalogueProvider {
+	if x != nil {
+		return x.Providers
+	}
+	return nil
+}
+
 type DisconnectProviderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -469,7 +701,7 @@ type DisconnectProviderRequest struct {
 
 func (x *DisconnectProviderRequest) Reset() {
 	*x = DisconnectProviderRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +713,7 @@ func (x *DisconnectProviderRequest) String() string {
 func (*DisconnectProviderRequest) ProtoMessage() {}
 
 func (x *DisconnectProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[6]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +726,7 @@ func (x *DisconnectProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectProviderRequest.ProtoReflect.Descriptor instead.
 func (*DisconnectProviderRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DisconnectProviderRequest) GetName() string {
@@ -512,7 +744,7 @@ type DisconnectProviderResponse struct {
 
 func (x *DisconnectProviderResponse) Reset() {
 	*x = DisconnectProviderResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +756,7 @@ func (x *DisconnectProviderResponse) String() string {
 func (*DisconnectProviderResponse) ProtoMessage() {}
 
 func (x *DisconnectProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[7]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +769,7 @@ func (x *DisconnectProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DisconnectProviderResponse.ProtoReflect.Descriptor instead.
 func (*DisconnectProviderResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{10}
 }
 
 type GetProviderUsageRequest struct {
@@ -552,7 +784,7 @@ type GetProviderUsageRequest struct {
 
 func (x *GetProviderUsageRequest) Reset() {
 	*x = GetProviderUsageRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +796,7 @@ func (x *GetProviderUsageRequest) String() string {
 func (*GetProviderUsageRequest) ProtoMessage() {}
 
 func (x *GetProviderUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[8]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +809,7 @@ func (x *GetProviderUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProviderUsageRequest.ProtoReflect.Descriptor instead.
 func (*GetProviderUsageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetProviderUsageRequest) GetName() string {
@@ -609,7 +841,7 @@ type ModelUsage struct {
 
 func (x *ModelUsage) Reset() {
 	*x = ModelUsage{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +853,7 @@ func (x *ModelUsage) String() string {
 func (*ModelUsage) ProtoMessage() {}
 
 func (x *ModelUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[9]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +866,7 @@ func (x *ModelUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelUsage.ProtoReflect.Descriptor instead.
 func (*ModelUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ModelUsage) GetProvider() string {
@@ -682,7 +914,7 @@ type GetProviderUsageResponse struct {
 
 func (x *GetProviderUsageResponse) Reset() {
 	*x = GetProviderUsageResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +926,7 @@ func (x *GetProviderUsageResponse) String() string {
 func (*GetProviderUsageResponse) ProtoMessage() {}
 
 func (x *GetProviderUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[10]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +939,7 @@ func (x *GetProviderUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProviderUsageResponse.ProtoReflect.Descriptor instead.
 func (*GetProviderUsageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetProviderUsageResponse) GetModels() []*ModelUsage {
@@ -740,7 +972,7 @@ type SetPriceRequest struct {
 
 func (x *SetPriceRequest) Reset() {
 	*x = SetPriceRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +984,7 @@ func (x *SetPriceRequest) String() string {
 func (*SetPriceRequest) ProtoMessage() {}
 
 func (x *SetPriceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[11]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +997,7 @@ func (x *SetPriceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPriceRequest.ProtoReflect.Descriptor instead.
 func (*SetPriceRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetPriceRequest) GetProvider() string {
@@ -818,7 +1050,7 @@ type SetPriceResponse struct {
 
 func (x *SetPriceResponse) Reset() {
 	*x = SetPriceResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1062,7 @@ func (x *SetPriceResponse) String() string {
 func (*SetPriceResponse) ProtoMessage() {}
 
 func (x *SetPriceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[12]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1075,7 @@ func (x *SetPriceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPriceResponse.ProtoReflect.Descriptor instead.
 func (*SetPriceResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{15}
 }
 
 type ListPricesRequest struct {
@@ -858,7 +1090,7 @@ type ListPricesRequest struct {
 
 func (x *ListPricesRequest) Reset() {
 	*x = ListPricesRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1102,7 @@ func (x *ListPricesRequest) String() string {
 func (*ListPricesRequest) ProtoMessage() {}
 
 func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[13]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1115,7 @@ func (x *ListPricesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesRequest.ProtoReflect.Descriptor instead.
 func (*ListPricesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPricesRequest) GetPageSize() int32 {
@@ -918,7 +1150,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1162,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[14]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1175,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Price) GetProvider() string {
@@ -1014,7 +1246,7 @@ type ListPricesResponse struct {
 
 func (x *ListPricesResponse) Reset() {
 	*x = ListPricesResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1258,7 @@ func (x *ListPricesResponse) String() string {
 func (*ListPricesResponse) ProtoMessage() {}
 
 func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[15]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1271,7 @@ func (x *ListPricesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPricesResponse.ProtoReflect.Descriptor instead.
 func (*ListPricesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListPricesResponse) GetPrices() []*Price {
@@ -1077,7 +1309,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1089,7 +1321,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[16]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1102,7 +1334,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Budget) GetScope() string {
@@ -1166,7 +1398,7 @@ type ListBudgetsRequest struct {
 
 func (x *ListBudgetsRequest) Reset() {
 	*x = ListBudgetsRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1410,7 @@ func (x *ListBudgetsRequest) String() string {
 func (*ListBudgetsRequest) ProtoMessage() {}
 
 func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[17]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1423,7 @@ func (x *ListBudgetsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsRequest.ProtoReflect.Descriptor instead.
 func (*ListBudgetsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListBudgetsRequest) GetPageSize() int32 {
@@ -1219,7 +1451,7 @@ type ListBudgetsResponse struct {
 
 func (x *ListBudgetsResponse) Reset() {
 	*x = ListBudgetsResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1463,7 @@ func (x *ListBudgetsResponse) String() string {
 func (*ListBudgetsResponse) ProtoMessage() {}
 
 func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[18]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1476,7 @@ func (x *ListBudgetsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBudgetsResponse.ProtoReflect.Descriptor instead.
 func (*ListBudgetsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListBudgetsResponse) GetBudgets() []*Budget {
@@ -1273,7 +1505,7 @@ type GetBudgetRequest struct {
 
 func (x *GetBudgetRequest) Reset() {
 	*x = GetBudgetRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1517,7 @@ func (x *GetBudgetRequest) String() string {
 func (*GetBudgetRequest) ProtoMessage() {}
 
 func (x *GetBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[19]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1530,7 @@ func (x *GetBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBudgetRequest.ProtoReflect.Descriptor instead.
 func (*GetBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetBudgetRequest) GetScope() string {
@@ -1331,7 +1563,7 @@ type GetBudgetResponse struct {
 
 func (x *GetBudgetResponse) Reset() {
 	*x = GetBudgetResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1575,7 @@ func (x *GetBudgetResponse) String() string {
 func (*GetBudgetResponse) ProtoMessage() {}
 
 func (x *GetBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[20]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1588,7 @@ func (x *GetBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBudgetResponse.ProtoReflect.Descriptor instead.
 func (*GetBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetBudgetResponse) GetBudget() *Budget {
@@ -1383,7 +1615,7 @@ type SetBudgetRequest struct {
 
 func (x *SetBudgetRequest) Reset() {
 	*x = SetBudgetRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1627,7 @@ func (x *SetBudgetRequest) String() string {
 func (*SetBudgetRequest) ProtoMessage() {}
 
 func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[21]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1640,7 @@ func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetRequest.ProtoReflect.Descriptor instead.
 func (*SetBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetBudgetRequest) GetScope() string {
@@ -1499,7 +1731,7 @@ type SetBudgetResponse struct {
 
 func (x *SetBudgetResponse) Reset() {
 	*x = SetBudgetResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1743,7 @@ func (x *SetBudgetResponse) String() string {
 func (*SetBudgetResponse) ProtoMessage() {}
 
 func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[22]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1756,7 @@ func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetResponse.ProtoReflect.Descriptor instead.
 func (*SetBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetBudgetResponse) GetBudget() *Budget {
@@ -1551,7 +1783,7 @@ type GetUsageReportRequest struct {
 
 func (x *GetUsageReportRequest) Reset() {
 	*x = GetUsageReportRequest{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1795,7 @@ func (x *GetUsageReportRequest) String() string {
 func (*GetUsageReportRequest) ProtoMessage() {}
 
 func (x *GetUsageReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[23]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1808,7 @@ func (x *GetUsageReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageReportRequest.ProtoReflect.Descriptor instead.
 func (*GetUsageReportRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetUsageReportRequest) GetBy() string {
@@ -1622,7 +1854,7 @@ type GetUsageReportResponse struct {
 
 func (x *GetUsageReportResponse) Reset() {
 	*x = GetUsageReportResponse{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1866,7 @@ func (x *GetUsageReportResponse) String() string {
 func (*GetUsageReportResponse) ProtoMessage() {}
 
 func (x *GetUsageReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[24]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1879,7 @@ func (x *GetUsageReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUsageReportResponse.ProtoReflect.Descriptor instead.
 func (*GetUsageReportResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetUsageReportResponse) GetRows() []*UsageRow {
@@ -1705,7 +1937,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1717,7 +1949,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[25]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1730,7 +1962,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UsageRow) GetKey() string {
@@ -1800,7 +2032,7 @@ type UsageForecast struct {
 
 func (x *UsageForecast) Reset() {
 	*x = UsageForecast{}
-	mi := &file_deckhand_v1_provider_proto_msgTypes[26]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +2044,7 @@ func (x *UsageForecast) String() string {
 func (*UsageForecast) ProtoMessage() {}
 
 func (x *UsageForecast) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_provider_proto_msgTypes[26]
+	mi := &file_deckhand_v1_provider_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +2057,7 @@ func (x *UsageForecast) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageForecast.ProtoReflect.Descriptor instead.
 func (*UsageForecast) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_provider_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UsageForecast) GetMonth() string {
@@ -1929,7 +2161,25 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"t\n" +
 	"\x15ListProvidersResponse\x123\n" +
 	"\tproviders\x18\x01 \x03(\v2\x15.deckhand.v1.ProviderR\tproviders\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x1d\n" +
+	"\x1bGetProviderCatalogueRequest\"\x94\x03\n" +
+	"\x11CatalogueProvider\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x16\n" +
+	"\x06search\x18\x03 \x01(\bR\x06search\x12\x19\n" +
+	"\bbase_url\x18\x04 \x01(\tR\abaseUrl\x12!\n" +
+	"\fkey_optional\x18\x05 \x01(\bR\vkeyOptional\x12\x14\n" +
+	"\x05login\x18\x06 \x01(\bR\x05login\x12\x19\n" +
+	"\bdocs_url\x18\a \x01(\tR\adocsUrl\x12\x19\n" +
+	"\bkeys_url\x18\b \x01(\tR\akeysUrl\x123\n" +
+	"\tconnected\x18\t \x01(\v2\x15.deckhand.v1.ProviderR\tconnected\x12\x14\n" +
+	"\x05calls\x18\n" +
+	" \x01(\x03R\x05calls\x12(\n" +
+	"\x05usage\x18\v \x01(\v2\x12.deckhand.v1.UsageR\x05usage\x12\x1b\n" +
+	"\tlogin_url\x18\f \x01(\tR\bloginUrl\x12!\n" +
+	"\flogin_scopes\x18\r \x03(\tR\vloginScopes\"\\\n" +
+	"\x1cGetProviderCatalogueResponse\x12<\n" +
+	"\tproviders\x18\x01 \x03(\v2\x1e.deckhand.v1.CatalogueProviderR\tproviders\":\n" +
 	"\x19DisconnectProviderRequest\x12\x1d\n" +
 	"\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18<R\x04name\"\x1c\n" +
 	"\x1aDisconnectProviderResponse\"h\n" +
@@ -2039,10 +2289,11 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"reached_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\treachedAt\x12\x12\n" +
 	"\x04days\x18\a \x01(\x05R\x04days\x12\x14\n" +
 	"\x05early\x18\b \x01(\bR\x05earlyB\x0f\n" +
-	"\r_limit_micros2\xfc\x05\n" +
+	"\r_limit_micros2\x8a\a\n" +
 	"\x0fProviderService\x12\x85\x01\n" +
 	"\x0fConnectProvider\x12#.deckhand.v1.ConnectProviderRequest\x1a$.deckhand.v1.ConnectProviderResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/providers/{name}:connect\x12m\n" +
-	"\rListProviders\x12!.deckhand.v1.ListProvidersRequest\x1a\".deckhand.v1.ListProvidersResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/providers\x12\x91\x01\n" +
+	"\rListProviders\x12!.deckhand.v1.ListProvidersRequest\x1a\".deckhand.v1.ListProvidersResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/providers\x12\x8b\x01\n" +
+	"\x14GetProviderCatalogue\x12(.deckhand.v1.GetProviderCatalogueRequest\x1a).deckhand.v1.GetProviderCatalogueResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/provider-catalogue\x12\x91\x01\n" +
 	"\x12DisconnectProvider\x12&.deckhand.v1.DisconnectProviderRequest\x1a'.deckhand.v1.DisconnectProviderResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/providers/{name}:disconnect\x12\x9a\x01\n" +
 	"\x10GetProviderUsage\x12$.deckhand.v1.GetProviderUsageRequest\x1a%.deckhand.v1.GetProviderUsageResponse\"9\x82\xd3\xe4\x93\x023Z\x15\x12\x13/v1/providers:usage\x12\x1a/v1/providers/{name}/usage\x12^\n" +
 	"\bSetPrice\x12\x1c.deckhand.v1.SetPriceRequest\x1a\x1d.deckhand.v1.SetPriceResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\x1a\n" +
@@ -2068,90 +2319,98 @@ func file_deckhand_v1_provider_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_provider_proto_rawDescData
 }
 
-var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_deckhand_v1_provider_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_deckhand_v1_provider_proto_goTypes = []any{
-	(*Provider)(nil),                   // 0: deckhand.v1.Provider
-	(*ConnectProviderRequest)(nil),     // 1: deckhand.v1.ConnectProviderRequest
-	(*ProviderLogin)(nil),              // 2: deckhand.v1.ProviderLogin
-	(*ConnectProviderResponse)(nil),    // 3: deckhand.v1.ConnectProviderResponse
-	(*ListProvidersRequest)(nil),       // 4: deckhand.v1.ListProvidersRequest
-	(*ListProvidersResponse)(nil),      // 5: deckhand.v1.ListProvidersResponse
-	(*DisconnectProviderRequest)(nil),  // 6: deckhand.v1.DisconnectProviderRequest
-	(*DisconnectProviderResponse)(nil), // 7: deckhand.v1.DisconnectProviderResponse
-	(*GetProviderUsageRequest)(nil),    // 8: deckhand.v1.GetProviderUsageRequest
-	(*ModelUsage)(nil),                 // 9: deckhand.v1.ModelUsage
-	(*GetProviderUsageResponse)(nil),   // 10: deckhand.v1.GetProviderUsageResponse
-	(*SetPriceRequest)(nil),            // 11: deckhand.v1.SetPriceRequest
-	(*SetPriceResponse)(nil),           // 12: deckhand.v1.SetPriceResponse
-	(*ListPricesRequest)(nil),          // 13: deckhand.v1.ListPricesRequest
-	(*Price)(nil),                      // 14: deckhand.v1.Price
-	(*ListPricesResponse)(nil),         // 15: deckhand.v1.ListPricesResponse
-	(*Budget)(nil),                     // 16: deckhand.v1.Budget
-	(*ListBudgetsRequest)(nil),         // 17: deckhand.v1.ListBudgetsRequest
-	(*ListBudgetsResponse)(nil),        // 18: deckhand.v1.ListBudgetsResponse
-	(*GetBudgetRequest)(nil),           // 19: deckhand.v1.GetBudgetRequest
-	(*GetBudgetResponse)(nil),          // 20: deckhand.v1.GetBudgetResponse
-	(*SetBudgetRequest)(nil),           // 21: deckhand.v1.SetBudgetRequest
-	(*SetBudgetResponse)(nil),          // 22: deckhand.v1.SetBudgetResponse
-	(*GetUsageReportRequest)(nil),      // 23: deckhand.v1.GetUsageReportRequest
-	(*GetUsageReportResponse)(nil),     // 24: deckhand.v1.GetUsageReportResponse
-	(*UsageRow)(nil),                   // 25: deckhand.v1.UsageRow
-	(*UsageForecast)(nil),              // 26: deckhand.v1.UsageForecast
-	(*timestamppb.Timestamp)(nil),      // 27: google.protobuf.Timestamp
-	(*Usage)(nil),                      // 28: deckhand.v1.Usage
+	(*Provider)(nil),                     // 0: deckhand.v1.Provider
+	(*ConnectProviderRequest)(nil),       // 1: deckhand.v1.ConnectProviderRequest
+	(*ProviderLogin)(nil),                // 2: deckhand.v1.ProviderLogin
+	(*ConnectProviderResponse)(nil),      // 3: deckhand.v1.ConnectProviderResponse
+	(*ListProvidersRequest)(nil),         // 4: deckhand.v1.ListProvidersRequest
+	(*ListProvidersResponse)(nil),        // 5: deckhand.v1.ListProvidersResponse
+	(*GetProviderCatalogueRequest)(nil),  // 6: deckhand.v1.GetProviderCatalogueRequest
+	(*CatalogueProvider)(nil),            // 7: deckhand.v1.CatalogueProvider
+	(*GetProviderCatalogueResponse)(nil), // 8: deckhand.v1.GetProviderCatalogueResponse
+	(*DisconnectProviderRequest)(nil),    // 9: deckhand.v1.DisconnectProviderRequest
+	(*DisconnectProviderResponse)(nil),   // 10: deckhand.v1.DisconnectProviderResponse
+	(*GetProviderUsageRequest)(nil),      // 11: deckhand.v1.GetProviderUsageRequest
+	(*ModelUsage)(nil),                   // 12: deckhand.v1.ModelUsage
+	(*GetProviderUsageResponse)(nil),     // 13: deckhand.v1.GetProviderUsageResponse
+	(*SetPriceRequest)(nil),              // 14: deckhand.v1.SetPriceRequest
+	(*SetPriceResponse)(nil),             // 15: deckhand.v1.SetPriceResponse
+	(*ListPricesRequest)(nil),            // 16: deckhand.v1.ListPricesRequest
+	(*Price)(nil),                        // 17: deckhand.v1.Price
+	(*ListPricesResponse)(nil),           // 18: deckhand.v1.ListPricesResponse
+	(*Budget)(nil),                       // 19: deckhand.v1.Budget
+	(*ListBudgetsRequest)(nil),           // 20: deckhand.v1.ListBudgetsRequest
+	(*ListBudgetsResponse)(nil),          // 21: deckhand.v1.ListBudgetsResponse
+	(*GetBudgetRequest)(nil),             // 22: deckhand.v1.GetBudgetRequest
+	(*GetBudgetResponse)(nil),            // 23: deckhand.v1.GetBudgetResponse
+	(*SetBudgetRequest)(nil),             // 24: deckhand.v1.SetBudgetRequest
+	(*SetBudgetResponse)(nil),            // 25: deckhand.v1.SetBudgetResponse
+	(*GetUsageReportRequest)(nil),        // 26: deckhand.v1.GetUsageReportRequest
+	(*GetUsageReportResponse)(nil),       // 27: deckhand.v1.GetUsageReportResponse
+	(*UsageRow)(nil),                     // 28: deckhand.v1.UsageRow
+	(*UsageForecast)(nil),                // 29: deckhand.v1.UsageForecast
+	(*timestamppb.Timestamp)(nil),        // 30: google.protobuf.Timestamp
+	(*Usage)(nil),                        // 31: deckhand.v1.Usage
 }
 var file_deckhand_v1_provider_proto_depIdxs = []int32{
-	27, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
-	27, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
-	27, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
-	27, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
-	27, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
+	30, // 0: deckhand.v1.Provider.connected_at:type_name -> google.protobuf.Timestamp
+	30, // 1: deckhand.v1.Provider.expires_at:type_name -> google.protobuf.Timestamp
+	30, // 2: deckhand.v1.Provider.last_used_at:type_name -> google.protobuf.Timestamp
+	30, // 3: deckhand.v1.Provider.refused_at:type_name -> google.protobuf.Timestamp
+	30, // 4: deckhand.v1.ConnectProviderRequest.expires_at:type_name -> google.protobuf.Timestamp
 	2,  // 5: deckhand.v1.ConnectProviderRequest.login:type_name -> deckhand.v1.ProviderLogin
 	0,  // 6: deckhand.v1.ConnectProviderResponse.provider:type_name -> deckhand.v1.Provider
 	0,  // 7: deckhand.v1.ListProvidersResponse.providers:type_name -> deckhand.v1.Provider
-	27, // 8: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
-	28, // 9: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
-	9,  // 10: deckhand.v1.GetProviderUsageResponse.models:type_name -> deckhand.v1.ModelUsage
-	27, // 11: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
-	27, // 12: deckhand.v1.Price.set_at:type_name -> google.protobuf.Timestamp
-	14, // 13: deckhand.v1.ListPricesResponse.prices:type_name -> deckhand.v1.Price
-	16, // 14: deckhand.v1.ListBudgetsResponse.budgets:type_name -> deckhand.v1.Budget
-	16, // 15: deckhand.v1.GetBudgetResponse.budget:type_name -> deckhand.v1.Budget
-	16, // 16: deckhand.v1.SetBudgetResponse.budget:type_name -> deckhand.v1.Budget
-	27, // 17: deckhand.v1.GetUsageReportRequest.since:type_name -> google.protobuf.Timestamp
-	27, // 18: deckhand.v1.GetUsageReportRequest.until:type_name -> google.protobuf.Timestamp
-	25, // 19: deckhand.v1.GetUsageReportResponse.rows:type_name -> deckhand.v1.UsageRow
-	25, // 20: deckhand.v1.GetUsageReportResponse.total:type_name -> deckhand.v1.UsageRow
-	26, // 21: deckhand.v1.GetUsageReportResponse.forecast:type_name -> deckhand.v1.UsageForecast
-	27, // 22: deckhand.v1.GetUsageReportResponse.since:type_name -> google.protobuf.Timestamp
-	27, // 23: deckhand.v1.GetUsageReportResponse.until:type_name -> google.protobuf.Timestamp
-	28, // 24: deckhand.v1.UsageRow.usage:type_name -> deckhand.v1.Usage
-	27, // 25: deckhand.v1.UsageForecast.reached_at:type_name -> google.protobuf.Timestamp
-	1,  // 26: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
-	4,  // 27: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
-	6,  // 28: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
-	8,  // 29: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
-	11, // 30: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
-	13, // 31: deckhand.v1.ProviderService.ListPrices:input_type -> deckhand.v1.ListPricesRequest
-	17, // 32: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
-	19, // 33: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
-	21, // 34: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
-	23, // 35: deckhand.v1.BudgetService.GetUsageReport:input_type -> deckhand.v1.GetUsageReportRequest
-	3,  // 36: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
-	5,  // 37: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
-	7,  // 38: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
-	10, // 39: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
-	12, // 40: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
-	15, // 41: deckhand.v1.ProviderService.ListPrices:output_type -> deckhand.v1.ListPricesResponse
-	18, // 42: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
-	20, // 43: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
-	22, // 44: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
-	24, // 45: deckhand.v1.BudgetService.GetUsageReport:output_type -> deckhand.v1.GetUsageReportResponse
-	36, // [36:46] is the sub-list for method output_type
-	26, // [26:36] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	0,  // 8: deckhand.v1.CatalogueProvider.connected:type_name -> deckhand.v1.Provider
+	31, // 9: deckhand.v1.CatalogueProvider.usage:type_name -> deckhand.v1.Usage
+	7,  // 10: deckhand.v1.GetProviderCatalogueResponse.providers:type_name -> deckhand.v1.CatalogueProvider
+	30, // 11: deckhand.v1.GetProviderUsageRequest.since:type_name -> google.protobuf.Timestamp
+	31, // 12: deckhand.v1.ModelUsage.usage:type_name -> deckhand.v1.Usage
+	12, // 13: deckhand.v1.GetProviderUsageResponse.models:type_name -> deckhand.v1.ModelUsage
+	30, // 14: deckhand.v1.GetProviderUsageResponse.since:type_name -> google.protobuf.Timestamp
+	30, // 15: deckhand.v1.Price.set_at:type_name -> google.protobuf.Timestamp
+	17, // 16: deckhand.v1.ListPricesResponse.prices:type_name -> deckhand.v1.Price
+	19, // 17: deckhand.v1.ListBudgetsResponse.budgets:type_name -> deckhand.v1.Budget
+	19, // 18: deckhand.v1.GetBudgetResponse.budget:type_name -> deckhand.v1.Budget
+	19, // 19: deckhand.v1.SetBudgetResponse.budget:type_name -> deckhand.v1.Budget
+	30, // 20: deckhand.v1.GetUsageReportRequest.since:type_name -> google.protobuf.Timestamp
+	30, // 21: deckhand.v1.GetUsageReportRequest.until:type_name -> google.protobuf.Timestamp
+	28, // 22: deckhand.v1.GetUsageReportResponse.rows:type_name -> deckhand.v1.UsageRow
+	28, // 23: deckhand.v1.GetUsageReportResponse.total:type_name -> deckhand.v1.UsageRow
+	29, // 24: deckhand.v1.GetUsageReportResponse.forecast:type_name -> deckhand.v1.UsageForecast
+	30, // 25: deckhand.v1.GetUsageReportResponse.since:type_name -> google.protobuf.Timestamp
+	30, // 26: deckhand.v1.GetUsageReportResponse.until:type_name -> google.protobuf.Timestamp
+	31, // 27: deckhand.v1.UsageRow.usage:type_name -> deckhand.v1.Usage
+	30, // 28: deckhand.v1.UsageForecast.reached_at:type_name -> google.protobuf.Timestamp
+	1,  // 29: deckhand.v1.ProviderService.ConnectProvider:input_type -> deckhand.v1.ConnectProviderRequest
+	4,  // 30: deckhand.v1.ProviderService.ListProviders:input_type -> deckhand.v1.ListProvidersRequest
+	6,  // 31: deckhand.v1.ProviderService.GetProviderCatalogue:input_type -> deckhand.v1.GetProviderCatalogueRequest
+	9,  // 32: deckhand.v1.ProviderService.DisconnectProvider:input_type -> deckhand.v1.DisconnectProviderRequest
+	11, // 33: deckhand.v1.ProviderService.GetProviderUsage:input_type -> deckhand.v1.GetProviderUsageRequest
+	14, // 34: deckhand.v1.ProviderService.SetPrice:input_type -> deckhand.v1.SetPriceRequest
+	16, // 35: deckhand.v1.ProviderService.ListPrices:input_type -> deckhand.v1.ListPricesRequest
+	20, // 36: deckhand.v1.BudgetService.ListBudgets:input_type -> deckhand.v1.ListBudgetsRequest
+	22, // 37: deckhand.v1.BudgetService.GetBudget:input_type -> deckhand.v1.GetBudgetRequest
+	24, // 38: deckhand.v1.BudgetService.SetBudget:input_type -> deckhand.v1.SetBudgetRequest
+	26, // 39: deckhand.v1.BudgetService.GetUsageReport:input_type -> deckhand.v1.GetUsageReportRequest
+	3,  // 40: deckhand.v1.ProviderService.ConnectProvider:output_type -> deckhand.v1.ConnectProviderResponse
+	5,  // 41: deckhand.v1.ProviderService.ListProviders:output_type -> deckhand.v1.ListProvidersResponse
+	8,  // 42: deckhand.v1.ProviderService.GetProviderCatalogue:output_type -> deckhand.v1.GetProviderCatalogueResponse
+	10, // 43: deckhand.v1.ProviderService.DisconnectProvider:output_type -> deckhand.v1.DisconnectProviderResponse
+	13, // 44: deckhand.v1.ProviderService.GetProviderUsage:output_type -> deckhand.v1.GetProviderUsageResponse
+	15, // 45: deckhand.v1.ProviderService.SetPrice:output_type -> deckhand.v1.SetPriceResponse
+	18, // 46: deckhand.v1.ProviderService.ListPrices:output_type -> deckhand.v1.ListPricesResponse
+	21, // 47: deckhand.v1.BudgetService.ListBudgets:output_type -> deckhand.v1.ListBudgetsResponse
+	23, // 48: deckhand.v1.BudgetService.GetBudget:output_type -> deckhand.v1.GetBudgetResponse
+	25, // 49: deckhand.v1.BudgetService.SetBudget:output_type -> deckhand.v1.SetBudgetResponse
+	27, // 50: deckhand.v1.BudgetService.GetUsageReport:output_type -> deckhand.v1.GetUsageReportResponse
+	40, // [40:51] is the sub-list for method output_type
+	29, // [29:40] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_provider_proto_init() }
@@ -2160,21 +2419,21 @@ func file_deckhand_v1_provider_proto_init() {
 		return
 	}
 	file_deckhand_v1_task_proto_init()
-	file_deckhand_v1_provider_proto_msgTypes[11].OneofWrappers = []any{}
-	file_deckhand_v1_provider_proto_msgTypes[16].OneofWrappers = []any{}
-	file_deckhand_v1_provider_proto_msgTypes[21].OneofWrappers = []any{
+	file_deckhand_v1_provider_proto_msgTypes[14].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[19].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[24].OneofWrappers = []any{
 		(*SetBudgetRequest_LimitMicros)(nil),
 		(*SetBudgetRequest_Unlimited)(nil),
 		(*SetBudgetRequest_Reset_)(nil),
 	}
-	file_deckhand_v1_provider_proto_msgTypes[26].OneofWrappers = []any{}
+	file_deckhand_v1_provider_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_provider_proto_rawDesc), len(file_deckhand_v1_provider_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

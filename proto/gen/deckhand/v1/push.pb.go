@@ -11,6 +11,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -389,9 +390,13 @@ func (x *ListPushDevicesResponse) GetDevices() []*PushDevice {
 type UpdatePushDeviceRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	DeviceId string                 `protobuf:"bytes,1,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
-	Name     string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Empty only if update_mask leaves it out.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Empty for all groups.
-	Events        []string `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Events []string `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	// The fields of this request to change, by name, such as "events"; the others keep their values. Unset to
+	// replace all.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,4,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +448,13 @@ func (x *UpdatePushDeviceRequest) GetName() string {
 func (x *UpdatePushDeviceRequest) GetEvents() []string {
 	if x != nil {
 		return x.Events
+	}
+	return nil
+}
+
+func (x *UpdatePushDeviceRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
 	}
 	return nil
 }
@@ -672,7 +684,7 @@ var File_deckhand_v1_push_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_push_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/push.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x01\n" +
+	"\x16deckhand/v1/push.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x01\n" +
 	"\n" +
 	"PushDevice\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -697,12 +709,14 @@ const file_deckhand_v1_push_proto_rawDesc = "" +
 	"\x06device\x18\x01 \x01(\v2\x17.deckhand.v1.PushDeviceR\x06device\"\x18\n" +
 	"\x16ListPushDevicesRequest\"L\n" +
 	"\x17ListPushDevicesResponse\x121\n" +
-	"\adevices\x18\x01 \x03(\v2\x17.deckhand.v1.PushDeviceR\adevices\"\xbd\x01\n" +
+	"\adevices\x18\x01 \x03(\v2\x17.deckhand.v1.PushDeviceR\adevices\"\xf8\x01\n" +
 	"\x17UpdatePushDeviceRequest\x12'\n" +
 	"\tdevice_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\bdeviceId\x12\x1d\n" +
-	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\x12Z\n" +
-	"\x06events\x18\x03 \x03(\tBB\xbaH?\x92\x01<\x10\x05\"8r6R\tapprovalsR\tquestionsR\bfailuresR\abudgetsR\vescalationsR\x06events\"K\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\bdeviceId\x12\x1b\n" +
+	"\x04name\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x18dR\x04name\x12Z\n" +
+	"\x06events\x18\x03 \x03(\tBB\xbaH?\x92\x01<\x10\x05\"8r6R\tapprovalsR\tquestionsR\bfailuresR\abudgetsR\vescalationsR\x06events\x12;\n" +
+	"\vupdate_mask\x18\x04 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"K\n" +
 	"\x18UpdatePushDeviceResponse\x12/\n" +
 	"\x06device\x18\x01 \x01(\v2\x17.deckhand.v1.PushDeviceR\x06device\"B\n" +
 	"\x17DeletePushDeviceRequest\x12'\n" +
@@ -752,29 +766,31 @@ var file_deckhand_v1_push_proto_goTypes = []any{
 	(*TestPushDeviceRequest)(nil),    // 11: deckhand.v1.TestPushDeviceRequest
 	(*TestPushDeviceResponse)(nil),   // 12: deckhand.v1.TestPushDeviceResponse
 	(*timestamppb.Timestamp)(nil),    // 13: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),    // 14: google.protobuf.FieldMask
 }
 var file_deckhand_v1_push_proto_depIdxs = []int32{
 	13, // 0: deckhand.v1.PushDevice.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: deckhand.v1.CreatePushDeviceResponse.device:type_name -> deckhand.v1.PushDevice
 	0,  // 2: deckhand.v1.ListPushDevicesResponse.devices:type_name -> deckhand.v1.PushDevice
-	0,  // 3: deckhand.v1.UpdatePushDeviceResponse.device:type_name -> deckhand.v1.PushDevice
-	1,  // 4: deckhand.v1.PushService.GetPushKey:input_type -> deckhand.v1.GetPushKeyRequest
-	3,  // 5: deckhand.v1.PushService.CreatePushDevice:input_type -> deckhand.v1.CreatePushDeviceRequest
-	5,  // 6: deckhand.v1.PushService.ListPushDevices:input_type -> deckhand.v1.ListPushDevicesRequest
-	7,  // 7: deckhand.v1.PushService.UpdatePushDevice:input_type -> deckhand.v1.UpdatePushDeviceRequest
-	9,  // 8: deckhand.v1.PushService.DeletePushDevice:input_type -> deckhand.v1.DeletePushDeviceRequest
-	11, // 9: deckhand.v1.PushService.TestPushDevice:input_type -> deckhand.v1.TestPushDeviceRequest
-	2,  // 10: deckhand.v1.PushService.GetPushKey:output_type -> deckhand.v1.GetPushKeyResponse
-	4,  // 11: deckhand.v1.PushService.CreatePushDevice:output_type -> deckhand.v1.CreatePushDeviceResponse
-	6,  // 12: deckhand.v1.PushService.ListPushDevices:output_type -> deckhand.v1.ListPushDevicesResponse
-	8,  // 13: deckhand.v1.PushService.UpdatePushDevice:output_type -> deckhand.v1.UpdatePushDeviceResponse
-	10, // 14: deckhand.v1.PushService.DeletePushDevice:output_type -> deckhand.v1.DeletePushDeviceResponse
-	12, // 15: deckhand.v1.PushService.TestPushDevice:output_type -> deckhand.v1.TestPushDeviceResponse
-	10, // [10:16] is the sub-list for method output_type
-	4,  // [4:10] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	14, // 3: deckhand.v1.UpdatePushDeviceRequest.update_mask:type_name -> google.protobuf.FieldMask
+	0,  // 4: deckhand.v1.UpdatePushDeviceResponse.device:type_name -> deckhand.v1.PushDevice
+	1,  // 5: deckhand.v1.PushService.GetPushKey:input_type -> deckhand.v1.GetPushKeyRequest
+	3,  // 6: deckhand.v1.PushService.CreatePushDevice:input_type -> deckhand.v1.CreatePushDeviceRequest
+	5,  // 7: deckhand.v1.PushService.ListPushDevices:input_type -> deckhand.v1.ListPushDevicesRequest
+	7,  // 8: deckhand.v1.PushService.UpdatePushDevice:input_type -> deckhand.v1.UpdatePushDeviceRequest
+	9,  // 9: deckhand.v1.PushService.DeletePushDevice:input_type -> deckhand.v1.DeletePushDeviceRequest
+	11, // 10: deckhand.v1.PushService.TestPushDevice:input_type -> deckhand.v1.TestPushDeviceRequest
+	2,  // 11: deckhand.v1.PushService.GetPushKey:output_type -> deckhand.v1.GetPushKeyResponse
+	4,  // 12: deckhand.v1.PushService.CreatePushDevice:output_type -> deckhand.v1.CreatePushDeviceResponse
+	6,  // 13: deckhand.v1.PushService.ListPushDevices:output_type -> deckhand.v1.ListPushDevicesResponse
+	8,  // 14: deckhand.v1.PushService.UpdatePushDevice:output_type -> deckhand.v1.UpdatePushDeviceResponse
+	10, // 15: deckhand.v1.PushService.DeletePushDevice:output_type -> deckhand.v1.DeletePushDeviceResponse
+	12, // 16: deckhand.v1.PushService.TestPushDevice:output_type -> deckhand.v1.TestPushDeviceResponse
+	11, // [11:17] is the sub-list for method output_type
+	5,  // [5:11] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_push_proto_init() }

@@ -1187,8 +1187,11 @@ type TaskMessage struct {
 	Text   string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	SaidBy string `protobuf:"bytes,3,opt,name=said_by,json=saidBy,proto3" json:"said_by,omitempty"`
 	// The turn after which the model gets it; 0 for with the goal.
-	AfterTurn     int32                  `protobuf:"varint,4,opt,name=after_turn,json=afterTurn,proto3" json:"after_turn,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	AfterTurn int32                  `protobuf:"varint,4,opt,name=after_turn,json=afterTurn,proto3" json:"after_turn,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The subtask in whose jail a program sent it, which the persona's hub_access allows; empty
+	// for a message of a person.
+	FromTask      string `protobuf:"bytes,6,opt,name=from_task,json=fromTask,proto3" json:"from_task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1256,6 +1259,13 @@ func (x *TaskMessage) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *TaskMessage) GetFromTask() string {
+	if x != nil {
+		return x.FromTask
+	}
+	return ""
 }
 
 // TaskCheckpoint is a point that a new task can continue from.
@@ -4037,7 +4047,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\vcost_micros\x18\x05 \x01(\x03B\x0e\xbaH\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x00R\n" +
 	"costMicros\x12!\n" +
 	"\x05files\x18\x10 \x01(\x03B\v\xbaH\b\"\x06\x18\xc0\x84=(\x00R\x05files\x128\n" +
-	"\x0ffile_size_bytes\x18\x11 \x01(\x03B\x10\xbaH\r\"\v\x18\x80\x80\x80\x80\x80\x80\x80\x02(\x00R\rfileSizeBytes\"\xa4\x01\n" +
+	"\x0ffile_size_bytes\x18\x11 \x01(\x03B\x10\xbaH\r\"\v\x18\x80\x80\x80\x80\x80\x80\x80\x02(\x00R\rfileSizeBytes\"\xc1\x01\n" +
 	"\vTaskMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n" +
@@ -4045,7 +4055,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"after_turn\x18\x04 \x01(\x05R\tafterTurn\x129\n" +
 	"\n" +
-	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x99\x02\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1b\n" +
+	"\tfrom_task\x18\x06 \x01(\tR\bfromTask\"\x99\x02\n" +
 	"\x0eTaskCheckpoint\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x05R\titeration\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +

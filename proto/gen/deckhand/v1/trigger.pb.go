@@ -12,6 +12,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -1018,7 +1019,10 @@ type UpdateTriggerRequest struct {
 	// Trigger id, unique id prefix, or name.
 	TriggerId string `protobuf:"bytes,1,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
 	// In the place of what there is.
-	Spec          *TriggerSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *TriggerSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// The fields of spec to change, by name, such as "filter"; the others keep their values. Unset to
+	// replace all.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1063,6 +1067,13 @@ func (x *UpdateTriggerRequest) GetTriggerId() string {
 func (x *UpdateTriggerRequest) GetSpec() *TriggerSpec {
 	if x != nil {
 		return x.Spec
+	}
+	return nil
+}
+
+func (x *UpdateTriggerRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
 	}
 	return nil
 }
@@ -2480,7 +2491,7 @@ var File_deckhand_v1_trigger_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
+	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
 	"\vTriggerSpec\x12\x1c\n" +
 	"\x04goal\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc0>R\x04goal\x12 \n" +
 	"\x06filter\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xa0\x1fR\x06filter\x12Z\n" +
@@ -2577,12 +2588,14 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\bdisabled\x18\a \x01(\bR\bdisabled\"_\n" +
 	"\x15CreateTriggerResponse\x12.\n" +
 	"\atrigger\x18\x01 \x01(\v2\x14.deckhand.v1.TriggerR\atrigger\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\"w\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"\xb4\x01\n" +
 	"\x14UpdateTriggerRequest\x12)\n" +
 	"\n" +
 	"trigger_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\ttriggerId\x124\n" +
-	"\x04spec\x18\x02 \x01(\v2\x18.deckhand.v1.TriggerSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\"G\n" +
+	"\x04spec\x18\x02 \x01(\v2\x18.deckhand.v1.TriggerSpecB\x06\xbaH\x03\xc8\x01\x01R\x04spec\x12;\n" +
+	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"G\n" +
 	"\x15UpdateTriggerResponse\x12.\n" +
 	"\atrigger\x18\x01 \x01(\v2\x14.deckhand.v1.TriggerR\atrigger\">\n" +
 	"\x11GetTriggerRequest\x12)\n" +
@@ -2799,7 +2812,8 @@ var file_deckhand_v1_trigger_proto_goTypes = []any{
 	nil,                                 // 37: deckhand.v1.Delivery.HeadersEntry
 	(*durationpb.Duration)(nil),         // 38: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),       // 39: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),             // 40: google.protobuf.Struct
+	(*fieldmaskpb.FieldMask)(nil),       // 40: google.protobuf.FieldMask
+	(*structpb.Struct)(nil),             // 41: google.protobuf.Struct
 }
 var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	35, // 0: deckhand.v1.TriggerSpec.mapping:type_name -> deckhand.v1.TriggerSpec.MappingEntry
@@ -2824,58 +2838,59 @@ var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	3,  // 19: deckhand.v1.CreateTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
 	7,  // 20: deckhand.v1.CreateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
 	3,  // 21: deckhand.v1.UpdateTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	7,  // 22: deckhand.v1.UpdateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 23: deckhand.v1.GetTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 24: deckhand.v1.ListTriggersResponse.triggers:type_name -> deckhand.v1.Trigger
-	7,  // 25: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 26: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	38, // 27: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
-	7,  // 28: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
-	28, // 29: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
-	36, // 30: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
-	3,  // 31: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	2,  // 32: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
-	40, // 33: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
-	2,  // 34: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
-	39, // 35: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
-	39, // 36: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
-	39, // 37: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
-	37, // 38: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
-	2,  // 39: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
-	28, // 40: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
-	28, // 41: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	28, // 42: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	8,  // 43: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
-	10, // 44: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
-	12, // 45: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
-	14, // 46: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
-	16, // 47: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
-	18, // 48: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
-	20, // 49: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
-	22, // 50: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
-	24, // 51: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
-	26, // 52: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
-	29, // 53: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
-	31, // 54: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
-	33, // 55: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
-	9,  // 56: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
-	11, // 57: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
-	13, // 58: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
-	15, // 59: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
-	17, // 60: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
-	19, // 61: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
-	21, // 62: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
-	23, // 63: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
-	25, // 64: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
-	27, // 65: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
-	30, // 66: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
-	32, // 67: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
-	34, // 68: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
-	56, // [56:69] is the sub-list for method output_type
-	43, // [43:56] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	40, // 22: deckhand.v1.UpdateTriggerRequest.update_mask:type_name -> google.protobuf.FieldMask
+	7,  // 23: deckhand.v1.UpdateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 24: deckhand.v1.GetTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 25: deckhand.v1.ListTriggersResponse.triggers:type_name -> deckhand.v1.Trigger
+	7,  // 26: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 27: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	38, // 28: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
+	7,  // 29: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
+	28, // 30: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
+	36, // 31: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
+	3,  // 32: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
+	2,  // 33: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
+	41, // 34: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
+	2,  // 35: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
+	39, // 36: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
+	39, // 37: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
+	39, // 38: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
+	37, // 39: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
+	2,  // 40: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
+	28, // 41: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
+	28, // 42: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	28, // 43: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	8,  // 44: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
+	10, // 45: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
+	12, // 46: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
+	14, // 47: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
+	16, // 48: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
+	18, // 49: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
+	20, // 50: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
+	22, // 51: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
+	24, // 52: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
+	26, // 53: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
+	29, // 54: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
+	31, // 55: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
+	33, // 56: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
+	9,  // 57: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
+	11, // 58: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
+	13, // 59: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
+	15, // 60: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
+	17, // 61: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
+	19, // 62: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
+	21, // 63: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
+	23, // 64: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
+	25, // 65: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
+	27, // 66: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
+	30, // 67: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
+	32, // 68: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
+	34, // 69: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
+	57, // [57:70] is the sub-list for method output_type
+	44, // [44:57] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_trigger_proto_init() }

@@ -6,6 +6,7 @@ import { Tabs } from "radix-ui";
 import { lazy, Suspense, useMemo, useState } from "react";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
+import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Select } from "@/components/Field";
@@ -71,6 +72,7 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
           {agent.name}
           <AgentBadge status={agent.status} reason={agent.statusReason} />
           {task && <TaskBadge task={task} />}
+          {agent.hubAccess && <Badge title="Programs in its jail may call the hub for their task">hub access</Badge>}
         </span>
       }
       actions={

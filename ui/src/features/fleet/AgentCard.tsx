@@ -68,6 +68,7 @@ export const AgentCard = memo(function AgentCard(props: {
       <p className="flex flex-wrap gap-x-3 text-xs text-dim">
         <span>{agent.provider === "script" ? "script" : agent.model}</span>
         <AgentNodes agent={agent} />
+        {agent.hubAccess && <span title="Programs in its jail may call the hub for their task">hub access</span>}
         {agent.visibility !== "organisation" && <span>{agent.visibility}</span>}
         {props.triggers.length > 0 && <span>{props.triggers.join(", ")}</span>}
         {props.summary && props.summary.queued > 0 && <span className="text-info">{props.summary.queued} queued</span>}

@@ -23,6 +23,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { millis, Time, useNow } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { ProviderService, type ModelUsage, type Provider } from "@/gen/deckhand/v1/provider_pb";
+import { Catalogue } from "./Catalogue";
 import { ConnectProvider } from "./ConnectProvider";
 import { Prices } from "./Prices";
 import { SetPrice } from "./SetPrice";
@@ -103,6 +104,7 @@ export function ProvidersPage() {
           ))}
         </Table>
       )}
+      <Catalogue connect={admin ? setConnecting : undefined} />
       <Used admin={admin} />
       {connecting !== undefined && (
         <ConnectProvider

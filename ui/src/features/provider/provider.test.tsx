@@ -5,6 +5,7 @@ import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
 import { ProviderService } from "@/gen/deckhand/v1/provider_pb";
 import { showPage } from "@/test/page";
+import { pass, redirectURL } from "./login";
 import { providerRoutes } from "./route";
 import { parsePrice, parseSince, sinceTime } from "./since";
 
@@ -39,8 +40,15 @@ const services =
         calls("usage", req.since?.seconds);
         return { models: [{ provider: "anthropic", model: "claude", calls: 3n, estimated: 1n, usage: { inputTokens: 12_300n, costMicros: 1_230_000n } }] };
       },
+      getProviderCatalogue: () => ({
+        providers: [
+          { name: "anthropic", title: "Anthropic", docsUrl: "https://docs.anthropic.com", keysUrl: "https://console.anthropic.com/settings/keys", connected: { name: "anthropic" }, calls: 3n, usage: { costMicros: 2_000_000n } },
+          { name: "exa", title: "Exa", search: true },
+          { name: "gemini", title: "Google Gemini", login: true, loginUrl: "https://accounts.example/auth", loginScopes: ["models"] },
+        ],
+      }),
       connectProvider: (req) => {
-        calls("connect", req.name, req.key);
+        calls("connect", req.name, req.key, ...(req.login ? [req.login] : []));
         if (refuse) throw new ConnectError("the provider refuses the key", Code.InvalidArgument);
         return {};
       },
@@ -56,9 +64,47 @@ const services =
 
 describe("providers", () => {
   it("teach the first command when there are none", async () => {
-    showPage("/providers", providerRoutes, (r) => r.service(ProviderService, { listProviders: () => ({}), getProviderUsage: () => ({}) }));
+    showPage("/providers", providerRoutes, (r) => r.service(ProviderService, { listProviders: () => ({}), getProviderUsage: () => ({}), getProviderCatalogue: () => ({}) }));
     expect(await screen.findByText("No providers yet")).toBeTruthy();
     expect(await screen.findByText(/No model calls in this period/)).toBeTruthy();
+  });
+
+  it("list all that there are, and connect one that is not", async () => {
+    showPage("/providers", providerRoutes, services());
+    const table = await screen.findByRole("group", { name: "All providers" });
+    expect(await within(table).findByText("$2.00")).toBeTruthy();
+    expect(within(table).getByRole("link", { name: "Documentation" }).getAttribute("href")).toBe("https://docs.anthropic.com");
+    expect(within(table).queryByRole("button", { name: "Connect Anthropic" })).toBeNull();
+    await userEvent.click(within(table).getByRole("button", { name: "Connect Exa" }));
+    expect(await screen.findByDisplayValue("exa")).toBeTruthy();
+  });
+
+  it("log in by OAuth: the code that came with the state goes to the hub", async () => {
+    const calls = vi.fn();
+    vi.stubGlobal("isSecureContext", true);
+    const opened = vi.spyOn(window, "open").mockReturnValue(null);
+    try {
+      showPage("/providers", providerRoutes, services(calls));
+      await userEvent.click(await screen.findByRole("button", { name: "Log in to Google Gemini" }));
+      const dialog = await screen.findByRole("dialog");
+      await userEvent.type(within(dialog).getByLabelText("Client ID"), "client-1");
+      await userEvent.type(within(dialog).getByLabelText("Client secret"), "s3cret");
+      const go = within(dialog).getByRole("button", { name: "Log in" });
+      await waitFor(() => expect(go.hasAttribute("disabled")).toBe(false));
+      await userEvent.click(go);
+      const asked = new URL(String(opened.mock.calls[0]?.[0]));
+      expect(asked.origin + asked.pathname).toBe("https://accounts.example/auth");
+      expect(asked.searchParams.get("redirect_uri")).toBe(redirectURL());
+      expect(asked.searchParams.get("code_challenge_method")).toBe("S256");
+      await screen.findByText(/Waiting for you to log in/);
+      pass("?state=another&code=stolen");
+      pass(`?state=${asked.searchParams.get("state")}&code=code-1`);
+      await waitFor(() => expect(calls).toHaveBeenCalledWith("connect", "gemini", "", expect.objectContaining({ clientId: "client-1", clientSecret: "s3cret", code: "code-1", redirectUrl: redirectURL() })));
+      expect(calls.mock.calls.filter(([what]) => what === "connect")).toHaveLength(1);
+    } finally {
+      opened.mockRestore();
+      vi.unstubAllGlobals();
+    }
   });
 
   // Connected since, expiry, last use and usage shown; a refused key.

@@ -9,4 +9,11 @@ const page = createRoute({
   component: lazyRouteComponent(() => import("./ProvidersPage"), "ProvidersPage"),
 });
 
-export const providerRoutes = [page] as const;
+// Where a provider sends the code of a login.
+const callback = createRoute({
+  path: "/providers/callback",
+  getParentRoute: () => shellRoute,
+  component: lazyRouteComponent(() => import("./LoginCallback"), "LoginCallback"),
+});
+
+export const providerRoutes = [page, callback] as const;

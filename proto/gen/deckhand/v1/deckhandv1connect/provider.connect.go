@@ -41,6 +41,9 @@ const (
 	// ProviderServiceListProvidersProcedure is the fully-qualified name of the ProviderService's
 	// ListProviders RPC.
 	ProviderServiceListProvidersProcedure = "/deckhand.v1.ProviderService/ListProviders"
+	// ProviderServiceGetProviderCatalogueProcedure is the fully-qualified name of the ProviderService's
+	// GetProviderCatalogue RPC.
+	ProviderServiceGetProviderCatalogueProcedure = "/deckhand.v1.ProviderService/GetProviderCatalogue"
 	// ProviderServiceDisconnectProviderProcedure is the fully-qualified name of the ProviderService's
 	// DisconnectProvider RPC.
 	ProviderServiceDisconnectProviderProcedure = "/deckhand.v1.ProviderService/DisconnectProvider"
@@ -72,6 +75,9 @@ type ProviderServiceClient interface {
 	ConnectProvider(context.Context, *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error)
 	// ListProviders returns the connected providers.
 	ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error)
+	// GetProviderCatalogue returns all providers that can be connected, connected or not, with
+	// what each needs and what it was used for this month.
+	GetProviderCatalogue(context.Context, *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error)
 	// DisconnectProvider deletes a key.
 	DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error)
 	// GetProviderUsage returns the usage and cost of models, by model.
@@ -106,6 +112,12 @@ func NewProviderServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(providerServiceMethods.ByName("ListProviders")),
 			connect.WithClientOptions(opts...),
 		),
+		getProviderCatalogue: connect.NewClient[v1.GetProviderCatalogueRequest, v1.GetProviderCatalogueResponse](
+			httpClient,
+			baseURL+ProviderServiceGetProviderCatalogueProcedure,
+			connect.WithSchema(providerServiceMethods.ByName("GetProviderCatalogue")),
+			connect.WithClientOptions(opts...),
+		),
 		disconnectProvider: connect.NewClient[v1.DisconnectProviderRequest, v1.DisconnectProviderResponse](
 			httpClient,
 			baseURL+ProviderServiceDisconnectProviderProcedure,
@@ -135,12 +147,13 @@ func NewProviderServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 
 // providerServiceClient implements ProviderServiceClient.
 type providerServiceClient struct {
-	connectProvider    *connect.Client[v1.ConnectProviderRequest, v1.ConnectProviderResponse]
-	listProviders      *connect.Client[v1.ListProvidersRequest, v1.ListProvidersResponse]
-	disconnectProvider *connect.Client[v1.DisconnectProviderRequest, v1.DisconnectProviderResponse]
-	getProviderUsage   *connect.Client[v1.GetProviderUsageRequest, v1.GetProviderUsageResponse]
-	setPrice           *connect.Client[v1.SetPriceRequest, v1.SetPriceResponse]
-	listPrices         *connect.Client[v1.ListPricesRequest, v1.ListPricesResponse]
+	connectProvider      *connect.Client[v1.ConnectProviderRequest, v1.ConnectProviderResponse]
+	listProviders        *connect.Client[v1.ListProvidersRequest, v1.ListProvidersResponse]
+	getProviderCatalogue *connect.Client[v1.GetProviderCatalogueRequest, v1.GetProviderCatalogueResponse]
+	disconnectProvider   *connect.Client[v1.DisconnectProviderRequest, v1.DisconnectProviderResponse]
+	getProviderUsage     *connect.Client[v1.GetProviderUsageRequest, v1.GetProviderUsageResponse]
+	setPrice             *connect.Client[v1.SetPriceRequest, v1.SetPriceResponse]
+	listPrices           *connect.Client[v1.ListPricesRequest, v1.ListPricesResponse]
 }
 
 // ConnectProvider calls deckhand.v1.ProviderService.ConnectProvider.
@@ -151,6 +164,11 @@ func (c *providerServiceClient) ConnectProvider(ctx context.Context, req *connec
 // ListProviders calls deckhand.v1.ProviderService.ListProviders.
 func (c *providerServiceClient) ListProviders(ctx context.Context, req *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error) {
 	return c.listProviders.CallUnary(ctx, req)
+}
+
+// GetProviderCatalogue calls deckhand.v1.ProviderService.GetProviderCatalogue.
+func (c *providerServiceClient) GetProviderCatalogue(ctx context.Context, req *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error) {
+	return c.getProviderCatalogue.CallUnary(ctx, req)
 }
 
 // DisconnectProvider calls deckhand.v1.ProviderService.DisconnectProvider.
@@ -180,6 +198,9 @@ type ProviderServiceHandler interface {
 	ConnectProvider(context.Context, *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error)
 	// ListProviders returns the connected providers.
 	ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error)
+	// GetProviderCatalogue returns all providers that can be connected, connected or not, with
+	// what each needs and what it was used for this month.
+	GetProviderCatalogue(context.Context, *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error)
 	// DisconnectProvider deletes a key.
 	DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error)
 	// GetProviderUsage returns the usage and cost of models, by model.
@@ -208,6 +229,12 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 		ProviderServiceListProvidersProcedure,
 		svc.ListProviders,
 		connect.WithSchema(providerServiceMethods.ByName("ListProviders")),
+		connect.WithHandlerOptions(opts...),
+	)
+	providerServiceGetProviderCatalogueHandler := connect.NewUnaryHandler(
+		ProviderServiceGetProviderCatalogueProcedure,
+		svc.GetProviderCatalogue,
+		connect.WithSchema(providerServiceMethods.ByName("GetProviderCatalogue")),
 		connect.WithHandlerOptions(opts...),
 	)
 	providerServiceDisconnectProviderHandler := connect.NewUnaryHandler(
@@ -240,6 +267,8 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 			providerServiceConnectProviderHandler.ServeHTTP(w, r)
 		case ProviderServiceListProvidersProcedure:
 			providerServiceListProvidersHandler.ServeHTTP(w, r)
+		case ProviderServiceGetProviderCatalogueProcedure:
+			providerServiceGetProviderCatalogueHandler.ServeHTTP(w, r)
 		case ProviderServiceDisconnectProviderProcedure:
 			providerServiceDisconnectProviderHandler.ServeHTTP(w, r)
 		case ProviderServiceGetProviderUsageProcedure:
@@ -263,6 +292,10 @@ func (UnimplementedProviderServiceHandler) ConnectProvider(context.Context, *con
 
 func (UnimplementedProviderServiceHandler) ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.ListProviders is not implemented"))
+}
+
+func (UnimplementedProviderServiceHandler) GetProviderCatalogue(context.Context, *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.GetProviderCatalogue is not implemented"))
 }
 
 func (UnimplementedProviderServiceHandler) DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error) {

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/provider.proto.
  */
 export const file_deckhand_v1_provider: GenFile = /*@__PURE__*/
-  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEiqAIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVsb2dpbhgJIAEoCCKgAQoWQ29ubmVjdFByb3ZpZGVyUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCGJhc2VfdXJsGAIgASgJEgsKA2tleRgDIAEoCRIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVsb2dpbhgFIAEoCzIaLmRlY2toYW5kLnYxLlByb3ZpZGVyTG9naW4ihwEKDVByb3ZpZGVyTG9naW4SEQoJY2xpZW50X2lkGAEgASgJEhUKDWNsaWVudF9zZWNyZXQYAiABKAkSEQoJdG9rZW5fdXJsGAMgASgJEgwKBGNvZGUYBCABKAkSFQoNY29kZV92ZXJpZmllchgFIAEoCRIUCgxyZWRpcmVjdF91cmwYBiABKAkiQgoXQ29ubmVjdFByb3ZpZGVyUmVzcG9uc2USJwoIcHJvdmlkZXIYASABKAsyFS5kZWNraGFuZC52MS5Qcm92aWRlciI9ChRMaXN0UHJvdmlkZXJzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJaChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USKAoJcHJvdmlkZXJzGAEgAygLMhUuZGVja2hhbmQudjEuUHJvdmlkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIikKGURpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSIcChpEaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZSJSChdHZXRQcm92aWRlclVzYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJyCgpNb2RlbFVzYWdlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWNhbGxzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIm4KGEdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRInCgZtb2RlbHMYASADKAsyFy5kZWNraGFuZC52MS5Nb2RlbFVzYWdlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKjAQoPU2V0UHJpY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWlucHV0GAMgASgBEg4KBm91dHB1dBgEIAEoARIXCgpjYWNoZV9yZWFkGAUgASgBSACIAQESGAoLY2FjaGVfd3JpdGUYBiABKAFIAYgBAUINCgtfY2FjaGVfcmVhZEIOCgxfY2FjaGVfd3JpdGUiEgoQU2V0UHJpY2VSZXNwb25zZSI6ChFMaXN0UHJpY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSKsAQoFUHJpY2USEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDQoFaW5wdXQYAyABKAESDgoGb3V0cHV0GAQgASgBEhIKCmNhY2hlX3JlYWQYBSABKAESEwoLY2FjaGVfd3JpdGUYBiABKAESDgoGc2V0X2J5GAcgASgJEioKBnNldF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUQoSTGlzdFByaWNlc1Jlc3BvbnNlEiIKBnByaWNlcxgBIAMoCzISLmRlY2toYW5kLnYxLlByaWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKkAQoGQnVkZ2V0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIZCgxsaW1pdF9taWNyb3MYBCABKANIAIgBARIUCgxzcGVudF9taWNyb3MYBSABKAMSFwoPcmVzZXJ2ZWRfbWljcm9zGAYgASgDEg4KBnNldF9ieRgHIAEoCUIPCg1fbGltaXRfbWljcm9zIjsKEkxpc3RCdWRnZXRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJUChNMaXN0QnVkZ2V0c1Jlc3BvbnNlEiQKB2J1ZGdldHMYASADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkMKEEdldEJ1ZGdldFJlcXVlc3QSDQoFc2NvcGUYASABKAkSEQoJb2JqZWN0X2lkGAIgASgJEg0KBWV2ZXJ5GAMgASgJIjgKEUdldEJ1ZGdldFJlc3BvbnNlEiMKBmJ1ZGdldBgBIAEoCzITLmRlY2toYW5kLnYxLkJ1ZGdldCKKAQoQU2V0QnVkZ2V0UmVxdWVzdBINCgVzY29wZRgBIAEoCRIRCglvYmplY3RfaWQYAiABKAkSDQoFZXZlcnkYAyABKAkSFgoMbGltaXRfbWljcm9zGAQgASgDSAASEwoJdW5saW1pdGVkGAUgASgISAASDwoFcmVzZXQYBiABKAhIAEIHCgVsaW1pdCI4ChFTZXRCdWRnZXRSZXNwb25zZRIjCgZidWRnZXQYASABKAsyEy5kZWNraGFuZC52MS5CdWRnZXQiiAEKFUdldFVzYWdlUmVwb3J0UmVxdWVzdBIKCgJieRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXNwbGl0GAQgASgJIucBChZHZXRVc2FnZVJlcG9ydFJlc3BvbnNlEiMKBHJvd3MYASADKAsyFS5kZWNraGFuZC52MS5Vc2FnZVJvdxIkCgV0b3RhbBgCIAEoCzIVLmRlY2toYW5kLnYxLlVzYWdlUm93EiwKCGZvcmVjYXN0GAMgASgLMhouZGVja2hhbmQudjEuVXNhZ2VGb3JlY2FzdBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wInkKCFVzYWdlUm93EgsKA2tleRgBIAEoCRINCgVjYWxscxgCIAEoAxINCgV0YXNrcxgDIAEoAxIRCgllc3RpbWF0ZWQYBCABKAMSIQoFdXNhZ2UYBSABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIMCgRwYXJ0GAYgASgJItkBCg1Vc2FnZUZvcmVjYXN0Eg0KBW1vbnRoGAEgASgJEhQKDHNwZW50X21pY3JvcxgCIAEoAxIUCgxkYWlseV9taWNyb3MYAyABKAMSFAoMbW9udGhfbWljcm9zGAQgASgDEhkKDGxpbWl0X21pY3JvcxgFIAEoA0gAiAEBEi4KCnJlYWNoZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGRheXMYByABKAUSDQoFZWFybHkYCCABKAhCDwoNX2xpbWl0X21pY3JvczKnBAoPUHJvdmlkZXJTZXJ2aWNlElwKD0Nvbm5lY3RQcm92aWRlchIjLmRlY2toYW5kLnYxLkNvbm5lY3RQcm92aWRlclJlcXVlc3QaJC5kZWNraGFuZC52MS5Db25uZWN0UHJvdmlkZXJSZXNwb25zZRJWCg1MaXN0UHJvdmlkZXJzEiEuZGVja2hhbmQudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2USZQoSRGlzY29ubmVjdFByb3ZpZGVyEiYuZGVja2hhbmQudjEuRGlzY29ubmVjdFByb3ZpZGVyUmVxdWVzdBonLmRlY2toYW5kLnYxLkRpc2Nvbm5lY3RQcm92aWRlclJlc3BvbnNlEl8KEEdldFByb3ZpZGVyVXNhZ2USJC5kZWNraGFuZC52MS5HZXRQcm92aWRlclVzYWdlUmVxdWVzdBolLmRlY2toYW5kLnYxLkdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRJHCghTZXRQcmljZRIcLmRlY2toYW5kLnYxLlNldFByaWNlUmVxdWVzdBodLmRlY2toYW5kLnYxLlNldFByaWNlUmVzcG9uc2USTQoKTGlzdFByaWNlcxIeLmRlY2toYW5kLnYxLkxpc3RQcmljZXNSZXF1ZXN0Gh8uZGVja2hhbmQudjEuTGlzdFByaWNlc1Jlc3BvbnNlMtQCCg1CdWRnZXRTZXJ2aWNlElAKC0xpc3RCdWRnZXRzEh8uZGVja2hhbmQudjEuTGlzdEJ1ZGdldHNSZXF1ZXN0GiAuZGVja2hhbmQudjEuTGlzdEJ1ZGdldHNSZXNwb25zZRJKCglHZXRCdWRnZXQSHS5kZWNraGFuZC52MS5HZXRCdWRnZXRSZXF1ZXN0Gh4uZGVja2hhbmQudjEuR2V0QnVkZ2V0UmVzcG9uc2USSgoJU2V0QnVkZ2V0Eh0uZGVja2hhbmQudjEuU2V0QnVkZ2V0UmVxdWVzdBoeLmRlY2toYW5kLnYxLlNldEJ1ZGdldFJlc3BvbnNlElkKDkdldFVzYWdlUmVwb3J0EiIuZGVja2hhbmQudjEuR2V0VXNhZ2VSZXBvcnRSZXF1ZXN0GiMuZGVja2hhbmQudjEuR2V0VXNhZ2VSZXBvcnRSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
+  fileDesc("ChpkZWNraGFuZC92MS9wcm92aWRlci5wcm90bxILZGVja2hhbmQudjEiqAIKCFByb3ZpZGVyEgwKBG5hbWUYASABKAkSEAoIYmFzZV91cmwYAiABKAkSEwoLa2V5X2VuZHNfaW4YAyABKAkSFAoMY29ubmVjdGVkX2J5GAQgASgJEjAKDGNvbm5lY3RlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZWZ1c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVsb2dpbhgJIAEoCCKgAQoWQ29ubmVjdFByb3ZpZGVyUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCGJhc2VfdXJsGAIgASgJEgsKA2tleRgDIAEoCRIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVsb2dpbhgFIAEoCzIaLmRlY2toYW5kLnYxLlByb3ZpZGVyTG9naW4ihwEKDVByb3ZpZGVyTG9naW4SEQoJY2xpZW50X2lkGAEgASgJEhUKDWNsaWVudF9zZWNyZXQYAiABKAkSEQoJdG9rZW5fdXJsGAMgASgJEgwKBGNvZGUYBCABKAkSFQoNY29kZV92ZXJpZmllchgFIAEoCRIUCgxyZWRpcmVjdF91cmwYBiABKAkiQgoXQ29ubmVjdFByb3ZpZGVyUmVzcG9uc2USJwoIcHJvdmlkZXIYASABKAsyFS5kZWNraGFuZC52MS5Qcm92aWRlciI9ChRMaXN0UHJvdmlkZXJzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJaChVMaXN0UHJvdmlkZXJzUmVzcG9uc2USKAoJcHJvdmlkZXJzGAEgAygLMhUuZGVja2hhbmQudjEuUHJvdmlkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIh0KG0dldFByb3ZpZGVyQ2F0YWxvZ3VlUmVxdWVzdCKgAgoRQ2F0YWxvZ3VlUHJvdmlkZXISDAoEbmFtZRgBIAEoCRINCgV0aXRsZRgCIAEoCRIOCgZzZWFyY2gYAyABKAgSEAoIYmFzZV91cmwYBCABKAkSFAoMa2V5X29wdGlvbmFsGAUgASgIEg0KBWxvZ2luGAYgASgIEhAKCGRvY3NfdXJsGAcgASgJEhAKCGtleXNfdXJsGAggASgJEigKCWNvbm5lY3RlZBgJIAEoCzIVLmRlY2toYW5kLnYxLlByb3ZpZGVyEg0KBWNhbGxzGAogASgDEiEKBXVzYWdlGAsgASgLMhIuZGVja2hhbmQudjEuVXNhZ2USEQoJbG9naW5fdXJsGAwgASgJEhQKDGxvZ2luX3Njb3BlcxgNIAMoCSJRChxHZXRQcm92aWRlckNhdGFsb2d1ZVJlc3BvbnNlEjEKCXByb3ZpZGVycxgBIAMoCzIeLmRlY2toYW5kLnYxLkNhdGFsb2d1ZVByb3ZpZGVyIikKGURpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QSDAoEbmFtZRgBIAEoCSIcChpEaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZSJSChdHZXRQcm92aWRlclVzYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJyCgpNb2RlbFVzYWdlEhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWNhbGxzGAMgASgDEhEKCWVzdGltYXRlZBgEIAEoAxIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIm4KGEdldFByb3ZpZGVyVXNhZ2VSZXNwb25zZRInCgZtb2RlbHMYASADKAsyFy5kZWNraGFuZC52MS5Nb2RlbFVzYWdlEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKjAQoPU2V0UHJpY2VSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEg0KBWlucHV0GAMgASgBEg4KBm91dHB1dBgEIAEoARIXCgpjYWNoZV9yZWFkGAUgASgBSACIAQESGAoLY2FjaGVfd3JpdGUYBiABKAFIAYgBAUINCgtfY2FjaGVfcmVhZEIOCgxfY2FjaGVfd3JpdGUiEgoQU2V0UHJpY2VSZXNwb25zZSI6ChFMaXN0UHJpY2VzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSKsAQoFUHJpY2USEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSDQoFaW5wdXQYAyABKAESDgoGb3V0cHV0GAQgASgBEhIKCmNhY2hlX3JlYWQYBSABKAESEwoLY2FjaGVfd3JpdGUYBiABKAESDgoGc2V0X2J5GAcgASgJEioKBnNldF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiUQoSTGlzdFByaWNlc1Jlc3BvbnNlEiIKBnByaWNlcxgBIAMoCzISLmRlY2toYW5kLnYxLlByaWNlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKkAQoGQnVkZ2V0Eg0KBXNjb3BlGAEgASgJEhEKCW9iamVjdF9pZBgCIAEoCRINCgVldmVyeRgDIAEoCRIZCgxsaW1pdF9taWNyb3MYBCABKANIAIgBARIUCgxzcGVudF9taWNyb3MYBSABKAMSFwoPcmVzZXJ2ZWRfbWljcm9zGAYgASgDEg4KBnNldF9ieRgHIAEoCUIPCg1fbGltaXRfbWljcm9zIjsKEkxpc3RCdWRnZXRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJUChNMaXN0QnVkZ2V0c1Jlc3BvbnNlEiQKB2J1ZGdldHMYASADKAsyEy5kZWNraGFuZC52MS5CdWRnZXQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIkMKEEdldEJ1ZGdldFJlcXVlc3QSDQoFc2NvcGUYASABKAkSEQoJb2JqZWN0X2lkGAIgASgJEg0KBWV2ZXJ5GAMgASgJIjgKEUdldEJ1ZGdldFJlc3BvbnNlEiMKBmJ1ZGdldBgBIAEoCzITLmRlY2toYW5kLnYxLkJ1ZGdldCKKAQoQU2V0QnVkZ2V0UmVxdWVzdBINCgVzY29wZRgBIAEoCRIRCglvYmplY3RfaWQYAiABKAkSDQoFZXZlcnkYAyABKAkSFgoMbGltaXRfbWljcm9zGAQgASgDSAASEwoJdW5saW1pdGVkGAUgASgISAASDwoFcmVzZXQYBiABKAhIAEIHCgVsaW1pdCI4ChFTZXRCdWRnZXRSZXNwb25zZRIjCgZidWRnZXQYASABKAsyEy5kZWNraGFuZC52MS5CdWRnZXQiiAEKFUdldFVzYWdlUmVwb3J0UmVxdWVzdBIKCgJieRgBIAEoCRIpCgVzaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXNwbGl0GAQgASgJIucBChZHZXRVc2FnZVJlcG9ydFJlc3BvbnNlEiMKBHJvd3MYASADKAsyFS5kZWNraGFuZC52MS5Vc2FnZVJvdxIkCgV0b3RhbBgCIAEoCzIVLmRlY2toYW5kLnYxLlVzYWdlUm93EiwKCGZvcmVjYXN0GAMgASgLMhouZGVja2hhbmQudjEuVXNhZ2VGb3JlY2FzdBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFdW50aWwYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wInkKCFVzYWdlUm93EgsKA2tleRgBIAEoCRINCgVjYWxscxgCIAEoAxINCgV0YXNrcxgDIAEoAxIRCgllc3RpbWF0ZWQYBCABKAMSIQoFdXNhZ2UYBSABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIMCgRwYXJ0GAYgASgJItkBCg1Vc2FnZUZvcmVjYXN0Eg0KBW1vbnRoGAEgASgJEhQKDHNwZW50X21pY3JvcxgCIAEoAxIUCgxkYWlseV9taWNyb3MYAyABKAMSFAoMbW9udGhfbWljcm9zGAQgASgDEhkKDGxpbWl0X21pY3JvcxgFIAEoA0gAiAEBEi4KCnJlYWNoZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGRheXMYByABKAUSDQoFZWFybHkYCCABKAhCDwoNX2xpbWl0X21pY3JvczKUBQoPUHJvdmlkZXJTZXJ2aWNlElwKD0Nvbm5lY3RQcm92aWRlchIjLmRlY2toYW5kLnYxLkNvbm5lY3RQcm92aWRlclJlcXVlc3QaJC5kZWNraGFuZC52MS5Db25uZWN0UHJvdmlkZXJSZXNwb25zZRJWCg1MaXN0UHJvdmlkZXJzEiEuZGVja2hhbmQudjEuTGlzdFByb3ZpZGVyc1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0UHJvdmlkZXJzUmVzcG9uc2USawoUR2V0UHJvdmlkZXJDYXRhbG9ndWUSKC5kZWNraGFuZC52MS5HZXRQcm92aWRlckNhdGFsb2d1ZVJlcXVlc3QaKS5kZWNraGFuZC52MS5HZXRQcm92aWRlckNhdGFsb2d1ZVJlc3BvbnNlEmUKEkRpc2Nvbm5lY3RQcm92aWRlchImLmRlY2toYW5kLnYxLkRpc2Nvbm5lY3RQcm92aWRlclJlcXVlc3QaJy5kZWNraGFuZC52MS5EaXNjb25uZWN0UHJvdmlkZXJSZXNwb25zZRJfChBHZXRQcm92aWRlclVzYWdlEiQuZGVja2hhbmQudjEuR2V0UHJvdmlkZXJVc2FnZVJlcXVlc3QaJS5kZWNraGFuZC52MS5HZXRQcm92aWRlclVzYWdlUmVzcG9uc2USRwoIU2V0UHJpY2USHC5kZWNraGFuZC52MS5TZXRQcmljZVJlcXVlc3QaHS5kZWNraGFuZC52MS5TZXRQcmljZVJlc3BvbnNlEk0KCkxpc3RQcmljZXMSHi5kZWNraGFuZC52MS5MaXN0UHJpY2VzUmVxdWVzdBofLmRlY2toYW5kLnYxLkxpc3RQcmljZXNSZXNwb25zZTLUAgoNQnVkZ2V0U2VydmljZRJQCgtMaXN0QnVkZ2V0cxIfLmRlY2toYW5kLnYxLkxpc3RCdWRnZXRzUmVxdWVzdBogLmRlY2toYW5kLnYxLkxpc3RCdWRnZXRzUmVzcG9uc2USSgoJR2V0QnVkZ2V0Eh0uZGVja2hhbmQudjEuR2V0QnVkZ2V0UmVxdWVzdBoeLmRlY2toYW5kLnYxLkdldEJ1ZGdldFJlc3BvbnNlEkoKCVNldEJ1ZGdldBIdLmRlY2toYW5kLnYxLlNldEJ1ZGdldFJlcXVlc3QaHi5kZWNraGFuZC52MS5TZXRCdWRnZXRSZXNwb25zZRJZCg5HZXRVc2FnZVJlcG9ydBIiLmRlY2toYW5kLnYxLkdldFVzYWdlUmVwb3J0UmVxdWVzdBojLmRlY2toYW5kLnYxLkdldFVzYWdlUmVwb3J0UmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_task, file_google_protobuf_timestamp]);
 
 /**
  * Provider is the way to a model provider.
@@ -252,6 +252,137 @@ export const ListProvidersResponseSchema: GenMessage<ListProvidersResponse> = /*
   messageDesc(file_deckhand_v1_provider, 5);
 
 /**
+ * @generated from message deckhand.v1.GetProviderCatalogueRequest
+ */
+export type GetProviderCatalogueRequest = Message<"deckhand.v1.GetProviderCatalogueRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.GetProviderCatalogueRequest.
+ * Use `create(GetProviderCatalogueRequestSchema)` to create a new message.
+ */
+export const GetProviderCatalogueRequestSchema: GenMessage<GetProviderCatalogueRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 6);
+
+/**
+ * CatalogueProvider is a provider that can be connected.
+ *
+ * @generated from message deckhand.v1.CatalogueProvider
+ */
+export type CatalogueProvider = Message<"deckhand.v1.CatalogueProvider"> & {
+  /**
+   * What personas call it, for example anthropic.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * For people, for example Anthropic.
+   *
+   * @generated from field: string title = 2;
+   */
+  title: string;
+
+  /**
+   * It is a search engine, which has no models.
+   *
+   * @generated from field: bool search = 3;
+   */
+  search: boolean;
+
+  /**
+   * Where it is unless base_url is given when it is connected; empty if that must be given.
+   *
+   * @generated from field: string base_url = 4;
+   */
+  baseUrl: string;
+
+  /**
+   * A server of your own may need no key.
+   *
+   * @generated from field: bool key_optional = 5;
+   */
+  keyOptional: boolean;
+
+  /**
+   * One can log in by OAuth in the place of a key.
+   *
+   * @generated from field: bool login = 6;
+   */
+  login: boolean;
+
+  /**
+   * Its own documentation, and the page on which keys are made; empty for a server of your own.
+   *
+   * @generated from field: string docs_url = 7;
+   */
+  docsUrl: string;
+
+  /**
+   * @generated from field: string keys_url = 8;
+   */
+  keysUrl: string;
+
+  /**
+   * Unset if it is not connected.
+   *
+   * @generated from field: deckhand.v1.Provider connected = 9;
+   */
+  connected?: Provider | undefined;
+
+  /**
+   * Model calls since the beginning of the month, in UTC.
+   *
+   * @generated from field: int64 calls = 10;
+   */
+  calls: bigint;
+
+  /**
+   * @generated from field: deckhand.v1.Usage usage = 11;
+   */
+  usage?: Usage | undefined;
+
+  /**
+   * With login: where one logs in, and what is asked for.
+   *
+   * @generated from field: string login_url = 12;
+   */
+  loginUrl: string;
+
+  /**
+   * @generated from field: repeated string login_scopes = 13;
+   */
+  loginScopes: string[];
+};
+
+/**
+ * Describes the message deckhand.v1.CatalogueProvider.
+ * Use `create(CatalogueProviderSchema)` to create a new message.
+ */
+export const CatalogueProviderSchema: GenMessage<CatalogueProvider> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 7);
+
+/**
+ * @generated from message deckhand.v1.GetProviderCatalogueResponse
+ */
+export type GetProviderCatalogueResponse = Message<"deckhand.v1.GetProviderCatalogueResponse"> & {
+  /**
+   * In a fixed order.
+   *
+   * @generated from field: repeated deckhand.v1.CatalogueProvider providers = 1;
+   */
+  providers: CatalogueProvider[];
+};
+
+/**
+ * Describes the message deckhand.v1.GetProviderCatalogueResponse.
+ * Use `create(GetProviderCatalogueResponseSchema)` to create a new message.
+ */
+export const GetProviderCatalogueResponseSchema: GenMessage<GetProviderCatalogueResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_provider, 8);
+
+/**
  * @generated from message deckhand.v1.DisconnectProviderRequest
  */
 export type DisconnectProviderRequest = Message<"deckhand.v1.DisconnectProviderRequest"> & {
@@ -266,7 +397,7 @@ export type DisconnectProviderRequest = Message<"deckhand.v1.DisconnectProviderR
  * Use `create(DisconnectProviderRequestSchema)` to create a new message.
  */
 export const DisconnectProviderRequestSchema: GenMessage<DisconnectProviderRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 6);
+  messageDesc(file_deckhand_v1_provider, 9);
 
 /**
  * @generated from message deckhand.v1.DisconnectProviderResponse
@@ -279,7 +410,7 @@ export type DisconnectProviderResponse = Message<"deckhand.v1.DisconnectProvider
  * Use `create(DisconnectProviderResponseSchema)` to create a new message.
  */
 export const DisconnectProviderResponseSchema: GenMessage<DisconnectProviderResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 7);
+  messageDesc(file_deckhand_v1_provider, 10);
 
 /**
  * @generated from message deckhand.v1.GetProviderUsageRequest
@@ -305,7 +436,7 @@ export type GetProviderUsageRequest = Message<"deckhand.v1.GetProviderUsageReque
  * Use `create(GetProviderUsageRequestSchema)` to create a new message.
  */
 export const GetProviderUsageRequestSchema: GenMessage<GetProviderUsageRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 8);
+  messageDesc(file_deckhand_v1_provider, 11);
 
 /**
  * ModelUsage is what one model used and cost.
@@ -346,7 +477,7 @@ export type ModelUsage = Message<"deckhand.v1.ModelUsage"> & {
  * Use `create(ModelUsageSchema)` to create a new message.
  */
 export const ModelUsageSchema: GenMessage<ModelUsage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 9);
+  messageDesc(file_deckhand_v1_provider, 12);
 
 /**
  * @generated from message deckhand.v1.GetProviderUsageResponse
@@ -368,7 +499,7 @@ export type GetProviderUsageResponse = Message<"deckhand.v1.GetProviderUsageResp
  * Use `create(GetProviderUsageResponseSchema)` to create a new message.
  */
 export const GetProviderUsageResponseSchema: GenMessage<GetProviderUsageResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 10);
+  messageDesc(file_deckhand_v1_provider, 13);
 
 /**
  * @generated from message deckhand.v1.SetPriceRequest
@@ -414,7 +545,7 @@ export type SetPriceRequest = Message<"deckhand.v1.SetPriceRequest"> & {
  * Use `create(SetPriceRequestSchema)` to create a new message.
  */
 export const SetPriceRequestSchema: GenMessage<SetPriceRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 11);
+  messageDesc(file_deckhand_v1_provider, 14);
 
 /**
  * @generated from message deckhand.v1.SetPriceResponse
@@ -427,7 +558,7 @@ export type SetPriceResponse = Message<"deckhand.v1.SetPriceResponse"> & {
  * Use `create(SetPriceResponseSchema)` to create a new message.
  */
 export const SetPriceResponseSchema: GenMessage<SetPriceResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 12);
+  messageDesc(file_deckhand_v1_provider, 15);
 
 /**
  * @generated from message deckhand.v1.ListPricesRequest
@@ -453,7 +584,7 @@ export type ListPricesRequest = Message<"deckhand.v1.ListPricesRequest"> & {
  * Use `create(ListPricesRequestSchema)` to create a new message.
  */
 export const ListPricesRequestSchema: GenMessage<ListPricesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 13);
+  messageDesc(file_deckhand_v1_provider, 16);
 
 /**
  * Price is what a model costs, in US dollars for a million tokens.
@@ -509,7 +640,7 @@ export type Price = Message<"deckhand.v1.Price"> & {
  * Use `create(PriceSchema)` to create a new message.
  */
 export const PriceSchema: GenMessage<Price> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 14);
+  messageDesc(file_deckhand_v1_provider, 17);
 
 /**
  * @generated from message deckhand.v1.ListPricesResponse
@@ -535,7 +666,7 @@ export type ListPricesResponse = Message<"deckhand.v1.ListPricesResponse"> & {
  * Use `create(ListPricesResponseSchema)` to create a new message.
  */
 export const ListPricesResponseSchema: GenMessage<ListPricesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 15);
+  messageDesc(file_deckhand_v1_provider, 18);
 
 /**
  * Budget is a cost limit and the amount spent.
@@ -594,7 +725,7 @@ export type Budget = Message<"deckhand.v1.Budget"> & {
  * Use `create(BudgetSchema)` to create a new message.
  */
 export const BudgetSchema: GenMessage<Budget> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 16);
+  messageDesc(file_deckhand_v1_provider, 19);
 
 /**
  * @generated from message deckhand.v1.ListBudgetsRequest
@@ -620,7 +751,7 @@ export type ListBudgetsRequest = Message<"deckhand.v1.ListBudgetsRequest"> & {
  * Use `create(ListBudgetsRequestSchema)` to create a new message.
  */
 export const ListBudgetsRequestSchema: GenMessage<ListBudgetsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 17);
+  messageDesc(file_deckhand_v1_provider, 20);
 
 /**
  * @generated from message deckhand.v1.ListBudgetsResponse
@@ -644,7 +775,7 @@ export type ListBudgetsResponse = Message<"deckhand.v1.ListBudgetsResponse"> & {
  * Use `create(ListBudgetsResponseSchema)` to create a new message.
  */
 export const ListBudgetsResponseSchema: GenMessage<ListBudgetsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 18);
+  messageDesc(file_deckhand_v1_provider, 21);
 
 /**
  * @generated from message deckhand.v1.GetBudgetRequest
@@ -673,7 +804,7 @@ export type GetBudgetRequest = Message<"deckhand.v1.GetBudgetRequest"> & {
  * Use `create(GetBudgetRequestSchema)` to create a new message.
  */
 export const GetBudgetRequestSchema: GenMessage<GetBudgetRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 19);
+  messageDesc(file_deckhand_v1_provider, 22);
 
 /**
  * @generated from message deckhand.v1.GetBudgetResponse
@@ -690,7 +821,7 @@ export type GetBudgetResponse = Message<"deckhand.v1.GetBudgetResponse"> & {
  * Use `create(GetBudgetResponseSchema)` to create a new message.
  */
 export const GetBudgetResponseSchema: GenMessage<GetBudgetResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 20);
+  messageDesc(file_deckhand_v1_provider, 23);
 
 /**
  * @generated from message deckhand.v1.SetBudgetRequest
@@ -744,7 +875,7 @@ export type SetBudgetRequest = Message<"deckhand.v1.SetBudgetRequest"> & {
  * Use `create(SetBudgetRequestSchema)` to create a new message.
  */
 export const SetBudgetRequestSchema: GenMessage<SetBudgetRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 21);
+  messageDesc(file_deckhand_v1_provider, 24);
 
 /**
  * @generated from message deckhand.v1.SetBudgetResponse
@@ -761,7 +892,7 @@ export type SetBudgetResponse = Message<"deckhand.v1.SetBudgetResponse"> & {
  * Use `create(SetBudgetResponseSchema)` to create a new message.
  */
 export const SetBudgetResponseSchema: GenMessage<SetBudgetResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 22);
+  messageDesc(file_deckhand_v1_provider, 25);
 
 /**
  * @generated from message deckhand.v1.GetUsageReportRequest
@@ -802,7 +933,7 @@ export type GetUsageReportRequest = Message<"deckhand.v1.GetUsageReportRequest">
  * Use `create(GetUsageReportRequestSchema)` to create a new message.
  */
 export const GetUsageReportRequestSchema: GenMessage<GetUsageReportRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 23);
+  messageDesc(file_deckhand_v1_provider, 26);
 
 /**
  * @generated from message deckhand.v1.GetUsageReportResponse
@@ -842,7 +973,7 @@ export type GetUsageReportResponse = Message<"deckhand.v1.GetUsageReportResponse
  * Use `create(GetUsageReportResponseSchema)` to create a new message.
  */
 export const GetUsageReportResponseSchema: GenMessage<GetUsageReportResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 24);
+  messageDesc(file_deckhand_v1_provider, 27);
 
 /**
  * UsageRow is what calls of one kind used and cost.
@@ -895,7 +1026,7 @@ export type UsageRow = Message<"deckhand.v1.UsageRow"> & {
  * Use `create(UsageRowSchema)` to create a new message.
  */
 export const UsageRowSchema: GenMessage<UsageRow> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 25);
+  messageDesc(file_deckhand_v1_provider, 28);
 
 /**
  * UsageForecast says what this month is going to cost when it goes on as in the
@@ -963,7 +1094,7 @@ export type UsageForecast = Message<"deckhand.v1.UsageForecast"> & {
  * Use `create(UsageForecastSchema)` to create a new message.
  */
 export const UsageForecastSchema: GenMessage<UsageForecast> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_provider, 26);
+  messageDesc(file_deckhand_v1_provider, 29);
 
 /**
  * ProviderService connects model providers. A key goes in and never comes out.
@@ -991,6 +1122,17 @@ export const ProviderService: GenService<{
     methodKind: "unary";
     input: typeof ListProvidersRequestSchema;
     output: typeof ListProvidersResponseSchema;
+  },
+  /**
+   * GetProviderCatalogue returns all providers that can be connected, connected or not, with
+   * what each needs and what it was used for this month.
+   *
+   * @generated from rpc deckhand.v1.ProviderService.GetProviderCatalogue
+   */
+  getProviderCatalogue: {
+    methodKind: "unary";
+    input: typeof GetProviderCatalogueRequestSchema;
+    output: typeof GetProviderCatalogueResponseSchema;
   },
   /**
    * DisconnectProvider deletes a key.

@@ -1,0 +1,83 @@
+package program_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/egress/program"
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+)
+
+// A program is of a live task of its jail and node whose persona lets it call the hub. With the
+// task its access ends.
+func TestAProgramIsOfALiveTask(t *testing.T) {
+	t.Parallel()
+	database := storetest.Database(t)
+	s, err := store.Open(t.Context(), database)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	exec := func(sql string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), sql)
+		require.NoError(t, err)
+	}
+	exec(`INSERT INTO organisations (id, name) VALUES ('org_1', 'org_1'), ('org_2', 'org_2')`)
+	add := func(id, user string) {
+		exec(`INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, workspace_scope, jail_id, node_id, created_by, created_by_role, correlation_id, lineage_id)
+			VALUES ('` + id + `', 'org_1', 'agent_1', 1, 't', 'g', 'waiting', 'x', 'agent', 'jail_1', 'node_1', '` + user + `', 'advanced', 'c', '` + id + `')`)
+	}
+	without := map[string]bool{}
+	p := &program.Programs{Store: s, Persona: func(_ context.Context, t db.Task) (*persona.Persona, error) {
+		return &persona.Persona{HubAccess: !without[t.ID]}, nil
+	}}
+	jail := program.Caller{OrgID: "org_1", NodeID: "node_1", JailID: "jail_1"}
+	refused := func(c program.Caller, kind fault.Kind, says string) {
+		t.Helper()
+		id, err := p.Identify(t.Context(), c)
+		require.Equal(t, auth.Identity{}, id)
+		require.True(t, fault.Is(err, kind), "%v", err)
+		require.ErrorContains(t, err, says)
+		require.NotEmpty(t, fault.As(err).Fix)
+	}
+
+	refused(jail, fault.Unauthenticated, "no task is running")
+	add("task_1", "ann")
+	id, err := p.Identify(t.Context(), jail)
+	require.NoError(t, err)
+	assert.Equal(t, auth.Identity{Kind: auth.Program, OrgID: "org_1", TokenID: "program of task_1", TaskID: "task_1", UserName: "ann", Role: "viewer"}, id)
+	refused(program.Caller{OrgID: "org_2", NodeID: "node_1", JailID: "jail_1"}, fault.Unauthenticated, "no task is running")
+	refused(program.Caller{OrgID: "org_1", NodeID: "node_2", JailID: "jail_1"}, fault.Unauthenticated, "no task is running")
+	refused(program.Caller{OrgID: "org_1", NodeID: "node_1", JailID: "jail_2"}, fault.Unauthenticated, "no task is running")
+
+	// Two tasks in one jail: the command says of which it is.
+	add("task_2", "ann")
+	refused(jail, fault.Denied, "2 tasks share this jail")
+	exec(`INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, state, node_id, jail_id, exec_id)
+		VALUES ('step_2', 'org_1', 'task_2', 1, 1, 0, 'c', 1, 'shell_exec', 'moderate', '{}', '\x00', '\x00', 'started', 'node_1', 'jail_1', 'step_2')`)
+	named := jail
+	named.ExecID = "step_2"
+	id, err = p.Identify(t.Context(), named)
+	require.NoError(t, err)
+	assert.Equal(t, "task_2", id.TaskID)
+	without["task_1"] = true
+	refused(named, fault.Denied, "does not have hub_access")
+	without["task_1"] = false
+	exec(`UPDATE tasks SET created_by = 'bob' WHERE id = 'task_1'`)
+	refused(named, fault.Denied, "share this jail")
+
+	// A task that has ended, or was killed, has no programs any more.
+	exec(`UPDATE tasks SET state = 'cancelled', finished_at = now()`)
+	refused(named, fault.Unauthenticated, "no task is running")
+}
