@@ -28,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/periodic"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/reconcile"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/restore"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/rotation"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/secretwatch"
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
@@ -395,6 +396,10 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"), periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep}))
+	restores := restore.New(restore.Config{
+		Store: h.store, Recorder: h.recorder, Agents: h.agents, Tools: h.tools, Redact: c.Redact, Node: h.node, Log: c.Log.Named("restore"),
+	})
+	h.leader.Add("restores", periodic.New(restore.SweepEvery, c.Log.Named("restore"), periodic.Job{Name: "compare nodes with a restored database", Do: restores.Sweep}))
 	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})

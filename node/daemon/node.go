@@ -54,3 +54,12 @@ func (n nodeServer) ReadJournal(ctx context.Context, req *nodev1.ReadJournalRequ
 	}
 	return out, nil
 }
+
+// ListLedger implements the service.
+func (n nodeServer) ListLedger(ctx context.Context, req *nodev1.ListLedgerRequest) (*nodev1.ListLedgerResponse, error) {
+	out, err := n.d.ledger.List(ctx, req)
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	return out, nil
+}

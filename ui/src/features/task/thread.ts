@@ -392,6 +392,14 @@ export class Threads {
       case "workspace_undone":
         this.note(e, `Undone: ${files(number(p.files))} restored`, "warn");
         break;
+      case "task.restored": {
+        this.note(e, p.verdict === "unchanged" ? "The hub was restored from a backup; nothing of this task was lost" : text(p.reason), p.verdict === "unchanged" ? "plain" : "warn");
+        for (const s of list(p.steps) as Record<string, unknown>[]) {
+          t.entries.push({ kind: "note", key: `e${e.seq}-${text(s.id)}`, at: e.time, text: `Recovered from ${text(s.node)}: ${text(s.what)} (${text(s.outcome)})`, tone: "warn" });
+        }
+        if (number(p.count) > list(p.steps).length) this.note({ ...e, seq: e.seq }, `and ${number(p.count) - list(p.steps).length} more recovered commands`, "warn");
+        break;
+      }
       case "task.escalated":
         this.note(e, `Escalated: ${text(p.cause)}`, "bad");
         break;
