@@ -46,6 +46,22 @@ func SchemaDigest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
+// Latest returns the version of this release's schema.
+func Latest() (latest int64, err error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return 0, fmt.Errorf("list the migrations: %w", err)
+	}
+	for _, name := range names {
+		v, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, fmt.Errorf("the migration %s has no number: %w", name, err)
+		}
+		latest = max(latest, v)
+	}
+	return latest, nil
+}
+
 // Store is a pool of connections and the queries on it.
 type Store struct {
 	*db.Queries

@@ -33,7 +33,7 @@ type round struct {
 	holds  hold.Set
 	// restored has the tasks that wait after a restore from a backup, and why.
 	restored map[string]string
-	plan   *quota.Usage
+	plan     *quota.Usage
 
 	served   map[string]time.Time // when a share had its turn, for those that had one
 	taken    []string             // tasks that start

@@ -393,11 +393,13 @@ export class Threads {
         this.note(e, `Undone: ${files(number(p.files))} restored`, "warn");
         break;
       case "task.restored": {
-        this.note(e, p.verdict === "unchanged" ? "The hub was restored from a backup; nothing of this task was lost" : text(p.reason), p.verdict === "unchanged" ? "plain" : "warn");
-        for (const s of list(p.steps) as Record<string, unknown>[]) {
-          t.entries.push({ kind: "note", key: `e${e.seq}-${text(s.id)}`, at: e.time, text: `Recovered from ${text(s.node)}: ${text(s.what)} (${text(s.outcome)})`, tone: "warn" });
+        const whole = p.verdict === "unchanged";
+        this.note(e, whole ? "The hub was restored from a backup; its nodes have nothing newer of this task" : text(p.reason), whole ? "plain" : "warn");
+        const steps = list(p.steps) as Record<string, unknown>[];
+        for (const s of steps) {
+          this.push({ kind: "note", key: `e${e.seq}-${text(s.id)}`, at: e.time, text: `Recovered from ${text(s.node)}: ${text(s.what)} (${text(s.outcome)})`, tone: "warn" });
         }
-        if (number(p.count) > list(p.steps).length) this.note({ ...e, seq: e.seq }, `and ${number(p.count) - list(p.steps).length} more recovered commands`, "warn");
+        if (number(p.count) > steps.length) this.push({ kind: "note", key: `e${e.seq}-more`, at: e.time, text: `and ${number(p.count) - steps.length} more`, tone: "warn" });
         break;
       }
       case "task.escalated":
