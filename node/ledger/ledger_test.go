@@ -361,3 +361,17 @@ func TestTheLedgerIsListedInPages(t *testing.T) {
 	require.Equal(t, nodev1.ExecState_EXEC_STATE_RUNNING, since.GetEntries()[1].GetExec().GetState())
 	require.WithinDuration(t, at.Add(-ledger.DefaultRetention), since.GetCompleteSince().AsTime(), time.Second)
 }
+
+func TestARestoredLedgerDoesNotClaimToBeComplete(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	now := func() time.Time { return at }
+	l, err := ledger.Open(ledger.Config{Path: path, Now: now})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.NoError(t, ledger.MarkRestored(path, at.Add(-time.Hour)))
+	list, err := open(t, ledger.Config{Path: path, Now: now}).List(t.Context(), &nodev1.ListLedgerRequest{})
+	require.NoError(t, err)
+	require.Equal(t, at.Add(-time.Hour), list.GetCompleteSince().AsTime())
+}

@@ -2,8 +2,11 @@ package ledger
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
@@ -32,6 +35,11 @@ func (l *Ledger) List(ctx context.Context, req *nodev1.ListLedgerRequest) (*node
 	out := &nodev1.ListLedgerResponse{CompleteSince: timestamppb.New(l.now().Add(-l.retention))}
 	err := l.view(ctx, func(tx *bbolt.Tx) error {
 		out.Entries = nil
+		if at := tx.Bucket(bucketMeta).Get(keyRestored); len(at) == 8 {
+			if restored := time.UnixMicro(int64(binary.BigEndian.Uint64(at))); restored.After(out.GetCompleteSince().AsTime()) {
+				out.CompleteSince = timestamppb.New(restored)
+			}
+		}
 		if err := l.listBucket(tx.Bucket(bucketExecs), req, limit, func() listed { return &nodev1.ExecRecord{} }, out); err != nil {
 			return err
 		}
@@ -100,4 +108,22 @@ func (l *Ledger) entry(id string, rec listed) *nodev1.LedgerEntry {
 		}
 	}
 	return entry
+}
+
+// MarkRestored notes in the ledger at path that it was restored from a backup now, so that
+// what the node did before may be missing. No daemon may have it open.
+func MarkRestored(path string, now time.Time) error {
+	return guard(path, func() error {
+		if err := verify(path); err != nil {
+			return err
+		}
+		db, err := open(path)
+		if err != nil {
+			return err
+		}
+		err = db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket(bucketMeta).Put(keyRestored, binary.BigEndian.AppendUint64(nil, uint64(now.UnixMicro())))
+		})
+		return errors.Join(err, db.Close())
+	})
 }

@@ -42,7 +42,7 @@ const (
 	KeysetFile   = "keyset.json.age"
 	HeadsFile    = "audit-heads.json"
 	PersonasDir  = "personas"
-	NodeFile     = "node.tar.gz"
+	NodeFile     = "node.tar.gz.age"
 )
 
 // format is the number of the layout; a later one is refused.
