@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,11 +132,22 @@ func (c *Comparer) judgeTask(ctx context.Context, orgID string, row db.TasksToJu
 				return err
 			}
 		}
+		if task.State(t.State) == task.AwaitingApproval && attached(own) {
+			// What it asked about has run.
+			if t, err = task.Move(ctx, tx, t, task.Queued, reason, by); err != nil {
+				return err
+			}
+		}
 		if task.State(t.State) == task.Queued {
 			_, err = task.Move(ctx, tx, t, task.Paused, reason, by)
 		}
 		return err
 	})
+}
+
+// attached reports whether an effect is of a step that the backup has.
+func attached(effects []db.RecoveredEffectsRow) bool {
+	return slices.ContainsFunc(effects, func(e db.RecoveredEffectsRow) bool { return e.StepID != "" })
 }
 
 // elsewhere returns the verdict on a task of which no node has anything new: whether it may

@@ -193,4 +193,3 @@ func recipients(named []string, file string) ([]string, error) {
 	}
 	return out, nil
 }
-
