@@ -128,7 +128,7 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	10: UndoChangesRequest.paths, ReadState and ListState, IndexLog.
 //	11: ExecSpec.host_paths, folders of the machine by HostFolder, GetMachine, GetUnit and
 //	    ReadJournal.
-//	12: ListLedger.
+//	12: ListLedger, Diagnose.
 const Capability = Ledger
 
 // Capabilities that the hub checks before it uses calls that older nodes do not

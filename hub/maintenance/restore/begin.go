@@ -91,7 +91,7 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 		return out, fmt.Errorf("list the organisations: %w", err)
 	}
 	err = recorder.Tx(ctx, func(tx *event.Tx) error {
-		if err := tx.CreateRestore(ctx, db.CreateRestoreParams{ID: id, BackupID: from.ID, TakenAt: from.TakenAt, EpochFloor: now.UnixMicro()}); err != nil {
+		if err := tx.BeginRestore(ctx, db.BeginRestoreParams{ID: id, BackupID: from.ID, TakenAt: from.TakenAt, EpochFloor: now.UnixMicro()}); err != nil {
 			return fmt.Errorf("record the restore: %w", err)
 		}
 		if err := tx.ForgetNodeSessions(ctx); err != nil {

@@ -165,11 +165,11 @@ func (c *Comparer) store(ctx context.Context, n db.NodesToCompareRow, entries []
 			stepIDs = append(stepIDs, step.OfExec(e.GetId()))
 		}
 	}
-	rows, err := c.cfg.Store.StepsOfExecs(ctx, db.StepsOfExecsParams{OrgID: n.OrgID, Ids: stepIDs})
+	rows, err := c.cfg.Store.RecoverableSteps(ctx, db.RecoverableStepsParams{OrgID: n.OrgID, Ids: stepIDs})
 	if err != nil {
 		return 0, fmt.Errorf("look up steps: %w", err)
 	}
-	steps := make(map[string]db.StepsOfExecsRow, len(rows))
+	steps := make(map[string]db.RecoverableStepsRow, len(rows))
 	for _, row := range rows {
 		steps[row.ID] = row
 	}
@@ -213,7 +213,7 @@ func (c *Comparer) store(ctx context.Context, n db.NodesToCompareRow, entries []
 
 // attach moves a step that ran since the backup to started: its task re-attaches to it when
 // it is resumed, and nobody is asked about it again.
-func (c *Comparer) attach(ctx context.Context, orgID string, row db.StepsOfExecsRow, e *nodev1.LedgerEntry) error {
+func (c *Comparer) attach(ctx context.Context, orgID string, row db.RecoverableStepsRow, e *nodev1.LedgerEntry) error {
 	if step.State(row.State) == step.Deferred || !open[step.State(row.State)] {
 		return nil
 	}

@@ -1,4 +1,4 @@
--- name: CreateRestore :exec
+-- name: BeginRestore :exec
 INSERT INTO restores (id, backup_id, taken_at, epoch_floor) VALUES (@id, @backup_id, @taken_at, @epoch_floor);
 
 -- name: RestoredNodes :execrows
@@ -47,7 +47,7 @@ ORDER BY r.node_id LIMIT @max_rows;
 UPDATE restored_nodes SET compared_at = clock_timestamp(), recovered = @recovered, problem = @problem
 WHERE node_id = @node_id AND org_id = @org_id AND compared_at IS NULL;
 
--- name: StepsOfExecs :many
+-- name: RecoverableSteps :many
 SELECT id, task_id, state, run FROM steps WHERE org_id = @org_id AND id = ANY (@ids::text[]);
 
 -- name: KnownNodeExecs :many
