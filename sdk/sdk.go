@@ -96,7 +96,7 @@ type Client struct {
 	// Credentials are inserted into requests of agents' commands.
 	Credentials deckhandv1connect.CredentialServiceClient
 	// Images are those that jails are made from.
-	Images deckhandv1connect.ImageServiceClient
+	Images      deckhandv1connect.ImageServiceClient
 	Diagnostics deckhandv1connect.DiagnosticsServiceClient
 	Retention   deckhandv1connect.RetentionServiceClient
 	// Vault is an operator's.
