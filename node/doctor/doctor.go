@@ -74,6 +74,8 @@ func checks() []check {
 		{"data folder", dataFolder},
 		{"workspaces", workspaces},
 		{"disk space", diskSpace},
+		{"inotify", inotify},
+		{"process limit", processLimit},
 		{"systemd", systemd},
 		{"certificate", certificate},
 		{"hub", hub},

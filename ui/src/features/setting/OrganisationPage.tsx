@@ -15,6 +15,7 @@ import { ControlService, KillScope, type Hold } from "@/gen/deckhand/v1/control_
 import { AccessRules } from "./AccessRules";
 import { AllowRules } from "./AllowRules";
 import { ReleaseHold } from "./ReleaseHold";
+import { Retention } from "./Retention";
 import { SettingsFrame } from "./SettingsFrame";
 import { Vault } from "./Vault";
 
@@ -27,6 +28,7 @@ export function OrganisationPage() {
       <Holds />
       <AllowRules />
       {admin && <AccessRules />}
+      {admin && <Retention />}
       {admin && <Vault />}
     </SettingsFrame>
   );
