@@ -4,9 +4,10 @@
 //
 // Collect goes through the ended tasks of an organisation in the order of their ends,
 // once for each kind of data, a few tasks in each transaction, which also stores how far
-// it has come: a hub that dies loses nothing and repeats nothing. A task with a legal hold
-// is passed over, and so is one of a lineage that goes on, which may still read what it
-// left; whoever releases a hold or changes a rule has the collection begin again.
+// it has come: a hub that dies loses nothing and repeats nothing. A task of a lineage that
+// goes on, which may still read what it left, is collected with the last of the lineage.
+// One with a legal hold is passed over; whoever releases a hold or changes a rule has the
+// collection begin again.
 //
 // Tasks, their results and the audit are never deleted. Of steps the number, tool, state
 // and times stay, which are the record that something ran.
@@ -271,11 +272,16 @@ func (s *Service) batch(ctx context.Context, rule db.RulesToCollectRow, k kind) 
 		if more = len(tasks) == perBatch; len(tasks) == 0 {
 			return nil
 		}
-		var ids []string
+		var lineages []string
 		for _, t := range tasks {
 			if !t.Kept {
-				ids = append(ids, t.ID)
+				lineages = append(lineages, t.LineageID)
 			}
+		}
+		// With those before it that were passed over because it went on.
+		ids, err := q.EndedOfLineages(ctx, db.EndedOfLineagesParams{OrgID: rule.OrgID, Lineages: lineages, Days: max(rule.Days, minDays)})
+		if err != nil {
+			return fmt.Errorf("find tasks of lineages: %w", err)
 		}
 		if rows, err = k.collect(ctx, q, rule.OrgID, ids); err != nil {
 			return fmt.Errorf("delete old %s: %w", rule.Kind, err)

@@ -13,15 +13,24 @@ ON CONFLICT (org_id, kind) DO UPDATE SET days = excluded.days, changed_by = excl
 SELECT * FROM retention_progress WHERE org_id = @org_id ORDER BY kind;
 
 -- name: TasksToCollect :many
--- The next tasks whose time is over. One waits while another of its lineage goes on, which may
--- still read what it left.
-SELECT t.id, t.finished_at::timestamptz AS finished_at,
+-- The next tasks whose time is over. One is kept while another of its lineage goes on, which may
+-- still read what it left, and is collected with that one.
+SELECT t.id, t.lineage_id, t.finished_at::timestamptz AS finished_at,
        (EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
-        OR EXISTS (SELECT 1 FROM tasks o WHERE o.org_id = t.org_id AND o.lineage_id = t.lineage_id AND o.finished_at IS NULL))::boolean AS kept
+        OR EXISTS (SELECT 1 FROM tasks o WHERE o.org_id = t.org_id AND o.finished_at IS NULL
+                   AND (o.id = t.lineage_id OR o.lineage_id = t.lineage_id AND o.lineage_id <> o.id)))::boolean AS kept
 FROM tasks t LEFT JOIN retention_progress p ON p.org_id = t.org_id AND p.kind = @kind
 WHERE t.org_id = @org_id AND t.finished_at IS NOT NULL AND t.finished_at < clock_timestamp() - make_interval(days => @days::int)
   AND (t.finished_at, t.id) > (coalesce(p.after_time, '-infinity'), coalesce(p.after_id, ''))
 ORDER BY t.finished_at, t.id LIMIT @max_rows;
+
+-- name: EndedOfLineages :many
+-- The tasks of lineages whose time is over and that no hold keeps.
+SELECT t.id FROM tasks t
+WHERE t.org_id = @org_id AND (t.id = ANY (@lineages::text[]) OR t.lineage_id = ANY (@lineages::text[]) AND t.lineage_id <> t.id)
+  AND t.finished_at < clock_timestamp() - make_interval(days => @days::int)
+  AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
+ORDER BY t.id;
 
 -- name: RecordCollected :exec
 INSERT INTO retention_progress AS p (org_id, kind, after_time, after_id, deleted, deleted_at)
