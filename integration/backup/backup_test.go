@@ -1,9 +1,12 @@
 package backup
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -232,4 +235,69 @@ func refuses(t *testing.T, path, identity, dataDir, database string) {
 	require.NoError(t, os.Remove(dump))
 	require.Contains(t, verify(1, newer), "database.dump is missing")
 	require.Contains(t, verify(3, t.TempDir()), "is not a backup")
+}
+
+// The archive for a bug report has no secret, wherever in the data folder or the hub one
+// occurs.
+func TestTheArchiveForABugReportHasNoSecrets(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	admin, worker := f.Token("admin-token"), f.Token("worker-token")
+	canaries := []string{
+		admin, worker, "sk-ant-api03-Zk3Vq81LmTx7RnPp2Wc9Yd4Hs6Bj0Fg5Ae8Uo1Ii3Kt7Qv2Xz4Nm6Lr9Jh0Gf5DsAA", "ghp_8fk2Lq7TzXv3Wn5Rm1Pb9Yc4Hd6Js0Ga2UeIo",
+		"canary-password-7Xq2", "AKIAZ7CANARY3LQ9XT2W",
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(f.Dir, "log"), 0o700))
+	var log strings.Builder
+	for _, c := range canaries {
+		fmt.Fprintf(&log, `{"@message":"canary","authorization":"Bearer %s","url":"postgres://deckhand:%s@db/deckhand"}`+"\n", c, c)
+	}
+	fmt.Fprintf(&log, "%s\n", harness.ReadFile(t, filepath.Join(f.Dir, "keyset.json")))
+	require.NoError(t, os.WriteFile(filepath.Join(f.Dir, "log", "up.jsonl"), []byte(log.String()), 0o600))
+
+	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	f.CLI(0, "doctor", "bundle", path, "--data-dir", f.Dir)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode())
+	in, err := os.Open(path)
+	require.NoError(t, err)
+	defer in.Close()
+	packed, err := gzip.NewReader(in)
+	require.NoError(t, err)
+	files := map[string]string{}
+	for archive := tar.NewReader(packed); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+		data, err := io.ReadAll(archive)
+		require.NoError(t, err)
+		files[filepath.Base(header.Name)] = string(data)
+	}
+	for _, name := range []string{"doctor.json", "version.json", "nodes.json", "workers.json", "data-folder.txt", "up.jsonl"} {
+		require.Contains(t, files, name)
+	}
+	require.Contains(t, files["doctor.json"], "database durability")
+	require.Contains(t, files["up.jsonl"], "canary")
+	require.Contains(t, files["data-folder.txt"], "keyset.json")
+	var keyset struct {
+		Key []struct{ KeyData struct{ Value string } }
+	}
+	require.NoError(t, json.Unmarshal([]byte(harness.ReadFile(t, filepath.Join(f.Dir, "keyset.json"))), &keyset))
+	require.NotEmpty(t, keyset.Key)
+	for name, text := range files {
+		for _, c := range append(canaries, keyset.Key[0].KeyData.Value) {
+			require.NotContains(t, text, c, name)
+		}
+	}
+	f.CLI(1, "doctor", "bundle", path, "--data-dir", f.Dir) // it is not overwritten
+
+	// A secret that others can read is found, and is a failure.
+	require.NoError(t, os.Chmod(filepath.Join(f.Dir, "admin-token"), 0o644))
+	found := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "doctor", "--json", "--problems")
+	require.Equal(t, 1, found.Code, found.Err)
+	require.Contains(t, found.Out, "chmod 600")
+	require.NotContains(t, found.Out, admin)
 }

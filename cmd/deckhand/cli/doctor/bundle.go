@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -101,10 +102,38 @@ func writeBundle(ctx context.Context, client *sdk.Client, path, dataDir string, 
 			b.mask.Add(strings.TrimSpace(string(data)))
 		}
 	}
+	b.maskKeyset(filepath.Join(dataDir, "keyset.json"))
 	if err := b.fill(ctx, client, dataDir, calls); err != nil {
 		return err
 	}
 	return errors.Join(b.archive.Close(), packed.Close(), out.Sync())
+}
+
+// passwords finds passwords of URLs and values of authorization headers, which have no
+// shape of their own.
+var passwords = []*regexp.Regexp{
+	regexp.MustCompile(`(://[^:/@\s"]+:)[^@\s"]+(@)`),
+	regexp.MustCompile(`(?i)((?:authorization|password|secret|token|api[_-]?key)"?\s*[:=]\s*"?(?:bearer |basic )?)[^\s",;]+()`),
+}
+
+// maskKeyset has every key of the vault's root masked.
+func (b *bundle) maskKeyset(path string) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return
+	}
+	var keyset struct {
+		Key []struct {
+			KeyData struct {
+				Value string `json:"value"`
+			} `json:"keyData"`
+		} `json:"key"`
+	}
+	if json.Unmarshal(data, &keyset) == nil {
+		for _, key := range keyset.Key {
+			b.mask.Add(key.KeyData.Value)
+		}
+	}
 }
 
 func (b *bundle) fill(ctx context.Context, client *sdk.Client, dataDir string, calls bool) error {
@@ -177,6 +206,9 @@ func (b *bundle) message(name string, m proto.Message) error {
 // add adds a file, masked.
 func (b *bundle) add(name, text string) error {
 	text = b.mask.String(text)
+	for _, p := range passwords {
+		text = p.ReplaceAllString(text, "${1}[redacted]${2}")
+	}
 	if err := b.archive.WriteHeader(&tar.Header{Name: "deckhand-bundle/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: b.now}); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
