@@ -151,7 +151,11 @@ func TestARestoredHubRepeatsNothingThatItsNodesDid(t *testing.T) {
 
 	waittest.Until(t, time.Minute, "the tasks to be compared", func() bool { return f.Task(approved).State == "TASK_STATE_PAUSED" })
 	require.Contains(t, f.Task(approved).Reason, "restored from a backup")
-	events := f.CLI(0, "task", "watch", forgotten, "--type", "task.restored", "--follow=false", "-o", "jsonl").Out
+	var events string
+	waittest.Until(t, time.Minute, "what was recovered to be shown", func() bool {
+		events = f.CLI(0, "task", "watch", forgotten, "--type", "task.restored", "--follow=false", "-o", "jsonl").Out
+		return events != ""
+	})
 	require.Contains(t, events, "recovered")
 	require.Contains(t, events, "echo forgotten >> ran-forgotten")
 	require.Contains(t, events, "exit code 0")
