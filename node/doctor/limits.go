@@ -4,7 +4,29 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/bytesize"
+	"github.com/deckhand-sh/deckhand/node/diskforecast"
 )
+
+// soonFull is from when on a disk that fills up is reported.
+const soonFull = 14 * 24 * time.Hour
+
+func diskForecast(_ context.Context, c Config) Finding {
+	f, known := diskforecast.Of(diskforecast.Read(c.DiskHistory))
+	switch {
+	case !known:
+		return ok("not known yet: it takes half a day of samples")
+	case f.Full == 0:
+		return ok("it is not going to be full within a year")
+	}
+	says := fmt.Sprintf("%s more are used each day: it is full in %d days", bytesize.Format(f.PerDay), int(f.Full.Hours()/24))
+	if f.Full < soonFull {
+		return warn(says, "make room, or lower --keep-log-bytes and --keep-changes-bytes of deckhand-node")
+	}
+	return ok(says)
+}
 
 const (
 	// leastWatches and leastInstances are what watching the files of a few dozen
