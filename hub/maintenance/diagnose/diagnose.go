@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,8 +117,11 @@ func each(ctx context.Context, checks []check) (out []Finding) {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			limit := patience
-			if c.name == "nodes" {
+			switch {
+			case c.name == "nodes":
 				limit = 2 * nodePatience
+			case strings.HasPrefix(c.name, "node "):
+				limit = nodePatience
 			}
 			ctx, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()

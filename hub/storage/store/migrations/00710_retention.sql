@@ -17,7 +17,7 @@ CREATE TABLE retention_rules (
 CREATE TABLE retention_progress (
     org_id      text COLLATE "C" NOT NULL REFERENCES organisations (id),
     kind        text COLLATE "C" NOT NULL,
-    after_time  timestamptz NOT NULL DEFAULT '-infinity',
+    after_time  timestamptz NOT NULL DEFAULT to_timestamp(0),
     after_id    text COLLATE "C" NOT NULL DEFAULT '',
     deleted     bigint NOT NULL DEFAULT 0,
     deleted_at  timestamptz,

@@ -21,7 +21,7 @@ SELECT t.id, t.lineage_id, t.finished_at::timestamptz AS finished_at,
                    AND (o.id = t.lineage_id OR o.lineage_id = t.lineage_id AND o.lineage_id <> o.id)))::boolean AS kept
 FROM tasks t LEFT JOIN retention_progress p ON p.org_id = t.org_id AND p.kind = @kind
 WHERE t.org_id = @org_id AND t.finished_at IS NOT NULL AND t.finished_at < clock_timestamp() - make_interval(days => @days::int)
-  AND (t.finished_at, t.id) > (coalesce(p.after_time, '-infinity'), coalesce(p.after_id, ''))
+  AND (t.finished_at, t.id) > (coalesce(p.after_time, to_timestamp(0)), coalesce(p.after_id, ''))
 ORDER BY t.finished_at, t.id LIMIT @max_rows;
 
 -- name: EndedOfLineages :many
@@ -40,7 +40,7 @@ ON CONFLICT (org_id, kind) DO UPDATE SET after_time = excluded.after_time, after
 
 -- name: CollectAgain :exec
 -- From the beginning: what was kept may be collected now.
-UPDATE retention_progress SET after_time = '-infinity', after_id = '' WHERE org_id = @org_id;
+UPDATE retention_progress SET after_time = to_timestamp(0), after_id = '' WHERE org_id = @org_id;
 
 -- name: CollectTurns :execrows
 DELETE FROM turns WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);
