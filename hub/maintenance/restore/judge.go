@@ -160,7 +160,8 @@ func (c *Comparer) elsewhere(ctx context.Context, tx *event.Tx, t db.Task, found
 	if err != nil {
 		return "", "", err
 	}
-	for _, name := range p.Tools {
+	for _, offered := range c.cfg.Tools.For(p) {
+		name := offered.GetName()
 		switch record := c.cfg.Tools.Get(name); {
 		case record == nil:
 		case record.Sends():
