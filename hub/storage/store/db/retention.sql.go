@@ -11,7 +11,7 @@ import (
 )
 
 const collectAgain = `-- name: CollectAgain :exec
-UPDATE retention_progress SET after_time = '-infinity', after_id = '' WHERE org_id = $1
+UPDATE retention_progress SET after_time = to_timestamp(0), after_id = '' WHERE org_id = $1
 `
 
 // From the beginning: what was kept may be collected now.
@@ -141,6 +141,41 @@ func (q *Queries) CollectTurns(ctx context.Context, arg CollectTurnsParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const endedOfLineages = `-- name: EndedOfLineages :many
+SELECT t.id FROM tasks t
+WHERE t.org_id = $1 AND (t.id = ANY ($2::text[]) OR t.lineage_id = ANY ($2::text[]) AND t.lineage_id <> t.id)
+  AND t.finished_at < clock_timestamp() - make_interval(days => $3::int)
+  AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
+ORDER BY t.id
+`
+
+type EndedOfLineagesParams struct {
+	OrgID    string
+	Lineages []string
+	Days     int32
+}
+
+// The tasks of lineages whose time is over and that no hold keeps.
+func (q *Queries) EndedOfLineages(ctx context.Context, arg EndedOfLineagesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, endedOfLineages, arg.OrgID, arg.Lineages, arg.Days)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const listLegalHolds = `-- name: ListLegalHolds :many
@@ -414,12 +449,13 @@ func (q *Queries) SetRetentionRule(ctx context.Context, arg SetRetentionRulePara
 }
 
 const tasksToCollect = `-- name: TasksToCollect :many
-SELECT t.id, t.finished_at::timestamptz AS finished_at,
+SELECT t.id, t.lineage_id, t.finished_at::timestamptz AS finished_at,
        (EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
-        OR EXISTS (SELECT 1 FROM tasks o WHERE o.org_id = t.org_id AND o.lineage_id = t.lineage_id AND o.finished_at IS NULL))::boolean AS kept
+        OR EXISTS (SELECT 1 FROM tasks o WHERE o.org_id = t.org_id AND o.finished_at IS NULL
+                   AND (o.id = t.lineage_id OR o.lineage_id = t.lineage_id AND o.lineage_id <> o.id)))::boolean AS kept
 FROM tasks t LEFT JOIN retention_progress p ON p.org_id = t.org_id AND p.kind = $1
 WHERE t.org_id = $2 AND t.finished_at IS NOT NULL AND t.finished_at < clock_timestamp() - make_interval(days => $3::int)
-  AND (t.finished_at, t.id) > (coalesce(p.after_time, '-infinity'), coalesce(p.after_id, ''))
+  AND (t.finished_at, t.id) > (coalesce(p.after_time, to_timestamp(0)), coalesce(p.after_id, ''))
 ORDER BY t.finished_at, t.id LIMIT $4
 `
 
@@ -432,12 +468,13 @@ type TasksToCollectParams struct {
 
 type TasksToCollectRow struct {
 	ID         string
+	LineageID  string
 	FinishedAt time.Time
 	Kept       bool
 }
 
-// The next tasks whose time is over. One waits while another of its lineage goes on, which may
-// still read what it left.
+// The next tasks whose time is over. One is kept while another of its lineage goes on, which may
+// still read what it left, and is collected with that one.
 func (q *Queries) TasksToCollect(ctx context.Context, arg TasksToCollectParams) ([]TasksToCollectRow, error) {
 	rows, err := q.db.Query(ctx, tasksToCollect,
 		arg.Kind,
@@ -452,7 +489,12 @@ func (q *Queries) TasksToCollect(ctx context.Context, arg TasksToCollectParams) 
 	items := []TasksToCollectRow{}
 	for rows.Next() {
 		var i TasksToCollectRow
-		if err := rows.Scan(&i.ID, &i.FinishedAt, &i.Kept); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.LineageID,
+			&i.FinishedAt,
+			&i.Kept,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
