@@ -88,7 +88,7 @@ type Config struct {
 	// LeaseTTL is how long a worker's lease lasts without renewal: 1 s to 10 m.
 	LeaseTTL time.Duration `koanf:"lease-ttl"`
 	// UndoWindow is how long after its end a task's changes of files can be taken
-	// back; 0 for 5 minutes, negative for ever.
+	// back; 0 for 7 days, negative for ever.
 	UndoWindow time.Duration `koanf:"undo-window"`
 	// MaxActive caps an organisation's tasks that run at once.
 	MaxActive int `koanf:"max-active"`

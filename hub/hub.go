@@ -29,6 +29,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/periodic"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/reconcile"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/restore"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/retention"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/rotation"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/secretwatch"
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
@@ -120,6 +122,7 @@ type Hub struct {
 	edge       *edge.Edge
 	self       *replica.Replica
 	leader     *leader.Elector
+	retention  *retention.Service
 	rotation   *rotation.Rotation
 	auditKey   ed25519.PrivateKey
 	tokens     *auth.Tokens
@@ -307,6 +310,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Log: c.Log.Named("reconcile"),
 	})
 	h.subscribe(changes)
+	h.retention = retention.New(retention.Config{Store: h.store, Recorder: recorder, Log: c.Log.Named("retention")})
 	h.assembleJobs()
 	h.leader.Add("clock", h.triggers.Clock())
 	h.leader.Add("notifications", h.notify.Follower())
@@ -398,12 +402,17 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"), periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep}))
+	restores := restore.New(restore.Config{
+		Store: h.store, Recorder: h.recorder, Agents: h.agents, Tools: h.tools, Redact: c.Redact, Node: h.node, Log: c.Log.Named("restore"),
+	})
+	h.leader.Add("restores", periodic.New(restore.SweepEvery, c.Log.Named("restore"), periodic.Job{Name: "compare nodes with a restored database", Do: restores.Sweep}))
 	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
 	h.leader.Add("outages", periodic.New(outage.SweepEvery, c.Log.Named("outage"), periodic.Job{Name: "see which models answer again", Do: outages.Sweep}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old images from the nodes", Every: image.CollectEvery, Do: h.images.Collect},
+		periodic.Job{Name: "delete what was kept long enough", Do: h.retention.Collect},
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
 		periodic.Job{Name: "delete expired certificate authorities of jails", Do: h.authorities.Prune},
 		periodic.Job{Name: "delete old records of requests with credentials", Do: func(ctx context.Context) error { return h.egress.Prune(ctx, c.EventRetention) }},

@@ -111,7 +111,9 @@ type Client struct {
 	// Credentials are inserted into requests of agents' commands.
 	Credentials deckhandv1connect.CredentialServiceClient
 	// Images are those that jails are made from.
-	Images deckhandv1connect.ImageServiceClient
+	Images      deckhandv1connect.ImageServiceClient
+	Diagnostics deckhandv1connect.DiagnosticsServiceClient
+	Retention   deckhandv1connect.RetentionServiceClient
 	// Vault is an operator's.
 	Vault deckhandv1connect.VaultServiceClient
 
@@ -190,6 +192,8 @@ func New(cfg Config) (*Client, error) {
 		Access:        deckhandv1connect.NewAccessServiceClient(client, target, options),
 		Credentials:   deckhandv1connect.NewCredentialServiceClient(client, target, options),
 		Images:        deckhandv1connect.NewImageServiceClient(client, target, options),
+		Diagnostics:   deckhandv1connect.NewDiagnosticsServiceClient(client, target, options),
+		Retention:     deckhandv1connect.NewRetentionServiceClient(client, target, options),
 		Vault:         deckhandv1connect.NewVaultServiceClient(client, target, options),
 		Organisations: deckhandv1connect.NewOrganisationServiceClient(client, target, options),
 		Users:         deckhandv1connect.NewUserServiceClient(client, target, options),

@@ -24,6 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/image/signature/signaturetest"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
@@ -112,7 +113,11 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 					"corp-ca.pem", filepath.Join(stage.dir, "corp-ca.pem"), "api.corp.example", stage.apiHost, "8443", stage.apiPort,
 					"registry.example.com", stage.private, "docs/images/", stage.images, "tools.tar", filepath.Join(stage.dir, "tools.tar"), "cosign.pub", filepath.Join(stage.dir, "cosign.pub"),
 					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json"), "tidy.md", filepath.Join(stage.dir, "tidy.md"),
-					"application_default_credentials.json", filepath.Join(stage.dir, "application_default_credentials.json")).Replace(command)
+					"application_default_credentials.json", filepath.Join(stage.dir, "application_default_credentials.json"),
+					"backup-key.txt", filepath.Join(stage.dir, "backup-key.txt"), "/srv/backups", filepath.Join(stage.dir, "backups"), "age1...", stage.recipient(),
+					"deckhand-bundle.tar.gz", filepath.Join(stage.dir, "deckhand-bundle.tar.gz"),
+					"deckhand-20261127T020000.000Z", stage.backup(), "/var/lib/deckhand-restored", stage.restored,
+					"postgres://deckhand:secret@db.example.com/deckhand", "'"+stage.database+"'").Replace(command)
 				cmd := exec.Command("bash", "-c", command)
 				cmd.Dir = harness.Root
 				cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(harness.Binary(t, "deckhand"))+":"+os.Getenv("PATH"),
@@ -142,6 +147,9 @@ type stage struct {
 	server, registry, private, certs string
 	// images is the folder of the personas of docs/images.md, with its slash.
 	images string
+	// database is the URL of the private database of deckhand up, and restored an empty
+	// data folder.
+	database, restored string
 	// apiHost and apiPort are those of an API with a certificate of its own.
 	apiHost, apiPort string
 }
@@ -175,6 +183,10 @@ func (s *stage) set(document string) (end func()) {
 		require.NoError(s.T, os.WriteFile(token, []byte("a-token-of-reports-7fk3"), 0o600))
 		s.CLI(0, "credential", "create", "reports", "--kind", "bearer", "--host", "reports.example.com", "--value-file", token)
 		return func() { s.task = before }
+	case "backup.md":
+		cluster, err := postgres.Config{DataDir: filepath.Join(s.Dir, "postgres")}.Complete(s.T.Context())
+		require.NoError(s.T, err)
+		s.database, s.restored = cluster.URL("deckhand"), filepath.Join(jailtest.Dir(s.T), "restored")
 	case "providers.md":
 		// Connecting asks for the models that there are.
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
@@ -237,6 +249,27 @@ func (s *stage) set(document string) (end func()) {
 		})
 	}
 	return func() {}
+}
+
+// recipient returns the public key of the key pair that the commands have made.
+func (s *stage) recipient() string {
+	data, err := os.ReadFile(filepath.Join(s.dir, "backup-key.txt"))
+	if err != nil {
+		return "age1..."
+	}
+	_, after, _ := strings.Cut(string(data), "# public key: ")
+	key, _, _ := strings.Cut(after, "\n")
+	return key
+}
+
+// backup returns the name of the newest backup that the commands have made.
+func (s *stage) backup() string {
+	made, err := filepath.Glob(filepath.Join(s.dir, "backups", "deckhand-*Z"))
+	require.NoError(s.T, err)
+	if len(made) == 0 {
+		return "none"
+	}
+	return filepath.Base(made[len(made)-1])
 }
 
 // ran waits for what the commands after this one are about: a task of the

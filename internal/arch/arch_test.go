@@ -141,8 +141,9 @@ func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {
 		},
 		"a command knows the hub by its API only": {
 			who: ours("cmd/deckhand/cli"),
-			// Each of these has a rule of its own, but role, which runs the roles.
-			but:      ours("cmd/deckhand/cli/role", "cmd/deckhand/cli/eval", "cmd/deckhand/cli/policy"),
+			// Each of these has a rule of its own, but role, which runs the roles, and backup,
+			// which works on the data of hub and node.
+			but:      ours("cmd/deckhand/cli/role", "cmd/deckhand/cli/backup", "cmd/deckhand/cli/eval", "cmd/deckhand/cli/policy"),
 			composes: ours("cmd/deckhand/cli"),
 			never:    slices.Concat(ours("hub", "node", "worker"), models, []string{pgx, nats}),
 		},

@@ -34,6 +34,7 @@ var notInConsole = map[string]string{
 	"Files.WatchFiles":             "the console reads a folder again when an event says that it changed",
 	"Images.PrepareImage":          "a task prepares its image by itself",
 	"Images.ImportImage":           "an archive of gigabytes is not for a browser: the command line",
+	"Diagnostics.Diagnose":         "of deckhand doctor, on the command line: it takes up to half a minute",
 	"Inbox.ReplyToTask":            "the console answers a question on its item: AnswerInboxItem",
 	"Organisations":                "of the hub's operator, on the hub's own machine, and of an organisation's administrators once: the command line",
 	"Plans.SetCallRate":            "of the hub's operator, on the hub's own machine: the command line",

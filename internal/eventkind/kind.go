@@ -71,6 +71,7 @@ const (
 	TaskEscalated       Kind = "task.escalated"
 	TaskMemoryRaised    Kind = "task.memory_raised"
 	TaskReordered       Kind = "task.reordered"
+	TaskRestored        Kind = "task.restored"
 	TaskSubmitted       Kind = "task.submitted"
 	Thinking            Kind = "thinking"
 	ToolCompleted       Kind = "tool_completed"

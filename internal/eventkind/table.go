@@ -283,6 +283,11 @@ var table = []Entry{
 		Payload: "`priority_before`, `priority`, and `first` (true) or `before` (a task)",
 	},
 	{
+		Kind:    TaskRestored,
+		When:    "the hub was restored from a [backup](backup.md), and the task was compared with what its nodes did since",
+		Payload: "`verdict` (`unchanged`, `recovered`, `uncertain`), `reason`, `count` and `steps` (at most 50) of what the nodes have and the backup has not: [{`id`, `step_id` (empty for one that the backup does not have), `node_id`, `node`, `what`, `outcome`, `began_at`}]",
+	},
+	{
 		Kind:    TaskSubmitted,
 		When:    "the task is created",
 		Payload: "who submitted it and how: see [the queue](queue.md)",

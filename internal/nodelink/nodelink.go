@@ -128,7 +128,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	10: UndoChangesRequest.paths, ReadState and ListState, IndexLog.
 //	11: ExecSpec.host_paths, folders of the machine by HostFolder, GetMachine, GetUnit and
 //	    ReadJournal.
-const Capability = Machines
+//	12: ListLedger, Diagnose.
+const Capability = Ledger
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -151,4 +152,6 @@ const (
 	States = 10
 	// Machines is what agents need that work on the machine itself, or look at its services.
 	Machines = 11
+	// Ledger is what a restored hub needs to learn what a node did after the backup.
+	Ledger = 12
 )

@@ -203,7 +203,7 @@ func (c Config) Checks() (doctor.Config, error) {
 	}
 	return doctor.Config{
 		DataDir: c.DataDir, IdentityDir: identityDir, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
-		Containerd: c.Containerd, InitPath: c.InitPath, UIDBase: c.UIDBase,
+		Containerd: c.Containerd, InitPath: c.InitPath, UIDBase: c.UIDBase, DiskHistory: filepath.Join(c.DataDir, diskHistoryFile),
 	}, nil
 }
 

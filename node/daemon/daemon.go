@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
+	"github.com/deckhand-sh/deckhand/node/diskforecast"
 	"github.com/deckhand-sh/deckhand/node/egress/process"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/files"
@@ -48,6 +49,8 @@ const (
 	jailsDir    = "jails"
 	egressDir   = "egress"
 	builtinDir  = "builtin-skills"
+
+	diskHistoryFile = "disk-history.json"
 )
 
 // endJailsTimeout is how long the jails may take to end, all together.
@@ -200,6 +203,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	d.services.Add("execs", d.execs)
 	d.services.Add("reaper", jail.NewReaper(d.jails))
 	d.services.Add("telemetry", d.usage)
+	d.services.Add("disk history", diskforecast.New(filepath.Join(c.DataDir, diskHistoryFile), c.DataDir))
 	d.services.Add("pressure", d.pressure)
 	d.services.Add("link", upstream)
 	return d, nil

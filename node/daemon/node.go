@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/doctor"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -51,6 +52,28 @@ func (n nodeServer) ReadJournal(ctx context.Context, req *nodev1.ReadJournalRequ
 	out, err := n.d.journal.Read(ctx, req)
 	if err != nil {
 		return nil, fault.ToGRPC(err)
+	}
+	return out, nil
+}
+
+// ListLedger implements the service.
+func (n nodeServer) ListLedger(ctx context.Context, req *nodev1.ListLedgerRequest) (*nodev1.ListLedgerResponse, error) {
+	out, err := n.d.ledger.List(ctx, req)
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	return out, nil
+}
+
+// Diagnose implements the service.
+func (n nodeServer) Diagnose(ctx context.Context, _ *nodev1.DiagnoseRequest) (*nodev1.DiagnoseResponse, error) {
+	checks, err := n.d.cfg.Checks()
+	if err != nil {
+		return nil, fault.ToGRPC(err)
+	}
+	out := &nodev1.DiagnoseResponse{}
+	for _, f := range doctor.Run(ctx, checks) {
+		out.Findings = append(out.Findings, &nodev1.Finding{Check: f.Name, State: string(f.State), Evidence: f.Says, Fix: f.Fix})
 	}
 	return out, nil
 }

@@ -32,6 +32,8 @@ type Finding struct {
 type Config struct {
 	DataDir     string
 	IdentityDir string // below DataDir
+	// DiskHistory is the file of node/diskforecast; empty for none.
+	DiskHistory string
 	HubURL      string
 	EdgeAddress string
 	Containerd  string
@@ -74,6 +76,9 @@ func checks() []check {
 		{"data folder", dataFolder},
 		{"workspaces", workspaces},
 		{"disk space", diskSpace},
+		{"disk forecast", diskForecast},
+		{"inotify", inotify},
+		{"process limit", processLimit},
 		{"systemd", systemd},
 		{"certificate", certificate},
 		{"hub", hub},

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/json"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/deckhand-sh/deckhand/node/containerd"
+	"github.com/deckhand-sh/deckhand/node/diskforecast"
 	"github.com/deckhand-sh/deckhand/node/identity"
 )
 
@@ -35,6 +37,7 @@ func machine(t *testing.T) Config {
 		"/proc/sys/kernel/osrelease": "6.1.0-18-amd64", "/proc/sys/kernel/seccomp/actions_avail": "kill_process errno allow",
 		"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory pids", "/proc/pressure/memory": "some avg10=0.00",
 		"/proc/sys/user/max_user_namespaces": "15000", "/etc/subuid": "agent:100000:65536", "/dev/loop-control": "",
+		"/proc/sys/fs/inotify/max_user_watches": "524288", "/proc/sys/fs/inotify/max_user_instances": "1024", "/proc/sys/kernel/pid_max": "4194304",
 		"/proc/filesystems": "\text4", "/run/systemd/system/x": "", "/etc/systemd/system/deckhand-node.service": "",
 	} {
 		c.write(t, path, text)
@@ -116,11 +119,26 @@ func TestWhatIsWrongWithAMachineIsSaidWithWhatToDo(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "node.json"), []byte("{"), 0o600))
 		}, Fail, "node.json", "enrol again"},
-		"no hub is named":           {hub, nil, OK, "only the link", ""},
-		"the hub cannot be reached": {hub, func(_ *testing.T, c *Config) { c.HubURL = "http://127.0.0.1:1" }, Fail, "refused", "firewall"},
-		"the edge is not known":     {edge, nil, OK, "not known", ""},
-		"the edge does not answer":  {edge, func(_ *testing.T, c *Config) { c.EdgeAddress = "127.0.0.1:1" }, Fail, "refused", "--edge-address"},
-		"nothing tells the time":    {clock, nil, OK, "nothing was compared", ""},
+		"no hub is named":                {hub, nil, OK, "only the link", ""},
+		"the hub cannot be reached":      {hub, func(_ *testing.T, c *Config) { c.HubURL = "http://127.0.0.1:1" }, Fail, "refused", "firewall"},
+		"the edge is not known":          {edge, nil, OK, "not known", ""},
+		"the edge does not answer":       {edge, func(_ *testing.T, c *Config) { c.EdgeAddress = "127.0.0.1:1" }, Fail, "refused", "--edge-address"},
+		"many files can be watched":      {inotify, nil, OK, "524288 watches", ""},
+		"few files can be watched":       {inotify, func(t *testing.T, c *Config) { c.write(t, "/proc/sys/fs/inotify/max_user_watches", "8192") }, Warn, "8192 watches", "sysctl fs.inotify"},
+		"there is room for processes":    {processLimit, nil, OK, "4194304", ""},
+		"there are few process ids":      {processLimit, func(t *testing.T, c *Config) { c.write(t, "/proc/sys/kernel/pid_max", "4096") }, Warn, "4096", "sysctl kernel.pid_max"},
+		"the disk's future is not known": {diskForecast, nil, OK, "not known yet", ""},
+		"the disk fills up": {diskForecast, func(t *testing.T, c *Config) {
+			c.DiskHistory = filepath.Join(t.TempDir(), "history.json")
+			var samples []diskforecast.Sample
+			for i := range 24 {
+				samples = append(samples, diskforecast.Sample{At: time.Now().Add(time.Duration(i-24) * time.Hour), Free: int64(100-i) << 30})
+			}
+			data, err := json.Marshal(samples)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(c.DiskHistory, data, 0o600))
+		}, Warn, "it is full in 3 days", "make room"},
+		"nothing tells the time": {clock, nil, OK, "nothing was compared", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

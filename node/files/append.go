@@ -67,7 +67,7 @@ func (s *Service) appendOnce(ctx context.Context, w *workspace, name string, req
 	if err != nil {
 		return nil, fmt.Errorf("plan an append: %w", err)
 	}
-	rec, existed, err := s.cfg.Ledger.Operation(ctx, req.GetOperationId(), digestOfAppend(name, req), planText)
+	rec, existed, err := s.cfg.Ledger.Operation(ctx, req.GetOperationId(), digestOfAppend(name, req), planText, subjectOf(req))
 	if err != nil {
 		return nil, err
 	}

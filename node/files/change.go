@@ -10,9 +10,12 @@ import (
 	"path"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
+	"github.com/deckhand-sh/deckhand/node/ledger"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -61,7 +64,7 @@ func once[T any](ctx context.Context, s *Service, id string, request proto.Messa
 	if err != nil {
 		return fmt.Errorf("plan operation %s: %w", id, err)
 	}
-	rec, existed, err := s.cfg.Ledger.Operation(ctx, id, digest[:], planText)
+	rec, existed, err := s.cfg.Ledger.Operation(ctx, id, digest[:], planText, subjectOf(request))
 	if err != nil {
 		return err
 	}
@@ -86,6 +89,30 @@ func once[T any](ctx context.Context, s *Service, id string, request proto.Messa
 		return fmt.Errorf("keep the answer of operation %s: %w", id, err)
 	}
 	return s.cfg.Ledger.Complete(ctx, id, result)
+}
+
+// subjectOf returns what a request is about, for the ledger's readers.
+func subjectOf(request proto.Message) (of ledger.Subject) {
+	if r, ok := request.(interface{ GetJailId() string }); ok {
+		of.JailID = r.GetJailId()
+	}
+	of.What = operationNames[request.ProtoReflect().Descriptor().Name()]
+	switch r := request.(type) {
+	case interface{ GetPath() string }:
+		of.What += " " + textcut.Bytes(r.GetPath(), maxShownPath, "…")
+	case *nodev1.MoveFileRequest:
+		of.What += " " + textcut.Bytes(r.GetFrom(), maxShownPath, "…") + " to " + textcut.Bytes(r.GetTo(), maxShownPath, "…")
+	}
+	return of
+}
+
+// maxShownPath is how many bytes of a path the ledger keeps for people.
+const maxShownPath = 1024
+
+// operationNames are the verbs of the operations that the ledger records.
+var operationNames = map[protoreflect.Name]string{
+	"AppendFileRequest": "append", "EditFileRequest": "edit", "PatchFilesRequest": "apply a patch",
+	"MoveFileRequest": "move", "DeleteFileRequest": "delete",
 }
 
 // moved is what is known of a move or a deletion before it happens.

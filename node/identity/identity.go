@@ -314,7 +314,7 @@ func (i *Identity) AdvanceEpoch(epoch int64) error {
 	if i.session.NodeID == i.node.NodeID && epoch < i.session.Epoch {
 		return fault.New(fault.Aborted, "node %s has seen session epoch %d and refuses the older epoch %d",
 			i.node.NodeID, i.session.Epoch, epoch).WithObject(i.node.NodeID).
-			WithFix("if the hub's database was restored from a backup, remove %s on the node", filepath.Join(i.dir, sessionFile))
+			WithFix("if the hub's database was restored from a backup, restore it with deckhand backup restore, which raises the epochs; or remove %s on the node", filepath.Join(i.dir, sessionFile))
 	}
 	next := session{NodeID: i.node.NodeID, Epoch: epoch}
 	data, err := json.Marshal(next)

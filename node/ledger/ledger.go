@@ -69,6 +69,7 @@ var (
 	bucketLive       = []byte("live")
 	bucketOperations = []byte("operations")
 	keyFormat        = []byte("format")
+	keyRestored      = []byte("restored_at")
 )
 
 // Ledger is an open ledger. Its methods may be called from anywhere.

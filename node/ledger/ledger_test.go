@@ -168,7 +168,7 @@ func TestOldResultsAreCollected(t *testing.T) {
 			require.NoError(t, l.FinishExecs(t.Context(), []*nodev1.Exec{end}))
 		}
 	}
-	_, _, err := l.Operation(t.Context(), "op", []byte("d"), nil)
+	_, _, err := l.Operation(t.Context(), "op", []byte("d"), nil, ledger.Subject{})
 	require.NoError(t, err)
 	require.NoError(t, l.Recorded(t.Context(), []string{"step0", "step1", "step2", "step3", "op", "nowhere"}))
 	gone, err := l.Collect(t.Context(), true)
@@ -179,7 +179,7 @@ func TestOldResultsAreCollected(t *testing.T) {
 	gone, err = l.Collect(t.Context(), false)
 	require.NoError(t, err)
 	require.Len(t, gone, 2, "the unfinished one stays")
-	_, existed, err := l.Operation(t.Context(), "op", []byte("d"), nil)
+	_, existed, err := l.Operation(t.Context(), "op", []byte("d"), nil, ledger.Subject{})
 	require.NoError(t, err)
 	require.False(t, existed)
 }
@@ -194,7 +194,7 @@ func TestWhatTheHubMayNotHaveIsKept(t *testing.T) {
 	_, _, err := l.Exec(t.Context(), spec("step"), "")
 	require.NoError(t, err)
 	require.NoError(t, l.FinishExecs(t.Context(), []*nodev1.Exec{result("step", now)}))
-	_, _, err = l.Operation(t.Context(), "op", []byte("d"), nil)
+	_, _, err = l.Operation(t.Context(), "op", []byte("d"), nil, ledger.Subject{})
 	require.NoError(t, err)
 	_, existed, err := l.BuryExec(t.Context(), result("buried", now))
 	require.NoError(t, err)
@@ -206,7 +206,7 @@ func TestWhatTheHubMayNotHaveIsKept(t *testing.T) {
 			require.NoError(t, err)
 			require.NotNil(t, rec.GetResult())
 		}
-		_, existed, err := l.Operation(t.Context(), "op", []byte("d"), nil)
+		_, existed, err := l.Operation(t.Context(), "op", []byte("d"), nil, ledger.Subject{})
 		require.NoError(t, err)
 		require.True(t, existed)
 	}
@@ -234,21 +234,21 @@ func TestWhatTheHubMayNotHaveIsKept(t *testing.T) {
 func TestAnOperationTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	l := open(t, ledger.Config{})
-	rec, existed, err := l.Operation(t.Context(), "op", []byte("digest"), []byte("plan"))
+	rec, existed, err := l.Operation(t.Context(), "op", []byte("digest"), []byte("plan"), ledger.Subject{})
 	require.NoError(t, err)
 	require.False(t, existed)
 	require.False(t, rec.GetDone())
-	rec, existed, err = l.Operation(t.Context(), "op", []byte("digest"), []byte("a new plan"))
+	rec, existed, err = l.Operation(t.Context(), "op", []byte("digest"), []byte("a new plan"), ledger.Subject{})
 	require.NoError(t, err)
 	require.True(t, existed)
 	require.Equal(t, "plan", string(rec.GetPlan()), "the first plan is what was begun")
 	require.NoError(t, l.Complete(t.Context(), "op", []byte("result")))
 	require.NoError(t, l.Complete(t.Context(), "op", []byte("another")))
-	rec, _, err = l.Operation(t.Context(), "op", []byte("digest"), nil)
+	rec, _, err = l.Operation(t.Context(), "op", []byte("digest"), nil, ledger.Subject{})
 	require.NoError(t, err)
 	require.True(t, rec.GetDone())
 	require.Equal(t, "result", string(rec.GetResult()))
-	_, _, err = l.Operation(t.Context(), "op", []byte("other"), nil)
+	_, _, err = l.Operation(t.Context(), "op", []byte("other"), nil, ledger.Subject{})
 	require.True(t, fault.Is(err, fault.Exists), "%v", err)
 	require.ErrorContains(t, l.Complete(t.Context(), "never", nil), "not in the ledger")
 }
@@ -317,4 +317,61 @@ func TestADamagedLedgerIsRefusedOrWhole(t *testing.T) {
 			_, _, _ = l.Exec(t.Context(), spec("new"), "")
 		})
 	})
+}
+
+func TestTheLedgerIsListedInPages(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	l := open(t, ledger.Config{Now: func() time.Time { return at }})
+	for i, id := range []string{"step_a", "step_c", "step_d"} {
+		_, _, err := l.Exec(t.Context(), &nodev1.ExecSpec{ExecId: id, JailId: "jail_1", Argv: []string{"echo", id}, Env: []string{"SECRET=x"}}, "init")
+		require.NoError(t, err)
+		if i == 0 {
+			require.NoError(t, l.FinishExecs(t.Context(), []*nodev1.Exec{{ExecId: id, State: nodev1.ExecState_EXEC_STATE_ENDED, ExitCode: 3}}))
+			at = at.Add(time.Hour)
+		}
+	}
+	_, _, err := l.Operation(t.Context(), "step_b", []byte("d"), nil, ledger.Subject{JailID: "jail_2", What: "append notes.txt"})
+	require.NoError(t, err)
+	require.NoError(t, l.Complete(t.Context(), "step_b", nil))
+
+	var ids []string
+	req := &nodev1.ListLedgerRequest{Limit: 2}
+	for {
+		page, err := l.List(t.Context(), req)
+		require.NoError(t, err)
+		for _, e := range page.GetEntries() {
+			ids = append(ids, e.GetId())
+		}
+		if !page.GetMore() {
+			break
+		}
+		require.Len(t, page.GetEntries(), 2)
+		req.AfterId = ids[len(ids)-1]
+	}
+	require.Equal(t, []string{"step_a", "step_b", "step_c", "step_d"}, ids)
+
+	since, err := l.List(t.Context(), &nodev1.ListLedgerRequest{CreatedAfter: timestamppb.New(at.Add(-time.Minute))})
+	require.NoError(t, err)
+	require.Len(t, since.GetEntries(), 3, "step_a was made before")
+	require.Equal(t, "append notes.txt", since.GetEntries()[0].GetOperation())
+	require.Equal(t, "jail_2", since.GetEntries()[0].GetJailId())
+	require.True(t, since.GetEntries()[0].GetDone())
+	require.Equal(t, []string{"echo", "step_c"}, since.GetEntries()[1].GetArgv())
+	require.Equal(t, nodev1.ExecState_EXEC_STATE_RUNNING, since.GetEntries()[1].GetExec().GetState())
+	require.WithinDuration(t, at.Add(-ledger.DefaultRetention), since.GetCompleteSince().AsTime(), time.Second)
+}
+
+func TestARestoredLedgerDoesNotClaimToBeComplete(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	at := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	now := func() time.Time { return at }
+	l, err := ledger.Open(ledger.Config{Path: path, Now: now})
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	require.NoError(t, ledger.MarkRestored(path, at.Add(-time.Hour)))
+	list, err := open(t, ledger.Config{Path: path, Now: now}).List(t.Context(), &nodev1.ListLedgerRequest{})
+	require.NoError(t, err)
+	require.Equal(t, at.Add(-time.Hour), list.GetCompleteSince().AsTime())
 }

@@ -10,6 +10,13 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
+// Subject is what an operation is about.
+type Subject struct {
+	JailID string
+	// What it does to which file, such as "append notes.txt".
+	What string
+}
+
 // Operation gets or creates the record of an operation that must take effect
 // once. digest identifies the request. plan is stored unchanged, and should
 // allow its writer to determine after a crash whether the operation took effect
@@ -19,8 +26,8 @@ import (
 // and must then call Complete. If existed is true and the record is not Done,
 // an earlier caller began and its progress is unknown: compare the actual state
 // with the returned plan. A known id with a different digest is refused with
-// fault.Exists.
-func (l *Ledger) Operation(ctx context.Context, id string, digest, plan []byte) (rec *nodev1.OperationRecord, existed bool, err error) {
+// fault.Exists. of is stored for those who look at the record later.
+func (l *Ledger) Operation(ctx context.Context, id string, digest, plan []byte, of Subject) (rec *nodev1.OperationRecord, existed bool, err error) {
 	err = l.update(ctx, func(tx *bbolt.Tx) error {
 		operations := tx.Bucket(bucketOperations)
 		have := &nodev1.OperationRecord{}
@@ -31,7 +38,7 @@ func (l *Ledger) Operation(ctx context.Context, id string, digest, plan []byte) 
 			rec = have
 			return sameDigest("operation", id, rec.GetDigest(), digest)
 		}
-		rec = &nodev1.OperationRecord{Digest: digest, Plan: plan, CreatedAt: timestamppb.New(l.now())}
+		rec = &nodev1.OperationRecord{Digest: digest, Plan: plan, CreatedAt: timestamppb.New(l.now()), JailId: of.JailID, What: of.What}
 		return put(operations, id, rec)
 	})
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/access"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/agent"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/audit"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/backup"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/budget"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/chat"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/complete"
@@ -47,6 +48,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/provider"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/quota"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/registry"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/retention"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/role"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/run"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/search"
@@ -167,8 +169,8 @@ deckhand run log-triage "What went wrong last night?" --wait
 
 	add(groupStart, role.UpCommand(e), open.Command(e), agent.Command(e), run.Command(e), task.Command(e), inbox.Command(e), doctor.Command(e))
 	add(groupWork, search.Command(e), chat.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e), mcp.Command(e))
-	add(groupFleet, provider.Command(e), node.Command(e), worker.Command(e), registry.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), tool.Command(e), organisation.Command(e), user.Command(e), team.Command(e), token.Command(e), passkey.Command(e), access.Command(e), keys, hubcontext.Command(e))
-	add(groupRoles, role.HubCommand(e), role.WorkerCommand(e))
+	add(groupFleet, provider.Command(e), node.Command(e), worker.Command(e), registry.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), tool.Command(e), organisation.Command(e), retention.Command(e), user.Command(e), team.Command(e), token.Command(e), passkey.Command(e), access.Command(e), keys, hubcontext.Command(e))
+	add(groupRoles, role.HubCommand(e), role.WorkerCommand(e), backup.Command(e))
 	add(groupOther, versionCommand(e))
 	e.KeepErrors(root)
 	return root

@@ -124,10 +124,14 @@ func checkFormat(dir string) error {
 		return fault.New(fault.Precondition, "%s is damaged: %v", path, err).
 			WithFix("restore it from a backup, or remove it if this release wrote the folder")
 	}
+	latest, err := store.Latest()
+	if err != nil {
+		return err
+	}
 	switch {
-	case have.Format > newestFormat || have.Schema > store.LatestSchema():
+	case have.Format > newestFormat || have.Schema > latest:
 		return fault.New(fault.Precondition, "data-dir %s was written by a newer release, Deckhand %s (format %d, schema %d); this is %s (format %d, schema %d)",
-			dir, have.Version, have.Format, have.Schema, version.Version, newestFormat, store.LatestSchema()).
+			dir, have.Version, have.Format, have.Schema, version.Version, newestFormat, latest).
 			WithFix("install Deckhand %s or later; to go back to %s, restore the backup from before the upgrade", have.Version, version.Version)
 	case have.Format < oldestFormat:
 		return fault.New(fault.Precondition, "data-dir %s was written by an old release, Deckhand %s (format %d); this is %s, which reads formats %d to %d",
@@ -139,7 +143,11 @@ func checkFormat(dir string) error {
 
 // writeFormat notes that this release has written the data folder.
 func writeFormat(dir string) error {
-	text, err := json.Marshal(format{Format: newestFormat, Schema: store.LatestSchema(), Version: version.Version})
+	latest, err := store.Latest()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(format{Format: newestFormat, Schema: latest, Version: version.Version})
 	if err != nil {
 		return err
 	}

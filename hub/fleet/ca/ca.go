@@ -149,6 +149,9 @@ func serialNumber() (*big.Int, error) {
 	return serial.Add(serial, big.NewInt(1)), nil
 }
 
+// NotAfter returns when the authority's certificate ends.
+func (c *CA) NotAfter() time.Time { return c.cert.NotAfter }
+
 // PEM returns the authority's certificate, for nodes to trust.
 func (c *CA) PEM() string { return encode(c.cert.Raw) }
 

@@ -471,6 +471,15 @@ func (c *Credentials) List(ctx context.Context, orgID, page string, size int32) 
 	return rows, next, nil
 }
 
+// TestCall asks a connected provider for its models, or a search engine for one result.
+func (c *Credentials) TestCall(ctx context.Context, orgID, name string) error {
+	access, err := c.Access(ctx, orgID, name)
+	if err != nil {
+		return err
+	}
+	return c.test(ctx, access)
+}
+
 // Disconnect deletes a key.
 func (c *Credentials) Disconnect(ctx context.Context, orgID, name string, by event.Actor) error {
 	return c.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {

@@ -347,3 +347,36 @@ func splitUser(servers string) (bare, user, password string, err error) {
 	}
 	return strings.Join(out, ","), user, password, nil
 }
+
+// Status is how the stream of wake-ups does.
+type Status struct {
+	Messages  uint64
+	Oldest    time.Duration
+	Consumers int
+	// Pending are wake-ups that were delivered and not acknowledged.
+	Pending int
+}
+
+// Status returns how the stream of wake-ups does.
+func (b *Bus) Status(ctx context.Context) (out Status, err error) {
+	stream, err := b.js.Stream(ctx, Stream)
+	if err != nil {
+		return out, fmt.Errorf("look at the stream %s: %w", Stream, err)
+	}
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return out, fmt.Errorf("look at the stream %s: %w", Stream, err)
+	}
+	out.Messages, out.Consumers = info.State.Msgs, info.State.Consumers
+	if out.Messages > 0 {
+		out.Oldest = time.Since(info.State.FirstTime)
+	}
+	consumers := stream.ListConsumers(ctx)
+	for c := range consumers.Info() {
+		out.Pending += c.NumAckPending
+	}
+	if err := consumers.Err(); err != nil {
+		return out, fmt.Errorf("list the consumers of %s: %w", Stream, err)
+	}
+	return out, nil
+}

@@ -46,9 +46,9 @@ type Sealed struct {
 // A row is identified by its place: one that moves is found at its new place by the next
 // scan.
 
-// other are the rows that another key has sealed.
+// other are the rows that another key has sealed. Retention leaves empty values behind.
 func (c SealedColumn) other(prefix string) string {
-	return c.Name + " IS NOT NULL AND substring(" + c.Name + " FROM 1 FOR 5) <> " + prefix
+	return c.Name + " IS NOT NULL AND octet_length(" + c.Name + ") > 0 AND substring(" + c.Name + " FROM 1 FOR 5) <> " + prefix
 }
 
 // SealedOtherwise returns what lies in some blocks of a table and does not begin

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -47,19 +46,20 @@ func SchemaDigest() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// LatestSchema returns the version of this release's schema: that of its last
-// migration.
-func LatestSchema() int64 {
-	latest := int64(0)
-	// Reading what is embedded cannot fail.
-	files, _ := migrations.ReadDir("migrations")
-	for _, file := range files {
-		number, _, _ := strings.Cut(file.Name(), "_")
-		if n, err := strconv.ParseInt(number, 10, 64); err == nil {
-			latest = max(latest, n)
-		}
+// Latest returns the version of this release's schema.
+func Latest() (latest int64, err error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return 0, fmt.Errorf("list the migrations: %w", err)
 	}
-	return latest
+	for _, name := range names {
+		v, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, fmt.Errorf("the migration %s has no number: %w", name, err)
+		}
+		latest = max(latest, v)
+	}
+	return latest, nil
 }
 
 // Store is a pool of connections and the queries on it.

@@ -158,6 +158,17 @@ func (r Root) decrypt(sealed []byte) (*keyset.Handle, error) {
 	return handle, nil
 }
 
+// Opens returns an error if the root key is not the one that encrypted keys, the vault's keys
+// as they are in the database.
+func (r Root) Opens(keys []byte) error {
+	_, err := r.decrypt(keys)
+	return err
+}
+
+// ReadRoot returns the root key that a Tink keyset in JSON holds; where names its place to an
+// operator.
+func ReadRoot(data []byte, where string) (Root, error) { return parse(data, where) }
+
 // rootOf names the root key that an encrypted keyset needs.
 func rootOf(sealed []byte) string {
 	if m, err := keyset.NewBinaryReader(bytes.NewReader(sealed)).ReadEncrypted(); err == nil {

@@ -31,7 +31,9 @@ type round struct {
 	nodes  []db.AllNodesRow // by name
 	locks  map[string]*db.NodeLock
 	holds  hold.Set
-	plan   *quota.Usage
+	// restored has the tasks that wait after a restore from a backup, and why.
+	restored map[string]string
+	plan     *quota.Usage
 
 	served   map[string]time.Time // when a share had its turn, for those that had one
 	taken    []string             // tasks that start
@@ -123,6 +125,9 @@ func (r *round) lookAround(ctx context.Context, tx *event.Tx) (err error) {
 	if r.holds, err = hold.Of(ctx, tx.Queries, r.orgID); err != nil {
 		return err
 	}
+	if r.restored, err = restoredTasks(ctx, tx.Queries, r.orgID); err != nil {
+		return err
+	}
 	if r.nodes, err = tx.AllNodes(ctx, db.AllNodesParams{OrgID: r.orgID, StaleAfter: r.cfg.StaleAfter}); err != nil {
 		return fmt.Errorf("read nodes: %w", err)
 	}
@@ -168,6 +173,9 @@ func (r *round) pool(name string) *pool {
 func (r *round) decide(ctx context.Context, tx *event.Tx, q db.QueuedTasksRow) (chosen, wait string, err error) {
 	if h := r.holds.Task(hold.Task{AgentID: q.AgentID, TriggerID: q.TriggerID, LineageID: q.LineageID}); h != nil {
 		return "", hold.Describe(h), nil
+	}
+	if wait = r.restored[q.ID]; wait != "" {
+		return "", wait, nil
 	}
 	// A task that has started goes on to its end though its agent takes no more.
 	goesOn := q.Started && q.AgentStatus == agent.Disabled

@@ -103,6 +103,10 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, b
 		if err := lift(ctx, tx, t, limits, by); err != nil {
 			return err
 		}
+		// After a restore from a backup: a person has looked at what was recovered.
+		if _, err := tx.ClearRestoredTask(ctx, db.ClearRestoredTaskParams{OrgID: orgID, TaskID: id}); err != nil {
+			return fmt.Errorf("release restored task %s: %w", id, err)
+		}
 		switch from := State(t.State); {
 		case from == Paused:
 			tx.Publish(change.QueueChanged{OrgID: orgID})
@@ -111,6 +115,7 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, b
 		case t.PauseNext != "":
 			return s.setPauseNext(ctx, tx, t, "", "task.pause_taken_back", by)
 		case from == Queued || from == Starting || from == Running:
+			tx.Publish(change.QueueChanged{OrgID: orgID})
 			return nil
 		case from == Escalated:
 			return refuse(id, from, Queued).WithFix("try it again with: deckhand task retry %s", id)

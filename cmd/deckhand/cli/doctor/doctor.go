@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,17 +30,29 @@ import (
 
 // Command returns the command "deckhand doctor".
 func Command(e *env.Env) *cobra.Command {
-	return &cobra.Command{
+	var o options
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check the hub, its nodes, workers and providers, and show how to fix problems",
 		Long: `Checks that the hub answers, that its database and bus work, that your token is
 valid, that nodes are connected and have room, that workers take tasks, and that
-providers are connected and take their keys. Each line that is not ok has a fix.
-The exit code is 1 when something keeps tasks from running.`,
-		Example: "deckhand doctor\ndeckhand doctor -o json",
+providers are connected and take their keys. The hub checks its database (version,
+clock, connections, dead rows, long transactions, schema), the bus, the other hubs,
+triggers that fail, keys that expire and quotas, and every node checks itself.
+Each line that is not ok has a fix. The exit code is 1 when something keeps tasks from
+running or puts data at risk. Nothing is changed.`,
+		Example: "deckhand doctor\ndeckhand doctor --problems\ndeckhand doctor --json",
 		Args:    env.Args(),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), e, o) },
 	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print JSON: as -o json")
+	cmd.Flags().BoolVar(&o.problems, "problems", false, "show only what is not ok")
+	cmd.PersistentFlags().BoolVar(&o.noCalls, "no-calls", false, "make no test calls to providers")
+	cmd.AddCommand(bundleCommand(e, &o))
+	return cmd
 }
+
+// options are the flags of doctor.
+type options struct{ json, problems, noCalls bool }
 
 // The states of a finding.
 const (
@@ -53,19 +66,25 @@ type finding struct{ name, state, says, fix string }
 // patience bounds each check.
 const patience = 5 * time.Second
 
-func run(ctx context.Context, e *env.Env) error {
+func run(ctx context.Context, e *env.Env, o options) error {
 	client, err := e.Client()
 	if err != nil {
 		return err
 	}
-	findings := check(ctx, client)
+	if o.json {
+		e.Format = output.JSON
+	}
+	findings := check(ctx, client, !o.noCalls)
 	failed := 0
 	var items []*structpb.Struct
 	for _, f := range findings {
 		if f.state == fail {
 			failed++
 		}
-		item, err := structpb.NewStruct(map[string]any{"check": f.name, "state": f.state, "says": f.says, "fix": f.fix})
+		if o.problems && f.state == ok {
+			continue
+		}
+		item, err := f.item()
 		if err != nil {
 			return err
 		}
@@ -78,6 +97,10 @@ func run(ctx context.Context, e *env.Env) error {
 		return env.Failed(env.ExitFailed, fault.New(fault.Precondition, "%d of %d checks failed: no task runs before they are mended", failed, len(findings)))
 	}
 	return nil
+}
+
+func (f finding) item() (*structpb.Struct, error) {
+	return structpb.NewStruct(map[string]any{"check": f.name, "state": f.state, "says": f.says, "fix": f.fix})
 }
 
 func field(name string) func(*structpb.Struct) string {
@@ -103,19 +126,60 @@ var noun = output.Noun[*structpb.Struct]{
 }
 
 // check makes all checks. Those that need the hub are left out when it is away.
-func check(ctx context.Context, client *sdk.Client) []finding {
+func check(ctx context.Context, client *sdk.Client, calls bool) []finding {
 	findings, up := ready(ctx, client)
 	if !up {
 		return append(findings, disk(ctx)...)
 	}
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	login := token(ctx, client)
-	findings = append(findings, login)
-	if login.state == fail {
+	login := within(ctx, func(ctx context.Context) []finding { return []finding{token(ctx, client)} })
+	findings = append(findings, login...)
+	if login[0].state == fail {
 		return findings
 	}
-	return append(findings, append(append(nodes(ctx, client), workers(ctx, client)), append(providers(ctx, client), holds(ctx, client)...)...)...)
+	findings = append(findings, within(ctx, func(ctx context.Context) []finding { return listed(ctx, client) })...)
+	return append(findings, diagnosed(ctx, client, calls)...)
+}
+
+// within bounds checks.
+func within(ctx context.Context, checks func(ctx context.Context) []finding) []finding {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	return checks(ctx)
+}
+
+// diagnosePatience bounds the checks that the hub makes, which wait for its nodes.
+const diagnosePatience = time.Minute
+
+// states are the hub's states of findings.
+var states = map[deckhandv1.FindingState]string{
+	deckhandv1.FindingState_FINDING_STATE_OK: ok, deckhandv1.FindingState_FINDING_STATE_WARN: warn, deckhandv1.FindingState_FINDING_STATE_FAIL: fail,
+}
+
+// diagnosed returns what the hub finds, of itself and of its nodes.
+func diagnosed(ctx context.Context, client *sdk.Client, calls bool) []finding {
+	ctx, stop := context.WithTimeout(ctx, diagnosePatience)
+	defer stop()
+	res, err := client.Diagnostics.Diagnose(ctx, connect.NewRequest(&deckhandv1.DiagnoseRequest{CallProviders: calls}))
+	if connect.CodeOf(err) == connect.CodeUnimplemented {
+		return []finding{{"hub checks", warn, "this hub is of an older release, which does not check itself", "upgrade the hub"}}
+	}
+	if err != nil {
+		return []finding{refused("hub checks", err)}
+	}
+	var out []finding
+	for _, f := range res.Msg.GetFindings() {
+		state := states[f.GetState()]
+		if state == "" {
+			state = warn
+		}
+		out = append(out, finding{termsafe.Line(f.GetCheck()), state, termsafe.Line(f.GetEvidence()), termsafe.Line(f.GetFix())})
+	}
+	return out
+}
+
+// listed returns what the lists of nodes, workers, providers and holds show.
+func listed(ctx context.Context, client *sdk.Client) []finding {
+	return slices.Concat(nodes(ctx, client), []finding{workers(ctx, client)}, providers(ctx, client), holds(ctx, client))
 }
 
 // maxReport bounds what is read of /readyz, in bytes.

@@ -570,6 +570,14 @@ type KillOrder struct {
 	Problem     string
 }
 
+type LegalHold struct {
+	TaskID string
+	OrgID  string
+	Reason string
+	SetBy  string
+	SetAt  time.Time
+}
+
 type LimitedCall struct {
 	OrgID      string
 	Tool       string
@@ -901,6 +909,19 @@ type QuotaUsage struct {
 	ToolCalls  int64
 }
 
+type RecoveredEffect struct {
+	NodeID    string
+	EffectID  string
+	OrgID     string
+	RestoreID string
+	JailID    string
+	StepID    string
+	TaskID    string
+	What      string
+	Outcome   string
+	BeganAt   time.Time
+}
+
 type Registry struct {
 	OrgID    string
 	Host     string
@@ -909,6 +930,49 @@ type Registry struct {
 	Mirror   string
 	SetBy    string
 	SetAt    time.Time
+}
+
+type Restore struct {
+	ID         string
+	BackupID   string
+	TakenAt    time.Time
+	RestoredAt time.Time
+	EpochFloor int64
+}
+
+type RestoredNode struct {
+	NodeID     string
+	OrgID      string
+	RestoreID  string
+	ComparedAt *time.Time
+	Recovered  int32
+	Problem    string
+}
+
+type RestoredTask struct {
+	TaskID    string
+	OrgID     string
+	RestoreID string
+	Verdict   string
+	Reason    string
+	ClearedAt *time.Time
+}
+
+type RetentionProgress struct {
+	OrgID     string
+	Kind      string
+	AfterTime time.Time
+	AfterID   string
+	Deleted   int64
+	DeletedAt *time.Time
+}
+
+type RetentionRule struct {
+	OrgID     string
+	Kind      string
+	Days      int32
+	ChangedBy string
+	ChangedAt time.Time
 }
 
 type SearchEntry struct {

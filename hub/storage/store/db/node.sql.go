@@ -482,9 +482,9 @@ func (q *Queries) NodeStanding(ctx context.Context, id string) (NodeStandingRow,
 
 const openNodeSession = `-- name: OpenNodeSession :one
 INSERT INTO node_sessions (node_id, org_id, epoch, replica, connected)
-SELECT n.id, n.org_id, 1, $1, true FROM nodes n
+SELECT n.id, n.org_id, 1 + coalesce((SELECT max(r.epoch_floor) FROM restores r), 0), $1, true FROM nodes n
 WHERE n.id = $2 AND n.org_id = $3 AND n.key_fingerprint = $4 AND n.revoked_at IS NULL
-ON CONFLICT (node_id) DO UPDATE SET epoch = node_sessions.epoch + 1, replica = excluded.replica, connected = true,
+ON CONFLICT (node_id) DO UPDATE SET epoch = greatest(node_sessions.epoch + 1, excluded.epoch), replica = excluded.replica, connected = true,
     touched_at = now()
 RETURNING epoch
 `
@@ -496,7 +496,8 @@ type OpenNodeSessionParams struct {
 	KeyFingerprint string
 }
 
-// Returns no row for a node that is not known by that key, or was revoked.
+// Returns no row for a node that is not known by that key, or was revoked. The epoch is
+// above all that were given before the database was restored.
 func (q *Queries) OpenNodeSession(ctx context.Context, arg OpenNodeSessionParams) (int64, error) {
 	row := q.db.QueryRow(ctx, openNodeSession,
 		arg.Replica,

@@ -51,11 +51,12 @@ ORDER BY n.name, n.id LIMIT @max_rows;
 UPDATE nodes SET revoked_at = now() WHERE org_id = @org_id AND id = @id AND revoked_at IS NULL;
 
 -- name: OpenNodeSession :one
--- Returns no row for a node that is not known by that key, or was revoked.
+-- Returns no row for a node that is not known by that key, or was revoked. The epoch is
+-- above all that were given before the database was restored.
 INSERT INTO node_sessions (node_id, org_id, epoch, replica, connected)
-SELECT n.id, n.org_id, 1, @replica, true FROM nodes n
+SELECT n.id, n.org_id, 1 + coalesce((SELECT max(r.epoch_floor) FROM restores r), 0), @replica, true FROM nodes n
 WHERE n.id = @node_id AND n.org_id = @org_id AND n.key_fingerprint = @key_fingerprint AND n.revoked_at IS NULL
-ON CONFLICT (node_id) DO UPDATE SET epoch = node_sessions.epoch + 1, replica = excluded.replica, connected = true,
+ON CONFLICT (node_id) DO UPDATE SET epoch = greatest(node_sessions.epoch + 1, excluded.epoch), replica = excluded.replica, connected = true,
     touched_at = now()
 RETURNING epoch;
 

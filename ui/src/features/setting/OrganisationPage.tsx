@@ -15,6 +15,7 @@ import { ControlService, KillScope, type Hold } from "@/gen/deckhand/v1/control_
 import { AccessRules } from "./AccessRules";
 import { AllowRules } from "./AllowRules";
 import { ReleaseHold } from "./ReleaseHold";
+import { Retention } from "./Retention";
 import { SettingsFrame } from "./SettingsFrame";
 import { TokenLimits } from "./TokenLimits";
 import { Vault } from "./Vault";
@@ -29,6 +30,7 @@ export function OrganisationPage() {
       <AllowRules />
       {admin && <AccessRules />}
       {admin && <TokenLimits />}
+      {admin && <Retention />}
       {admin && <Vault />}
     </SettingsFrame>
   );

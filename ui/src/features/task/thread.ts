@@ -393,6 +393,16 @@ export class Threads {
       case "workspace_undone":
         this.note(e, `Undone: ${files(number(p.files))} restored`, "warn");
         break;
+      case "task.restored": {
+        const whole = p.verdict === "unchanged";
+        this.note(e, whole ? "The hub was restored from a backup; its nodes have nothing newer of this task" : text(p.reason), whole ? "plain" : "warn");
+        const steps = list(p.steps) as Record<string, unknown>[];
+        for (const s of steps) {
+          this.push({ kind: "note", key: `e${e.seq}-${text(s.id)}`, at: e.time, text: `Recovered from ${text(s.node)}: ${text(s.what)} (${text(s.outcome)})`, tone: "warn" });
+        }
+        if (number(p.count) > steps.length) this.push({ kind: "note", key: `e${e.seq}-more`, at: e.time, text: `and ${number(p.count) - steps.length} more`, tone: "warn" });
+        break;
+      }
       case "task.escalated":
         this.note(e, `Escalated: ${text(p.cause)}`, "bad");
         break;

@@ -159,7 +159,10 @@ type OperationRecord struct {
 	Result []byte                 `protobuf:"bytes,5,opt,name=result,proto3" json:"result,omitempty"`
 	DoneAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=done_at,json=doneAt,proto3" json:"done_at,omitempty"`
 	// The hub has the end on record.
-	Recorded      bool `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	Recorded bool `protobuf:"varint,7,opt,name=recorded,proto3" json:"recorded,omitempty"`
+	// In which jail it happens, and what it does to which file, for people.
+	JailId        string `protobuf:"bytes,8,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	What          string `protobuf:"bytes,9,opt,name=what,proto3" json:"what,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,6 +244,20 @@ func (x *OperationRecord) GetRecorded() bool {
 		return x.Recorded
 	}
 	return false
+}
+
+func (x *OperationRecord) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *OperationRecord) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
 }
 
 // JailRecord is stored beside each jail: its specification, and whether it
@@ -386,7 +403,7 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\rinit_instance\x18\x06 \x01(\tR\finitInstance\x12\x1a\n" +
 	"\brecorded\x18\a \x01(\bR\brecorded\x127\n" +
 	"\tjob_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bjobSince\x12?\n" +
-	"\tworkspace\x18\t \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xf5\x01\n" +
+	"\tworkspace\x18\t \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xa2\x02\n" +
 	"\x0fOperationRecord\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\fR\x06digest\x12\x12\n" +
 	"\x04plan\x18\x02 \x01(\fR\x04plan\x129\n" +
@@ -395,7 +412,9 @@ const file_deckhand_node_v1_ledger_proto_rawDesc = "" +
 	"\x04done\x18\x04 \x01(\bR\x04done\x12\x16\n" +
 	"\x06result\x18\x05 \x01(\fR\x06result\x123\n" +
 	"\adone_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06doneAt\x12\x1a\n" +
-	"\brecorded\x18\a \x01(\bR\brecorded\"\x81\x03\n" +
+	"\brecorded\x18\a \x01(\bR\brecorded\x12\x17\n" +
+	"\ajail_id\x18\b \x01(\tR\x06jailId\x12\x12\n" +
+	"\x04what\x18\t \x01(\tR\x04what\"\x81\x03\n" +
 	"\n" +
 	"JailRecord\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.deckhand.node.v1.JailSpecR\x04spec\x12\x18\n" +

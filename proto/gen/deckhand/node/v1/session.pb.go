@@ -877,6 +877,384 @@ func (x *ReadJournalResponse) GetNextCursor() string {
 	return ""
 }
 
+type ListLedgerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only records that were made after this time, by the node's clock; unset for all.
+	CreatedAfter *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=created_after,json=createdAfter,proto3" json:"created_after,omitempty"`
+	// Only records whose ids come after this one.
+	AfterId string `protobuf:"bytes,2,opt,name=after_id,json=afterId,proto3" json:"after_id,omitempty"`
+	// At most this many; 0 for 500.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLedgerRequest) Reset() {
+	*x = ListLedgerRequest{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLedgerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLedgerRequest) ProtoMessage() {}
+
+func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLedgerRequest.ProtoReflect.Descriptor instead.
+func (*ListLedgerRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListLedgerRequest) GetCreatedAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAfter
+	}
+	return nil
+}
+
+func (x *ListLedgerRequest) GetAfterId() string {
+	if x != nil {
+		return x.AfterId
+	}
+	return ""
+}
+
+func (x *ListLedgerRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// LedgerEntry is one effect on the node's record: a command, or an operation that
+// changed a file.
+type LedgerEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id under which the hub asked for it: that of a step, with the number of
+	// its run, or of a person's command.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Empty for operations of releases that did not record it.
+	JailId    string                 `protobuf:"bytes,2,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The command; unset for an operation on files.
+	Exec *Exec `protobuf:"bytes,4,opt,name=exec,proto3" json:"exec,omitempty"`
+	// The command's arguments, each cut after 4 KiB, at most 64.
+	Argv []string `protobuf:"bytes,5,rep,name=argv,proto3" json:"argv,omitempty"`
+	// What the operation does to which file, such as "append notes.txt"; empty for a
+	// command.
+	Operation string `protobuf:"bytes,6,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The operation took effect; unset if that is not known.
+	Done          bool `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LedgerEntry) Reset() {
+	*x = LedgerEntry{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LedgerEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LedgerEntry) ProtoMessage() {}
+
+func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
+func (*LedgerEntry) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *LedgerEntry) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LedgerEntry) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *LedgerEntry) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *LedgerEntry) GetExec() *Exec {
+	if x != nil {
+		return x.Exec
+	}
+	return nil
+}
+
+func (x *LedgerEntry) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *LedgerEntry) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *LedgerEntry) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+type ListLedgerResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Entries []*LedgerEntry         `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// There are more: list on after the last entry's id.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// The node keeps every record from this time on; of what ended before, some may
+	// be deleted.
+	CompleteSince *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=complete_since,json=completeSince,proto3" json:"complete_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLedgerResponse) Reset() {
+	*x = ListLedgerResponse{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLedgerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLedgerResponse) ProtoMessage() {}
+
+func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLedgerResponse.ProtoReflect.Descriptor instead.
+func (*ListLedgerResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListLedgerResponse) GetEntries() []*LedgerEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListLedgerResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ListLedgerResponse) GetCompleteSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CompleteSince
+	}
+	return nil
+}
+
+type DiagnoseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiagnoseRequest) Reset() {
+	*x = DiagnoseRequest{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiagnoseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiagnoseRequest) ProtoMessage() {}
+
+func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
+func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{16}
+}
+
+// Finding is what a check of a node found.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Check string                 `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	// ok, warn or fail.
+	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Evidence      string `protobuf:"bytes,3,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	Fix           string `protobuf:"bytes,4,opt,name=fix,proto3" json:"fix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Finding) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *Finding) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Finding) GetEvidence() string {
+	if x != nil {
+		return x.Evidence
+	}
+	return ""
+}
+
+func (x *Finding) GetFix() string {
+	if x != nil {
+		return x.Fix
+	}
+	return ""
+}
+
+type DiagnoseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Findings      []*Finding             `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiagnoseResponse) Reset() {
+	*x = DiagnoseResponse{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiagnoseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiagnoseResponse) ProtoMessage() {}
+
+func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
+func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DiagnoseResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
 type SessionRequest_Welcome struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Grows with each session of a node. The node refuses an epoch below one
@@ -890,7 +1268,7 @@ type SessionRequest_Welcome struct {
 
 func (x *SessionRequest_Welcome) Reset() {
 	*x = SessionRequest_Welcome{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1280,7 @@ func (x *SessionRequest_Welcome) String() string {
 func (*SessionRequest_Welcome) ProtoMessage() {}
 
 func (x *SessionRequest_Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1328,7 @@ type SessionRequest_IssuedCertificate struct {
 
 func (x *SessionRequest_IssuedCertificate) Reset() {
 	*x = SessionRequest_IssuedCertificate{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1340,7 @@ func (x *SessionRequest_IssuedCertificate) String() string {
 func (*SessionRequest_IssuedCertificate) ProtoMessage() {}
 
 func (x *SessionRequest_IssuedCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1382,7 @@ type SessionRequest_Goodbye struct {
 
 func (x *SessionRequest_Goodbye) Reset() {
 	*x = SessionRequest_Goodbye{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1394,7 @@ func (x *SessionRequest_Goodbye) String() string {
 func (*SessionRequest_Goodbye) ProtoMessage() {}
 
 func (x *SessionRequest_Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1444,7 @@ type SessionResponse_Hello struct {
 
 func (x *SessionResponse_Hello) Reset() {
 	*x = SessionResponse_Hello{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1456,7 @@ func (x *SessionResponse_Hello) String() string {
 func (*SessionResponse_Hello) ProtoMessage() {}
 
 func (x *SessionResponse_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1579,7 @@ type SessionResponse_Skill struct {
 
 func (x *SessionResponse_Skill) Reset() {
 	*x = SessionResponse_Skill{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1591,7 @@ func (x *SessionResponse_Skill) String() string {
 func (*SessionResponse_Skill) ProtoMessage() {}
 
 func (x *SessionResponse_Skill) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1645,7 @@ type SessionResponse_CertificateRequest struct {
 
 func (x *SessionResponse_CertificateRequest) Reset() {
 	*x = SessionResponse_CertificateRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1657,7 @@ func (x *SessionResponse_CertificateRequest) String() string {
 func (*SessionResponse_CertificateRequest) ProtoMessage() {}
 
 func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,15 +1781,44 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x1e.deckhand.node.v1.JournalEntryR\aentries\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1f\n" +
 	"\vnext_cursor\x18\x03 \x01(\tR\n" +
-	"nextCursor2d\n" +
+	"nextCursor\"\x9a\x01\n" +
+	"\x11ListLedgerRequest\x12?\n" +
+	"\rcreated_after\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\fcreatedAfter\x12\"\n" +
+	"\bafter_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02(@R\aafterId\x12 \n" +
+	"\x05limit\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\x05limit\"\xe3\x01\n" +
+	"\vLedgerEntry\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
+	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x129\n" +
+	"\n" +
+	"created_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12*\n" +
+	"\x04exec\x18\x04 \x01(\v2\x16.deckhand.node.v1.ExecR\x04exec\x12\x12\n" +
+	"\x04argv\x18\x05 \x03(\tR\x04argv\x12\x1c\n" +
+	"\toperation\x18\x06 \x01(\tR\toperation\x12\x12\n" +
+	"\x04done\x18\a \x01(\bR\x04done\"\xa4\x01\n" +
+	"\x12ListLedgerResponse\x127\n" +
+	"\aentries\x18\x01 \x03(\v2\x1d.deckhand.node.v1.LedgerEntryR\aentries\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12A\n" +
+	"\x0ecomplete_since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rcompleteSince\"\x11\n" +
+	"\x0fDiagnoseRequest\"c\n" +
+	"\aFinding\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1a\n" +
+	"\bevidence\x18\x03 \x01(\tR\bevidence\x12\x10\n" +
+	"\x03fix\x18\x04 \x01(\tR\x03fix\"I\n" +
+	"\x10DiagnoseResponse\x125\n" +
+	"\bfindings\x18\x01 \x03(\v2\x19.deckhand.node.v1.FindingR\bfindings2d\n" +
 	"\x0eSessionService\x12R\n" +
-	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012\xe5\x02\n" +
+	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012\x91\x04\n" +
 	"\vNodeService\x12Q\n" +
 	"\bSetDrain\x12!.deckhand.node.v1.SetDrainRequest\x1a\".deckhand.node.v1.SetDrainResponse\x12W\n" +
 	"\n" +
 	"GetMachine\x12#.deckhand.node.v1.GetMachineRequest\x1a$.deckhand.node.v1.GetMachineResponse\x12N\n" +
 	"\aGetUnit\x12 .deckhand.node.v1.GetUnitRequest\x1a!.deckhand.node.v1.GetUnitResponse\x12Z\n" +
-	"\vReadJournal\x12$.deckhand.node.v1.ReadJournalRequest\x1a%.deckhand.node.v1.ReadJournalResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\vReadJournal\x12$.deckhand.node.v1.ReadJournalRequest\x1a%.deckhand.node.v1.ReadJournalResponse\x12W\n" +
+	"\n" +
+	"ListLedger\x12#.deckhand.node.v1.ListLedgerRequest\x1a$.deckhand.node.v1.ListLedgerResponse\x12Q\n" +
+	"\bDiagnose\x12!.deckhand.node.v1.DiagnoseRequest\x1a\".deckhand.node.v1.DiagnoseResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_session_proto_rawDescOnce sync.Once
@@ -1425,7 +1832,7 @@ func file_deckhand_node_v1_session_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_session_proto_rawDescData
 }
 
-var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_deckhand_node_v1_session_proto_goTypes = []any{
 	(*Heartbeat)(nil),                          // 0: deckhand.node.v1.Heartbeat
 	(*SessionRequest)(nil),                     // 1: deckhand.node.v1.SessionRequest
@@ -1440,53 +1847,69 @@ var file_deckhand_node_v1_session_proto_goTypes = []any{
 	(*ReadJournalRequest)(nil),                 // 10: deckhand.node.v1.ReadJournalRequest
 	(*JournalEntry)(nil),                       // 11: deckhand.node.v1.JournalEntry
 	(*ReadJournalResponse)(nil),                // 12: deckhand.node.v1.ReadJournalResponse
-	(*SessionRequest_Welcome)(nil),             // 13: deckhand.node.v1.SessionRequest.Welcome
-	(*SessionRequest_IssuedCertificate)(nil),   // 14: deckhand.node.v1.SessionRequest.IssuedCertificate
-	(*SessionRequest_Goodbye)(nil),             // 15: deckhand.node.v1.SessionRequest.Goodbye
-	(*SessionResponse_Hello)(nil),              // 16: deckhand.node.v1.SessionResponse.Hello
-	(*SessionResponse_Skill)(nil),              // 17: deckhand.node.v1.SessionResponse.Skill
-	(*SessionResponse_CertificateRequest)(nil), // 18: deckhand.node.v1.SessionResponse.CertificateRequest
-	nil,                           // 19: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	nil,                           // 20: deckhand.node.v1.GetUnitResponse.PropertiesEntry
-	nil,                           // 21: deckhand.node.v1.JournalEntry.FieldsEntry
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
-	(*Jail)(nil),                  // 23: deckhand.node.v1.Jail
-	(*Exec)(nil),                  // 24: deckhand.node.v1.Exec
+	(*ListLedgerRequest)(nil),                  // 13: deckhand.node.v1.ListLedgerRequest
+	(*LedgerEntry)(nil),                        // 14: deckhand.node.v1.LedgerEntry
+	(*ListLedgerResponse)(nil),                 // 15: deckhand.node.v1.ListLedgerResponse
+	(*DiagnoseRequest)(nil),                    // 16: deckhand.node.v1.DiagnoseRequest
+	(*Finding)(nil),                            // 17: deckhand.node.v1.Finding
+	(*DiagnoseResponse)(nil),                   // 18: deckhand.node.v1.DiagnoseResponse
+	(*SessionRequest_Welcome)(nil),             // 19: deckhand.node.v1.SessionRequest.Welcome
+	(*SessionRequest_IssuedCertificate)(nil),   // 20: deckhand.node.v1.SessionRequest.IssuedCertificate
+	(*SessionRequest_Goodbye)(nil),             // 21: deckhand.node.v1.SessionRequest.Goodbye
+	(*SessionResponse_Hello)(nil),              // 22: deckhand.node.v1.SessionResponse.Hello
+	(*SessionResponse_Skill)(nil),              // 23: deckhand.node.v1.SessionResponse.Skill
+	(*SessionResponse_CertificateRequest)(nil), // 24: deckhand.node.v1.SessionResponse.CertificateRequest
+	nil,                           // 25: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	nil,                           // 26: deckhand.node.v1.GetUnitResponse.PropertiesEntry
+	nil,                           // 27: deckhand.node.v1.JournalEntry.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*Exec)(nil),                  // 29: deckhand.node.v1.Exec
+	(*Jail)(nil),                  // 30: deckhand.node.v1.Jail
 }
 var file_deckhand_node_v1_session_proto_depIdxs = []int32{
-	13, // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
+	19, // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
 	0,  // 1: deckhand.node.v1.SessionRequest.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	14, // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
-	15, // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
-	16, // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
+	20, // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
+	21, // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
+	22, // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
 	0,  // 5: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	18, // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
+	24, // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
 	6,  // 7: deckhand.node.v1.GetMachineResponse.machine:type_name -> deckhand.node.v1.MachineInfo
-	20, // 8: deckhand.node.v1.GetUnitResponse.properties:type_name -> deckhand.node.v1.GetUnitResponse.PropertiesEntry
-	22, // 9: deckhand.node.v1.ReadJournalRequest.since:type_name -> google.protobuf.Timestamp
-	22, // 10: deckhand.node.v1.ReadJournalRequest.until:type_name -> google.protobuf.Timestamp
-	22, // 11: deckhand.node.v1.JournalEntry.time:type_name -> google.protobuf.Timestamp
-	21, // 12: deckhand.node.v1.JournalEntry.fields:type_name -> deckhand.node.v1.JournalEntry.FieldsEntry
+	26, // 8: deckhand.node.v1.GetUnitResponse.properties:type_name -> deckhand.node.v1.GetUnitResponse.PropertiesEntry
+	28, // 9: deckhand.node.v1.ReadJournalRequest.since:type_name -> google.protobuf.Timestamp
+	28, // 10: deckhand.node.v1.ReadJournalRequest.until:type_name -> google.protobuf.Timestamp
+	28, // 11: deckhand.node.v1.JournalEntry.time:type_name -> google.protobuf.Timestamp
+	27, // 12: deckhand.node.v1.JournalEntry.fields:type_name -> deckhand.node.v1.JournalEntry.FieldsEntry
 	11, // 13: deckhand.node.v1.ReadJournalResponse.entries:type_name -> deckhand.node.v1.JournalEntry
-	19, // 14: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	23, // 15: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
-	24, // 16: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
-	17, // 17: deckhand.node.v1.SessionResponse.Hello.skills:type_name -> deckhand.node.v1.SessionResponse.Skill
-	1,  // 18: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
-	3,  // 19: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
-	5,  // 20: deckhand.node.v1.NodeService.GetMachine:input_type -> deckhand.node.v1.GetMachineRequest
-	8,  // 21: deckhand.node.v1.NodeService.GetUnit:input_type -> deckhand.node.v1.GetUnitRequest
-	10, // 22: deckhand.node.v1.NodeService.ReadJournal:input_type -> deckhand.node.v1.ReadJournalRequest
-	2,  // 23: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
-	4,  // 24: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
-	7,  // 25: deckhand.node.v1.NodeService.GetMachine:output_type -> deckhand.node.v1.GetMachineResponse
-	9,  // 26: deckhand.node.v1.NodeService.GetUnit:output_type -> deckhand.node.v1.GetUnitResponse
-	12, // 27: deckhand.node.v1.NodeService.ReadJournal:output_type -> deckhand.node.v1.ReadJournalResponse
-	23, // [23:28] is the sub-list for method output_type
-	18, // [18:23] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	28, // 14: deckhand.node.v1.ListLedgerRequest.created_after:type_name -> google.protobuf.Timestamp
+	28, // 15: deckhand.node.v1.LedgerEntry.created_at:type_name -> google.protobuf.Timestamp
+	29, // 16: deckhand.node.v1.LedgerEntry.exec:type_name -> deckhand.node.v1.Exec
+	14, // 17: deckhand.node.v1.ListLedgerResponse.entries:type_name -> deckhand.node.v1.LedgerEntry
+	28, // 18: deckhand.node.v1.ListLedgerResponse.complete_since:type_name -> google.protobuf.Timestamp
+	17, // 19: deckhand.node.v1.DiagnoseResponse.findings:type_name -> deckhand.node.v1.Finding
+	25, // 20: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	30, // 21: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
+	29, // 22: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
+	23, // 23: deckhand.node.v1.SessionResponse.Hello.skills:type_name -> deckhand.node.v1.SessionResponse.Skill
+	1,  // 24: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
+	3,  // 25: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
+	5,  // 26: deckhand.node.v1.NodeService.GetMachine:input_type -> deckhand.node.v1.GetMachineRequest
+	8,  // 27: deckhand.node.v1.NodeService.GetUnit:input_type -> deckhand.node.v1.GetUnitRequest
+	10, // 28: deckhand.node.v1.NodeService.ReadJournal:input_type -> deckhand.node.v1.ReadJournalRequest
+	13, // 29: deckhand.node.v1.NodeService.ListLedger:input_type -> deckhand.node.v1.ListLedgerRequest
+	16, // 30: deckhand.node.v1.NodeService.Diagnose:input_type -> deckhand.node.v1.DiagnoseRequest
+	2,  // 31: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
+	4,  // 32: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
+	7,  // 33: deckhand.node.v1.NodeService.GetMachine:output_type -> deckhand.node.v1.GetMachineResponse
+	9,  // 34: deckhand.node.v1.NodeService.GetUnit:output_type -> deckhand.node.v1.GetUnitResponse
+	12, // 35: deckhand.node.v1.NodeService.ReadJournal:output_type -> deckhand.node.v1.ReadJournalResponse
+	15, // 36: deckhand.node.v1.NodeService.ListLedger:output_type -> deckhand.node.v1.ListLedgerResponse
+	18, // 37: deckhand.node.v1.NodeService.Diagnose:output_type -> deckhand.node.v1.DiagnoseResponse
+	31, // [31:38] is the sub-list for method output_type
+	24, // [24:31] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_session_proto_init() }
@@ -1513,7 +1936,7 @@ func file_deckhand_node_v1_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_session_proto_rawDesc), len(file_deckhand_node_v1_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -132,6 +132,8 @@ const (
 	NodeService_GetMachine_FullMethodName  = "/deckhand.node.v1.NodeService/GetMachine"
 	NodeService_GetUnit_FullMethodName     = "/deckhand.node.v1.NodeService/GetUnit"
 	NodeService_ReadJournal_FullMethodName = "/deckhand.node.v1.NodeService/ReadJournal"
+	NodeService_ListLedger_FullMethodName  = "/deckhand.node.v1.NodeService/ListLedger"
+	NodeService_Diagnose_FullMethodName    = "/deckhand.node.v1.NodeService/Diagnose"
 )
 
 // NodeServiceClient is the client API for NodeService service.
@@ -155,6 +157,12 @@ type NodeServiceClient interface {
 	// ReadJournal returns entries of the machine's journal, those of units and with
 	// fields that the node's operator shows.
 	ReadJournal(ctx context.Context, in *ReadJournalRequest, opts ...grpc.CallOption) (*ReadJournalResponse, error)
+	// ListLedger returns what the node has on record of the effects it was asked
+	// for, in the order of their ids. A hub whose database was restored from a
+	// backup compares it with what the backup knows.
+	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
+	// Diagnose makes the checks of "deckhand-node doctor".
+	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error)
 }
 
 type nodeServiceClient struct {
@@ -205,6 +213,26 @@ func (c *nodeServiceClient) ReadJournal(ctx context.Context, in *ReadJournalRequ
 	return out, nil
 }
 
+func (c *nodeServiceClient) ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLedgerResponse)
+	err := c.cc.Invoke(ctx, NodeService_ListLedger_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodeServiceClient) Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiagnoseResponse)
+	err := c.cc.Invoke(ctx, NodeService_Diagnose_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServiceServer is the server API for NodeService service.
 // All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
@@ -226,6 +254,12 @@ type NodeServiceServer interface {
 	// ReadJournal returns entries of the machine's journal, those of units and with
 	// fields that the node's operator shows.
 	ReadJournal(context.Context, *ReadJournalRequest) (*ReadJournalResponse, error)
+	// ListLedger returns what the node has on record of the effects it was asked
+	// for, in the order of their ids. A hub whose database was restored from a
+	// backup compares it with what the backup knows.
+	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
+	// Diagnose makes the checks of "deckhand-node doctor".
+	Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error)
 	mustEmbedUnimplementedNodeServiceServer()
 }
 
@@ -247,6 +281,12 @@ func (UnimplementedNodeServiceServer) GetUnit(context.Context, *GetUnitRequest) 
 }
 func (UnimplementedNodeServiceServer) ReadJournal(context.Context, *ReadJournalRequest) (*ReadJournalResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadJournal not implemented")
+}
+func (UnimplementedNodeServiceServer) ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLedger not implemented")
+}
+func (UnimplementedNodeServiceServer) Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Diagnose not implemented")
 }
 func (UnimplementedNodeServiceServer) mustEmbedUnimplementedNodeServiceServer() {}
 func (UnimplementedNodeServiceServer) testEmbeddedByValue()                     {}
@@ -341,6 +381,42 @@ func _NodeService_ReadJournal_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeService_ListLedger_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLedgerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).ListLedger(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_ListLedger_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).ListLedger(ctx, req.(*ListLedgerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _NodeService_Diagnose_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiagnoseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).Diagnose(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_Diagnose_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).Diagnose(ctx, req.(*DiagnoseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeService_ServiceDesc is the grpc.ServiceDesc for NodeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -363,6 +439,14 @@ var NodeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReadJournal",
 			Handler:    _NodeService_ReadJournal_Handler,
+		},
+		{
+			MethodName: "ListLedger",
+			Handler:    _NodeService_ListLedger_Handler,
+		},
+		{
+			MethodName: "Diagnose",
+			Handler:    _NodeService_Diagnose_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
