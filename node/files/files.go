@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/grep"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/node/ledger"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -48,7 +49,7 @@ type Ledger interface {
 	// take effect. If it is true and the record is not done, an earlier call
 	// began, and its plan shows how to find out how far it came. An id that was
 	// used with the digest of another request is refused.
-	Operation(ctx context.Context, id string, digest, plan []byte) (rec *nodev1.OperationRecord, existed bool, err error)
+	Operation(ctx context.Context, id string, digest, plan []byte, of ledger.Subject) (rec *nodev1.OperationRecord, existed bool, err error)
 	// Complete records that the operation took effect and what was answered.
 	Complete(ctx context.Context, id string, result []byte) error
 }
