@@ -182,7 +182,10 @@ func (s *stage) set(document string) (end func()) {
 		token := filepath.Join(s.dir, "reports.txt")
 		require.NoError(s.T, os.WriteFile(token, []byte("a-token-of-reports-7fk3"), 0o600))
 		s.CLI(0, "credential", "create", "reports", "--kind", "bearer", "--host", "reports.example.com", "--value-file", token)
-		return func() { s.task = before }
+		return func() {
+			s.CLI(0, "credential", "delete", "reports")
+			s.task = before
+		}
 	case "backup.md":
 		cluster, err := postgres.Config{DataDir: filepath.Join(s.Dir, "postgres")}.Complete(s.T.Context())
 		require.NoError(s.T, err)
