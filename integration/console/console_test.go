@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -245,12 +246,13 @@ func (s *stories) do(r *http.Request) (string, error) {
 		if err := json.NewDecoder(r.Body).Decode(&j); err != nil {
 			return "", err
 		}
-		words := strings.Fields(j.Command)
-		if len(words) < 2 || words[1] != "deckhand-node" {
+		// Without what the script installs: the daemon alone, with the command's settings.
+		env := slices.DeleteFunc(strings.Fields(j.Command), func(word string) bool { return !strings.HasPrefix(word, "DECKHAND_") })
+		if len(env) != 2 || !strings.Contains(j.Command, "/install/node |") {
 			return "", fmt.Errorf("this enrols nothing: %s", j.Command)
 		}
-		s.node = harness.Start(s.t, words[:1], harness.Binary(s.t, "deckhand-node"), append(words[2:],
-			"--name", j.Name, "--data-dir", s.nodeDir, "--containerd", s.containerd, "--containerd-namespace", harness.NamespaceOf(s.nodeDir))...)
+		s.node = harness.Start(s.t, env, harness.Binary(s.t, "deckhand-node"),
+			"--name", j.Name, "--data-dir", s.nodeDir, "--containerd", s.containerd, "--containerd-namespace", harness.NamespaceOf(s.nodeDir))
 		return "", nil
 	case "/leave":
 		s.node.Kill()

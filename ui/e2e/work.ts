@@ -436,7 +436,8 @@ turns:
     await accessible(page, "enrol");
     const command = await copied(page, "[role=dialog] code");
     expect(command).toContain("DECKHAND_JOIN_TOKEN=");
-    expect(command).toContain(`--hub-url ${url}`);
+    expect(command).toContain(`curl -fsSL ${url}/install/node | `);
+    expect(command).toContain(`DECKHAND_HUB_URL=${url} `);
     await enrol(command, "attic");
     await dialog.getByRole("link", { name: "attic" }).waitFor();
     await dialog.getByText("is enrolled.").waitFor();
