@@ -16,6 +16,7 @@ import (
 	mango "github.com/muesli/mango-cobra"
 	"github.com/muesli/roff"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -126,9 +127,7 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 	flags.StringVar(&path, "config", "", "YAML file with these flags as keys; --print-config writes one to begin with")
 	flags.BoolVar(&printConfig, "print-config", false, "write a configuration file with all keys, their defaults and what they are for, and run nothing")
 	config.NotAKey(flags, "print-config")
-	flags.String("log-level", "info", "trace, debug, info, warn or error")
-	flags.String("log-format", "json", "json or text")
-	daemon.Flags(flags)
+	settings(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if printConfig {
 			return config.WriteTemplate(cmd.OutOrStdout(), flags, configTitle)
@@ -159,6 +158,13 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 		return err
 	}
 	return cmd
+}
+
+// settings registers the flags that are keys of the configuration.
+func settings(flags *pflag.FlagSet) {
+	flags.String("log-level", "info", "trace, debug, info, warn or error")
+	flags.String("log-format", "json", "json or text")
+	daemon.Flags(flags)
 }
 
 // configTitle is the first comment of a configuration file.
