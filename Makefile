@@ -57,7 +57,7 @@ soak: ## run what is concurrent again and again, with the race detector, and all
 	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m -run Image $(ARGS) ./node/jail
 	command -v mmdebstrap >/dev/null || apt-get install -y --no-install-recommends mmdebstrap
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'PackageManagers' $(ARGS) ./integration/image
-	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=60m -run 'Reproducible' $(ARGS) ./integration/docs
+	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=60m -run 'Reproducible|TestPackaging' $(ARGS) ./integration/docs
 	scripts/generate --all && git diff --exit-code # the digests of generated code are of what is made
 
 demo: ## show it working on this machine's own logs, and stop it again

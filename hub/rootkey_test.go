@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -50,4 +51,24 @@ func TestAHubWithoutTheNewRootKeyIsNotReadyOnceTheKeysChange(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(h.DataDir, "keyset.json"), data, 0o600))
 	says(http.StatusOK, "vault: ok")
+}
+
+// sudo makes the new key, and the hub runs as a user of its own.
+func TestANewRootKeyBelongsToTheOwnerOfTheOldOne(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	cfg := hubtest.Config(t)
+	hubtest.NewNATS(t).Use(&cfg)
+	h := hubtest.Start(t, cfg)
+	keyset := filepath.Join(h.DataDir, "keyset.json")
+	require.NoError(t, os.Chown(keyset, 41234, 41235))
+	rotated, err := hub.RootRotation{DataDir: h.DataDir, DatabaseURL: config.Secret(h.DatabaseURL)}.Run(t.Context())
+	require.NoError(t, err)
+	for _, path := range []string{keyset, rotated.Old} {
+		var info unix.Stat_t
+		require.NoError(t, unix.Lstat(path, &info))
+		require.Equal(t, []uint32{41234, 41235, 0o600}, []uint32{info.Uid, info.Gid, info.Mode & 0o7777}, path)
+	}
 }

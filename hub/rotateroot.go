@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/deckhand-sh/deckhand/hub/maintenance/rotation"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -72,9 +74,16 @@ func (c RootRotation) Run(ctx context.Context) (out RootRotated, err error) {
 	if err != nil {
 		return out, err
 	}
+	newFile, newIsFile := strings.CutPrefix(out.KeysetKey, "file://")
+	_, missing := os.Lstat(newFile)
 	newRoot, err := vault.OpenRoot(out.KeysetKey)
 	if err != nil {
 		return out, err
+	}
+	if isFile && newIsFile && (inPlace || errors.Is(missing, fs.ErrNotExist)) {
+		if err := giveOwner(newFile, oldFile); err != nil {
+			return out, err
+		}
 	}
 	replaced, err := c.replace(ctx, oldRoot, newRoot)
 	if err != nil {
@@ -102,6 +111,34 @@ func (c RootRotation) replace(ctx context.Context, from, to vault.Root) (bool, e
 		Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {},
 	})
 	return rotation.ReplaceRoot(ctx, recorder, from, to, "by the command line on "+host)
+}
+
+// giveOwner gives a keyset that was just made the owner of the old one: made with sudo, it
+// would be root's, and a hub that runs as a user of its own could not read it.
+func giveOwner(made, old string) error {
+	var want, have unix.Stat_t
+	if err := unix.Stat(old, &want); err != nil {
+		return fmt.Errorf("look at the owner of %s: %w", old, err)
+	}
+	// That owner may write to the folder: neither a link in the file's place is followed, nor
+	// another name of a file of root's given away.
+	file, err := os.OpenFile(made, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("give the new keyset its owner: %w", err)
+	}
+	err = unix.Fstat(int(file.Fd()), &have) //nolint:gosec // a descriptor
+	if err == nil && (have.Uid != want.Uid || have.Gid != want.Gid) {
+		if have.Nlink != 1 {
+			err = fmt.Errorf("%s has another name", made)
+		} else {
+			err = file.Chown(int(want.Uid), int(want.Gid))
+		}
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fault.New(fault.Precondition, "the new keyset cannot be given to the owner of %s: %v", old, err).
+			WithFix("run this as root, or as that owner")
+	}
+	return nil
 }
 
 // putInPlace gives a new root the file of the old one, which is kept beside it:

@@ -344,7 +344,7 @@ func installNode(f *harness.Fleet, command string) {
 	dir := t.TempDir()
 	token := strings.TrimSpace(f.CLI(0, "node", "token", "-o", "name").Out)
 	cmd := exec.Command("bash", "-o", "pipefail", "-c", strings.NewReplacer("https://hub.example.com:7800", f.URL(), "dhj_...", token,
-		"sudo ", "env DECKHAND_BIN_DIR="+dir+" DECKHAND_UNIT_DIR="+dir+" DECKHAND_CONFIG_DIR="+dir+"/etc ").Replace(command))
+		"sudo --preserve-env=DECKHAND_HUB_URL,DECKHAND_JOIN_TOKEN ", "env DECKHAND_BIN_DIR="+dir+" DECKHAND_UNIT_DIR="+dir+" DECKHAND_CONFIG_DIR="+dir+"/etc ").Replace(command))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", command, out)
 	require.Contains(t, string(out), "Installed deckhand-node version")

@@ -220,10 +220,9 @@ func TestUpRefusesWhatItCannotStartOn(t *testing.T) {
 		"the disk is full":              {full, nil, []string{"the disk of data-dir " + full + " is full: ", "MiB are free", "make room"}},
 		"another user owns the folder":  {foreign, nil, []string{"belongs to the user 41234, not to root", "chown root:root " + foreign}},
 		"anybody may write the folder":  {open, nil, []string{"can be written by users other than root (mode 0777)", "chmod go-w " + open}},
-		"a newer release wrote it":      {written(`{"format": 1, "schema": 99999, "version": "9.1.0"}`), nil, []string{"was written by a newer release, Deckhand 9.1.0", "install Deckhand 9.1.0 or later", "restore the backup"}},
-		"a format of the future":        {written(`{"format": 2, "schema": 1, "version": "9.1.0"}`), nil, []string{"was written by a newer release", "format 2"}},
+		"a newer release wrote it":      {written(`{"format": 2, "version": "9.1.0"}`), nil, []string{"was written by a newer release, Deckhand 9.1.0", "format 2", "install Deckhand 9.1.0 or later", "restore the backup"}},
 		"too old a release wrote it":    {written(`{"format": 0, "schema": 1, "version": "0.0.1"}`), nil, []string{"was written by an old release, Deckhand 0.0.1", "start a release between the two"}},
-		"its format is damaged":         {written(`{"form`), nil, []string{"format.json is damaged", "backup"}},
+		"its format is damaged":         {written(`{"form`), nil, []string{"format.json is damaged", "remove it"}},
 		"a setting that up makes itself": {fresh(), []string{"--hub-url", "https://hub.example.com"}, []string{
 			"remove --hub-url: the worker and the node of deckhand up belong to its own hub",
 		}},

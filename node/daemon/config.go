@@ -202,7 +202,7 @@ func (c Config) Checks() (doctor.Config, error) {
 		return doctor.Config{}, err
 	}
 	return doctor.Config{
-		DataDir: c.DataDir, IdentityDir: identityDir, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
+		DataDir: c.DataDir, IdentityDir: IdentityDir, HubURL: c.HubURL, EdgeAddress: c.EdgeAddress,
 		Containerd: c.Containerd, InitPath: c.InitPath, UIDBase: c.UIDBase, DiskHistory: filepath.Join(c.DataDir, diskHistoryFile),
 	}, nil
 }

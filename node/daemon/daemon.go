@@ -43,8 +43,9 @@ import (
 
 // Below the data folder; jail.Manager has folders of its own there.
 const (
-	lockFile    = "daemon.lock"
-	identityDir = "identity"
+	lockFile = "daemon.lock"
+	// IdentityDir has what the machine is enrolled with; see package identity.
+	IdentityDir = "identity"
 	ledgerFile  = "ledger.db"
 	jailsDir    = "jails"
 	egressDir   = "egress"
@@ -109,7 +110,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.opened = append(d.opened, unlock)
-	if d.identity, err = identity.Open(identity.Config{Dir: filepath.Join(c.DataDir, identityDir), Reserve: d.onFullDisk}); err != nil {
+	if d.identity, err = identity.Open(identity.Config{Dir: filepath.Join(c.DataDir, IdentityDir), Reserve: d.onFullDisk}); err != nil {
 		return nil, err
 	}
 	if !d.identity.Enrolled() && (c.HubURL == "" || c.JoinToken == "" && c.MakeJoinToken == nil) {

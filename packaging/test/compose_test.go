@@ -33,10 +33,10 @@ func TestTheComposeFileIsValidAndComplete(t *testing.T) {
 	t.Parallel()
 	p := compose(t, "DECKHAND_HOST=agents.example.com", "DECKHAND_BIND=0.0.0.0")
 	names := slices.Sorted(maps.Keys(p.Services))
-	require.Equal(t, []string{"balancer", "certificates", "hub-1", "hub-2", "nats", "postgres", "worker-1", "worker-2"}, names)
+	require.Equal(t, []string{"balancer", "certificates", "hub-1", "hub-2", "nats", "postgres", "worker-1", "worker-2", "worker-token"}, names)
 	for name, s := range p.Services {
-		if name == "certificates" {
-			continue // it ends
+		if name == "certificates" || name == "worker-token" {
+			continue // they end
 		}
 		require.NotNil(t, s.HealthCheck, name)
 		require.NotEmpty(t, s.HealthCheck.Test, name)
@@ -54,7 +54,12 @@ func TestTheComposeFileIsValidAndComplete(t *testing.T) {
 		require.Equal(t, "https://agents.example.com:7800", *env["DECKHAND_PUBLIC_URL"])
 		require.Equal(t, name+":7801", *env["DECKHAND_PEER_ADDRESS"])
 		require.Equal(t, "postgres://deckhand:change-me-0@postgres:5432/deckhand?sslmode=disable", *env["DECKHAND_DATABASE_URL"])
-		require.Equal(t, []string{"hub", "certificates"}, []string{p.Services[name].Volumes[0].Source, p.Services[name].Volumes[1].Source})
+		require.Equal(t, []string{"authority", "certificates", "hub"}, volumes(p.Services[name]))
+		require.Equal(t, *p.Services["balancer"].Networks["default"], types.ServiceNetworkConfig{Ipv4Address: strings.TrimSuffix(*env["DECKHAND_TRUSTED_PROXIES"], "/32")})
+	}
+	for _, name := range []string{"worker-1", "worker-2"} {
+		require.Equal(t, []string{"authority", "worker"}, volumes(p.Services[name]), "workers see neither the hubs' keys nor their tokens")
+		require.Contains(t, p.Services[name].DependsOn, "worker-token")
 	}
 	require.Contains(t, p.Services["hub-2"].DependsOn, "hub-1", "the second hub finds keyset and schema made")
 	require.Contains(t, p.Services["hub-2"].DependsOn, "postgres")
@@ -76,30 +81,53 @@ func TestTheComposeFileIsValidAndComplete(t *testing.T) {
 	require.ErrorContains(t, err, "set it in .env", "no password has a default")
 }
 
+// volumes are the volumes that a service has, sorted.
+func volumes(s types.ServiceConfig) (names []string) {
+	for _, v := range s.Volumes {
+		names = append(names, v.Source)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // The configuration of NATS is read by its server, and the script that makes
 // certificates is run: what it makes is good for the names under which the parts reach
 // one another.
 func TestTheFilesOfTheComposeFileWork(t *testing.T) {
-	p := compose(t, "DECKHAND_HOST=agents.example.com")
+	p := compose(t, "DECKHAND_HOST=agents.example.com", "NATS_HUB_PASSWORD=2024-01", "NATS_EVENTS_PASSWORD=12345")
 	dir := t.TempDir()
 	for name, c := range p.Configs {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(c.Content), 0o600))
 	}
 
-	certificates := filepath.Join(dir, "certificates")
-	require.NoError(t, os.Mkdir(certificates, 0o700))
+	for _, volume := range []string{"authority-key", "authority", "certificates", "nats-certificates", "hub", "worker"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, volume), 0o700))
+	}
+	// here puts the paths of volumes below the folder.
+	here := func(text string) string {
+		for _, volume := range []string{"authority", "certificates", "nats-certificates", "hub", "worker"} {
+			for _, before := range []string{" ", "\""} {
+				text = strings.ReplaceAll(text, before+"/"+volume, before+dir+"/"+volume)
+			}
+		}
+		return text
+	}
 	script := filepath.Join(dir, "make-certificates")
-	text := p.Configs["make-certificates"].Content
+	text := here(p.Configs["make-certificates"].Content)
 	if os.Geteuid() != 0 {
 		text = strings.ReplaceAll(text, "chown ", "true ")
 	}
-	require.NoError(t, os.WriteFile(script, []byte(strings.ReplaceAll(text, " /hub", " "+dir)), 0o600))
-	for range 2 { // the second time nothing is made
-		out, err := exec.CommandContext(t.Context(), "sh", script, certificates, "agents.example.com").CombinedOutput()
+	require.NoError(t, os.WriteFile(script, []byte(text), 0o600))
+	run := func(host string) []byte {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "sh", script, host).CombinedOutput()
 		require.NoError(t, err, string(out))
+		data, err := os.ReadFile(filepath.Join(dir, "certificates/hub.pem"))
+		require.NoError(t, err)
+		return data
 	}
 	parse := func(name string) *x509.Certificate {
-		data, err := os.ReadFile(filepath.Join(certificates, name))
+		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		block, _ := pem.Decode(data)
 		cert, err := x509.ParseCertificate(block.Bytes)
@@ -107,15 +135,27 @@ func TestTheFilesOfTheComposeFileWork(t *testing.T) {
 		return cert
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(parse("ca.pem"))
-	for name, hosts := range map[string][]string{"hub.pem": {"agents.example.com", "localhost", "balancer", "hub-1", "hub-2"}, "nats.pem": {"nats"}} {
-		for _, host := range hosts {
-			_, err := parse(name).Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: time.Now()})
-			require.NoError(t, err, "%s for %s", name, host)
+	for _, host := range []string{"192.0.2.7", "agents.example.com"} {
+		first := run(host)
+		require.Equal(t, first, run(host), "the second time nothing is made")
+		roots.AddCert(parse("authority/ca.pem"))
+		for name, hosts := range map[string][]string{"certificates/hub.pem": {host, "localhost", "balancer", "hub-1", "hub-2"}, "nats-certificates/nats.pem": {"nats"}} {
+			for _, host := range hosts {
+				_, err := parse(name).Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: time.Now()})
+				require.NoError(t, err, "%s for %s", name, host)
+			}
 		}
 	}
 
-	conf := strings.NewReplacer("/certificates/", certificates+"/", `"/data"`, `"`+filepath.Join(dir, "jetstream")+`"`, "0.0.0.0:4222", "127.0.0.1:-1", "127.0.0.1:8222", "127.0.0.1:-1").
+	// The balancer's own program reads its configuration where it is installed.
+	if haproxy, err := exec.LookPath("haproxy"); err == nil {
+		path := filepath.Join(dir, "haproxy.cfg")
+		require.NoError(t, os.WriteFile(path, []byte(here(p.Configs["balancer"].Content)), 0o600))
+		out, err := exec.CommandContext(t.Context(), haproxy, "-c", "-f", path).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
+
+	conf := strings.NewReplacer("/certificates/", dir+"/nats-certificates/", `"/data"`, `"`+filepath.Join(dir, "jetstream")+`"`, "0.0.0.0:4222", "127.0.0.1:-1", "127.0.0.1:8222", "127.0.0.1:-1").
 		Replace(p.Configs["nats"].Content)
 	path := filepath.Join(dir, "nats.conf")
 	require.NoError(t, os.WriteFile(path, []byte(conf), 0o600))
@@ -130,6 +170,6 @@ func TestTheFilesOfTheComposeFileWork(t *testing.T) {
 		users = append(users, user.Username+" "+user.Password)
 	}
 	slices.Sort(users)
-	require.Equal(t, []string{"hub change-me-1", "hub-events change-me-2", "worker change-me-3"}, users)
+	require.Equal(t, []string{"hub 2024-01", "hub-events 12345", "worker change-me-3"}, users)
 	require.Equal(t, *p.Services["hub-1"].Environment["DECKHAND_NATS_WORKER_URL"], "tls://worker:change-me-3@nats:4222")
 }

@@ -16,6 +16,7 @@ import (
 	mango "github.com/muesli/mango-cobra"
 	"github.com/muesli/roff"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -32,6 +33,9 @@ const (
 	exitUsage       = 2 // what was given is not valid
 	exitDenied      = 4 // the hub does not let this machine in
 	exitUnreachable = 5 // no hub answered
+	// exitConfig is EX_CONFIG of sysexits.h: systemd does not restart the daemon. It must
+	// not be 2, with which a Go program ends after a panic or the watchdog's SIGABRT.
+	exitConfig = 78
 )
 
 // Main runs the command line of deckhand-node until SIGINT or SIGTERM, and
@@ -64,9 +68,16 @@ type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
 
+// configError is an error of the daemon's configuration.
+type configError struct{ error }
+
+func (c configError) Unwrap() error { return c.error }
+
 func exitCode(err error) int {
 	enrolling := errors.As(err, new(daemon.EnrolError))
 	switch {
+	case errors.As(err, new(configError)):
+		return exitConfig
 	case errors.As(err, new(usageError)), fault.Is(err, fault.Invalid):
 		return exitUsage
 	case enrolling && fault.Is(err, fault.Unavailable):
@@ -96,9 +107,9 @@ environment, which beats the file.
 SIGTERM and SIGINT stop it in order. Commands in jails go on, and it finds them
 again at its next start.
 
-Exit codes: 0 stopped when told to, 1 failed, 2 wrong flags or configuration,
-4 the hub refused to enrol this machine, 5 the hub could not be reached to
-enrol.`,
+Exit codes: 0 stopped when told to, 1 failed, 2 wrong flags, 4 the hub refused to
+enrol this machine, 5 the hub could not be reached to enrol, 78 wrong
+configuration, with which systemd does not start it again.`,
 		Example: `DECKHAND_JOIN_TOKEN=dhj_... deckhand-node --hub-url https://hub.example:7800
 deckhand-node --config /etc/deckhand/node.yaml`,
 		Version:       version.Version,
@@ -116,9 +127,7 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 	flags.StringVar(&path, "config", "", "YAML file with these flags as keys; --print-config writes one to begin with")
 	flags.BoolVar(&printConfig, "print-config", false, "write a configuration file with all keys, their defaults and what they are for, and run nothing")
 	config.NotAKey(flags, "print-config")
-	flags.String("log-level", "info", "trace, debug, info, warn or error")
-	flags.String("log-format", "json", "json or text")
-	daemon.Flags(flags)
+	settings(flags)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if printConfig {
 			return config.WriteTemplate(cmd.OutOrStdout(), flags, configTitle)
@@ -127,14 +136,14 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 		var cfg daemon.Config
 		for _, dst := range []any{&logs, &cfg} {
 			if err := config.Load(flags, path, dst); err != nil {
-				return usageError{err}
+				return configError{err}
 			}
 		}
 		redactor.Add(cfg.JoinToken.Reveal())
 		cfg.Redact = redactor
 		log, err := logging.New("deckhand-node", logs, errs, redactor)
 		if err != nil {
-			return usageError{err}
+			return configError{err}
 		}
 		cfg.Log = log
 		cfg.NotifySocket = os.Getenv("NOTIFY_SOCKET")
@@ -142,9 +151,20 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 		if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
 			return err
 		}
-		return daemon.Run(cmd.Context(), cfg)
+		err = daemon.Run(cmd.Context(), cfg)
+		if fault.Is(err, fault.Invalid) {
+			return configError{err}
+		}
+		return err
 	}
 	return cmd
+}
+
+// settings registers the flags that are keys of the configuration.
+func settings(flags *pflag.FlagSet) {
+	flags.String("log-level", "info", "trace, debug, info, warn or error")
+	flags.String("log-format", "json", "json or text")
+	daemon.Flags(flags)
 }
 
 // configTitle is the first comment of a configuration file.

@@ -6,17 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
+	"github.com/deckhand-sh/deckhand/internal/wholefile"
+	"github.com/deckhand-sh/deckhand/node/daemon"
+	"github.com/deckhand-sh/deckhand/node/identity"
 	"github.com/deckhand-sh/deckhand/packaging/systemd"
 )
 
@@ -28,7 +32,14 @@ const (
 	// has the join token, which only root may read.
 	configName      = "node.yaml"
 	environmentName = "node.env"
+	// joinTokenVariable has the token in it.
+	joinTokenVariable = "DECKHAND_JOIN_TOKEN" //nolint:gosec // the name of it
+	// secretMode is that of new files: configuration may have passwords.
+	secretMode = 0o600
 )
+
+// packagedUnits are the folders of the units of packages and of "make install".
+var packagedUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/usr/local/lib/systemd/system"}
 
 // install holds the flags of "deckhand-node install".
 type install struct {
@@ -38,6 +49,9 @@ type install struct {
 	JoinToken config.Secret `koanf:"join-token"`
 	Print     bool          `koanf:"print"`
 	Start     bool          `koanf:"start"`
+
+	// packaged are the folders in which a package's unit may be.
+	packaged []string
 }
 
 func installCommand() *cobra.Command {
@@ -45,8 +59,10 @@ func installCommand() *cobra.Command {
 		Use:   "install",
 		Short: "Install the systemd unit of this program",
 		Long: `Installs a systemd unit that runs this program, with its configuration in
-/etc/deckhand. What is there already is left alone but for the unit. With --start
-the unit is enabled and started as well.`,
+/etc/deckhand. Where a package has installed its unit, that one is used. In a
+configuration that is there already, hub-url is set, and the join token of a machine
+that is not enrolled; the rest is left alone. With --start the unit is enabled and
+started as well.`,
 		Example: `DECKHAND_JOIN_TOKEN=dhj_... deckhand-node install --hub-url https://hub.example:7800 --start
 deckhand-node install --print`,
 		Args: noArguments,
@@ -54,12 +70,12 @@ deckhand-node install --print`,
 	flags := cmd.Flags()
 	flags.String("unit-dir", "/etc/systemd/system", "folder of systemd's units")
 	flags.String("config-dir", "/etc/deckhand", "folder of the configuration")
-	flags.String("hub-url", "", "the hub's API, for a new configuration")
+	flags.String("hub-url", "", "the hub's API")
 	flags.String("join-token", "", "token that enrols this machine; rather set DECKHAND_JOIN_TOKEN")
 	flags.Bool("print", false, "print the unit and change nothing")
 	flags.Bool("start", false, "enable and start the unit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var in install
+		in := install{packaged: packagedUnits}
 		if err := config.Load(flags, "", &in); err != nil {
 			return usageError{err}
 		}
@@ -88,11 +104,9 @@ func (in install) run(ctx context.Context, out io.Writer) error {
 	if err := in.configure(out); err != nil {
 		return err
 	}
-	path := filepath.Join(in.UnitDir, unitName)
-	if err := os.WriteFile(path, unit, 0o644); err != nil {
-		return fmt.Errorf("write the unit: %w", err)
+	if err := in.useUnit(out, unit); err != nil {
+		return err
 	}
-	fmt.Fprintln(out, "wrote "+path)
 	if !in.Start {
 		fmt.Fprintln(out, "now run: systemctl daemon-reload && systemctl enable --now "+unitName)
 		return nil
@@ -117,49 +131,169 @@ func (in install) unit() ([]byte, error) {
 	return []byte(written + text), err
 }
 
-// configure writes the configuration that is not there yet.
+// useUnit writes the unit, unless a package has installed one: two would run two versions
+// of the program in turn, as packages are upgraded and this command is run again.
+func (in install) useUnit(out io.Writer, unit []byte) error {
+	path := filepath.Join(in.UnitDir, unitName)
+	have, err := os.ReadFile(path)
+	switch ours := bytes.HasPrefix(have, []byte(written)); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("read the unit: %w", err)
+	case err == nil && !ours:
+		return fault.New(fault.Precondition, "%s was written by somebody else, and would be replaced", path).
+			WithFix("remove it, or start the daemon with it: systemctl enable --now %s", unitName)
+	}
+	for _, dir := range in.packaged {
+		packaged := filepath.Join(dir, unitName)
+		if _, err := os.Stat(packaged); err != nil {
+			continue
+		}
+		if have != nil {
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("remove the unit that is in the way of the package's: %w", err)
+			}
+			fmt.Fprintln(out, "removed "+path+", which was in the way of the package's unit")
+		}
+		fmt.Fprintln(out, "the unit is "+packaged+", of the package")
+		return nil
+	}
+	if err := wholefile.Write(path, unit, 0o644); err != nil {
+		return fmt.Errorf("write the unit: %w", err)
+	}
+	fmt.Fprintln(out, "wrote "+path)
+	return nil
+}
+
+// configure sets what was given in the configuration, and makes it where there is none.
+// All else that it says stays.
 func (in install) configure(out io.Writer) error {
 	if err := os.MkdirAll(in.ConfigDir, 0o755); err != nil {
 		return fmt.Errorf("make the configuration folder: %w", err)
 	}
-	values := map[string]any{}
+	flags := pflag.NewFlagSet("deckhand-node", pflag.ContinueOnError)
+	settings(flags)
 	if in.HubURL != "" {
-		values["hub-url"] = in.HubURL
+		if err := flags.Set("hub-url", in.HubURL); err != nil {
+			return err
+		}
 	}
-	text, err := yaml.Parser().Marshal(values)
+	path := filepath.Join(in.ConfigDir, configName)
+	text, mode, err := read(path)
 	if err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
+		return err
 	}
-	files := []struct {
-		name string
-		text []byte
-		mode os.FileMode
-	}{{configName, append([]byte("# Every flag of deckhand-node is a key: see deckhand-node --help.\n"), text...), 0o644}}
-	if in.JoinToken != "" {
-		files = append(files, struct {
-			name string
-			text []byte
-			mode os.FileMode
-		}{environmentName, []byte("DECKHAND_JOIN_TOKEN=" + in.JoinToken.Reveal() + "\n"), 0o600})
+	made := text == nil
+	if made {
+		var b bytes.Buffer
+		if err := config.WriteTemplate(&b, flags, configTitle); err != nil {
+			return err
+		}
+		text = b.Bytes()
 	}
-	for _, f := range files {
-		path := filepath.Join(in.ConfigDir, f.name)
-		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
-		if errors.Is(err, os.ErrExist) {
-			fmt.Fprintln(out, "left "+path+" as it is")
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("write the configuration: %w", err)
-		}
-		_, err = file.Write(f.text)
-		if cerr := file.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return fmt.Errorf("write the configuration: %w", err)
-		}
-		fmt.Fprintln(out, "wrote "+path)
+	changed, _, err := config.Edit(text, flags)
+	if err != nil {
+		return err
 	}
+	// As the daemon will read it: what is wrong is said now, and nothing is changed.
+	var cfg daemon.Config
+	if err := load(flags, path, changed, &cfg); err != nil {
+		return fault.New(fault.Invalid, "%s", err).WithFix("correct it, and run this again")
+	}
+	tokenNeeded, err := in.needsToken(filepath.Join(cfg.DataDir, daemon.IdentityDir))
+	if err != nil {
+		return err
+	}
+	if err := in.write(out, path, text, changed, mode, made); err != nil {
+		return err
+	}
+	switch {
+	case in.JoinToken == "":
+		return nil
+	case !tokenNeeded:
+		fmt.Fprintln(out, "this machine is enrolled already, and does not need the join token")
+		return nil
+	}
+	return in.keepToken(out)
+}
+
+// load reads a configuration that is not in its place yet.
+func load(flags *pflag.FlagSet, path string, text []byte, cfg *daemon.Config) (err error) {
+	file, err := os.CreateTemp("", "node-*.yaml") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
+	_, err = file.Write(text)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := config.Load(flags, file.Name(), cfg); err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), file.Name(), path))
+	}
+	return nil
+}
+
+// needsToken reports whether the daemon will use the join token, and refuses a token of
+// another hub than the one that this machine belongs to.
+func (in install) needsToken(identityDir string) (bool, error) {
+	if _, err := os.Stat(identityDir); errors.Is(err, fs.ErrNotExist) || in.JoinToken == "" {
+		return true, nil
+	}
+	known, err := identity.Open(identity.Config{Dir: identityDir})
+	if err != nil {
+		return false, fmt.Errorf("look whether this machine is enrolled: %w", err)
+	}
+	token, err := jointoken.Parse(in.JoinToken.Reveal())
+	if err != nil {
+		return false, err
+	}
+	// With an expired certificate, the daemon enrols again.
+	return !known.Enrolled() || known.Lapsed(), known.CheckToken(token)
+}
+
+// keepToken puts the join token where the unit reads it. A token from before is replaced:
+// it may be spent or too old.
+func (in install) keepToken(out io.Writer) error {
+	path := filepath.Join(in.ConfigDir, environmentName)
+	text, _, err := read(path)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(strings.TrimSpace(line), joinTokenVariable+"=") {
+			lines = append(lines, strings.TrimRight(line, "\n"))
+		}
+	}
+	lines = append(lines, joinTokenVariable+"="+in.JoinToken.Reveal())
+	return in.write(out, path, text, []byte(strings.Join(lines, "\n")+"\n"), secretMode, text == nil)
+}
+
+// read returns a file and its mode; nil, and the mode of a new one, where there is none.
+func read(path string) ([]byte, os.FileMode, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, secretMode, nil
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the configuration: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the configuration: %w", err)
+	}
+	return append([]byte{}, text...), info.Mode().Perm(), nil
+}
+
+// write replaces a file where it changes, and says so.
+func (in install) write(out io.Writer, path string, before, after []byte, mode os.FileMode, made bool) error {
+	if !made && bytes.Equal(before, after) {
+		fmt.Fprintln(out, "left "+path+" as it is")
+		return nil
+	}
+	if err := wholefile.Write(path, after, mode); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "wrote "+path)
 	return nil
 }

@@ -17,7 +17,7 @@ func TestAJoinTokenComesWithTheCommandToUseItWith(t *testing.T) {
 	require.Equal(t, 0, got.code, got.stderr)
 	require.Equal(t, "dhj_secret.ca\n", got.stdout)
 	require.Equal(t, "valid once, until 2026-01-02T03:04:05Z; on the new machine run:\n"+
-		"  curl -fsSL "+h.url+"/install/node | sudo DECKHAND_HUB_URL="+h.url+" DECKHAND_JOIN_TOKEN=dhj_secret.ca sh\n", got.stderr)
+		"  curl -fsSL "+h.url+"/install/node | DECKHAND_HUB_URL="+h.url+" DECKHAND_JOIN_TOKEN=dhj_secret.ca sudo --preserve-env=DECKHAND_HUB_URL,DECKHAND_JOIN_TOKEN sh\n", got.stderr)
 	request, ok := h.last["CreateJoinTokenRequest"].(*deckhandv1.CreateJoinTokenRequest)
 	require.True(t, ok)
 	require.Equal(t, 10*time.Minute, request.GetTtl().AsDuration())

@@ -1,6 +1,7 @@
 package up
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,9 +18,10 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/listenaddr"
 	"github.com/deckhand-sh/deckhand/internal/version"
+	"github.com/deckhand-sh/deckhand/internal/wholefile"
 )
 
-// minFree is how much room a start needs: a new cluster of PostgreSQL takes 60 MiB,
+// minFree is how much room the first start needs: a new cluster of PostgreSQL takes 60 MiB,
 // and its log of changes up to 512 MiB later.
 const minFree = 512 << 20
 
@@ -36,7 +38,7 @@ func (c Config) checkMachine() error {
 	if err := checkFormat(c.Hub.DataDir); err != nil {
 		return err
 	}
-	if err := checkRoom(c.Hub.DataDir); err != nil {
+	if err := c.checkRoom(c.Hub.DataDir); err != nil {
 		return err
 	}
 	for _, a := range addresses {
@@ -75,14 +77,19 @@ func userName(uid uint32) string {
 	return id
 }
 
-// checkRoom refuses to start on a full disk, on which PostgreSQL would fail in the
-// middle of a change.
-func checkRoom(dir string) error {
+// checkRoom refuses the first start on a full disk, on which PostgreSQL would fail in the
+// middle of a change. It warns only where there is an installation already: that has its
+// files, and people need it to make room.
+func (c Config) checkRoom(dir string) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
 		return fmt.Errorf("look at the disk of %s: %w", dir, err)
 	}
 	if free := disk.Bavail * uint64(disk.Bsize); free < minFree {
+		if _, err := os.Stat(filepath.Join(dir, formatFile)); err == nil {
+			c.Log.Warn("the disk of data-dir is nearly full", "data_dir", dir, "free_mib", free>>20)
+			return nil
+		}
 		return fault.New(fault.Precondition, "the disk of data-dir %s is full: %d MiB are free, and a start needs %d MiB", dir, free>>20, minFree>>20).
 			WithFix("make room (du -xh %s | sort -h shows what takes it), or move the folder to a larger disk and name it with --data-dir", dir)
 	}
@@ -99,40 +106,45 @@ const (
 	newestFormat = 1
 )
 
-// format is what formatFile holds.
+// format is what formatFile holds. The database has the version of its schema itself.
 type format struct {
-	// Format is that of the folder, and Schema that of its database.
-	Format int   `json:"format"`
-	Schema int64 `json:"schema"`
+	// Format is that of the folder.
+	Format int `json:"format"`
 	// Version is the release that wrote it last.
 	Version string `json:"version"`
 }
 
-// checkFormat refuses a data folder that this release cannot read: one of a newer
-// release, whose database an older one may damage, or of one too old.
-func checkFormat(dir string) error {
+// readFormat returns what wrote a data folder; the zero value for a new one, and one of a
+// release before the file was written.
+func readFormat(dir string) (have format, err error) {
 	path := filepath.Join(dir, formatFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // new, or of a release before the file was written
+		return have, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the format of data-dir: %w", err)
+		return have, fmt.Errorf("read the format of data-dir: %w", err)
 	}
-	var have format
 	if err := json.Unmarshal(text, &have); err != nil {
-		return fault.New(fault.Precondition, "%s is damaged: %v", path, err).
-			WithFix("restore it from a backup, or remove it if this release wrote the folder")
+		return have, fault.New(fault.Precondition, "%s is damaged: %v", path, err).
+			WithFix("remove it, if this release or an older one wrote the folder")
 	}
-	latest, err := store.Latest()
-	if err != nil {
-		return err
-	}
+	return have, nil
+}
+
+// checkFormat refuses a data folder that this release cannot read: one of a newer
+// release, or one too old.
+func checkFormat(dir string) error {
+	have, err := readFormat(dir)
 	switch {
-	case have.Format > newestFormat || have.Schema > latest:
-		return fault.New(fault.Precondition, "data-dir %s was written by a newer release, Deckhand %s (format %d, schema %d); this is %s (format %d, schema %d)",
-			dir, have.Version, have.Format, have.Schema, version.Version, newestFormat, latest).
-			WithFix("install Deckhand %s or later; to go back to %s, restore the backup from before the upgrade", have.Version, version.Version)
+	case err != nil:
+		return err
+	case have == format{}:
+		return nil
+	case have.Format > newestFormat:
+		return fault.New(fault.Precondition, "data-dir %s was written by a newer release, Deckhand %s (format %d); this is %s, which reads formats to %d",
+			dir, have.Version, have.Format, version.Version, newestFormat).
+			WithFix("install Deckhand %s or later; to go back to %s, restore the backup from before the upgrade into an empty folder (deckhand backup restore --data-dir)", have.Version, version.Version)
 	case have.Format < oldestFormat:
 		return fault.New(fault.Precondition, "data-dir %s was written by an old release, Deckhand %s (format %d); this is %s, which reads formats %d to %d",
 			dir, have.Version, have.Format, version.Version, oldestFormat, newestFormat).
@@ -141,22 +153,36 @@ func checkFormat(dir string) error {
 	return nil
 }
 
-// writeFormat notes that this release has written the data folder.
-func writeFormat(dir string) error {
+// checkSchema refuses a database that a newer release has changed, wherever it is: this
+// one may damage it. Hubs that run apart are not refused so, since two releases share
+// their database during an upgrade.
+func checkSchema(ctx context.Context, url, dir string) error {
+	have, err := store.SchemaOf(ctx, url)
+	if err != nil {
+		return err
+	}
 	latest, err := store.Latest()
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(format{Format: newestFormat, Schema: latest, Version: version.Version})
+	if have <= latest {
+		return nil
+	}
+	release := "a newer release"
+	if last, err := readFormat(dir); err == nil && last.Version != "" && last.Version != version.Version {
+		release += ", Deckhand " + last.Version
+	}
+	return fault.New(fault.Precondition, "the database was changed by %s (schema %d); this is Deckhand %s (schema %d)", release, have, version.Version, latest).
+		WithFix("install that release again; to go back to %s, restore the backup from before the upgrade into an empty folder (deckhand backup restore --data-dir)", version.Version)
+}
+
+// writeFormat notes that this release writes the data folder from now on.
+func writeFormat(dir string) error {
+	text, err := json.Marshal(format{Format: newestFormat, Version: version.Version})
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, formatFile)
-	// Renamed into place: a crash leaves the old text or the new.
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("note the format of data-dir: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := wholefile.Write(filepath.Join(dir, formatFile), append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("note the format of data-dir: %w", err)
 	}
 	return nil

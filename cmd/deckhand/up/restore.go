@@ -55,6 +55,10 @@ func CreateDatabase(ctx context.Context, dataDir string) (_ *NewDatabase, err er
 	if err := d.cluster.EnsureDatabase(ctx, database); err != nil {
 		return nil, err
 	}
+	// A newer release may have written the folder before: what is restored is of this one.
+	if err := writeFormat(dataDir); err != nil {
+		return nil, err
+	}
 	d.URL = config.Secret(d.cluster.URL(database))
 	return d, nil
 }

@@ -216,6 +216,14 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		}
 		url = config.Secret(u.cluster.URL(database))
 	}
+	if err := checkSchema(ctx, url.Reveal(), u.cfg.Hub.DataDir); err != nil {
+		return nil, err
+	}
+	// Before the hub brings the schema up to date: after a start that fails in the middle, an
+	// older release must know.
+	if err := writeFormat(u.cfg.Hub.DataDir); err != nil {
+		return nil, err
+	}
 	cfg := u.cfg.Hub
 	cfg.DatabaseURL, cfg.LocalHTTP, cfg.MetricsListen = url, true, ""
 	cfg.InProcessNATS = cfg.NATSURL == "" && cfg.NATSListen == ""
@@ -260,13 +268,7 @@ func (u *Up) makeWorker(ctx context.Context) (lifecycle.Service, error) {
 
 // Start starts everything in order.
 func (u *Up) Start(ctx context.Context) error {
-	err := u.Group.Start(ctx)
-	if err == nil {
-		if err = writeFormat(u.cfg.Hub.DataDir); err != nil {
-			u.Group.Stop()
-		}
-	}
-	if err != nil {
+	if err := u.Group.Start(ctx); err != nil {
 		return errors.Join(err, u.unlock())
 	}
 	return nil

@@ -3,11 +3,13 @@
 # ("Enrol a node") and `deckhand node token` show the command that runs it:
 #
 #   curl -fsSL https://hub.example.com:7800/install/node |
-#     sudo DECKHAND_HUB_URL=https://hub.example.com:7800 DECKHAND_JOIN_TOKEN=dhj_... sh
+#     DECKHAND_HUB_URL=https://hub.example.com:7800 DECKHAND_JOIN_TOKEN=dhj_... \
+#     sudo --preserve-env=DECKHAND_HUB_URL,DECKHAND_JOIN_TOKEN sh
 #
 # It installs containerd where it is missing and the system has apt, then deckhand-node
 # in /usr/local/bin (DECKHAND_BIN_DIR names another folder), and starts its service. Run
-# again, it replaces the program; commands in jails go on.
+# again, it replaces the program; commands in jails go on. Where the package of
+# deckhand-node is installed, it uses the package's program and unit.
 set -eu
 
 fail() {
@@ -17,13 +19,19 @@ fail() {
 
 # A function, so that nothing runs of a script that was cut off.
 main() {
-  [ "$(id -u)" -eq 0 ] || fail "this machine's services are installed by root: put sudo before DECKHAND_HUB_URL"
+  [ "$(id -u)" -eq 0 ] || fail "this machine's services are installed by root: copy the whole command from the console, with sudo"
   [ "$(uname -s)" = Linux ] || fail "a node runs Linux, and this is $(uname -s)"
   url=${DECKHAND_HUB_URL:-}
   url=${url%/}
   [ -n "$url" ] || fail "DECKHAND_HUB_URL is empty: copy the whole command from the console"
   [ -n "${DECKHAND_JOIN_TOKEN:-}" ] || [ -e /var/lib/deckhand-node/identity/node.json ] ||
     fail "DECKHAND_JOIN_TOKEN is empty: make one with deckhand node token"
+  packaged=${DECKHAND_PACKAGE_DIR:-/usr/bin}/deckhand-node
+  if [ -x "$packaged" ]; then
+    echo "Using $packaged, of the package deckhand-node: apt or dnf upgrade it"
+    start "$packaged"
+    return
+  fi
   case $(uname -m) in
   x86_64) arch=amd64 ;;
   aarch64 | arm64) arch=arm64 ;;
@@ -55,11 +63,15 @@ main() {
   install -d "$bin"
   install -m 0755 "$new" "$bin/deckhand-node"
   echo "Installed $("$bin/deckhand-node" --version) as $bin/deckhand-node"
+  start "$bin/deckhand-node"
+}
+
+start() { # start PROGRAM: configures and starts its service
   if [ -d /run/systemd/system ]; then
-    "$bin/deckhand-node" install --hub-url "$url" --start
+    "$1" install --hub-url "$url" --start
   else
-    "$bin/deckhand-node" install --hub-url "$url"
-    echo "This machine does not run systemd: have its service manager run $bin/deckhand-node --config /etc/deckhand/node.yaml with DECKHAND_JOIN_TOKEN in its environment."
+    "$1" install --hub-url "$url"
+    echo "This machine does not run systemd: have its service manager run $1 --config /etc/deckhand/node.yaml with DECKHAND_JOIN_TOKEN in its environment."
   fi
 }
 

@@ -51,6 +51,17 @@ func TestOneCommandInstallsANode(t *testing.T) {
 	require.Contains(t, out, "Installed deckhand-node version 1.2.3")
 	require.NotContains(t, out, "dhj_secret")
 
+	// Where the package is installed, its program is used and no other one is installed.
+	packaged := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(packaged, "deckhand-node"), []byte(program), 0o700)) //nolint:gosec // a program
+	require.NoError(t, os.RemoveAll(bin))
+	out, err = run("DECKHAND_HUB_URL="+hub.URL, "DECKHAND_JOIN_TOKEN=dhj_secret.ca", "DECKHAND_PACKAGE_DIR="+packaged)
+	require.NoError(t, err, out)
+	called, err = os.ReadFile(filepath.Join(packaged, "called"))
+	require.NoError(t, err)
+	require.Contains(t, string(called), "dhj_secret.ca install --hub-url "+hub.URL)
+	require.NoDirExists(t, bin)
+
 	for name, env := range map[string][]string{
 		"DECKHAND_HUB_URL is empty":    {"DECKHAND_JOIN_TOKEN=dhj_secret.ca", "DECKHAND_HUB_URL="},
 		"DECKHAND_JOIN_TOKEN is empty": {"DECKHAND_HUB_URL=" + hub.URL, "DECKHAND_JOIN_TOKEN="},

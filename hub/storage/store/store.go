@@ -134,6 +134,33 @@ func (s *Store) Current(ctx context.Context) error {
 	return nil
 }
 
+// SchemaOf returns the version of the schema of the database at url, and 0 for a database
+// without one. It changes nothing.
+func SchemaOf(ctx context.Context, url string) (version int64, err error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		// As in Open.
+		return 0, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
+			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
+	}
+	delete(cfg.RuntimeParams, "pool_max_conns") // a setting of the pool, which a server refuses
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return 0, connectFault(cfg, err)
+	}
+	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
+	err = conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
+	var pg *pgconn.PgError
+	const undefinedTable = "42P01"
+	if errors.As(err, &pg) && pg.Code == undefinedTable {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the database's schema: %w", err)
+	}
+	return version, nil
+}
+
 // restoredAgain is how many events are read again for each destination, and for the search, after a restore:
 // the order by id differs slightly from the order of commits.
 const restoredAgain = 10_000

@@ -17,6 +17,7 @@ const (
 	ExitDenied      = 4   // not permitted, or no valid token
 	ExitUnreachable = 5   // no hub answered
 	ExitPending     = 8   // not finished at --timeout
+	ExitConfig      = 78  // invalid configuration of hub, worker or up, EX_CONFIG of sysexits.h: systemd does not restart them
 	ExitInterrupted = 130 // by a signal
 )
 

@@ -45,7 +45,7 @@ deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
 			}
 			token := res.Msg.GetToken()
 			e.Notef("valid once, until %s; on the new machine run:", output.Moment(res.Msg.GetExpiresAt()))
-			e.Notef("  curl -fsSL %[2]s/install/node | sudo DECKHAND_HUB_URL=%[2]s DECKHAND_JOIN_TOKEN=%[1]s sh", termsafe.Line(token), client.URL())
+			e.Notef("  "+installCommand, termsafe.Line(token), client.URL())
 			if !e.Format.ForPeople() {
 				return output.One(e.Printer(), tokenNoun, res.Msg)
 			}
@@ -58,5 +58,9 @@ deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
 	cmd.Flags().StringToStringVar(&o.labels, "label", nil, "label that the node gets, as key=value; may be given more than once")
 	return cmd
 }
+
+// installCommand makes a machine a node. The token is in the environment and not among
+// sudo's arguments, which every user of the machine can read and sudo writes to its log.
+const installCommand = "curl -fsSL %[2]s/install/node | DECKHAND_HUB_URL=%[2]s DECKHAND_JOIN_TOKEN=%[1]s sudo --preserve-env=DECKHAND_HUB_URL,DECKHAND_JOIN_TOKEN sh"
 
 var tokenNoun = output.Noun[*deckhandv1.CreateJoinTokenResponse]{Name: (*deckhandv1.CreateJoinTokenResponse).GetToken}

@@ -166,7 +166,7 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 	var cfg C
 	for _, dst := range []any{&logs, &cfg} {
 		if err := config.Load(flags, path, dst); err != nil {
-			return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "%s", err))
+			return env.Failed(env.ExitConfig, fault.New(fault.Invalid, "%s", err))
 		}
 	}
 	redactor := &redact.Redactor{}
@@ -181,7 +181,7 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 	}
 	log, err := logging.New(r.use, logs, out, redactor)
 	if err != nil {
-		return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "%s", err))
+		return env.Failed(env.ExitConfig, fault.New(fault.Invalid, "%s", err))
 	}
 	// What libraries write by themselves, such as Google's SDK, is masked too.
 	stdlog.SetFlags(0)
@@ -200,13 +200,13 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 	systemd := newSupervisor(log.Named("systemd"))
 	service, err := r.complete(ctx, cfg, equipment{log, redactor, tracer, people})
 	if err != nil {
-		return masked(redactor, err)
+		return configuration(masked(redactor, err))
 	}
 	if err := service.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return masked(redactor, fmt.Errorf("%s did not start: %w", r.use, err))
+		return configuration(masked(redactor, fmt.Errorf("%s did not start: %w", r.use, err)))
 	}
 	systemd.ready(service)
 	select {
@@ -220,14 +220,28 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 	systemd.stopping()
 	service.Stop()
 	if err := service.Err(); err != nil {
-		return masked(redactor, fmt.Errorf("%s ended: %w", r.use, err))
+		ended := masked(redactor, fmt.Errorf("%s ended: %w", r.use, err))
+		if ended.Kind == fault.Invalid {
+			// Not of its configuration, with which it has run: a restart may help.
+			return env.Failed(env.ExitFailed, ended)
+		}
+		return ended
 	}
 	return nil
 }
 
+// configuration gives an invalid configuration the exit code with which systemd does not
+// restart a service: the same start would fail again.
+func configuration(err *fault.Error) error {
+	if err.Kind == fault.Invalid {
+		return env.Failed(env.ExitConfig, err)
+	}
+	return err
+}
+
 // masked keeps secrets out of an error that is about to be shown. What has a
 // kind keeps it.
-func masked(r *redact.Redactor, err error) error {
+func masked(r *redact.Redactor, err error) *fault.Error {
 	if e := fault.As(err); e != nil {
 		with := *e
 		with.Message, with.Fix = r.String(e.Message), r.String(e.Fix)

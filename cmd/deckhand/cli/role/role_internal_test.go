@@ -14,6 +14,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
@@ -42,6 +43,9 @@ func runTestRole(ctx context.Context, run func(ctx context.Context, cfg testConf
 		complete: func(_ context.Context, cfg testConfig, with equipment) (lifecycle.Service, error) {
 			if cfg.Greeting == "" {
 				return nil, errors.New("greeting is empty with " + cfg.Secret.Reveal() + ": give one")
+			}
+			if cfg.Greeting == "wrong" {
+				return nil, fault.New(fault.Invalid, "greeting is wrong")
 			}
 			with.redactor.Add(cfg.Secret.Reveal())
 			return &testService{run: func(ctx context.Context) error { return run(ctx, cfg, with.log) }}, nil
@@ -83,4 +87,14 @@ func TestARoleThatCannotBeMadeSaysWhy(t *testing.T) {
 	code, stderr := runTestRole(t.Context(), nil, "--greeting", "")
 	require.Equal(t, 1, code)
 	require.True(t, strings.HasPrefix(stderr, "error: greeting is empty"), stderr)
+
+	// systemd does not restart what cannot start, and restarts everything else.
+	code, stderr = runTestRole(t.Context(), nil, "--greeting", "wrong")
+	require.Equal(t, env.ExitConfig, code, stderr)
+	code, stderr = runTestRole(t.Context(), nil, "--log-level", "loud")
+	require.Equal(t, env.ExitConfig, code, stderr)
+	code, stderr = runTestRole(t.Context(), func(context.Context, testConfig, hclog.Logger) error {
+		return fault.New(fault.Invalid, "a message of the database is invalid")
+	})
+	require.Equal(t, 1, code, stderr)
 }

@@ -187,7 +187,7 @@ describe("the list", () => {
     const command = joinCommand("dhj_secret.ca", document.baseURI);
     expect(await screen.findByText(command)).toBeTruthy();
     expect(command).toBe(
-      "curl -fsSL http://localhost:3000/install/node | sudo DECKHAND_HUB_URL=http://localhost:3000 DECKHAND_JOIN_TOKEN=dhj_secret.ca sh",
+      "curl -fsSL http://localhost:3000/install/node | DECKHAND_HUB_URL=http://localhost:3000 DECKHAND_JOIN_TOKEN=dhj_secret.ca sudo --preserve-env=DECKHAND_HUB_URL,DECKHAND_JOIN_TOKEN sh",
     );
     expect(screen.getByText(/Other machines cannot reach localhost:3000/)).toBeTruthy();
     expect(["http://127.0.0.1:7800/", "http://[::1]:7800", "https://hub.example.com/deckhand/"].map(localOnly)).toEqual([true, true, false]);

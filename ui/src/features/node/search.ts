@@ -50,10 +50,11 @@ export function parseLabels(text: string): Record<string, string> | string {
 }
 
 // joinCommand is the one line that makes a machine a node of the hub at url: it installs
-// deckhand-node and starts it. It has the token in it, which is good for one machine.
+// deckhand-node and starts it. It has the token in it, which is good for one machine:
+// in the environment, since every user of the machine can read the arguments of sudo.
 export const joinCommand = (token: string, url: string) => {
   const hub = url.replace(/\/$/, "");
-  return `curl -fsSL ${hub}/install/node | sudo DECKHAND_HUB_URL=${hub} DECKHAND_JOIN_TOKEN=${token} sh`;
+  return `curl -fsSL ${hub}/install/node | DECKHAND_HUB_URL=${hub} DECKHAND_JOIN_TOKEN=${token} sudo --preserve-env=DECKHAND_HUB_URL,DECKHAND_JOIN_TOKEN sh`;
 };
 
 // localOnly reports whether other machines cannot reach an address.
