@@ -12,15 +12,16 @@
 //     with this hub ends the reign of every other.
 //   - Leases. Begin ends them all: a worker that goes on with what it had in memory is
 //     refused.
-//   - Holds. No task that had not ended in the backup starts before it has a verdict.
-//     For that, every node that the backup knows is asked for its ledger when it connects;
+//   - Holds. No task that had not ended in the backup goes on before a person resumes it,
+//     nor does a review of one. For the verdict that the person sees, every node that the backup knows is asked for its ledger when it connects;
 //     a node that never comes back must be revoked.
 //   - What waited to be sent or started in the backup (accepted deliveries, pending
 //     notifications, slots of schedules) is not sent or started: it may have been.
 //
-// A task of which the nodes know nothing newer goes on by itself. One with effects that the
-// backup does not have, or that may have had such effects elsewhere, is paused: its events
-// list what was recovered, its agent gets a message about it, and a person resumes it.
+// The nodes' ledgers show what a task did after the backup, but never that it did nothing: it
+// may have acted through the hub, on a machine's host, on a node that was enrolled after the
+// backup, or through tasks that the backup does not have. So every task is paused. Its events
+// list what was recovered, its agent gets a message about it, and a person decides.
 // Calls that the backup has and that had not run then are moved to started, so that
 // resuming re-attaches to them instead of asking about them again.
 //

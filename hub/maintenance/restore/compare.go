@@ -2,11 +2,15 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
@@ -15,11 +19,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
-	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -45,8 +46,6 @@ const (
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	Agents   *agent.Service
-	Tools    *tool.Registry
 	Redact   *redact.Redactor
 	// Node returns the link to a node, wherever it is.
 	Node func(nodeID string) (machine.Link, error)
@@ -92,8 +91,6 @@ func (c *Comparer) compare(ctx context.Context, n db.NodesToCompareRow) error {
 	switch {
 	case n.Revoked:
 		done.Problem = "it was revoked before it said what ran on it"
-	case n.Capability < nodelink.Ledger:
-		done.Problem = "its deckhand-node is too old to say what ran on it"
 	default:
 		link, err := c.cfg.Node(n.NodeID)
 		if fault.Is(err, fault.Unavailable) {
@@ -103,6 +100,11 @@ func (c *Comparer) compare(ctx context.Context, n db.NodesToCompareRow) error {
 			return err
 		}
 		entries, complete, err := list(ctx, link, n.TakenAt)
+		// The capability in the database may be older than the link: the node itself says it.
+		if errors.Is(err, errTooOld) {
+			done.Problem = "its deckhand-node is too old to say what ran on it"
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -121,6 +123,9 @@ func (c *Comparer) compare(ctx context.Context, n db.NodesToCompareRow) error {
 	c.cfg.Log.Info("compared a node with the restored database", "node_id", n.NodeID, "recovered", done.Recovered, "problem", done.Problem)
 	return nil
 }
+
+// errTooOld is that a node has no call for its ledger.
+var errTooOld = errors.New("the node cannot list its ledger")
 
 // list returns what a node's ledger has since about the time of the backup, and since when it
 // is complete.
@@ -146,6 +151,9 @@ func listPage(ctx context.Context, link machine.Link, req *nodev1.ListLedgerRequ
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	page, err := link.Node().ListLedger(ctx, req)
+	if status.Code(err) == codes.Unimplemented {
+		return nil, errTooOld
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the node's ledger: %w", fault.FromGRPC(err))
 	}
@@ -157,6 +165,9 @@ var open = map[step.State]bool{step.Proposed: true, step.Waiting: true, step.Gra
 
 // store stores the entries that the database does not know, and returns how many there are.
 func (c *Comparer) store(ctx context.Context, n db.NodesToCompareRow, entries []*nodev1.LedgerEntry) (recovered int, err error) {
+	// Servers of MCP are begun again with each run of a task; what they were asked to do are
+	// steps.
+	entries = slices.DeleteFunc(entries, func(e *nodev1.LedgerEntry) bool { return strings.HasPrefix(e.GetId(), "mcp") })
 	var stepIDs, execIDs []string
 	for _, e := range entries {
 		if isExec(e.GetId()) {
