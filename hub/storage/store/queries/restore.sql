@@ -117,7 +117,7 @@ SELECT verdict, reason FROM restored_tasks WHERE task_id = @task_id AND org_id =
 
 -- name: IsNodeCompared :one
 -- Whether a node's ledger was compared since the latest restore, or never has to be.
-SELECT NOT EXISTS (SELECT 1 FROM restored_nodes r WHERE r.org_id = @org_id AND r.node_id = @node_id AND r.compared_at IS NULL)::boolean AS compared;
+SELECT (NOT EXISTS (SELECT 1 FROM restored_nodes r WHERE r.org_id = @org_id AND r.node_id = @node_id AND r.compared_at IS NULL))::boolean AS compared;
 
 -- name: RecoveredExecs :many
 SELECT effect_id FROM recovered_effects WHERE org_id = @org_id AND node_id = @node_id AND effect_id = ANY (@ids::text[]);
