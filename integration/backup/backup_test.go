@@ -271,6 +271,8 @@ func TestTheArchiveForABugReportHasNoSecrets(t *testing.T) {
 	var log strings.Builder
 	for _, c := range canaries {
 		fmt.Fprintf(&log, `{"@message":"canary","authorization":"Bearer %s","url":"postgres://deckhand:%s@db/deckhand"}`+"\n", c, c)
+		fmt.Fprintf(&log, `{"@message":"body {\"password\":\"%s\"} map[Authorization:[Bearer %s] Cookie:[session=%s; b=%s]]","url":"redis://:%s@cache/0"}`+"\n", c, c, c, c, c)
+		fmt.Fprintf(&log, "Set-Cookie: session=%s; Path=/\n", c)
 	}
 	fmt.Fprintf(&log, "%s\n", harness.ReadFile(t, filepath.Join(f.Dir, "keyset.json")))
 	require.NoError(t, os.WriteFile(filepath.Join(f.Dir, "log", "up.jsonl"), []byte(log.String()), 0o600))

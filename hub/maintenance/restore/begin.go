@@ -56,19 +56,29 @@ type Begun struct {
 	Nodes, Tasks int64
 	// Deliveries and Notifications waited in the backup, and were dropped.
 	Deliveries, Notifications int64
+	// Sessions of people were ended.
+	Sessions int64
 }
 
 // By is who does what a restore does.
 var by = event.Actor{Kind: "hub", ID: "restore"}
 
-// Begin prepares a database that was just restored, before any hub starts on it.
-func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from Backup) (out Begun, err error) {
-	now := time.Now()
-	if now.Before(from.TakenAt) {
-		return out, fault.New(fault.Precondition, "the backup was taken at %s, and the clock of this machine says %s",
-			from.TakenAt.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
+// CheckClock refuses to restore while this machine's clock is behind the time of the backup.
+func CheckClock(takenAt time.Time) error {
+	if now := time.Now(); now.Before(takenAt) {
+		return fault.New(fault.Precondition, "the backup was taken at %s, and the clock of this machine says %s",
+			takenAt.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
 			WithFix("set the clock: the order of sessions with the nodes depends on it")
 	}
+	return nil
+}
+
+// Begin prepares a database that was just restored, before any hub starts on it.
+func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from Backup) (out Begun, err error) {
+	if err := CheckClock(from.TakenAt); err != nil {
+		return out, err
+	}
+	now := time.Now()
 	id := ident.New("restore")
 	when := from.TakenAt.UTC().Format(time.RFC3339)
 	leased, err := st.LeasedTasks(ctx)
@@ -94,6 +104,9 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 	err = recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.BeginRestore(ctx, db.BeginRestoreParams{ID: id, BackupID: from.ID, TakenAt: from.TakenAt, EpochFloor: now.UnixMicro()}); err != nil {
 			return fmt.Errorf("record the restore: %w", err)
+		}
+		if out.Sessions, err = tx.EndAllSessions(ctx); err != nil {
+			return fmt.Errorf("end the sessions of people: %w", err)
 		}
 		if err := tx.ForgetNodeSessions(ctx); err != nil {
 			return fmt.Errorf("end the sessions of nodes: %w", err)

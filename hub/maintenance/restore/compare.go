@@ -87,11 +87,8 @@ func (c *Comparer) Sweep(ctx context.Context) error {
 
 // compare stores what a node has on its ledger and the database has not.
 func (c *Comparer) compare(ctx context.Context, n db.NodesToCompareRow) error {
-	done := db.NodeComparedParams{OrgID: n.OrgID, NodeID: n.NodeID}
-	switch {
-	case n.Revoked:
-		done.Problem = "it was revoked before it said what ran on it"
-	default:
+	recovered, problem := 0, "it was revoked before it said what ran on it"
+	if !n.Revoked {
 		link, err := c.cfg.Node(n.NodeID)
 		if fault.Is(err, fault.Unavailable) {
 			return nil // when it is connected
@@ -99,29 +96,32 @@ func (c *Comparer) compare(ctx context.Context, n db.NodesToCompareRow) error {
 		if err != nil {
 			return err
 		}
-		entries, complete, err := list(ctx, link, n.TakenAt)
-		// The capability in the database may be older than the link: the node itself says it.
-		if errors.Is(err, errTooOld) {
-			done.Problem = "its deckhand-node is too old to say what ran on it"
-			break
-		}
-		if err != nil {
+		if recovered, problem, err = c.ask(ctx, link, n); err != nil {
 			return err
 		}
-		if complete.After(n.TakenAt) {
-			done.Problem = "it keeps its records only since " + complete.UTC().Format(time.RFC3339)
-		}
-		recovered, err := c.store(ctx, n, entries)
-		if err != nil {
-			return err
-		}
-		done.Recovered = int32(recovered)
 	}
-	if err := c.cfg.Store.NodeCompared(ctx, done); err != nil {
+	if err := c.cfg.Store.NodeCompared(ctx, db.NodeComparedParams{OrgID: n.OrgID, NodeID: n.NodeID, Recovered: int32(recovered), Problem: problem}); err != nil {
 		return fmt.Errorf("store that node %s is compared: %w", n.NodeID, err)
 	}
-	c.cfg.Log.Info("compared a node with the restored database", "node_id", n.NodeID, "recovered", done.Recovered, "problem", done.Problem)
+	c.cfg.Log.Info("compared a node with the restored database", "node_id", n.NodeID, "recovered", recovered, "problem", problem)
 	return nil
+}
+
+// ask returns how much a node has that the database has not, and why that may not be all.
+func (c *Comparer) ask(ctx context.Context, link machine.Link, n db.NodesToCompareRow) (recovered int, problem string, err error) {
+	entries, complete, err := list(ctx, link, n.TakenAt)
+	// The capability in the database may be older than the link: the node itself says it.
+	if errors.Is(err, errTooOld) {
+		return 0, "its deckhand-node is too old to say what ran on it", nil
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	if complete.After(n.TakenAt) {
+		problem = "it keeps its records only since " + complete.UTC().Format(time.RFC3339)
+	}
+	recovered, err = c.store(ctx, n, entries)
+	return recovered, problem, err
 }
 
 // errTooOld is that a node has no call for its ledger.

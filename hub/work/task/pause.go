@@ -118,7 +118,7 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, b
 			tx.Publish(change.QueueChanged{OrgID: orgID})
 			_, err := Move(ctx, tx, t, Queued, "resumed by "+by.ID+"; waits for a worker", by)
 			return err
-		case cleared > 0 && from != Escalated:
+		case cleared > 0 && from != Escalated && !from.Final():
 			// It goes on when what it waits for comes: an answer, a verdict, another task.
 			tx.Publish(change.QueueChanged{OrgID: orgID})
 			return nil

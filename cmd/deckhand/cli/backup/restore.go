@@ -62,8 +62,9 @@ empty database that --database-url names. The target must be empty, no hub may r
 it, and the backup may not be of a newer release. Start deckhand up or the hub then.
 
 Nodes may know more than the backup. When they connect, the hub compares their ledgers
-with it: tasks of which they know nothing newer go on, and those that did something
-since are paused and list it. Nothing is executed again by itself. See
+with it, and pauses every task that had not ended, with a list of what it did since:
+look at each, and go on with deckhand task resume. Nothing is executed again by itself.
+What was revoked or disabled after the backup is as it was before. See
 https://github.com/deckhand-sh/deckhand/blob/main/docs/backup.md.`,
 		Example: `sudo deckhand backup restore /srv/backups/deckhand-20261127T020000.000Z --identity backup-key.txt
 DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckhand-20261127T020000.000Z --identity backup-key.txt`,
@@ -79,6 +80,19 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 			ids, err := identities(identity)
 			if err != nil {
 				return err
+			}
+			// All of it is checked before anything is restored.
+			if nodeDir != "" {
+				m, err := backup.Read(args[0])
+				if err != nil {
+					return err
+				}
+				if !m.Has(backup.NodeFile) {
+					return fault.New(fault.Invalid, "the backup has no data of a node").WithFix("leave out --node-dir")
+				}
+				if err := emptyFolder(nodeDir); err != nil {
+					return err
+				}
 			}
 			var created *up.NewDatabase
 			done, err := backup.Restore(cmd.Context(), args[0], backup.Target{
@@ -104,16 +118,15 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 				return err
 			}
 			if nodeDir != "" {
-				if !done.Has(backup.NodeFile) {
-					return fault.New(fault.Invalid, "the backup has no data of a node").WithFix("leave out --node-dir: the rest is restored")
-				}
 				if err := restoreNode(args[0], nodeDir, ids); err != nil {
 					return err
 				}
 			}
 			if done.Tasks > 0 {
-				e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s; deckhand task list shows why each waits", done.Tasks, done.Nodes, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
+				e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s and a person has resumed each; deckhand task list shows why each waits", done.Tasks, done.Nodes, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
 			}
+			e.Notef("All %d sessions of people were ended. What was revoked, disabled or changed since %s is as it was before: revoke tokens, users, nodes and credentials again, and set policies, roles and kill switches anew (deckhand audit list of the lost hub, where it was exported, shows which)", done.Sessions, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
+			e.Notef("Nodes that were enrolled since are refused, and what ran on them is on no list: look there before you resume tasks")
 			if n := done.Deliveries + done.Notifications; n > 0 {
 				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination deliveries", done.Deliveries, done.Notifications)
 			}

@@ -145,6 +145,19 @@ func (q *Queries) DropPendingNotifications(ctx context.Context, reason string) (
 	return result.RowsAffected(), nil
 }
 
+const endAllSessions = `-- name: EndAllSessions :execrows
+UPDATE sessions SET ended_at = clock_timestamp() WHERE ended_at IS NULL
+`
+
+// A session that was ended after the backup would be open again.
+func (q *Queries) EndAllSessions(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, endAllSessions)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const forgetEndedRestoredTasks = `-- name: ForgetEndedRestoredTasks :exec
 UPDATE restored_tasks r SET cleared_at = clock_timestamp() FROM tasks t
 WHERE t.id = r.task_id AND r.cleared_at IS NULL AND t.finished_at IS NOT NULL
@@ -187,7 +200,7 @@ func (q *Queries) GrantRecoveredStep(ctx context.Context, arg GrantRecoveredStep
 }
 
 const isNodeCompared = `-- name: IsNodeCompared :one
-SELECT NOT EXISTS (SELECT 1 FROM restored_nodes r WHERE r.org_id = $1 AND r.node_id = $2 AND r.compared_at IS NULL)::boolean AS compared
+SELECT (NOT EXISTS (SELECT 1 FROM restored_nodes r WHERE r.org_id = $1 AND r.node_id = $2 AND r.compared_at IS NULL))::boolean AS compared
 `
 
 type IsNodeComparedParams struct {
@@ -196,9 +209,9 @@ type IsNodeComparedParams struct {
 }
 
 // Whether a node's ledger was compared since the latest restore, or never has to be.
-func (q *Queries) IsNodeCompared(ctx context.Context, arg IsNodeComparedParams) (*bool, error) {
+func (q *Queries) IsNodeCompared(ctx context.Context, arg IsNodeComparedParams) (bool, error) {
 	row := q.db.QueryRow(ctx, isNodeCompared, arg.OrgID, arg.NodeID)
-	var compared *bool
+	var compared bool
 	err := row.Scan(&compared)
 	return compared, err
 }

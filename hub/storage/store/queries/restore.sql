@@ -7,6 +7,10 @@ INSERT INTO restored_nodes (node_id, org_id, restore_id)
 SELECT n.id, n.org_id, @restore_id FROM nodes n WHERE n.revoked_at IS NULL
 ON CONFLICT (node_id) DO UPDATE SET restore_id = excluded.restore_id, compared_at = NULL, recovered = 0, problem = '';
 
+-- name: EndAllSessions :execrows
+-- A session that was ended after the backup would be open again.
+UPDATE sessions SET ended_at = clock_timestamp() WHERE ended_at IS NULL;
+
 -- name: ForgetNodeSessions :exec
 UPDATE node_sessions SET connected = false;
 
