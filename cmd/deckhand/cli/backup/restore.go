@@ -144,3 +144,35 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 	cmd.Flags().StringVar(&nodeDir, "node-dir", "", "empty folder that gets the data of the node in the backup")
 	return cmd
 }
+
+func restoreNodeCommand(e *env.Env) *cobra.Command {
+	var identity string
+	cmd := &cobra.Command{
+		Use: "restore-node BACKUP DIR", Short: "Restore the data of a node in a backup into an empty folder",
+		Long: `Unpacks the data of the node that is part of a backup (backup create --node-dir) into DIR,
+which must be empty, on the machine of the node. Use it only if the node's own data
+folder is lost: what the node did after the backup is not in its ledger then.`,
+		Example: "sudo deckhand backup restore-node /srv/backups/deckhand-20261127T020000.000Z /var/lib/deckhand-node --identity backup-key.txt",
+		Args:    env.Args("BACKUP", "DIR"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ids, err := identities(identity)
+			if err != nil {
+				return err
+			}
+			m, err := backup.Read(args[0])
+			if err != nil {
+				return err
+			}
+			if !m.Has(backup.NodeFile) {
+				return fault.New(fault.Invalid, "the backup has no data of a node").WithFix("use a backup that was made with --node-dir")
+			}
+			if err := restoreNode(args[0], args[1], ids); err != nil {
+				return err
+			}
+			e.Notef("restored the node's data into %s; start deckhand-node with --data-dir %s", args[1], args[1])
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&identity, "identity", "", "file of the private key, as deckhand backup key made it")
+	return cmd
+}
