@@ -51,6 +51,22 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 	}, without)
 }
 
+// No hub starts on a database into which a part of a backup was restored.
+func TestAnUnfinishedRestoreIsRefused(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Database(t)
+	s, err := store.Open(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.RefuseUnfinished(t.Context()))
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	_, err = conn.Exec(t.Context(), "CREATE TABLE "+store.Unfinished+" ()")
+	require.NoError(t, err)
+	require.True(t, fault.Is(s.RefuseUnfinished(t.Context()), fault.Precondition))
+}
+
 // An index in one collation is of no use to a comparison in another: what
 // belongs to a task would be searched from end to end.
 func TestNamesAreOfOneCollation(t *testing.T) {
