@@ -128,7 +128,7 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 			e.Notef("All %d sessions of people were ended. What was revoked, disabled or changed since %s is as it was before: revoke tokens, users, nodes and credentials again, and set policies, roles and kill switches anew (deckhand audit list of the lost hub, where it was exported, shows which)", done.Sessions, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
 			e.Notef("Nodes that were enrolled since are refused, and what ran on them is on no list: look there before you resume tasks")
 			if n := done.Deliveries + done.Notifications; n > 0 {
-				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination deliveries", done.Deliveries, done.Notifications)
+				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination notifications", done.Deliveries, done.Notifications)
 			}
 			shown, err := item(args[0], done.Manifest, "")
 			if err != nil {
