@@ -312,6 +312,9 @@ func (c Config) Complete(ctx context.Context) (_ *Hub, err error) {
 	if h.store, err = store.Open(ctx, c.DatabaseURL.Reveal()); err != nil {
 		return nil, err
 	}
+	if err := h.store.RefuseUnfinished(ctx); err != nil {
+		return nil, err
+	}
 	if h.vault, err = vault.New(ctx, root, h.store); err != nil {
 		return nil, err
 	}

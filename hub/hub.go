@@ -403,7 +403,7 @@ func (h *Hub) assembleJobs() {
 	))
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"), periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep}))
 	restores := restore.New(restore.Config{
-		Store: h.store, Recorder: h.recorder, Agents: h.agents, Tools: h.tools, Redact: c.Redact, Node: h.node, Log: c.Log.Named("restore"),
+		Store: h.store, Recorder: h.recorder, Redact: c.Redact, Node: h.node, Log: c.Log.Named("restore"),
 	})
 	h.leader.Add("restores", periodic.New(restore.SweepEvery, c.Log.Named("restore"), periodic.Job{Name: "compare nodes with a restored database", Do: restores.Sweep}))
 	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})

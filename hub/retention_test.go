@@ -12,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/retention"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -97,6 +98,20 @@ func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 1, rule("turns").GetDeleted())
+	// What is left empty is no sealed value: a rotation of the keys does not stop there.
+	for _, column := range store.SealedColumns {
+		if column.Table != "steps" {
+			continue
+		}
+		sealed, err := s.SealedOtherwise(t.Context(), column, []byte("other"), 0, 1000)
+		require.NoError(t, err)
+		for _, v := range sealed {
+			require.NotEmpty(t, v.Value, column.Name)
+		}
+	}
+	var entries int
+	require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM search_entries WHERE task_id = $1 AND kind IN ('call', 'output')", old).Scan(&entries))
+	require.Zero(t, entries, "the search does not find it either")
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_SUCCEEDED, r.task(old).GetState())
 
 	_, err = r.user.Retention.SetLegalHold(t.Context(), connect.NewRequest(&deckhandv1.SetLegalHoldRequest{TaskId: fresh, Reason: "case 115"}))

@@ -238,6 +238,35 @@ func TestDeferredCallsRunOnceWhenARunIsAccepted(t *testing.T) {
 	require.Len(t, ids, 2)
 }
 
+// After a restore from a backup nobody knows whether deferred calls were made since: neither a
+// new verdict nor one that the backup has is carried out before a person resumes the task.
+func TestAReviewWaitsAfterARestore(t *testing.T) {
+	t.Parallel()
+	r, sent := newReview(t)
+	task, _, item := r.review()
+	r.exec("INSERT INTO restores (id, backup_id, taken_at, epoch_floor) VALUES ('restore_1', 'backup_1', now() - interval '1 hour', 1)")
+	r.exec("INSERT INTO restored_tasks (task_id, org_id, restore_id) SELECT id, org_id, 'restore_1' FROM tasks WHERE id = '" + task.GetId() + "'")
+	_, err := r.answer(accept(item.GetId()))
+	require.ErrorContains(t, err, "restored from a backup")
+	// No node has to be asked here, so that the hub's leader gives its verdict by itself.
+	require.Eventually(t, func() bool {
+		return r.sql("SELECT verdict FROM restored_tasks WHERE task_id = $1", task.GetId()) == "uncertain"
+	}, waittest.Limit(30*time.Second), 10*time.Millisecond)
+	_, err = r.answer(reject(item.GetId(), "no"))
+	require.ErrorContains(t, err, "deckhand task resume "+task.GetId())
+	require.Contains(t, r.task(task.GetId()).GetReason(), "restored from a backup")
+	ids, _ := sent.all()
+	require.Empty(t, ids)
+
+	do(t, r.user.Tasks.ResumeTask, &deckhandv1.ResumeTaskRequest{TaskId: task.GetId()})
+	require.Equal(t, taskReview, r.task(task.GetId()).GetState())
+	_, err = r.answer(accept(item.GetId()))
+	require.NoError(t, err)
+	r.awaitTask(task.GetId(), taskSucceeded)
+	ids, _ = sent.all()
+	require.Len(t, ids, 2)
+}
+
 // A part of the work is left out: its request is never made, and what is no part of the
 // work cannot be left out.
 func TestAPartOfARunIsAccepted(t *testing.T) {

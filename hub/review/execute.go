@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
@@ -243,6 +244,11 @@ func below(file, path string) bool {
 // task's row is locked. It implements inbox.Reviews.
 func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.Answer) error {
 	who := a.By.ID
+	if a.Verdict != inbox.Changes {
+		if err := afterRestore(ctx, tx, t); err != nil {
+			return err
+		}
+	}
 	if a.Verdict == inbox.Changes {
 		if err := dropHeld(ctx, tx, t, who+" asked for changes", "it was not made: "+who+" asked for changes. Make it again if it is still right."); err != nil {
 			return err
@@ -279,6 +285,24 @@ func (s *Service) Decided(ctx context.Context, tx *event.Tx, t db.Task, a inbox.
 		return fmt.Errorf("store the next state of %s: %w", t.ID, err)
 	}
 	return nil
+}
+
+// afterRestore refuses to carry out a verdict on a task that waits since the hub was restored
+// from a backup: what was deferred may have been done since, and no node need know of it.
+func afterRestore(ctx context.Context, tx *event.Tx, t db.Task) error {
+	held, err := tx.RestoreHold(ctx, db.RestoreHoldParams{OrgID: t.OrgID, TaskID: t.ID})
+	if store.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("see whether %s waits after a restore: %w", t.ID, err)
+	}
+	why := held.Reason
+	if why == "" {
+		why = "the hub was restored from a backup, and has not compared the task with its nodes yet"
+	}
+	return fault.New(fault.Precondition, "the review of %s cannot be decided yet: %s", t.ID, why).WithObject(t.ID).
+		WithFix("see whether its deferred calls were made since, leave those out, and release it first: deckhand task resume %s", t.ID)
 }
 
 func dropHeld(ctx context.Context, tx *event.Tx, t db.Task, reason, observation string) error {

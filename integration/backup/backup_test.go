@@ -145,7 +145,17 @@ func TestARestoredHubRepeatsNothingThatItsNodesDid(t *testing.T) {
 	f.StartWorker()
 	f.Connected(1)
 
-	// It goes on by itself: the command that ran is found and not begun again.
+	// No task goes on by itself. Resumed, one finds the command that it had begun, and does not
+	// begin it again.
+	paused := func(id string) {
+		t.Helper()
+		waittest.Until(t, time.Minute, "the task to be compared", func() bool {
+			got := f.Task(id)
+			return got.State == "TASK_STATE_PAUSED" && strings.Contains(got.Reason, "restored from a backup")
+		})
+	}
+	paused(running)
+	f.CLI(0, "task", "resume", running)
 	f.Ended(running)
 	require.Equal(t, "running\n", ran(f, "running"))
 
@@ -166,9 +176,15 @@ func TestARestoredHubRepeatsNothingThatItsNodesDid(t *testing.T) {
 	require.Equal(t, "approved\n", ran(f, "approved"))
 	require.Equal(t, "STEP_STATE_SUCCEEDED", f.Steps(approved)[0].State)
 
-	// One that nothing happened to goes on when it is answered, and one that did something
-	// waits until a person has looked.
+	// One of which the nodes know nothing newer is uncertain: answered, it waits until a person
+	// has looked, as one that did something does.
 	f.CLI(0, "inbox", "answer", f.Item(untouched, ""), "yes")
+	waittest.Until(t, time.Minute, "the answered task to say why it waits", func() bool {
+		return strings.Contains(f.Task(untouched).Reason, "deckhand task resume "+untouched)
+	})
+	require.Contains(t, f.CLI(0, "task", "watch", untouched, "--type", "task.restored", "--follow=false", "-o", "jsonl").Out, "uncertain")
+	require.Empty(t, ran(f, "untouched"))
+	f.CLI(0, "task", "resume", untouched)
 	f.Ended(untouched)
 	require.Equal(t, "untouched\n", ran(f, "untouched"))
 	f.CLI(0, "inbox", "answer", f.Item(forgotten, ""), "yes")
@@ -255,6 +271,8 @@ func TestTheArchiveForABugReportHasNoSecrets(t *testing.T) {
 	var log strings.Builder
 	for _, c := range canaries {
 		fmt.Fprintf(&log, `{"@message":"canary","authorization":"Bearer %s","url":"postgres://deckhand:%s@db/deckhand"}`+"\n", c, c)
+		fmt.Fprintf(&log, `{"@message":"body {\"password\":\"%s\"} map[Authorization:[Bearer %s] Cookie:[session=%s; b=%s]]","url":"redis://:%s@cache/0"}`+"\n", c, c, c, c, c)
+		fmt.Fprintf(&log, "Set-Cookie: session=%s; Path=/\n", c)
 	}
 	fmt.Fprintf(&log, "%s\n", harness.ReadFile(t, filepath.Join(f.Dir, "keyset.json")))
 	require.NoError(t, os.WriteFile(filepath.Join(f.Dir, "log", "up.jsonl"), []byte(log.String()), 0o600))

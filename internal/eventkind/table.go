@@ -285,7 +285,7 @@ var table = []Entry{
 	{
 		Kind:    TaskRestored,
 		When:    "the hub was restored from a [backup](backup.md), and the task was compared with what its nodes did since",
-		Payload: "`verdict` (`unchanged`, `recovered`, `uncertain`), `reason`, `count` and `steps` (at most 50) of what the nodes have and the backup has not: [{`id`, `step_id` (empty for one that the backup does not have), `node_id`, `node`, `what`, `outcome`, `began_at`}]",
+		Payload: "`verdict` (`recovered`, `uncertain`), `reason`, `elsewhere` (how many effects of nodes may be of any task), `count` and `steps` (at most 50) of what the nodes have and the backup has not: [{`id`, `step_id` (empty for one that the backup does not have), `node_id`, `node`, `what`, `outcome`, `began_at`}]",
 	},
 	{
 		Kind:    TaskSubmitted,

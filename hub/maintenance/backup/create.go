@@ -16,6 +16,7 @@ import (
 	"filippo.io/age"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -98,6 +99,9 @@ func write(ctx context.Context, conn *pgx.Conn, dir string, from Source, key roo
 		return err
 	}
 	from.Progress("database")
+	if _, m.Dumped, err = postgres.ProgramOf("pg_dump", m.PostgreSQL); err != nil {
+		return err
+	}
 	if err := run(ctx, "pg_dump", m.PostgreSQL, from.DatabaseURL, "--format=custom", "--compress=6", "--no-owner", "--no-privileges", "--no-comments",
 		"--lock-wait-timeout=60000", "--file="+filepath.Join(dir, DatabaseFile)); err != nil {
 		return err

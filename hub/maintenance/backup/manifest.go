@@ -59,6 +59,9 @@ type Manifest struct {
 	// of its server.
 	Schema     int64 `json:"schema"`
 	PostgreSQL int   `json:"postgresql"`
+	// Dumped is the major version of the pg_dump that was used, which may be later: pg_restore
+	// must be of that version or later.
+	Dumped int `json:"pg_dump,omitempty"`
 	// RootKey names the key that opens the vault. VaultKeys are the vault's keys, encrypted
 	// with it: by them a wrong key is found before anything is restored.
 	RootKey   string `json:"root_key"`

@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/maintenance/restore"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -54,6 +55,9 @@ func Restore(ctx context.Context, dir string, to Target) (out Restored, err erro
 	if err := restorable(out.Manifest); err != nil {
 		return out, err
 	}
+	if err := restore.CheckClock(out.TakenAt); err != nil {
+		return out, err
+	}
 	if err := emptyKeyset(to.DataDir); err != nil {
 		return out, err
 	}
@@ -77,13 +81,41 @@ func Restore(ctx context.Context, dir string, to Target) (out Restored, err erro
 		if err := os.MkdirAll(to.DataDir, 0o711); err != nil { //nolint:gosec // jails pass through it, as deckhand up makes it
 			return out, fmt.Errorf("make the data folder: %w", err)
 		}
-		if err := wholefile.Write(filepath.Join(to.DataDir, KeysetName), keyset, 0o600); err != nil {
+		path := filepath.Join(to.DataDir, KeysetName)
+		defer func() {
+			if err != nil { // so that it can be repeated
+				err = errors.Join(err, removed(path))
+			}
+		}()
+		if err := wholefile.Write(path, keyset, 0o600); err != nil {
 			return out, err
 		}
 	}
 	to.Progress("schema and tasks")
-	out.Begun, err = begin(ctx, url, out.Manifest)
-	return out, err
+	if out.Begun, err = begin(ctx, url, out.Manifest); err != nil {
+		return out, err
+	}
+	return out, finish(ctx, url)
+}
+
+func removed(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the root key again: %w", err)
+	}
+	return nil
+}
+
+// finish lets hubs start on the database: see store.Unfinished.
+func finish(ctx context.Context, url config.Secret) error {
+	conn, _, err := connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "DROP TABLE "+store.Unfinished); err != nil {
+		return fmt.Errorf("record that the restore is complete: %w", err)
+	}
+	return nil
 }
 
 func emptyKeyset(dataDir string) error {
@@ -115,19 +147,41 @@ func load(ctx context.Context, dir string, url config.Secret, m Manifest) error 
 	}
 	var tables int
 	if err := conn.QueryRow(ctx, `SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\_toast%' AND c.relkind IN ('r', 'p', 'v', 'm', 'S')`).Scan(&tables); err != nil {
+		WHERE n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\_toast%' AND c.relkind IN ('r', 'p', 'v', 'm', 'S')
+		AND c.relname <> $1`, store.Unfinished).Scan(&tables); err != nil {
 		return fmt.Errorf("look whether the database is empty: %w", err)
 	}
 	if tables > 0 {
 		return notEmpty(fmt.Sprintf("the database has %d tables, views and sequences", tables))
 	}
-	if err := run(ctx, "pg_restore", major, url, "--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error", filepath.Join(dir, DatabaseFile)); err != nil {
+	reader := max(major, m.PostgreSQL, m.Dumped)
+	if err := understands(major, reader); err != nil {
+		return err
+	}
+	// No hub starts on the database from here until finish.
+	if _, err := conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+store.Unfinished+" ()"); err != nil {
+		return fmt.Errorf("record that the restore has begun: %w", err)
+	}
+	if err := run(ctx, "pg_restore", reader, url, "--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error", filepath.Join(dir, DatabaseFile)); err != nil {
 		return err
 	}
 	if _, err := conn.Exec(ctx, "ANALYZE"); err != nil {
 		return fmt.Errorf("collect the database's statistics: %w", err)
 	}
 	return compareHeads(ctx, conn, dir)
+}
+
+// understands refuses a server that does not know what pg_restore sets for every session: from
+// PostgreSQL 17 on that is transaction_timeout.
+func understands(server, reader int) error {
+	const timeouts = 17
+	if _, has, err := postgres.ProgramOf("pg_restore", reader); err != nil {
+		return err
+	} else if server < timeouts && has >= timeouts {
+		return fault.New(fault.Precondition, "pg_restore of PostgreSQL %d cannot restore into a server of PostgreSQL %d", has, server).
+			WithFix("restore into a server of PostgreSQL %d or later", max(reader, timeouts))
+	}
+	return nil
 }
 
 // compareHeads checks that the restored audit chains go at least as far as those of the backup.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"filippo.io/age"
 
@@ -36,8 +37,12 @@ func Verify(ctx context.Context, dir string, key *Key) (Manifest, error) {
 		return m, err
 	}
 	// Without a database pg_restore writes SQL: it must unpack all of the dump for that.
-	if err := run(ctx, "pg_restore", m.PostgreSQL, "", "--file=/dev/null", filepath.Join(dir, DatabaseFile)); err != nil {
+	if err := run(ctx, "pg_restore", max(m.PostgreSQL, m.Dumped), "", "--file=/dev/null", filepath.Join(dir, DatabaseFile)); err != nil {
 		if f := fault.As(err); f != nil && f.Kind == fault.Unavailable {
+			if strings.Contains(f.Message, "unsupported version") {
+				return m, fault.New(fault.Precondition, "the pg_restore of this machine is too old for the dump of %s", dir).
+					WithFix("apt-get install postgresql-client-%d, or a later one", max(m.PostgreSQL, m.Dumped)).WithCause(err)
+			}
 			return m, damaged(dir, "its dump cannot be read: "+f.Message)
 		}
 		return m, err

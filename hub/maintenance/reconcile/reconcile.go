@@ -12,6 +12,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -173,6 +174,22 @@ func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
 	if len(ids) == 0 {
 		return
 	}
+	// After a restore from a backup the database does not know what was begun since. Nothing of
+	// that is ended: nobody could tell how far it had come. It runs to its own end, and the
+	// comparison shows it to people.
+	compared, err := r.cfg.Store.IsNodeCompared(ctx, db.IsNodeComparedParams{OrgID: link.OrgID(), NodeID: link.NodeID()})
+	if err != nil {
+		r.cfg.Log.Warn("cannot tell whether a node was compared after a restore", "node_id", link.NodeID(), "error", err)
+		return
+	}
+	if !compared {
+		return
+	}
+	recovered, err := r.cfg.Store.RecoveredExecs(ctx, db.RecoveredExecsParams{OrgID: link.OrgID(), NodeID: link.NodeID(), Ids: ids})
+	if err != nil {
+		r.cfg.Log.Warn("cannot tell which commands of a node were recovered after a restore", "node_id", link.NodeID(), "error", err)
+		return
+	}
 	started, err := r.cfg.Store.StartedExecs(ctx, db.StartedExecsParams{OrgID: link.OrgID(), Ids: ids, Steps: steps})
 	if err != nil {
 		r.cfg.Log.Warn("cannot tell which commands of a node are wanted", "node_id", link.NodeID(), "error", err)
@@ -183,8 +200,8 @@ func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
 		r.cfg.Log.Warn("cannot tell which jobs of a node are wanted", "node_id", link.NodeID(), "error", err)
 		return
 	}
-	wanted := make(map[string]bool, len(started)+len(jobs))
-	for _, id := range append(started, jobs...) {
+	wanted := make(map[string]bool, len(started)+len(jobs)+len(recovered))
+	for _, id := range slices.Concat(started, jobs, recovered) {
 		wanted[id] = true
 	}
 	for _, id := range ids {

@@ -12,15 +12,16 @@
 //     with this hub ends the reign of every other.
 //   - Leases. Begin ends them all: a worker that goes on with what it had in memory is
 //     refused.
-//   - Holds. No task that had not ended in the backup starts before it has a verdict.
-//     For that, every node that the backup knows is asked for its ledger when it connects;
+//   - Holds. No task that had not ended in the backup goes on before a person resumes it,
+//     nor does a review of one. For the verdict that the person sees, every node that the backup knows is asked for its ledger when it connects;
 //     a node that never comes back must be revoked.
 //   - What waited to be sent or started in the backup (accepted deliveries, pending
 //     notifications, slots of schedules) is not sent or started: it may have been.
 //
-// A task of which the nodes know nothing newer goes on by itself. One with effects that the
-// backup does not have, or that may have had such effects elsewhere, is paused: its events
-// list what was recovered, its agent gets a message about it, and a person resumes it.
+// The nodes' ledgers show what a task did after the backup, but never that it did nothing: it
+// may have acted through the hub, on a machine's host, on a node that was enrolled after the
+// backup, or through tasks that the backup does not have. So every task is paused. Its events
+// list what was recovered, its agent gets a message about it, and a person decides.
 // Calls that the backup has and that had not run then are moved to started, so that
 // resuming re-attaches to them instead of asking about them again.
 //
@@ -55,19 +56,29 @@ type Begun struct {
 	Nodes, Tasks int64
 	// Deliveries and Notifications waited in the backup, and were dropped.
 	Deliveries, Notifications int64
+	// Sessions of people were ended.
+	Sessions int64
 }
 
 // By is who does what a restore does.
 var by = event.Actor{Kind: "hub", ID: "restore"}
 
-// Begin prepares a database that was just restored, before any hub starts on it.
-func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from Backup) (out Begun, err error) {
-	now := time.Now()
-	if now.Before(from.TakenAt) {
-		return out, fault.New(fault.Precondition, "the backup was taken at %s, and the clock of this machine says %s",
-			from.TakenAt.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
+// CheckClock refuses to restore while this machine's clock is behind the time of the backup.
+func CheckClock(takenAt time.Time) error {
+	if now := time.Now(); now.Before(takenAt) {
+		return fault.New(fault.Precondition, "the backup was taken at %s, and the clock of this machine says %s",
+			takenAt.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
 			WithFix("set the clock: the order of sessions with the nodes depends on it")
 	}
+	return nil
+}
+
+// Begin prepares a database that was just restored, before any hub starts on it.
+func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from Backup) (out Begun, err error) {
+	if err := CheckClock(from.TakenAt); err != nil {
+		return out, err
+	}
+	now := time.Now()
 	id := ident.New("restore")
 	when := from.TakenAt.UTC().Format(time.RFC3339)
 	leased, err := st.LeasedTasks(ctx)
@@ -93,6 +104,9 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 	err = recorder.Tx(ctx, func(tx *event.Tx) error {
 		if err := tx.BeginRestore(ctx, db.BeginRestoreParams{ID: id, BackupID: from.ID, TakenAt: from.TakenAt, EpochFloor: now.UnixMicro()}); err != nil {
 			return fmt.Errorf("record the restore: %w", err)
+		}
+		if out.Sessions, err = tx.EndAllSessions(ctx); err != nil {
+			return fmt.Errorf("end the sessions of people: %w", err)
 		}
 		if err := tx.ForgetNodeSessions(ctx); err != nil {
 			return fmt.Errorf("end the sessions of nodes: %w", err)

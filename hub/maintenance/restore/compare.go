@@ -2,11 +2,15 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
@@ -15,11 +19,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/hub/tool"
-	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -45,8 +46,6 @@ const (
 type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
-	Agents   *agent.Service
-	Tools    *tool.Registry
 	Redact   *redact.Redactor
 	// Node returns the link to a node, wherever it is.
 	Node func(nodeID string) (machine.Link, error)
@@ -88,13 +87,8 @@ func (c *Comparer) Sweep(ctx context.Context) error {
 
 // compare stores what a node has on its ledger and the database has not.
 func (c *Comparer) compare(ctx context.Context, n db.NodesToCompareRow) error {
-	done := db.NodeComparedParams{OrgID: n.OrgID, NodeID: n.NodeID}
-	switch {
-	case n.Revoked:
-		done.Problem = "it was revoked before it said what ran on it"
-	case n.Capability < nodelink.Ledger:
-		done.Problem = "its deckhand-node is too old to say what ran on it"
-	default:
+	recovered, problem := 0, "it was revoked before it said what ran on it"
+	if !n.Revoked {
 		link, err := c.cfg.Node(n.NodeID)
 		if fault.Is(err, fault.Unavailable) {
 			return nil // when it is connected
@@ -102,25 +96,36 @@ func (c *Comparer) compare(ctx context.Context, n db.NodesToCompareRow) error {
 		if err != nil {
 			return err
 		}
-		entries, complete, err := list(ctx, link, n.TakenAt)
-		if err != nil {
+		if recovered, problem, err = c.ask(ctx, link, n); err != nil {
 			return err
 		}
-		if complete.After(n.TakenAt) {
-			done.Problem = "it keeps its records only since " + complete.UTC().Format(time.RFC3339)
-		}
-		recovered, err := c.store(ctx, n, entries)
-		if err != nil {
-			return err
-		}
-		done.Recovered = int32(recovered)
 	}
-	if err := c.cfg.Store.NodeCompared(ctx, done); err != nil {
+	if err := c.cfg.Store.NodeCompared(ctx, db.NodeComparedParams{OrgID: n.OrgID, NodeID: n.NodeID, Recovered: int32(recovered), Problem: problem}); err != nil {
 		return fmt.Errorf("store that node %s is compared: %w", n.NodeID, err)
 	}
-	c.cfg.Log.Info("compared a node with the restored database", "node_id", n.NodeID, "recovered", done.Recovered, "problem", done.Problem)
+	c.cfg.Log.Info("compared a node with the restored database", "node_id", n.NodeID, "recovered", recovered, "problem", problem)
 	return nil
 }
+
+// ask returns how much a node has that the database has not, and why that may not be all.
+func (c *Comparer) ask(ctx context.Context, link machine.Link, n db.NodesToCompareRow) (recovered int, problem string, err error) {
+	entries, complete, err := list(ctx, link, n.TakenAt)
+	// The capability in the database may be older than the link: the node itself says it.
+	if errors.Is(err, errTooOld) {
+		return 0, "its deckhand-node is too old to say what ran on it", nil
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	if complete.After(n.TakenAt) {
+		problem = "it keeps its records only since " + complete.UTC().Format(time.RFC3339)
+	}
+	recovered, err = c.store(ctx, n, entries)
+	return recovered, problem, err
+}
+
+// errTooOld is that a node has no call for its ledger.
+var errTooOld = errors.New("the node cannot list its ledger")
 
 // list returns what a node's ledger has since about the time of the backup, and since when it
 // is complete.
@@ -146,6 +151,9 @@ func listPage(ctx context.Context, link machine.Link, req *nodev1.ListLedgerRequ
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	page, err := link.Node().ListLedger(ctx, req)
+	if status.Code(err) == codes.Unimplemented {
+		return nil, errTooOld
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the node's ledger: %w", fault.FromGRPC(err))
 	}
@@ -157,6 +165,9 @@ var open = map[step.State]bool{step.Proposed: true, step.Waiting: true, step.Gra
 
 // store stores the entries that the database does not know, and returns how many there are.
 func (c *Comparer) store(ctx context.Context, n db.NodesToCompareRow, entries []*nodev1.LedgerEntry) (recovered int, err error) {
+	// Servers of MCP are begun again with each run of a task; what they were asked to do are
+	// steps.
+	entries = slices.DeleteFunc(entries, func(e *nodev1.LedgerEntry) bool { return strings.HasPrefix(e.GetId(), "mcp") })
 	var stepIDs, execIDs []string
 	for _, e := range entries {
 		if isExec(e.GetId()) {

@@ -40,12 +40,16 @@ type kind struct {
 // kinds are all, in the order in which they are shown.
 var kinds = []kind{
 	{"events", "history: events and what the search finds of them", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+		n, err := q.CountEventsOf(ctx, db.CountEventsOfParams{OrgID: orgID, Tasks: tasks})
+		if err != nil {
+			return 0, err
+		}
 		for _, id := range tasks {
 			if err := q.PruneEvents(ctx, db.PruneEventsParams{OrgID: orgID, TaskID: id}); err != nil {
 				return 0, err
 			}
 		}
-		return int64(len(tasks)), nil
+		return n, nil
 	}},
 	{"turns", "transcripts: what the model was told and said", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		return q.CollectTurns(ctx, db.CollectTurnsParams{OrgID: orgID, Tasks: tasks})
@@ -157,6 +161,9 @@ func (s *Service) Set(ctx context.Context, orgID string, days map[string]int32, 
 		}
 	}
 	return s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockRetention(ctx, orgID); err != nil {
+			return fmt.Errorf("lock the retention of %s: %w", orgID, err)
+		}
 		before, err := tx.RetentionRules(ctx, orgID)
 		if err != nil {
 			return fmt.Errorf("load the retention of %s: %w", orgID, err)
@@ -188,6 +195,10 @@ func (s *Service) Hold(ctx context.Context, orgID, taskID, reason string, releas
 		return nil, fault.New(fault.Invalid, "reason: is empty").WithCode(fault.InvalidParameters).WithFix("say why the task is kept, for those who find the hold later")
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		// A batch that runs has not seen the hold: it ends first.
+		if err := tx.LockRetention(ctx, orgID); err != nil {
+			return fmt.Errorf("lock the retention of %s: %w", orgID, err)
+		}
 		action, said := "retention.hold_set", tx.Redact(orgID).String(reason)
 		if released {
 			action = "retention.hold_released"
@@ -265,7 +276,16 @@ func (s *Service) Collect(ctx context.Context) error {
 // batch collects the next tasks, and reports whether there are more.
 func (s *Service) batch(ctx context.Context, rule db.RulesToCollectRow, k kind) (rows int64, more bool, err error) {
 	err = s.cfg.Store.Tx(ctx, func(q *db.Queries) error {
-		tasks, err := q.TasksToCollect(ctx, db.TasksToCollectParams{OrgID: rule.OrgID, Kind: rule.Kind, Days: max(rule.Days, minDays), MaxRows: perBatch})
+		// The rule may have been changed since it was read.
+		days, err := q.LockRetentionRule(ctx, db.LockRetentionRuleParams{OrgID: rule.OrgID, Kind: rule.Kind})
+		if store.IsNotFound(err) || err == nil && days == 0 {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lock the retention of %s: %w", rule.Kind, err)
+		}
+		days = max(days, minDays)
+		tasks, err := q.TasksToCollect(ctx, db.TasksToCollectParams{OrgID: rule.OrgID, Kind: rule.Kind, Days: days, MaxRows: perBatch})
 		if err != nil {
 			return fmt.Errorf("find tasks whose %s are old: %w", rule.Kind, err)
 		}
@@ -279,12 +299,27 @@ func (s *Service) batch(ctx context.Context, rule db.RulesToCollectRow, k kind) 
 			}
 		}
 		// With those before it that were passed over because it went on.
-		ids, err := q.EndedOfLineages(ctx, db.EndedOfLineagesParams{OrgID: rule.OrgID, Lineages: lineages, Days: max(rule.Days, minDays)})
+		ids, err := q.EndedOfLineages(ctx, db.EndedOfLineagesParams{OrgID: rule.OrgID, Lineages: lineages, Days: days})
 		if err != nil {
 			return fmt.Errorf("find tasks of lineages: %w", err)
 		}
+		var late []string
+		if k.name == "events" {
+			if late, err = q.Undelivered(ctx, db.UndeliveredParams{OrgID: rule.OrgID, Tasks: ids}); err != nil {
+				return fmt.Errorf("find tasks whose events are not delivered: %w", err)
+			}
+			ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(late, id) })
+		}
 		if rows, err = k.collect(ctx, q, rule.OrgID, ids); err != nil {
 			return fmt.Errorf("delete old %s: %w", rule.Kind, err)
+		}
+		if len(late) > 0 {
+			// They are collected when they are delivered, and those after them then.
+			more = false
+			if rows == 0 {
+				return nil
+			}
+			return q.CountCollected(ctx, db.CountCollectedParams{OrgID: rule.OrgID, Kind: rule.Kind, Deleted: rows})
 		}
 		last := tasks[len(tasks)-1]
 		return q.RecordCollected(ctx, db.RecordCollectedParams{OrgID: rule.OrgID, Kind: rule.Kind, AfterTime: last.FinishedAt, AfterID: last.ID, Deleted: rows})

@@ -12,6 +12,12 @@ import (
 // server's major version, or of the oldest later one: an older program refuses a newer
 // server and a newer dump.
 func Program(name string, major int) (string, error) {
+	path, _, err := ProgramOf(name, major)
+	return path, err
+}
+
+// ProgramOf is Program, and also returns the program's major version.
+func ProgramOf(name string, major int) (string, int, error) {
 	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin") // the only error is a malformed pattern
 	if path, err := exec.LookPath(name); err == nil {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -28,10 +34,10 @@ func Program(name string, major int) (string, error) {
 		}
 	}
 	if found == 0 {
-		return "", fault.New(fault.Precondition, "%s of PostgreSQL %d or later is not installed", name, major).
+		return "", 0, fault.New(fault.Precondition, "%s of PostgreSQL %d or later is not installed", name, major).
 			WithFix("apt-get install postgresql-client-%d", major)
 	}
-	return best, nil
+	return best, found, nil
 }
 
 // programMajor returns the major version of a program, or 0 if it is not there.

@@ -46,8 +46,25 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 		"login_attempts",   // before anybody is known, by hash
 		"oauth_clients",    // programs that nobody has connected yet are of no organisation
 		"organisations",    // is the organisation
+		"restores",         // of the installation itself
 		"transitions",      // the moves between states
 	}, without)
+}
+
+// No hub starts on a database into which a part of a backup was restored.
+func TestAnUnfinishedRestoreIsRefused(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Database(t)
+	s, err := store.Open(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.RefuseUnfinished(t.Context()))
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	_, err = conn.Exec(t.Context(), "CREATE TABLE "+store.Unfinished+" ()")
+	require.NoError(t, err)
+	require.True(t, fault.Is(s.RefuseUnfinished(t.Context()), fault.Precondition))
 }
 
 // An index in one collation is of no use to a comparison in another: what

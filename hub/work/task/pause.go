@@ -104,14 +104,24 @@ func (s *Service) Resume(ctx context.Context, orgID, id string, limits Limits, b
 			return err
 		}
 		// After a restore from a backup: a person has looked at what was recovered.
-		if _, err := tx.ClearRestoredTask(ctx, db.ClearRestoredTaskParams{OrgID: orgID, TaskID: id}); err != nil {
+		cleared, err := tx.ClearRestoredTask(ctx, db.ClearRestoredTaskParams{OrgID: orgID, TaskID: id})
+		if err != nil {
 			return fmt.Errorf("release restored task %s: %w", id, err)
+		}
+		if cleared > 0 {
+			if err := audit.Append(tx, audit.Entry{OrgID: orgID, By: by, Action: "task.restore_cleared", ObjectKind: "task", ObjectID: id}); err != nil {
+				return err
+			}
 		}
 		switch from := State(t.State); {
 		case from == Paused:
 			tx.Publish(change.QueueChanged{OrgID: orgID})
 			_, err := Move(ctx, tx, t, Queued, "resumed by "+by.ID+"; waits for a worker", by)
 			return err
+		case cleared > 0 && from != Escalated && !from.Final():
+			// It goes on when what it waits for comes: an answer, a verdict, another task.
+			tx.Publish(change.QueueChanged{OrgID: orgID})
+			return nil
 		case t.PauseNext != "":
 			return s.setPauseNext(ctx, tx, t, "", "task.pause_taken_back", by)
 		case from == Queued || from == Starting || from == Running:

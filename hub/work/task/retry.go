@@ -79,6 +79,10 @@ func (s *Service) Retry(ctx context.Context, orgID, id string, again RetryOption
 	if err != nil {
 		return row, fmt.Errorf("load inputs of %s: %w", id, err)
 	}
+	if len(inputs) < int(row.Task.InputCount) {
+		return row, fault.New(fault.Precondition, "%d of the %d files that were given to %s are kept no longer", int(row.Task.InputCount)-len(inputs), row.Task.InputCount, id).
+			WithObject(id).WithFix("submit a new task with the files: deckhand run --help")
+	}
 	for _, in := range inputs {
 		sub.Inputs = append(sub.Inputs, Input{Path: in.Path, Content: in.Content})
 	}

@@ -120,15 +120,23 @@ func pack(ctx context.Context, archive *tar.Writer, root, part string) error {
 	})
 }
 
-// restoreNode unpacks the data of a node into an empty folder. Its ledger is marked: what the
-// node did after the backup is not in it.
-func restoreNode(from, dir string, keys []age.Identity) error {
+// emptyFolder refuses a folder that has files.
+func emptyFolder(dir string) error {
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look at the node's folder: %w", err)
 	}
 	if len(names) > 0 {
 		return fault.New(fault.Exists, "the target is not empty: %s has files", dir).WithFix("name an empty folder; nothing is overwritten")
+	}
+	return nil
+}
+
+// restoreNode unpacks the data of a node into an empty folder. Its ledger is marked: what the
+// node did after the backup is not in it.
+func restoreNode(from, dir string, keys []age.Identity) error {
+	if err := emptyFolder(dir); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(dir, 0o711); err != nil { //nolint:gosec // jails pass through it
 		return fmt.Errorf("make the node's folder: %w", err)

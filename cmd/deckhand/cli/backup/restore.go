@@ -62,8 +62,9 @@ empty database that --database-url names. The target must be empty, no hub may r
 it, and the backup may not be of a newer release. Start deckhand up or the hub then.
 
 Nodes may know more than the backup. When they connect, the hub compares their ledgers
-with it: tasks of which they know nothing newer go on, and those that did something
-since are paused and list it. Nothing is executed again by itself. See
+with it, and pauses every task that had not ended, with a list of what it did since:
+look at each, and go on with deckhand task resume. Nothing is executed again by itself.
+What was revoked or disabled after the backup is as it was before. See
 https://github.com/deckhand-sh/deckhand/blob/main/docs/backup.md.`,
 		Example: `sudo deckhand backup restore /srv/backups/deckhand-20261127T020000.000Z --identity backup-key.txt
 DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckhand-20261127T020000.000Z --identity backup-key.txt`,
@@ -79,6 +80,19 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 			ids, err := identities(identity)
 			if err != nil {
 				return err
+			}
+			// All of it is checked before anything is restored.
+			if nodeDir != "" {
+				m, err := backup.Read(args[0])
+				if err != nil {
+					return err
+				}
+				if !m.Has(backup.NodeFile) {
+					return fault.New(fault.Invalid, "the backup has no data of a node").WithFix("leave out --node-dir")
+				}
+				if err := emptyFolder(nodeDir); err != nil {
+					return err
+				}
 			}
 			var created *up.NewDatabase
 			done, err := backup.Restore(cmd.Context(), args[0], backup.Target{
@@ -104,18 +118,17 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 				return err
 			}
 			if nodeDir != "" {
-				if !done.Has(backup.NodeFile) {
-					return fault.New(fault.Invalid, "the backup has no data of a node").WithFix("leave out --node-dir: the rest is restored")
-				}
 				if err := restoreNode(args[0], nodeDir, ids); err != nil {
 					return err
 				}
 			}
 			if done.Tasks > 0 {
-				e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s; deckhand task list shows why each waits", done.Tasks, done.Nodes, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
+				e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s and a person has resumed each; deckhand task list shows why each waits", done.Tasks, done.Nodes, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
 			}
+			e.Notef("All %d sessions of people were ended. What was revoked, disabled or changed since %s is as it was before: revoke tokens, users, nodes and credentials again, and set policies, roles and kill switches anew (deckhand audit list of the lost hub, where it was exported, shows which)", done.Sessions, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
+			e.Notef("Nodes that were enrolled since are refused, and what ran on them is on no list: look there before you resume tasks")
 			if n := done.Deliveries + done.Notifications; n > 0 {
-				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination deliveries", done.Deliveries, done.Notifications)
+				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination notifications", done.Deliveries, done.Notifications)
 			}
 			shown, err := item(args[0], done.Manifest, "")
 			if err != nil {
@@ -129,5 +142,37 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 	cmd.Flags().String("keyset-key", "", "the root key, if it is not part of the backup")
 	cmd.Flags().StringVar(&identity, "identity", "", "file of the private key, as deckhand backup key made it")
 	cmd.Flags().StringVar(&nodeDir, "node-dir", "", "empty folder that gets the data of the node in the backup")
+	return cmd
+}
+
+func restoreNodeCommand(e *env.Env) *cobra.Command {
+	var identity string
+	cmd := &cobra.Command{
+		Use: "restore-node BACKUP DIR", Short: "Restore the data of a node in a backup into an empty folder",
+		Long: `Unpacks the data of the node that is part of a backup (backup create --node-dir) into DIR,
+which must be empty, on the machine of the node. Use it only if the node's own data
+folder is lost: what the node did after the backup is not in its ledger then.`,
+		Example: "sudo deckhand backup restore-node /srv/backups/deckhand-20261127T020000.000Z /var/lib/deckhand-node --identity backup-key.txt",
+		Args:    env.Args("BACKUP", "DIR"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ids, err := identities(identity)
+			if err != nil {
+				return err
+			}
+			m, err := backup.Read(args[0])
+			if err != nil {
+				return err
+			}
+			if !m.Has(backup.NodeFile) {
+				return fault.New(fault.Invalid, "the backup has no data of a node").WithFix("use a backup that was made with --node-dir")
+			}
+			if err := restoreNode(args[0], args[1], ids); err != nil {
+				return err
+			}
+			e.Notef("restored the node's data into %s; start deckhand-node with --data-dir %s", args[1], args[1])
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&identity, "identity", "", "file of the private key, as deckhand backup key made it")
 	return cmd
 }

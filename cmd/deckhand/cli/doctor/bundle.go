@@ -112,9 +112,16 @@ func writeBundle(ctx context.Context, client *sdk.Client, path, dataDir string, 
 // passwords finds passwords of URLs and values of authorization headers, which have no
 // shape of their own.
 var passwords = []*regexp.Regexp{
-	regexp.MustCompile(`(://[^:/@\s"]+:)[^@\s"]+(@)`),
-	regexp.MustCompile(`(?i)((?:authorization|password|secret|token|api[_-]?key)"?\s*[:=]\s*"?(?:bearer |basic )?)[^\s",;]+()`),
+	regexp.MustCompile(`(://[^:/@\s"]*:)[^@\s"]+(@)`),
+	regexp.MustCompile(`(://)[^@/\s"]+(@)`),
+	// In JSON, in JSON within a string, and in anything else.
+	regexp.MustCompile(`(?i)((?:` + keys + `)"\s*:\s*")(?:[^"\\]|\\.)*(")`),
+	regexp.MustCompile(`(?i)((?:` + keys + `)\\+"\s*:\s*\\+").*?(\\+")`),
+	regexp.MustCompile(`(?i)((?:` + keys + `)\s*[:=]\s*\[?"?(?:bearer |basic )?)[^\s",;\\\]]+()`),
+	regexp.MustCompile(`(?i)((?:set-)?cookie\s*[:=]\s*\[?)[^"\\\r\n]+()`),
 }
+
+const keys = `authorization|password|secret|token|api[_-]?key|(?:set-)?cookie`
 
 // maskKeyset has every key of the vault's root masked.
 func (b *bundle) maskKeyset(path string) {

@@ -189,7 +189,7 @@ func (q *Queries) CreatePhaseCheckpoint(ctx context.Context, arg CreatePhaseChec
 
 const expireCheckpoints = `-- name: ExpireCheckpoints :execrows
 DELETE FROM checkpoints c
-WHERE c.expires_at < now()
+WHERE c.expires_at < now() AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = c.task_id)
   AND NOT (c.phase = 'iterate' AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = c.task_id AND t.finished_at IS NULL)
            AND NOT EXISTS (SELECT 1 FROM checkpoints n WHERE n.task_id = c.task_id AND n.iteration > c.iteration))
   AND NOT (c.phase = 'iterate' AND EXISTS (SELECT 1 FROM checkpoints p WHERE p.task_id = c.task_id AND p.iteration = c.iteration

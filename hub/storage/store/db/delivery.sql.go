@@ -527,6 +527,7 @@ const pruneDeliveries = `-- name: PruneDeliveries :execrows
 DELETE FROM deliveries WHERE id IN (
     SELECT d.id FROM triggers t CROSS JOIN LATERAL (
         SELECT x.id FROM deliveries x WHERE x.trigger_id = t.id AND x.state <> 'accepted'
+          AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = x.task_id)
           AND x.received_at < clock_timestamp() - make_interval(days => coalesce((t.spec ->> 'retentionDays')::int, $1::int))
         ORDER BY x.received_at LIMIT $2) d
     LIMIT $2)

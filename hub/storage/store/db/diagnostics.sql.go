@@ -159,7 +159,8 @@ func (q *Queries) ReplicasSeen(ctx context.Context) ([]ReplicasSeenRow, error) {
 }
 
 const restoreStatus = `-- name: RestoreStatus :one
-SELECT (SELECT count(*) FROM restored_tasks t WHERE t.org_id = $1 AND t.cleared_at IS NULL)::bigint AS tasks,
+SELECT (SELECT count(*) FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
+        WHERE r.org_id = $1 AND r.cleared_at IS NULL AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT coalesce(string_agg(n.name, ', ' ORDER BY n.name), '') FROM restored_nodes r JOIN nodes n ON n.id = r.node_id
         WHERE r.org_id = $1 AND r.compared_at IS NULL)::text AS nodes
 `

@@ -411,7 +411,8 @@ func (q *Queries) LockRefresh(ctx context.Context, arg LockRefreshParams) error 
 
 const pruneCredentialRequests = `-- name: PruneCredentialRequests :execrows
 DELETE FROM credential_requests WHERE (org_id, id) IN (
-    SELECT r.org_id, r.id FROM credential_requests r WHERE r.stored_at < clock_timestamp() - $1::interval ORDER BY r.stored_at LIMIT $2)
+    SELECT r.org_id, r.id FROM credential_requests r WHERE r.stored_at < clock_timestamp() - $1::interval
+      AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = r.task_id) ORDER BY r.stored_at LIMIT $2)
 `
 
 type PruneCredentialRequestsParams struct {

@@ -87,6 +87,22 @@ func (q *Queries) AppendLeasedEvents(ctx context.Context, arg AppendLeasedEvents
 	return seq, err
 }
 
+const countEventsOf = `-- name: CountEventsOf :one
+SELECT count(*)::bigint AS events FROM events WHERE org_id = $1 AND task_id = ANY ($2::text[])
+`
+
+type CountEventsOfParams struct {
+	OrgID string
+	Tasks []string
+}
+
+func (q *Queries) CountEventsOf(ctx context.Context, arg CountEventsOfParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countEventsOf, arg.OrgID, arg.Tasks)
+	var events int64
+	err := row.Scan(&events)
+	return events, err
+}
+
 const eventHorizon = `-- name: EventHorizon :one
 SELECT event_horizon()::text
 `
@@ -198,6 +214,7 @@ const prunableTasks = `-- name: PrunableTasks :many
 SELECT t.id, t.org_id FROM tasks t
 WHERE t.finished_at < clock_timestamp() - $1::interval
   AND EXISTS (SELECT 1 FROM event_heads h WHERE h.task_id = t.id) AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+  AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
   AND NOT EXISTS (SELECT 1 FROM destinations d JOIN event_heads h ON h.task_id = t.id
                   WHERE d.org_id = t.org_id AND d.state = 'enabled' AND d.deleted_at IS NULL AND d.after_xid < h.xid)
 ORDER BY t.finished_at LIMIT $2
@@ -215,7 +232,7 @@ type PrunableTasksRow struct {
 
 // Tasks that ended longer ago than their events are kept, in any organisation.
 // A task that was pruned has no event left. The events of a task are kept while
-// a destination has yet to get one.
+// a destination has yet to get one, and while it has a legal hold.
 func (q *Queries) PrunableTasks(ctx context.Context, arg PrunableTasksParams) ([]PrunableTasksRow, error) {
 	rows, err := q.db.Query(ctx, prunableTasks, arg.OlderThan, arg.MaxRows)
 	if err != nil {
@@ -244,7 +261,7 @@ WITH gone AS (
 )
 INSERT INTO pruned_events (task_id, org_id, last_xid, last_id, events)
 SELECT $1, $2, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g ORDER BY g.xid DESC, g.id DESC LIMIT 1
-ON CONFLICT (task_id) DO NOTHING
+ON CONFLICT (task_id) DO UPDATE SET last_xid = excluded.last_xid, last_id = excluded.last_id, events = pruned_events.events + excluded.events
 `
 
 type PruneEventsParams struct {
@@ -648,6 +665,38 @@ func (q *Queries) TaskMoments(ctx context.Context, arg TaskMomentsParams) ([]Tas
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const undelivered = `-- name: Undelivered :many
+SELECT h.task_id FROM event_heads h JOIN tasks t ON t.id = h.task_id
+WHERE t.org_id = $1 AND h.task_id = ANY ($2::text[])
+  AND EXISTS (SELECT 1 FROM destinations d WHERE d.org_id = t.org_id AND d.state = 'enabled' AND d.deleted_at IS NULL AND d.after_xid < h.xid)
+`
+
+type UndeliveredParams struct {
+	OrgID string
+	Tasks []string
+}
+
+// Those of some tasks of whose events a destination has yet to get one; see PrunableTasks.
+func (q *Queries) Undelivered(ctx context.Context, arg UndeliveredParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, undelivered, arg.OrgID, arg.Tasks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var task_id string
+		if err := rows.Scan(&task_id); err != nil {
+			return nil, err
+		}
+		items = append(items, task_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

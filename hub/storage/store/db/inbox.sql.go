@@ -1748,7 +1748,8 @@ func (q *Queries) ParkedTasks(ctx context.Context, arg ParkedTasksParams) ([]Tas
 const pruneInboxAttachments = `-- name: PruneInboxAttachments :execrows
 UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
     SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
-    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - $1::interval LIMIT $2)
+    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - $1::interval
+      AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = i.task_id) LIMIT $2)
 `
 
 type PruneInboxAttachmentsParams struct {

@@ -576,6 +576,7 @@ FROM shares s CROSS JOIN LATERAL (
       AND (l.jail_id <> ALL ($6::text[]) OR l.id = ANY ($7::text[]))
       AND (l.node_id IS NULL OR l.node_id <> ALL ($8::text[]))
       AND (l.agent_id <> ALL ($9::text[]) OR l.override ->> 'node_id' IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM restored_tasks r WHERE r.task_id = l.id AND r.cleared_at IS NULL)
       AND l.id <> ALL ($10::text[]) AND (l.counted_in <> '' OR $11::boolean)
     ORDER BY l.priority DESC, l.place, l.moved_at DESC NULLS LAST, l.id LIMIT $12
 ) h

@@ -51,6 +51,40 @@ func (q *Queries) ClearRestoredTask(ctx context.Context, arg ClearRestoredTaskPa
 	return result.RowsAffected(), nil
 }
 
+const countRecoveredEffects = `-- name: CountRecoveredEffects :one
+SELECT count(*) FILTER (WHERE e.task_id = $1 OR e.step_id = '' AND e.jail_id <> '' AND e.jail_id = $2::text)::bigint AS own,
+       count(*) FILTER (WHERE e.task_id = $1 AND e.step_id <> '')::bigint AS attached,
+       count(*) FILTER (WHERE e.step_id = '' AND e.jail_id <> $2::text)::bigint AS elsewhere
+FROM recovered_effects e WHERE e.org_id = $3 AND e.restore_id = $4
+`
+
+type CountRecoveredEffectsParams struct {
+	TaskID    string
+	JailID    string
+	OrgID     string
+	RestoreID string
+}
+
+type CountRecoveredEffectsRow struct {
+	Own       int64
+	Attached  int64
+	Elsewhere int64
+}
+
+// All of a task, those of them whose step the backup has, and those of the organisation in
+// other jails or on machines whose step the backup does not have: they may be of any task.
+func (q *Queries) CountRecoveredEffects(ctx context.Context, arg CountRecoveredEffectsParams) (CountRecoveredEffectsRow, error) {
+	row := q.db.QueryRow(ctx, countRecoveredEffects,
+		arg.TaskID,
+		arg.JailID,
+		arg.OrgID,
+		arg.RestoreID,
+	)
+	var i CountRecoveredEffectsRow
+	err := row.Scan(&i.Own, &i.Attached, &i.Elsewhere)
+	return i, err
+}
+
 const createRecoveredEffect = `-- name: CreateRecoveredEffect :exec
 INSERT INTO recovered_effects (node_id, effect_id, org_id, restore_id, jail_id, step_id, task_id, what, outcome, began_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -111,6 +145,19 @@ func (q *Queries) DropPendingNotifications(ctx context.Context, reason string) (
 	return result.RowsAffected(), nil
 }
 
+const endAllSessions = `-- name: EndAllSessions :execrows
+UPDATE sessions SET ended_at = clock_timestamp() WHERE ended_at IS NULL
+`
+
+// A session that was ended after the backup would be open again.
+func (q *Queries) EndAllSessions(ctx context.Context) (int64, error) {
+	result, err := q.db.Exec(ctx, endAllSessions)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const forgetEndedRestoredTasks = `-- name: ForgetEndedRestoredTasks :exec
 UPDATE restored_tasks r SET cleared_at = clock_timestamp() FROM tasks t
 WHERE t.id = r.task_id AND r.cleared_at IS NULL AND t.finished_at IS NOT NULL
@@ -152,8 +199,25 @@ func (q *Queries) GrantRecoveredStep(ctx context.Context, arg GrantRecoveredStep
 	return result.RowsAffected(), nil
 }
 
+const isNodeCompared = `-- name: IsNodeCompared :one
+SELECT (NOT EXISTS (SELECT 1 FROM restored_nodes r WHERE r.org_id = $1 AND r.node_id = $2 AND r.compared_at IS NULL))::boolean AS compared
+`
+
+type IsNodeComparedParams struct {
+	OrgID  string
+	NodeID string
+}
+
+// Whether a node's ledger was compared since the latest restore, or never has to be.
+func (q *Queries) IsNodeCompared(ctx context.Context, arg IsNodeComparedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, isNodeCompared, arg.OrgID, arg.NodeID)
+	var compared bool
+	err := row.Scan(&compared)
+	return compared, err
+}
+
 const judgeRestoredTask = `-- name: JudgeRestoredTask :execrows
-UPDATE restored_tasks SET verdict = $1, reason = $2, cleared_at = CASE WHEN $1::text = 'unchanged' THEN clock_timestamp() END
+UPDATE restored_tasks SET verdict = $1, reason = $2
 WHERE task_id = $3 AND org_id = $4 AND verdict = 'pending'
 `
 
@@ -258,7 +322,7 @@ func (q *Queries) NodeCompared(ctx context.Context, arg NodeComparedParams) erro
 }
 
 const nodesToCompare = `-- name: NodesToCompare :many
-SELECT r.node_id, r.org_id, r.restore_id, s.taken_at, n.name, n.capability, (n.revoked_at IS NOT NULL)::boolean AS revoked
+SELECT r.node_id, r.org_id, r.restore_id, s.taken_at, (n.revoked_at IS NOT NULL)::boolean AS revoked
 FROM restored_nodes r JOIN restores s ON s.id = r.restore_id JOIN nodes n ON n.id = r.node_id
 LEFT JOIN node_sessions o ON o.node_id = r.node_id
 WHERE r.compared_at IS NULL AND (n.revoked_at IS NOT NULL OR o.connected)
@@ -266,13 +330,11 @@ ORDER BY r.node_id LIMIT $1
 `
 
 type NodesToCompareRow struct {
-	NodeID     string
-	OrgID      string
-	RestoreID  string
-	TakenAt    time.Time
-	Name       string
-	Capability int32
-	Revoked    bool
+	NodeID    string
+	OrgID     string
+	RestoreID string
+	TakenAt   time.Time
+	Revoked   bool
 }
 
 // Those that are connected, to any hub, or will not connect any more.
@@ -290,8 +352,6 @@ func (q *Queries) NodesToCompare(ctx context.Context, maxRows int32) ([]NodesToC
 			&i.OrgID,
 			&i.RestoreID,
 			&i.TakenAt,
-			&i.Name,
-			&i.Capability,
 			&i.Revoked,
 		); err != nil {
 			return nil, err
@@ -433,18 +493,22 @@ func (q *Queries) RecoverableSteps(ctx context.Context, arg RecoverableStepsPara
 	return items, nil
 }
 
-const recoveredEffects = `-- name: RecoveredEffects :many
+const recoveredEffectsOfTask = `-- name: RecoveredEffectsOfTask :many
 SELECT e.node_id, e.effect_id, e.org_id, e.restore_id, e.jail_id, e.step_id, e.task_id, e.what, e.outcome, e.began_at, n.name AS node_name FROM recovered_effects e JOIN nodes n ON n.id = e.node_id
-WHERE e.org_id = $1 AND e.restore_id = $2 ORDER BY e.began_at, e.effect_id LIMIT $3
+WHERE e.org_id = $1 AND e.restore_id = $2
+  AND (e.task_id = $3 OR e.step_id = '' AND e.jail_id <> '' AND e.jail_id = $4::text)
+ORDER BY e.began_at, e.effect_id LIMIT $5
 `
 
-type RecoveredEffectsParams struct {
+type RecoveredEffectsOfTaskParams struct {
 	OrgID     string
 	RestoreID string
+	TaskID    string
+	JailID    string
 	MaxRows   int32
 }
 
-type RecoveredEffectsRow struct {
+type RecoveredEffectsOfTaskRow struct {
 	NodeID    string
 	EffectID  string
 	OrgID     string
@@ -458,15 +522,22 @@ type RecoveredEffectsRow struct {
 	NodeName  string
 }
 
-func (q *Queries) RecoveredEffects(ctx context.Context, arg RecoveredEffectsParams) ([]RecoveredEffectsRow, error) {
-	rows, err := q.db.Query(ctx, recoveredEffects, arg.OrgID, arg.RestoreID, arg.MaxRows)
+// Those of a task, by the step or, for a step that the backup does not have, by the jail.
+func (q *Queries) RecoveredEffectsOfTask(ctx context.Context, arg RecoveredEffectsOfTaskParams) ([]RecoveredEffectsOfTaskRow, error) {
+	rows, err := q.db.Query(ctx, recoveredEffectsOfTask,
+		arg.OrgID,
+		arg.RestoreID,
+		arg.TaskID,
+		arg.JailID,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []RecoveredEffectsRow{}
+	items := []RecoveredEffectsOfTaskRow{}
 	for rows.Next() {
-		var i RecoveredEffectsRow
+		var i RecoveredEffectsOfTaskRow
 		if err := rows.Scan(
 			&i.NodeID,
 			&i.EffectID,
@@ -488,6 +559,58 @@ func (q *Queries) RecoveredEffects(ctx context.Context, arg RecoveredEffectsPara
 		return nil, err
 	}
 	return items, nil
+}
+
+const recoveredExecs = `-- name: RecoveredExecs :many
+SELECT effect_id FROM recovered_effects WHERE org_id = $1 AND node_id = $2 AND effect_id = ANY ($3::text[])
+`
+
+type RecoveredExecsParams struct {
+	OrgID  string
+	NodeID string
+	Ids    []string
+}
+
+func (q *Queries) RecoveredExecs(ctx context.Context, arg RecoveredExecsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, recoveredExecs, arg.OrgID, arg.NodeID, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var effect_id string
+		if err := rows.Scan(&effect_id); err != nil {
+			return nil, err
+		}
+		items = append(items, effect_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const restoreHold = `-- name: RestoreHold :one
+SELECT verdict, reason FROM restored_tasks WHERE task_id = $1 AND org_id = $2 AND cleared_at IS NULL
+`
+
+type RestoreHoldParams struct {
+	TaskID string
+	OrgID  string
+}
+
+type RestoreHoldRow struct {
+	Verdict string
+	Reason  string
+}
+
+// Why a task waits for a person since a restore; no row if it does not.
+func (q *Queries) RestoreHold(ctx context.Context, arg RestoreHoldParams) (RestoreHoldRow, error) {
+	row := q.db.QueryRow(ctx, restoreHold, arg.TaskID, arg.OrgID)
+	var i RestoreHoldRow
+	err := row.Scan(&i.Verdict, &i.Reason)
+	return i, err
 }
 
 const restoreHolds = `-- name: RestoreHolds :many
@@ -624,26 +747,24 @@ func (q *Queries) StartRecoveredStep(ctx context.Context, arg StartRecoveredStep
 }
 
 const tasksToJudge = `-- name: TasksToJudge :many
-SELECT t.id, t.jail_id, t.agent_id, t.agent_version, t.started_at FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
-WHERE r.org_id = $1 AND r.verdict = 'pending' AND r.cleared_at IS NULL AND t.finished_at IS NULL
-ORDER BY t.id LIMIT $2
+SELECT t.id, t.jail_id FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
+WHERE r.org_id = $1 AND r.verdict = 'pending' AND r.cleared_at IS NULL AND t.finished_at IS NULL AND t.id > $2::text
+ORDER BY t.id LIMIT $3
 `
 
 type TasksToJudgeParams struct {
 	OrgID   string
+	After   string
 	MaxRows int32
 }
 
 type TasksToJudgeRow struct {
-	ID           string
-	JailID       string
-	AgentID      string
-	AgentVersion int32
-	StartedAt    *time.Time
+	ID     string
+	JailID string
 }
 
 func (q *Queries) TasksToJudge(ctx context.Context, arg TasksToJudgeParams) ([]TasksToJudgeRow, error) {
-	rows, err := q.db.Query(ctx, tasksToJudge, arg.OrgID, arg.MaxRows)
+	rows, err := q.db.Query(ctx, tasksToJudge, arg.OrgID, arg.After, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -651,13 +772,7 @@ func (q *Queries) TasksToJudge(ctx context.Context, arg TasksToJudgeParams) ([]T
 	items := []TasksToJudgeRow{}
 	for rows.Next() {
 		var i TasksToJudgeRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.JailID,
-			&i.AgentID,
-			&i.AgentVersion,
-			&i.StartedAt,
-		); err != nil {
+		if err := rows.Scan(&i.ID, &i.JailID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

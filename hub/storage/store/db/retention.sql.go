@@ -106,10 +106,13 @@ func (q *Queries) CollectStepImages(ctx context.Context, arg CollectStepImagesPa
 }
 
 const collectSteps = `-- name: CollectSteps :execrows
+WITH unfound AS (
+    DELETE FROM search_entries s WHERE s.org_id = $1 AND s.task_id = ANY ($2::text[]) AND s.kind IN ('call', 'output')
+)
 UPDATE steps SET arguments = '{}', arguments_sealed = '', reasoning = '', observation = '', decision = '{}',
     changed_arguments = CASE WHEN changed_arguments IS NOT NULL THEN '{}'::jsonb END,
     changed_sealed = CASE WHEN changed_sealed IS NOT NULL THEN ''::bytea END
-WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND (observation <> '' OR arguments <> '{}' OR arguments_sealed <> '')
+WHERE steps.org_id = $1 AND steps.task_id = ANY ($2::text[]) AND (observation <> '' OR arguments <> '{}' OR arguments_sealed <> '')
 `
 
 type CollectStepsParams struct {
@@ -117,7 +120,8 @@ type CollectStepsParams struct {
 	Tasks []string
 }
 
-// Number, tool, state and times are kept: they are the record that it ran.
+// Number, tool, state and times are kept: they are the record that it ran. What the search finds
+// of the rest goes with it.
 func (q *Queries) CollectSteps(ctx context.Context, arg CollectStepsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, collectSteps, arg.OrgID, arg.Tasks)
 	if err != nil {
@@ -141,6 +145,23 @@ func (q *Queries) CollectTurns(ctx context.Context, arg CollectTurnsParams) (int
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const countCollected = `-- name: CountCollected :exec
+INSERT INTO retention_progress AS p (org_id, kind, deleted, deleted_at) VALUES ($1, $2, $3, clock_timestamp())
+ON CONFLICT (org_id, kind) DO UPDATE SET deleted = p.deleted + excluded.deleted, deleted_at = clock_timestamp()
+`
+
+type CountCollectedParams struct {
+	OrgID   string
+	Kind    string
+	Deleted int64
+}
+
+// Without going on behind what was collected.
+func (q *Queries) CountCollected(ctx context.Context, arg CountCollectedParams) error {
+	_, err := q.db.Exec(ctx, countCollected, arg.OrgID, arg.Kind, arg.Deleted)
+	return err
 }
 
 const endedOfLineages = `-- name: EndedOfLineages :many
@@ -222,6 +243,32 @@ func (q *Queries) ListLegalHolds(ctx context.Context, arg ListLegalHoldsParams) 
 	return items, nil
 }
 
+const lockRetention = `-- name: LockRetention :exec
+SELECT 1 FROM retention_rules WHERE org_id = $1 ORDER BY kind FOR UPDATE
+`
+
+// Who changes rules or holds waits for a batch, and a batch for them.
+func (q *Queries) LockRetention(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, lockRetention, orgID)
+	return err
+}
+
+const lockRetentionRule = `-- name: LockRetentionRule :one
+SELECT days FROM retention_rules WHERE org_id = $1 AND kind = $2 FOR UPDATE
+`
+
+type LockRetentionRuleParams struct {
+	OrgID string
+	Kind  string
+}
+
+func (q *Queries) LockRetentionRule(ctx context.Context, arg LockRetentionRuleParams) (int32, error) {
+	row := q.db.QueryRow(ctx, lockRetentionRule, arg.OrgID, arg.Kind)
+	var days int32
+	err := row.Scan(&days)
+	return days, err
+}
+
 const recordCollected = `-- name: RecordCollected :exec
 INSERT INTO retention_progress AS p (org_id, kind, after_time, after_id, deleted, deleted_at)
 VALUES ($1, $2, $3, $4, $5, clock_timestamp())
@@ -279,7 +326,7 @@ SELECT (SELECT count(*) FROM due WHERE held)::bigint AS held_tasks,
         WHEN 'inputs' THEN (SELECT count(*) FROM task_inputs x WHERE x.org_id = $2 AND x.task_id IN (SELECT id FROM free))
         WHEN 'inbox' THEN (SELECT count(*) FROM inbox_items x WHERE x.org_id = $2 AND x.task_id IN (SELECT id FROM free) AND x.state <> 'open')
         WHEN 'model_calls' THEN (SELECT count(*) FROM model_calls x WHERE x.org_id = $2 AND x.task_id IN (SELECT id FROM free) AND x.settled_at IS NOT NULL)
-        WHEN 'artifacts' THEN (SELECT count(*) FROM artifact_transfers x WHERE x.org_id = $2 AND x.to_task_id IN (SELECT id FROM free))
+        WHEN 'artifacts' THEN (SELECT count(*) FROM artifact_transfers x WHERE x.org_id = $2 AND x.to_task_id IN (SELECT id FROM free) AND x.state <> 'pending')
         ELSE 0 END)::bigint AS rows
 `
 

@@ -282,6 +282,7 @@ func (q *Queries) ReviewCarried(ctx context.Context, arg ReviewCarriedParams) (i
 const reviewsToCarry = `-- name: ReviewsToCarry :many
 SELECT id, org_id, task_id, answer FROM inbox_items
 WHERE kind = 'review' AND state = 'answered' AND answer IN ('accept', 'reject') AND carried_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM restored_tasks r WHERE r.task_id = inbox_items.task_id AND r.cleared_at IS NULL)
 ORDER BY answered_at LIMIT $1
 `
 
@@ -292,7 +293,8 @@ type ReviewsToCarryRow struct {
 	Answer string
 }
 
-// Reviews whose verdict has not been carried out.
+// Reviews whose verdict has not been carried out. After a restore from a backup it may have
+// been: a person resumes the task first.
 func (q *Queries) ReviewsToCarry(ctx context.Context, maxRows int32) ([]ReviewsToCarryRow, error) {
 	rows, err := q.db.Query(ctx, reviewsToCarry, maxRows)
 	if err != nil {
@@ -321,6 +323,7 @@ func (q *Queries) ReviewsToCarry(ctx context.Context, maxRows int32) ([]ReviewsT
 const reviewsToStill = `-- name: ReviewsToStill :many
 SELECT i.id, i.org_id, i.task_id FROM inbox_items i
 WHERE i.kind = 'review' AND i.state = 'open' AND i.binding = '{}'
+  AND NOT EXISTS (SELECT 1 FROM restored_tasks r WHERE r.task_id = i.task_id AND r.cleared_at IS NULL)
 ORDER BY i.asked_at LIMIT $1
 `
 

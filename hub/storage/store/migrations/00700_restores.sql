@@ -25,17 +25,16 @@ CREATE TABLE restored_nodes (
 );
 CREATE INDEX restored_nodes_pending ON restored_nodes (org_id) WHERE compared_at IS NULL;
 
--- The tasks that had not ended in the backup. None starts before its verdict: unchanged
--- ones go on, the others wait for a person (cleared_at).
+-- The tasks that had not ended in the backup. None starts before it has its verdict and a
+-- person has looked at it (cleared_at).
 CREATE TABLE restored_tasks (
     task_id    text COLLATE "C" PRIMARY KEY REFERENCES tasks (id),
     org_id     text COLLATE "C" NOT NULL,
     restore_id text COLLATE "C" NOT NULL REFERENCES restores (id),
-    verdict    text NOT NULL DEFAULT 'pending' CHECK (verdict IN ('pending', 'unchanged', 'recovered', 'uncertain')),
+    verdict    text NOT NULL DEFAULT 'pending' CHECK (verdict IN ('pending', 'recovered', 'uncertain')),
     reason     text NOT NULL DEFAULT '',
     cleared_at timestamptz,
-    CHECK (verdict IN ('pending', 'unchanged') OR reason <> ''),
-    CHECK (verdict <> 'unchanged' OR cleared_at IS NOT NULL)
+    CHECK (verdict = 'pending' OR reason <> '')
 );
 CREATE INDEX restored_tasks_held ON restored_tasks (org_id) WHERE cleared_at IS NULL;
 

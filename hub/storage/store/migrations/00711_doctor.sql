@@ -17,6 +17,7 @@ CREATE FUNCTION doctor_database() RETURNS jsonb LANGUAGE sql VOLATILE AS $$
                    extract(epoch FROM clock_timestamp() - xact_start)::bigint AS seconds
             FROM pg_stat_activity
             WHERE datname = current_database() AND xact_start < clock_timestamp() - interval '5 minutes' AND pid <> pg_backend_pid()
+              AND application_name NOT IN ('pg_dump', 'pg_restore') AND backend_type = 'client backend'
             ORDER BY xact_start LIMIT 5) x), '[]'),
         'bloated', coalesce((SELECT jsonb_agg(x) FROM (
             SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead, pg_table_size(relid) AS bytes

@@ -82,7 +82,7 @@ WHERE o.org_id = @org_id AND o.task_id = @origin_id AND o.iteration = @iteration
 -- Deletes all but the newest one, which is all that a resumed task needs, and those with the
 -- state of a point behind them that is kept.
 DELETE FROM checkpoints c
-WHERE c.expires_at < now()
+WHERE c.expires_at < now() AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = c.task_id)
   AND NOT (c.phase = 'iterate' AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = c.task_id AND t.finished_at IS NULL)
            AND NOT EXISTS (SELECT 1 FROM checkpoints n WHERE n.task_id = c.task_id AND n.iteration > c.iteration))
   AND NOT (c.phase = 'iterate' AND EXISTS (SELECT 1 FROM checkpoints p WHERE p.task_id = c.task_id AND p.iteration = c.iteration

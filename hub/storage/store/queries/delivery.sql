@@ -123,6 +123,7 @@ ORDER BY d.received_at DESC, d.id DESC LIMIT @max_rows;
 DELETE FROM deliveries WHERE id IN (
     SELECT d.id FROM triggers t CROSS JOIN LATERAL (
         SELECT x.id FROM deliveries x WHERE x.trigger_id = t.id AND x.state <> 'accepted'
+          AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = x.task_id)
           AND x.received_at < clock_timestamp() - make_interval(days => coalesce((t.spec ->> 'retentionDays')::int, @days::int))
         ORDER BY x.received_at LIMIT @max_rows) d
     LIMIT @max_rows);

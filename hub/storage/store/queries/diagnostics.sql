@@ -28,6 +28,7 @@ SELECT coalesce((SELECT max(claimed_at) FROM attempts a WHERE a.org_id = @org_id
        coalesce((SELECT extract(epoch FROM clock_timestamp() - min(t.admitted_at)) FROM tasks t WHERE t.org_id = @org_id AND t.state = 'queued' AND t.admitted_at IS NOT NULL), 0)::bigint AS waits_seconds;
 
 -- name: RestoreStatus :one
-SELECT (SELECT count(*) FROM restored_tasks t WHERE t.org_id = @org_id AND t.cleared_at IS NULL)::bigint AS tasks,
+SELECT (SELECT count(*) FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
+        WHERE r.org_id = @org_id AND r.cleared_at IS NULL AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT coalesce(string_agg(n.name, ', ' ORDER BY n.name), '') FROM restored_nodes r JOIN nodes n ON n.id = r.node_id
         WHERE r.org_id = @org_id AND r.compared_at IS NULL)::text AS nodes;

@@ -88,4 +88,5 @@ ORDER BY r.at DESC, r.id DESC LIMIT @max_rows;
 -- name: PruneCredentialRequests :execrows
 -- Deletes the oldest of those that are stored for longer.
 DELETE FROM credential_requests WHERE (org_id, id) IN (
-    SELECT r.org_id, r.id FROM credential_requests r WHERE r.stored_at < clock_timestamp() - @keep::interval ORDER BY r.stored_at LIMIT @max_rows);
+    SELECT r.org_id, r.id FROM credential_requests r WHERE r.stored_at < clock_timestamp() - @keep::interval
+      AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = r.task_id) ORDER BY r.stored_at LIMIT @max_rows);

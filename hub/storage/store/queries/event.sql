@@ -83,10 +83,11 @@ WHERE EXISTS (SELECT 1 FROM organisations o WHERE pg_snapshot_xmax(pg_current_sn
 -- name: PrunableTasks :many
 -- Tasks that ended longer ago than their events are kept, in any organisation.
 -- A task that was pruned has no event left. The events of a task are kept while
--- a destination has yet to get one.
+-- a destination has yet to get one, and while it has a legal hold.
 SELECT t.id, t.org_id FROM tasks t
 WHERE t.finished_at < clock_timestamp() - @older_than::interval
   AND EXISTS (SELECT 1 FROM event_heads h WHERE h.task_id = t.id) AND NOT EXISTS (SELECT 1 FROM pruned_events p WHERE p.task_id = t.id)
+  AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
   AND NOT EXISTS (SELECT 1 FROM destinations d JOIN event_heads h ON h.task_id = t.id
                   WHERE d.org_id = t.org_id AND d.state = 'enabled' AND d.deleted_at IS NULL AND d.after_xid < h.xid)
 ORDER BY t.finished_at LIMIT @max_rows;
@@ -101,7 +102,16 @@ WITH gone AS (
 )
 INSERT INTO pruned_events (task_id, org_id, last_xid, last_id, events)
 SELECT @task_id, @org_id, g.xid, g.id, (SELECT count(*) FROM gone) FROM gone g ORDER BY g.xid DESC, g.id DESC LIMIT 1
-ON CONFLICT (task_id) DO NOTHING;
+ON CONFLICT (task_id) DO UPDATE SET last_xid = excluded.last_xid, last_id = excluded.last_id, events = pruned_events.events + excluded.events;
+
+-- name: CountEventsOf :one
+SELECT count(*)::bigint AS events FROM events WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);
+
+-- name: Undelivered :many
+-- Those of some tasks of whose events a destination has yet to get one; see PrunableTasks.
+SELECT h.task_id FROM event_heads h JOIN tasks t ON t.id = h.task_id
+WHERE t.org_id = @org_id AND h.task_id = ANY (@tasks::text[])
+  AND EXISTS (SELECT 1 FROM destinations d WHERE d.org_id = t.org_id AND d.state = 'enabled' AND d.deleted_at IS NULL AND d.after_xid < h.xid);
 
 -- name: RebaseEventHeads :execrows
 -- As RebaseEvents, and called before it: both use the same events.

@@ -241,7 +241,8 @@ WHERE i.org_id = @org_id AND i.task_id = @task_id AND a.content_sealed IS NOT NU
 -- name: PruneInboxAttachments :execrows
 UPDATE inbox_attachments SET content_sealed = NULL WHERE (item_id, number) IN (
     SELECT a.item_id, a.number FROM inbox_attachments a JOIN inbox_items i ON i.id = a.item_id
-    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - @keep::interval LIMIT @max_rows);
+    WHERE a.content_sealed IS NOT NULL AND i.state <> 'open' AND coalesce(i.answered_at, i.asked_at) < clock_timestamp() - @keep::interval
+      AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = i.task_id) LIMIT @max_rows);
 
 -- name: InboxItemsOfSteps :many
 -- The newest item of each of some steps of a task that has one.

@@ -64,6 +64,7 @@ FROM shares s CROSS JOIN LATERAL (
       AND (l.jail_id <> ALL (@jails::text[]) OR l.id = ANY (@holders::text[]))
       AND (l.node_id IS NULL OR l.node_id <> ALL (@nodes::text[]))
       AND (l.agent_id <> ALL (@homeless::text[]) OR l.override ->> 'node_id' IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM restored_tasks r WHERE r.task_id = l.id AND r.cleared_at IS NULL)
       AND l.id <> ALL (@taken::text[]) AND (l.counted_in <> '' OR @more_runs::boolean)
     ORDER BY l.priority DESC, l.place, l.moved_at DESC NULLS LAST, l.id LIMIT @per_share
 ) h

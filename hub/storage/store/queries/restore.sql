@@ -7,6 +7,10 @@ INSERT INTO restored_nodes (node_id, org_id, restore_id)
 SELECT n.id, n.org_id, @restore_id FROM nodes n WHERE n.revoked_at IS NULL
 ON CONFLICT (node_id) DO UPDATE SET restore_id = excluded.restore_id, compared_at = NULL, recovered = 0, problem = '';
 
+-- name: EndAllSessions :execrows
+-- A session that was ended after the backup would be open again.
+UPDATE sessions SET ended_at = clock_timestamp() WHERE ended_at IS NULL;
+
 -- name: ForgetNodeSessions :exec
 UPDATE node_sessions SET connected = false;
 
@@ -37,7 +41,7 @@ SELECT id FROM organisations ORDER BY id;
 
 -- name: NodesToCompare :many
 -- Those that are connected, to any hub, or will not connect any more.
-SELECT r.node_id, r.org_id, r.restore_id, s.taken_at, n.name, n.capability, (n.revoked_at IS NOT NULL)::boolean AS revoked
+SELECT r.node_id, r.org_id, r.restore_id, s.taken_at, (n.revoked_at IS NOT NULL)::boolean AS revoked
 FROM restored_nodes r JOIN restores s ON s.id = r.restore_id JOIN nodes n ON n.id = r.node_id
 LEFT JOIN node_sessions o ON o.node_id = r.node_id
 WHERE r.compared_at IS NULL AND (n.revoked_at IS NOT NULL OR o.connected)
@@ -58,9 +62,20 @@ INSERT INTO recovered_effects (node_id, effect_id, org_id, restore_id, jail_id, 
 VALUES (@node_id, @effect_id, @org_id, @restore_id, @jail_id, @step_id, @task_id, @what, @outcome, @began_at)
 ON CONFLICT (node_id, effect_id) DO UPDATE SET restore_id = excluded.restore_id, outcome = excluded.outcome;
 
--- name: RecoveredEffects :many
+-- name: RecoveredEffectsOfTask :many
+-- Those of a task, by the step or, for a step that the backup does not have, by the jail.
 SELECT e.*, n.name AS node_name FROM recovered_effects e JOIN nodes n ON n.id = e.node_id
-WHERE e.org_id = @org_id AND e.restore_id = @restore_id ORDER BY e.began_at, e.effect_id LIMIT @max_rows;
+WHERE e.org_id = @org_id AND e.restore_id = @restore_id
+  AND (e.task_id = @task_id OR e.step_id = '' AND e.jail_id <> '' AND e.jail_id = @jail_id::text)
+ORDER BY e.began_at, e.effect_id LIMIT @max_rows;
+
+-- name: CountRecoveredEffects :one
+-- All of a task, those of them whose step the backup has, and those of the organisation in
+-- other jails or on machines whose step the backup does not have: they may be of any task.
+SELECT count(*) FILTER (WHERE e.task_id = @task_id OR e.step_id = '' AND e.jail_id <> '' AND e.jail_id = @jail_id::text)::bigint AS own,
+       count(*) FILTER (WHERE e.task_id = @task_id AND e.step_id <> '')::bigint AS attached,
+       count(*) FILTER (WHERE e.step_id = '' AND e.jail_id <> @jail_id::text)::bigint AS elsewhere
+FROM recovered_effects e WHERE e.org_id = @org_id AND e.restore_id = @restore_id;
 
 -- name: OrganisationsCompared :many
 -- Those whose nodes have all been compared and whose tasks wait for a verdict.
@@ -74,12 +89,12 @@ SELECT n.name, r.problem FROM restored_nodes r JOIN nodes n ON n.id = r.node_id
 WHERE r.org_id = @org_id AND r.restore_id = @restore_id AND r.problem <> '' ORDER BY n.name;
 
 -- name: TasksToJudge :many
-SELECT t.id, t.jail_id, t.agent_id, t.agent_version, t.started_at FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
-WHERE r.org_id = @org_id AND r.verdict = 'pending' AND r.cleared_at IS NULL AND t.finished_at IS NULL
+SELECT t.id, t.jail_id FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
+WHERE r.org_id = @org_id AND r.verdict = 'pending' AND r.cleared_at IS NULL AND t.finished_at IS NULL AND t.id > @after::text
 ORDER BY t.id LIMIT @max_rows;
 
 -- name: JudgeRestoredTask :execrows
-UPDATE restored_tasks SET verdict = @verdict, reason = @reason, cleared_at = CASE WHEN @verdict::text = 'unchanged' THEN clock_timestamp() END
+UPDATE restored_tasks SET verdict = @verdict, reason = @reason
 WHERE task_id = @task_id AND org_id = @org_id AND verdict = 'pending';
 
 -- name: ForgetEndedRestoredTasks :exec
@@ -99,6 +114,17 @@ SELECT t.task_id, t.verdict, t.reason, s.taken_at,
         WHERE r.org_id = t.org_id AND r.compared_at IS NULL)::text AS nodes
 FROM restored_tasks t JOIN restores s ON s.id = t.restore_id
 WHERE t.org_id = @org_id AND t.cleared_at IS NULL;
+
+-- name: RestoreHold :one
+-- Why a task waits for a person since a restore; no row if it does not.
+SELECT verdict, reason FROM restored_tasks WHERE task_id = @task_id AND org_id = @org_id AND cleared_at IS NULL;
+
+-- name: IsNodeCompared :one
+-- Whether a node's ledger was compared since the latest restore, or never has to be.
+SELECT (NOT EXISTS (SELECT 1 FROM restored_nodes r WHERE r.org_id = @org_id AND r.node_id = @node_id AND r.compared_at IS NULL))::boolean AS compared;
+
+-- name: RecoveredExecs :many
+SELECT effect_id FROM recovered_effects WHERE org_id = @org_id AND node_id = @node_id AND effect_id = ANY (@ids::text[]);
 
 -- name: GrantRecoveredStep :execrows
 -- A call that the backup has as not decided: it was granted since, as its node shows.

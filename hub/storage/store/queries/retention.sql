@@ -12,6 +12,13 @@ ON CONFLICT (org_id, kind) DO UPDATE SET days = excluded.days, changed_by = excl
 -- name: RetentionProgress :many
 SELECT * FROM retention_progress WHERE org_id = @org_id ORDER BY kind;
 
+-- name: LockRetention :exec
+-- Who changes rules or holds waits for a batch, and a batch for them.
+SELECT 1 FROM retention_rules WHERE org_id = @org_id ORDER BY kind FOR UPDATE;
+
+-- name: LockRetentionRule :one
+SELECT days FROM retention_rules WHERE org_id = @org_id AND kind = @kind FOR UPDATE;
+
 -- name: TasksToCollect :many
 -- The next tasks whose time is over. One is kept while another of its lineage goes on, which may
 -- still read what it left, and is collected with that one.
@@ -38,6 +45,11 @@ VALUES (@org_id, @kind, @after_time, @after_id, @deleted, clock_timestamp())
 ON CONFLICT (org_id, kind) DO UPDATE SET after_time = excluded.after_time, after_id = excluded.after_id,
     deleted = p.deleted + excluded.deleted, deleted_at = clock_timestamp();
 
+-- name: CountCollected :exec
+-- Without going on behind what was collected.
+INSERT INTO retention_progress AS p (org_id, kind, deleted, deleted_at) VALUES (@org_id, @kind, @deleted, clock_timestamp())
+ON CONFLICT (org_id, kind) DO UPDATE SET deleted = p.deleted + excluded.deleted, deleted_at = clock_timestamp();
+
 -- name: CollectAgain :exec
 -- From the beginning: what was kept may be collected now.
 UPDATE retention_progress SET after_time = to_timestamp(0), after_id = '' WHERE org_id = @org_id;
@@ -46,11 +58,15 @@ UPDATE retention_progress SET after_time = to_timestamp(0), after_id = '' WHERE 
 DELETE FROM turns WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);
 
 -- name: CollectSteps :execrows
--- Number, tool, state and times are kept: they are the record that it ran.
+-- Number, tool, state and times are kept: they are the record that it ran. What the search finds
+-- of the rest goes with it.
+WITH unfound AS (
+    DELETE FROM search_entries s WHERE s.org_id = @org_id AND s.task_id = ANY (@tasks::text[]) AND s.kind IN ('call', 'output')
+)
 UPDATE steps SET arguments = '{}', arguments_sealed = '', reasoning = '', observation = '', decision = '{}',
     changed_arguments = CASE WHEN changed_arguments IS NOT NULL THEN '{}'::jsonb END,
     changed_sealed = CASE WHEN changed_sealed IS NOT NULL THEN ''::bytea END
-WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]) AND (observation <> '' OR arguments <> '{}' OR arguments_sealed <> '');
+WHERE steps.org_id = @org_id AND steps.task_id = ANY (@tasks::text[]) AND (observation <> '' OR arguments <> '{}' OR arguments_sealed <> '');
 
 -- name: CollectStepImages :execrows
 DELETE FROM step_images WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);
@@ -82,7 +98,7 @@ SELECT (SELECT count(*) FROM due WHERE held)::bigint AS held_tasks,
         WHEN 'inputs' THEN (SELECT count(*) FROM task_inputs x WHERE x.org_id = @org_id AND x.task_id IN (SELECT id FROM free))
         WHEN 'inbox' THEN (SELECT count(*) FROM inbox_items x WHERE x.org_id = @org_id AND x.task_id IN (SELECT id FROM free) AND x.state <> 'open')
         WHEN 'model_calls' THEN (SELECT count(*) FROM model_calls x WHERE x.org_id = @org_id AND x.task_id IN (SELECT id FROM free) AND x.settled_at IS NOT NULL)
-        WHEN 'artifacts' THEN (SELECT count(*) FROM artifact_transfers x WHERE x.org_id = @org_id AND x.to_task_id IN (SELECT id FROM free))
+        WHEN 'artifacts' THEN (SELECT count(*) FROM artifact_transfers x WHERE x.org_id = @org_id AND x.to_task_id IN (SELECT id FROM free) AND x.state <> 'pending')
         ELSE 0 END)::bigint AS rows;
 
 -- name: SetLegalHold :one

@@ -23,15 +23,18 @@ WHERE org_id = @org_id AND task_id = @task_id AND outcome -> 'egress' -> 'hosts'
 ORDER BY number LIMIT 10000;
 
 -- name: ReviewsToCarry :many
--- Reviews whose verdict has not been carried out.
+-- Reviews whose verdict has not been carried out. After a restore from a backup it may have
+-- been: a person resumes the task first.
 SELECT id, org_id, task_id, answer FROM inbox_items
 WHERE kind = 'review' AND state = 'answered' AND answer IN ('accept', 'reject') AND carried_at IS NULL
+  AND NOT EXISTS (SELECT 1 FROM restored_tasks r WHERE r.task_id = inbox_items.task_id AND r.cleared_at IS NULL)
 ORDER BY answered_at LIMIT @max_rows;
 
 -- name: ReviewsToStill :many
 -- Open reviews whose workspace state is not recorded.
 SELECT i.id, i.org_id, i.task_id FROM inbox_items i
 WHERE i.kind = 'review' AND i.state = 'open' AND i.binding = '{}'
+  AND NOT EXISTS (SELECT 1 FROM restored_tasks r WHERE r.task_id = i.task_id AND r.cleared_at IS NULL)
 ORDER BY i.asked_at LIMIT @max_rows;
 
 -- name: BindReview :execrows

@@ -394,8 +394,7 @@ export class Threads {
         this.note(e, `Undone: ${files(number(p.files))} restored`, "warn");
         break;
       case "task.restored": {
-        const whole = p.verdict === "unchanged";
-        this.note(e, whole ? "The hub was restored from a backup; its nodes have nothing newer of this task" : text(p.reason), whole ? "plain" : "warn");
+        this.note(e, text(p.reason), "warn");
         const steps = list(p.steps) as Record<string, unknown>[];
         for (const s of steps) {
           this.push({ kind: "note", key: `e${e.seq}-${text(s.id)}`, at: e.time, text: `Recovered from ${text(s.node)}: ${text(s.what)} (${text(s.outcome)})`, tone: "warn" });

@@ -1,0 +1,27 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Unfinished is the table that a database has while a backup is restored into it: a restore makes
+// it before anything else, and drops it in the transaction after which a hub may start. It is
+// none of the schema's.
+const Unfinished = "deckhand_restore_unfinished"
+
+// RefuseUnfinished refuses a database into which a backup was restored only in part: a hub on it
+// would take the tasks of the backup for running and repeat what they did.
+func (s *Store) RefuseUnfinished(ctx context.Context) error {
+	var there bool
+	if err := s.pool.QueryRow(ctx, "SELECT to_regclass($1) IS NOT NULL", Unfinished).Scan(&there); err != nil {
+		return fmt.Errorf("see whether a restore was completed: %w", err)
+	}
+	if there {
+		return fault.New(fault.Precondition, "the restore of a backup into this database was not completed").
+			WithFix("empty the database and run deckhand backup restore again")
+	}
+	return nil
+}
