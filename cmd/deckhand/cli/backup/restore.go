@@ -115,7 +115,7 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 				e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s; deckhand task list shows why each waits", done.Tasks, done.Nodes, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
 			}
 			if n := done.Deliveries + done.Notifications; n > 0 {
-				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination deliveries", done.Deliveries, done.Notifications)
+				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination notifications", done.Deliveries, done.Notifications)
 			}
 			shown, err := item(args[0], done.Manifest, "")
 			if err != nil {
