@@ -20,8 +20,8 @@ const endCredentialTimeout = 5 * time.Second
 
 // providerGuard says where organisations may have the servers that the hub itself asks:
 // of models, of search, and those that issue tokens.
-func (h *Hub) providerGuard() dialguard.Guard {
-	return dialguard.Guard{Allow: h.cfg.providerAllow, Flag: "--provider-allow"}
+func (c *Config) providerGuard() dialguard.Guard {
+	return dialguard.Guard{Allow: c.providerAllow, Flag: "--provider-allow"}
 }
 
 // personaOf returns the persona of a task with the task's overrides, and with the name that

@@ -244,7 +244,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.policies = policy.New(policy.Config{Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact})
 	h.authorities = authority.New(h.store, h.vault)
 	h.egress = egresscredential.New(egresscredential.Config{
-		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Persona: h.personaOf, Guard: h.providerGuard(),
+		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Persona: h.personaOf, Guard: h.cfg.providerGuard(),
 		Ended: h.endCredential, Log: c.Log.Named("credential"),
 	})
 	h.images = image.New(image.Config{
@@ -361,7 +361,7 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 		p, _ := provider.Of("anthropic")
 		preset[p.Name] = credential.Access{Provider: p, BaseURL: c.AnthropicBaseURL, Key: c.AnthropicKey}
 	}
-	guard := h.providerGuard()
+	guard := h.cfg.providerGuard()
 	h.leases = lease.New(lease.Config{Store: h.store, Recorder: recorder, TTL: c.LeaseTTL, Jailed: h.jailed, OnChange: h.metrics.Leases})
 	h.credentials = credential.New(credential.Config{
 		Store: h.store, Recorder: recorder, Vault: h.vault, Redact: c.Redact, Preset: preset, Restored: inbox.ProviderRestored, Guard: guard,

@@ -66,13 +66,13 @@ func ExampleClient_Watch() {
 		}
 		event := response.GetEvent()
 		// response.GetCursor() is where another watch continues after this event.
-		fmt.Println(event.GetType(), event.GetPayload().GetFields()["tool"].GetStringValue())
+		fmt.Printf("%s %q\n", event.GetType(), event.GetPayload().GetFields()["tool"].GetStringValue())
 	}
 	// Output:
-	// execution_started
-	// tool_completed shell_exec
-	// tool_completed complete_task
-	// execution_completed
+	// execution_started ""
+	// tool_completed "shell_exec"
+	// tool_completed "complete_task"
+	// execution_completed ""
 }
 
 // Approve what an agent asks for, after reading all of it.

@@ -83,7 +83,8 @@ func (c *Client) watchOnce(ctx context.Context, req *deckhandv1.WatchRequest, si
 		quiet.Reset(silence)
 		res := stream.Msg()
 		if cursor := res.GetCursor(); cursor != "" {
-			req.Cursor = cursor
+			// The hub refuses a watch that begins both there and now.
+			req.Cursor, req.FromNow = cursor, false
 		}
 		if res.GetEvent() == nil && res.GetThinking() == nil && res.GetStepProgress() == nil {
 			continue

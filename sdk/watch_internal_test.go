@@ -48,3 +48,43 @@ func TestALinkThatFallsSilentIsLeft(t *testing.T) {
 	}
 	require.Equal(t, []int64{1}, got)
 }
+
+// broken ends its first stream after a cursor, and keeps what it was asked.
+type broken struct {
+	deckhandv1connect.UnimplementedEventServiceHandler
+
+	requests []*deckhandv1.WatchRequest
+}
+
+func (b *broken) Watch(_ context.Context, req *connect.Request[deckhandv1.WatchRequest], stream *connect.ServerStream[deckhandv1.WatchResponse]) error {
+	b.requests = append(b.requests, req.Msg)
+	if len(b.requests) > 1 {
+		return nil
+	}
+	if err := stream.Send(&deckhandv1.WatchResponse{Cursor: "7"}); err != nil {
+		return err
+	}
+	return connect.NewError(connect.CodeUnavailable, nil)
+}
+
+// The hub refuses a watch that begins both now and at a cursor.
+func TestAWatchFromNowGoesOnAtItsCursor(t *testing.T) {
+	t.Parallel()
+	b := &broken{}
+	mux := http.NewServeMux()
+	mux.Handle(deckhandv1connect.NewEventServiceHandler(b))
+	srv := httptest.NewServer(mux)
+	client, err := New(Config{URL: srv.URL})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		client.HTTPClient().CloseIdleConnections()
+		srv.Close()
+	})
+	for _, err := range client.Watch(t.Context(), &deckhandv1.WatchRequest{FromNow: true}) {
+		require.NoError(t, err)
+	}
+	require.Len(t, b.requests, 2)
+	require.True(t, b.requests[0].GetFromNow())
+	require.False(t, b.requests[1].GetFromNow())
+	require.Equal(t, "7", b.requests[1].GetCursor())
+}

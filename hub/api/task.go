@@ -303,7 +303,7 @@ func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.L
 		}
 		res.Steps = append(res.Steps, s)
 	}
-	if err := h.setApprovals(ctx, org, id, res.GetSteps()); err != nil {
+	if err := setApprovals(ctx, h.Store, org, id, res.GetSteps()); err != nil {
 		return nil, err
 	}
 	if n := len(res.GetSteps()); n > 0 && n < int(rows[0].Found) {

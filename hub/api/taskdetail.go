@@ -36,7 +36,7 @@ func (h *Tasks) detail(ctx context.Context, m *deckhandv1.Task, t db.Task) (err 
 	if m.Sources, err = sourcesOf(ctx, h.Store.Queries, t); err != nil {
 		return err
 	}
-	if m.Action, err = h.action(ctx, t, m.GetAgentName()); err != nil {
+	if m.Action, err = action(ctx, h.Store, t, m.GetAgentName()); err != nil {
 		return err
 	}
 	span, err := h.Workspaces.UndoSpan(ctx, t)
@@ -54,11 +54,11 @@ func (h *Tasks) detail(ctx context.Context, m *deckhandv1.Task, t db.Task) (err 
 
 // action returns where a person can do something about a task that failed or does not go on;
 // nil for another one.
-func (h *Tasks) action(ctx context.Context, t db.Task, agentName string) (*deckhandv1.Action, error) {
+func action(ctx context.Context, from *store.Store, t db.Task, agentName string) (*deckhandv1.Action, error) {
 	if task.State(t.State) == task.Succeeded || task.State(t.State) == task.Running {
 		return nil, nil
 	}
-	items, err := h.Store.OpenItemsOfTask(ctx, db.OpenItemsOfTaskParams{OrgID: t.OrgID, TaskID: t.ID})
+	items, err := from.OpenItemsOfTask(ctx, db.OpenItemsOfTaskParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
 		return nil, fmt.Errorf("load what task %s waits for: %w", t.ID, err)
 	}
@@ -100,12 +100,12 @@ func sourcesOf(ctx context.Context, q *db.Queries, t db.Task) (out []*deckhandv1
 }
 
 // setApprovals adds to steps of a task the ids of the inbox items about them.
-func (h *Tasks) setApprovals(ctx context.Context, orgID, taskID string, steps []*deckhandv1.Step) error {
+func setApprovals(ctx context.Context, from *store.Store, orgID, taskID string, steps []*deckhandv1.Step) error {
 	ids := make([]string, len(steps))
 	for i, s := range steps {
 		ids[i] = s.GetId()
 	}
-	rows, err := h.Store.InboxItemsOfSteps(ctx, db.InboxItemsOfStepsParams{OrgID: orgID, TaskID: taskID, StepIds: ids})
+	rows, err := from.InboxItemsOfSteps(ctx, db.InboxItemsOfStepsParams{OrgID: orgID, TaskID: taskID, StepIds: ids})
 	if err != nil {
 		return fmt.Errorf("load the inbox items of task %s: %w", taskID, err)
 	}

@@ -29,10 +29,9 @@ const (
 	maxRules = 5000
 	// maxProblems bounds a report.
 	maxProblems = 50
+	// mostPer is the longest time over which a limit counts.
+	mostPer = 31 * 24 * time.Hour
 )
-
-// mostPer is the longest time over which a limit counts.
-const mostPer = 31 * 24 * time.Hour
 
 // Parse reads and checks a policy, including its examples. The error is a *fault.Error of
 // kind Invalid that lists every problem with its line. name is used in messages only.

@@ -395,7 +395,7 @@ func (s *Steps) verifyGrant(ctx context.Context, tx *event.Tx, t db.Task, stepID
 	}
 	switch {
 	case decided.Effect == policy.Deny:
-		err = s.deniedSince(ctx, tx, t, step, decided)
+		err = s.denySince(ctx, tx, t, step, decided, fault.PermissionDenied, deniedNow(decided))
 	case refused != nil:
 		err = s.denySince(ctx, tx, t, step, decided, refused.Code, "since it was approved, it cannot be done any more: "+refused.Explanation())
 	default:

@@ -343,7 +343,7 @@ func plainJail(t db.Task, p *persona.Persona) (*nodev1.JailSpec, error) {
 
 // pauseNext pauses a task if a pause before its next tool call was requested and one of
 // the steps would run. The calls stay granted: the next attempt begins with them.
-func (s *Steps) pauseNext(ctx context.Context, tx *event.Tx, t db.Task, steps ...db.Step) error {
+func pauseNext(ctx context.Context, tx *event.Tx, t db.Task, steps ...db.Step) error {
 	at := slices.IndexFunc(steps, func(step db.Step) bool { return State(step.State) == Granted })
 	if t.PauseNext == "" || at < 0 {
 		return nil

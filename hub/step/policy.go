@@ -203,9 +203,9 @@ func (s *Steps) redecide(ctx context.Context, q *db.Queries, l *looks, t db.Task
 	return s.decide(ctx, q, l, t, p, set, policy.Call{Tool: step.Tool, Category: step.Category, Arguments: arguments}, step.Number)
 }
 
-// deniedSince ends a granted or waiting step that the current policies deny.
-func (s *Steps) deniedSince(ctx context.Context, tx *event.Tx, t db.Task, step db.Step, d policy.Decision) error {
-	return s.denySince(ctx, tx, t, step, d, fault.PermissionDenied, "the policy has changed, and denies it now: "+d.Why)
+// deniedNow says why the current policies deny a granted or waiting step.
+func deniedNow(d policy.Decision) string {
+	return "the policy has changed, and denies it now: " + d.Why
 }
 
 // denySince ends a granted or waiting step, and says why. d is the decision of the current

@@ -57,7 +57,7 @@ func (s *Steps) releaseOne(ctx context.Context, t db.Task, stepID string) (step 
 			return err
 		}
 		if decided.Effect == policy.Deny {
-			if err := s.deniedSince(ctx, tx, t, step, decided); err != nil {
+			if err := s.denySince(ctx, tx, t, step, decided, fault.PermissionDenied, deniedNow(decided)); err != nil {
 				return err
 			}
 			step, err = tx.GetStep(ctx, db.GetStepParams{OrgID: t.OrgID, ID: stepID})

@@ -203,7 +203,7 @@ func (s *Steps) proposeIn(ctx context.Context, orgID string, le lease.Lease, p P
 		if step, err = s.propose(ctx, tx, t, p, false); err != nil {
 			return err
 		}
-		return s.pauseNext(ctx, tx, t, step)
+		return pauseNext(ctx, tx, t, step)
 	})
 	return step, err
 }

@@ -49,7 +49,7 @@ func (s *Steps) ProposeTurn(ctx context.Context, tx *event.Tx, t db.Task, turn *
 		tx.AfterCommit(func() { crashpoint.At(crashpoint.AfterIntent, t.ID, step.ID) })
 		steps = append(steps, step)
 	}
-	return steps, s.pauseNext(ctx, tx, t, steps...)
+	return steps, pauseNext(ctx, tx, t, steps...)
 }
 
 // parts returns a turn's calls and the text before them, cut to maxReasoning.

@@ -9,11 +9,29 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
 // What a client that a generator has made prints: the call that it approved, how the task
 // ended, and the hub's refusal of a task that does not exist.
 const answered = "shell_exec date >> greeting.txt\nTASK_STATE_SUCCEEDED\n404 there is no task \"task_none\"\n"
+
+func TestGeneratedClientsWork(t *testing.T) {
+	if os.Getenv(jailtest.EnvSoak) == "" {
+		t.Skip("it takes minutes: set " + jailtest.EnvSoak + "=1")
+	}
+	t.Parallel()
+	f := newFleet(t)
+	t.Run("Go", func(t *testing.T) {
+		t.Parallel()
+		f.goClient(t)
+	})
+	t.Run("TypeScript", func(t *testing.T) {
+		t.Parallel()
+		f.typeScriptClient(t)
+	})
+}
 
 // document writes the OpenAPI document as the hub serves it.
 func (f fleet) document(t *testing.T, path string) {

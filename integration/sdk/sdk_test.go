@@ -47,14 +47,20 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	return out.String()
 }
 
-// The examples share one fleet, and each part runs beside the others.
-func TestTheExamplesOfTheSDKsWork(t *testing.T) {
-	t.Parallel()
+func newFleet(t *testing.T) fleet {
+	t.Helper()
 	f := fleet{harness.NewOn(t, "--notify-allow", "127.0.0.0/8")}
 	f.StartNode()
 	f.StartWorker()
 	f.CLI(0, "agent", "apply", "-f", "../../docs/quickstart")
 	f.CLI(0, "agent", "apply", "-f", "../../docs/sdk")
+	return f
+}
+
+// The examples share one fleet, and each part runs beside the others.
+func TestTheExamplesOfTheSDKsWork(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
 	t.Run("Go", func(t *testing.T) {
 		t.Parallel()
 		out := run(t, "../../sdk", f.env(), "go", "test", "-count=1", "-vet=off", "-ldflags=-s -w", "-v", "-run=^Example", ".")
@@ -63,14 +69,6 @@ func TestTheExamplesOfTheSDKsWork(t *testing.T) {
 	t.Run("TypeScript", func(t *testing.T) {
 		t.Parallel()
 		f.typeScript(t)
-	})
-	t.Run("a generated Go client", func(t *testing.T) {
-		t.Parallel()
-		f.goClient(t)
-	})
-	t.Run("a generated TypeScript client", func(t *testing.T) {
-		t.Parallel()
-		f.typeScriptClient(t)
 	})
 }
 

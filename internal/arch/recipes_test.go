@@ -99,7 +99,7 @@ type workCopy struct {
 func copied(t *testing.T) workCopy {
 	t.Helper()
 	tr := workCopy{t, t.TempDir()}
-	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", "*.go", "go.mod", "go.sum", "*.sql", "hub/tool/*.sh", "docs", "ui/src", "sdk/ts/src", "personas", "policies")
+	cmd := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", "*.go", "go.mod", "go.sum", "*.sql", "hub/*.sh", "hub/*.yaml", "hub/*.json", "docs", "ui/src", "sdk/ts/src", "personas", "policies")
 	cmd.Dir = root
 	list, err := cmd.Output()
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func (n *Node) FreezeJail(_ context.Context, req *nodev1.FreezeJailRequest) (*no
 	if at, found := slices.BinarySearch(have, req.GetHolder()); !found {
 		n.holders[req.GetJailId()] = slices.Insert(slices.Clone(have), at, req.GetHolder())
 	}
-	return &nodev1.FreezeJailResponse{Jail: n.jail(req.GetJailId())}, nil
+	return &nodev1.FreezeJailResponse{Jail: frozenJail(req.GetJailId(), n.holders[req.GetJailId()])}, nil
 }
 
 // ThawJail takes a holder back.
@@ -69,7 +69,7 @@ func (n *Node) ThawJail(_ context.Context, req *nodev1.ThawJailRequest) (*nodev1
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.holders[req.GetJailId()] = slices.DeleteFunc(slices.Clone(n.holders[req.GetJailId()]), func(have string) bool { return have == req.GetHolder() })
-	return &nodev1.ThawJailResponse{Jail: n.jail(req.GetJailId())}, nil
+	return &nodev1.ThawJailResponse{Jail: frozenJail(req.GetJailId(), n.holders[req.GetJailId()])}, nil
 }
 
 // FrozenBy returns who holds a jail.
@@ -79,9 +79,9 @@ func (n *Node) FrozenBy(jailID string) []string {
 	return n.holders[jailID]
 }
 
-// jail describes a jail; the caller must hold n.mu.
-func (n *Node) jail(id string) *nodev1.Jail {
-	return &nodev1.Jail{JailId: id, State: nodev1.JailState_JAIL_STATE_RUNNING, Pid: 1, FrozenBy: n.holders[id]}
+// frozenJail describes a jail and who has frozen it.
+func frozenJail(id string, holders []string) *nodev1.Jail {
+	return &nodev1.Jail{JailId: id, State: nodev1.JailState_JAIL_STATE_RUNNING, Pid: 1, FrozenBy: holders}
 }
 
 // SetDrain keeps what the hub says.

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 const (
@@ -94,7 +95,7 @@ func (s *stack) measure(ctx context.Context, during time.Duration) ([]time.Durat
 	defer cancel()
 	want := int(during.Seconds() * dispatchRate)
 	all := make(chan struct{})
-	cursor, err := s.newest(ctx)
+	cursor, err := newest(ctx, s.client)
 	if err != nil {
 		return nil, err
 	}
@@ -151,9 +152,9 @@ func (s *stack) measure(ctx context.Context, during time.Duration) ([]time.Durat
 }
 
 // newest returns the cursor after everything that is stored.
-func (s *stack) newest(ctx context.Context) (string, error) {
+func newest(ctx context.Context, client *sdk.Client) (string, error) {
 	cursor := ""
-	for res, err := range s.client.Watch(ctx, &deckhandv1.WatchRequest{}) {
+	for res, err := range client.Watch(ctx, &deckhandv1.WatchRequest{}) {
 		if err != nil {
 			return "", err
 		}

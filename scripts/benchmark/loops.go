@@ -69,7 +69,7 @@ func loops(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	defer s.stop()
-	if err := s.noBudget(ctx); err != nil {
+	if err := noBudget(ctx, s.client); err != nil {
 		return nil, err
 	}
 	if err := s.simulatedNode(ctx); err != nil {

@@ -66,7 +66,7 @@ func relayed(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	defer s.stop()
-	if err := s.noBudget(ctx); err != nil {
+	if err := noBudget(ctx, s.client); err != nil {
 		return nil, err
 	}
 	if err := s.simulatedNode(ctx); err != nil {
@@ -135,9 +135,9 @@ func relayed(ctx context.Context) (_ result, err error) {
 }
 
 // noBudget lifts the organisation's budgets.
-func (s *stack) noBudget(ctx context.Context) error {
+func noBudget(ctx context.Context, client *sdk.Client) error {
 	for _, every := range []string{"day", "month"} {
-		if _, err := s.client.Budgets.SetBudget(ctx, connect.NewRequest(&deckhandv1.SetBudgetRequest{
+		if _, err := client.Budgets.SetBudget(ctx, connect.NewRequest(&deckhandv1.SetBudgetRequest{
 			Scope: "organisation", Every: every, Limit: &deckhandv1.SetBudgetRequest_Unlimited{Unlimited: true},
 		})); err != nil {
 			return err

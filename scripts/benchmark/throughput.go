@@ -68,7 +68,7 @@ func throughput(ctx context.Context) (result, error) {
 func (s *stack) lives(ctx context.Context, n int) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	cursor, err := s.newest(ctx)
+	cursor, err := newest(ctx, s.client)
 	if err != nil {
 		return 0, err
 	}

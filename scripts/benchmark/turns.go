@@ -158,7 +158,7 @@ func longRuns(ctx context.Context, m *model, output func(command string) string,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.noBudget(ctx); err != nil {
+	if err := noBudget(ctx, s.client); err != nil {
 		s.stop()
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func watch(ctx context.Context) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	cursor, err := s.newest(ctx)
+	cursor, err := newest(ctx, s.client)
 	if err != nil {
 		return nil, err
 	}

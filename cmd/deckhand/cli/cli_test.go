@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -147,6 +148,25 @@ func TestADeadHubIsNamed(t *testing.T) {
 		require.Contains(t, line, "start one on this machine with `deckhand up`, or name yours with --hub URL")
 		require.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
 		require.Empty(t, got.stdout)
+	}
+}
+
+// A person waits, and sees at once that a hub is not there.
+func TestACallIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"a read": {"task", "list"}, "a change": {"token", "create", "ci"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				calls.Add(1)
+				panic(http.ErrAbortHandler) // breaks the connection
+			}))
+			t.Cleanup(server.Close)
+			got := execute(t.Context(), append(args, "--hub", server.URL)...)
+			require.Equal(t, 5, got.code, got.stderr)
+			require.EqualValues(t, 1, calls.Load())
+		})
 	}
 }
 

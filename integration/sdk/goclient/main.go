@@ -51,7 +51,7 @@ func run(ctx context.Context) error {
 	}
 	item := read.JSON200.Item
 	fmt.Println(*item.Tool, (*item.Arguments)["command"])
-	answer := api.AnswerInboxItemRequest{ShownDigest: item.ShownDigest, Approve: &api.AnswerInboxItemRequestApprove{}}
+	answer := api.AnswerInboxItemBody{ShownDigest: item.ShownDigest, Approve: &api.AnswerInboxItemRequestApprove{}}
 	answered, err := client.AnswerInboxItemWithResponse(ctx, itemID, nil, answer)
 	if err != nil {
 		return err

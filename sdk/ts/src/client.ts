@@ -6,6 +6,7 @@ import { AgentService } from "./gen/deckhand/v1/agent_pb.js";
 import { AuditService, ControlService } from "./gen/deckhand/v1/control_pb.js";
 import { CredentialService } from "./gen/deckhand/v1/credential_pb.js";
 import { DestinationService } from "./gen/deckhand/v1/destination_pb.js";
+import { DiagnosticsService } from "./gen/deckhand/v1/diagnostics_pb.js";
 import { EventService, type Event } from "./gen/deckhand/v1/event_pb.js";
 import { FileService } from "./gen/deckhand/v1/file_pb.js";
 import { HistoryService } from "./gen/deckhand/v1/history_pb.js";
@@ -21,6 +22,7 @@ import { PolicyService } from "./gen/deckhand/v1/policy_pb.js";
 import { BudgetService, ProviderService } from "./gen/deckhand/v1/provider_pb.js";
 import { PushService } from "./gen/deckhand/v1/push_pb.js";
 import { QueueService } from "./gen/deckhand/v1/queue_pb.js";
+import { RetentionService } from "./gen/deckhand/v1/retention_pb.js";
 import { SessionService } from "./gen/deckhand/v1/session_pb.js";
 import { TaskService, type Task } from "./gen/deckhand/v1/task_pb.js";
 import { TaskPlanService } from "./gen/deckhand/v1/task_plan_pb.js";
@@ -79,6 +81,8 @@ export class Client {
   readonly credentials: Service<typeof CredentialService>;
   /** Receive notifications. */
   readonly destinations: Service<typeof DestinationService>;
+  /** What is wrong with the installation. */
+  readonly diagnostics: Service<typeof DiagnosticsService>;
   readonly events: Service<typeof EventService>;
   readonly files: Service<typeof FileService>;
   /** Compares and analyses past runs. */
@@ -99,6 +103,8 @@ export class Client {
   /** The caller's devices. */
   readonly push: Service<typeof PushService>;
   readonly queue: Service<typeof QueueService>;
+  /** How long records are kept, and which may not be deleted. */
+  readonly retention: Service<typeof RetentionService>;
   /** Log people in. */
   readonly sessions: Service<typeof SessionService>;
   /** The plans that agents make of their tasks. */
@@ -126,6 +132,7 @@ export class Client {
     this.control = service(ControlService, transport);
     this.credentials = service(CredentialService, transport);
     this.destinations = service(DestinationService, transport);
+    this.diagnostics = service(DiagnosticsService, transport);
     this.events = service(EventService, transport);
     this.files = service(FileService, transport);
     this.history = service(HistoryService, transport);
@@ -140,6 +147,7 @@ export class Client {
     this.providers = service(ProviderService, transport);
     this.push = service(PushService, transport);
     this.queue = service(QueueService, transport);
+    this.retention = service(RetentionService, transport);
     this.sessions = service(SessionService, transport);
     this.taskPlans = service(TaskPlanService, transport);
     this.tasks = service(TaskService, transport);

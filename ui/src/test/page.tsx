@@ -4,17 +4,13 @@ import { createFetchHandler } from "@connectrpc/connect/protocol";
 import { TransportProvider } from "@connectrpc/connect-query";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { createMemoryHistory, createRouter, Outlet, RouterProvider, type AnyRoute } from "@tanstack/react-router";
-import { configure, render } from "@testing-library/react";
+import { render } from "@testing-library/react";
 import { vi } from "vitest";
 import { newQueryClient } from "@/api/query";
 import { transport } from "@/api/transport";
 import { rootRoute, shellRoute } from "@/app/root";
 import { ShortcutsProvider } from "@/components/shortcuts";
 import { SessionSchema, SessionService } from "@/gen/deckhand/v1/session_pb";
-
-// Machines that are busy are slow: what does not come, fails by these.
-configure({ asyncUtilTimeout: 20_000 });
-vi.setConfig({ testTimeout: 300_000 });
 
 // showPage renders a feature's page at an address, as somebody with a role. What
 // it asks for goes through the real transport and over the wire's format to the

@@ -175,7 +175,9 @@ func (e *Env) Client() (*sdk.Client, error) {
 		return nil, err
 	}
 	e.hubURL = access.url
-	client, err := sdk.New(sdk.Config{URL: access.url, Token: access.token.Reveal(), UserAgent: "deckhand-cli/" + version.Version})
+	// A person waits: a hub that cannot be reached is reported at once, and a call ends at the
+	// hub when the command is interrupted, which one with an idempotency key would not.
+	client, err := sdk.New(sdk.Config{URL: access.url, Token: access.token.Reveal(), UserAgent: "deckhand-cli/" + version.Version, Retries: -1})
 	if err != nil {
 		return nil, Failed(ExitUsage, fault.New(fault.Invalid, "%s", err))
 	}

@@ -95,7 +95,8 @@ describe("every card", () => {
 describe("a question", () => {
   it("is Markdown, names its default with the time, and is answered by a number", async () => {
     const answers: unknown[] = [];
-    const item = create(InboxItemSchema, { ...base, ...kinds.find(([name]) => name === "a question")![1] } as Init);
+    const expiresAt = { seconds: BigInt(Math.floor(Date.now() / 1000) + 300), nanos: 0 };
+    const item = create(InboxItemSchema, { ...base, ...kinds.find(([name]) => name === "a question")![1], expiresAt } as Init);
     showPage("/inbox", inboxRoutes, (r) =>
       r.service(InboxService, { listInbox: () => ({ items: [item] }), getInboxItem: () => ({ item }), answerInboxItem: (req) => (answers.push(req.answer), {}) }),
     );
