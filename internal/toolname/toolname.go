@@ -3,8 +3,6 @@
 // describes each tool; a test there verifies that both contain the same names.
 package toolname
 
-import "strings"
-
 // The names of the tools, in order.
 const (
 	ApplyPatch         = "apply_patch"
@@ -98,6 +96,3 @@ func ActsOnPage(name string) bool {
 	}
 	return false
 }
-
-// IsBrowser reports whether a tool is one of the browser.
-func IsBrowser(name string) bool { return strings.HasPrefix(name, "browser_") }

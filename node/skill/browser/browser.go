@@ -354,14 +354,14 @@ func (b *browser) onDownload(e event) {
 		}
 	}
 	switch {
-	case all > maxWaiting:
-		d.failed = fmt.Sprintf("the downloads that wait are larger than %d MiB", maxWaiting>>20)
+	case p.TotalBytes > maxDownload || p.ReceivedBytes > maxDownload:
+		d.failed = fmt.Sprintf("it is larger than %d MiB; fetch it with http_download", maxDownload>>20)
 		go b.later("", "Browser.cancelDownload", map[string]any{"guid": p.GUID})
 		if p.State == "completed" {
 			b.discard(p.GUID)
 		}
-	case p.TotalBytes > maxDownload || p.ReceivedBytes > maxDownload:
-		d.failed = fmt.Sprintf("it is larger than %d MiB; fetch it with http_download", maxDownload>>20)
+	case all > maxWaiting:
+		d.failed = fmt.Sprintf("the downloads that wait are larger than %d MiB", maxWaiting>>20)
 		go b.later("", "Browser.cancelDownload", map[string]any{"guid": p.GUID})
 		if p.State == "completed" {
 			b.discard(p.GUID)
