@@ -33,7 +33,7 @@ rules:
 	}{
 		"a click on the host":                {toolname.BrowserClick, "www.shop.test", map[string]any{"target": "Pay"}, policy.Ask, "acting"},
 		"a click on another host":            {toolname.BrowserClick, "other.test", map[string]any{"target": "Pay"}, policy.None, ""},
-		"a click on a page that is unknown":  {toolname.BrowserClick, "", map[string]any{"target": "Pay"}, policy.Ask, "elsewhere"},
+		"a click on a page that is unknown":  {toolname.BrowserClick, "", map[string]any{"target": "Pay"}, policy.Ask, "acting"},
 		"reading on the host":                {toolname.BrowserSnapshot, "www.shop.test", nil, policy.None, ""},
 		"going to a host that is denied":     {toolname.BrowserNavigate, "www.shop.test", map[string]any{"url": "https://evil.test/x"}, policy.Deny, "elsewhere"},
 		"reading a page of it":               {toolname.BrowserExtract, "evil.test", nil, policy.Deny, "elsewhere"},

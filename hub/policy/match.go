@@ -3,6 +3,7 @@ package policy
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -378,7 +379,7 @@ func argument(args map[string]any, key string) []string {
 		}
 		return []string{"false"}
 	case float64:
-		return []string{strings.TrimSuffix(strings.TrimRight(formatFloat(v), "0"), ".")}
+		return []string{strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', 6, 64), "0"), ".")}
 	}
 	return nil
 }

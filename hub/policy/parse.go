@@ -596,5 +596,3 @@ var allowed = func() map[danger.Kind]Effect {
 	}
 	return out
 }()
-
-func formatFloat(f float64) string { return strconv.FormatFloat(f, 'f', 6, 64) }

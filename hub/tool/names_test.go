@@ -19,9 +19,9 @@ import (
 // otherWords are the literals that are spelled like a tool's name and mean
 // something else, by their files.
 var otherWords = map[string][]string{
-	"update_plan": {"worker/loop/loop.go", "worker/loop/phases.go"},                                                                   // a phase of a turn
-	"delegate":    {"hub/work/subtask/graph.go"},                                                                                      // a kind of edge
-	"checkpoint":  {"cmd/deckhand/cli/event/event.go", "cmd/deckhand/cli/task/checkpoints.go", "cmd/deckhand/cli/task/resumefrom.go"}, // the label of a line, and a flag
+	"update_plan": {"worker/loop/loop.go", "worker/loop/phases.go"},                                                                                                   // a phase of a turn
+	"delegate":    {"hub/work/subtask/graph.go"},                                                                                                                      // a kind of edge
+	"checkpoint":  {"cmd/deckhand/cli/env/help.go", "cmd/deckhand/cli/event/event.go", "cmd/deckhand/cli/task/checkpoints.go", "cmd/deckhand/cli/task/resumefrom.go"}, // the label of a line, and a flag
 }
 
 // A tool's name is written once, in internal/toolname, and each name there is a

@@ -17,6 +17,8 @@ import (
 const (
 	maxDownload  = 256 << 20
 	maxDownloads = 20
+	// maxWaiting bounds the bytes of all together.
+	maxWaiting = 512 << 20
 )
 
 // browser is the Chromium of a task with its tabs. It is started by the first call that needs
@@ -36,6 +38,7 @@ type browser struct {
 	alerts    []string
 	downloads map[string]*download
 	order     []*download
+	surplus   int           // downloads that were cancelled for being too many
 	changed   chan struct{} // closed and replaced at each event
 	lost      string        // how the browser before this one ended, until it is said
 	lostURL   string
@@ -324,28 +327,72 @@ func (b *browser) onDownload(e event) {
 				waiting++
 			}
 		}
+		if waiting >= maxDownloads {
+			b.surplus++
+			go b.later("", "Browser.cancelDownload", map[string]any{"guid": p.GUID})
+			return
+		}
 		b.order = append(b.order, d)
 		b.downloads[p.GUID] = d
-		if waiting >= maxDownloads {
-			d.failed = fmt.Sprintf("more than %d downloads at once", maxDownloads)
-			go b.later("", "Browser.cancelDownload", map[string]any{"guid": p.GUID})
-		}
 		return
 	}
 	d := b.downloads[p.GUID]
-	if d == nil || d.done || d.failed != "" {
+	if d == nil || d.failed != "" {
+		if p.State == "completed" { // before it could be cancelled
+			b.discard(p.GUID)
+		}
+		return
+	}
+	if d.done {
 		return
 	}
 	d.size = int64(p.ReceivedBytes)
+	all := int64(0)
+	for _, one := range b.order {
+		if one.failed == "" {
+			all += one.size
+		}
+	}
 	switch {
 	case p.TotalBytes > maxDownload || p.ReceivedBytes > maxDownload:
 		d.failed = fmt.Sprintf("it is larger than %d MiB; fetch it with http_download", maxDownload>>20)
 		go b.later("", "Browser.cancelDownload", map[string]any{"guid": p.GUID})
+		if p.State == "completed" {
+			b.discard(p.GUID)
+		}
+	case all > maxWaiting:
+		d.failed = fmt.Sprintf("the downloads that wait are larger than %d MiB", maxWaiting>>20)
+		go b.later("", "Browser.cancelDownload", map[string]any{"guid": p.GUID})
+		if p.State == "completed" {
+			b.discard(p.GUID)
+		}
 	case p.State == "completed":
 		d.done = true
 	case p.State == "canceled":
 		d.failed = "it was cancelled, or broke off"
 	}
+}
+
+// discard deletes the browser's copy of a download.
+func (b *browser) discard(guid string) {
+	_ = os.Remove(filepath.Join(b.folder, "downloads", filepath.Base(guid)))
+}
+
+// takeFailed returns the downloads that failed, and how many were too many, once.
+func (b *browser) takeFailed() (failed []*download, surplus int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := b.order[:0]
+	for _, d := range b.order {
+		if d.failed == "" {
+			kept = append(kept, d)
+			continue
+		}
+		failed = append(failed, d)
+		delete(b.downloads, d.guid)
+	}
+	b.order, surplus, b.surplus = kept, b.surplus, 0
+	return failed, surplus
 }
 
 // finished returns the downloads that are complete and not handed over, and marks nothing.
@@ -370,7 +417,7 @@ func (b *browser) handedOver(all []*download) {
 	defer b.mu.Unlock()
 	for _, d := range all {
 		d.said = true
-		_ = os.Remove(filepath.Join(b.folder, "downloads", d.guid))
+		b.discard(d.guid)
 		delete(b.downloads, d.guid)
 	}
 	kept := b.order[:0]

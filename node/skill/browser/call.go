@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func (b *browser) run(ctx context.Context, tool string, arguments json.RawMessag
 	}
 	end := b.proxy.begin(exec)
 	err := c.try(ctx, tool, do)
-	refused := end()
+	refused := b.ofPages(end())
 	if err != nil && b.proc != nil {
 		select {
 		case <-b.proc.conn.done:
@@ -146,6 +147,31 @@ func (b *browser) run(ctx context.Context, tool string, arguments json.RawMessag
 		c.say("%d downloads are in progress: get them with %s", running, toolname.BrowserWait)
 	}
 	return &c.result, done, nil
+}
+
+// services are hosts that Chromium asks by itself, whatever its settings say.
+var services = []string{".google.com", ".googleapis.com", ".gvt1.com"}
+
+// ofPages returns the refusals without those of requests that no page made.
+func (b *browser) ofPages(all []refusal) (out []refusal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, one := range all {
+		host := hostOf(one.host)
+		if !slices.ContainsFunc(services, func(name string) bool { return strings.HasSuffix(host, name) }) ||
+			slices.ContainsFunc(b.tabs, func(t *tab) bool { return t.asked(host) }) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// asked reports whether a tab's page made a request to a host.
+func (t *tab) asked(host string) bool {
+	return slices.ContainsFunc(t.requests, func(r *request) bool {
+		u, err := url.Parse(r.url)
+		return err == nil && u.Hostname() == host
+	})
 }
 
 func withRefusals(err error, refused []refusal) error {
@@ -241,18 +267,27 @@ func (c *call) after(most time.Duration) error {
 	return c.changes(calm)
 }
 
+// readTitle asks the page for its title: the browser reports a new one later.
+func (c *call) readTitle() error {
+	title, err := c.in(c.ctx, "document.title")
+	if errors.Is(err, errEnded) || c.ctx.Err() != nil {
+		return err
+	}
+	if err == nil {
+		c.b.mu.Lock()
+		c.t.title = report.Clean([]byte(unmarshalString(title)), 200)
+		c.b.mu.Unlock()
+	}
+	return nil // a page that goes on meanwhile says it the next time
+}
+
 // changes says what is different from before.
 func (c *call) changes(calm bool) error {
 	b := c.b
-	// The browser reports a new title later than the page.
-	title, err := c.in(c.ctx, "document.title")
-	if errors.Is(err, errEnded) {
+	if err := c.readTitle(); err != nil {
 		return err
 	}
 	b.mu.Lock()
-	if err == nil {
-		c.t.title = report.Clean([]byte(unmarshalString(title)), 200)
-	}
 	for _, alert := range b.alerts {
 		c.say("the page showed a dialog, which was closed: %s", alert)
 	}
@@ -360,6 +395,11 @@ func (c *call) different() error {
 	}
 	changed, ok := diff(old, lines)
 	if !ok || len(changed) > len(lines) {
+		if text, left := fit(lines, most); left == 0 && text != "" {
+			c.say("most of the page has changed; it is now:")
+			c.content = text
+			return nil
+		}
 		c.say("most of the page has changed: use %s with full", toolname.BrowserSnapshot)
 		return nil
 	}

@@ -110,8 +110,12 @@ const fillScript = `function(text, clear) {
 	e.focus();
 	if (['date', 'time', 'datetime-local', 'month', 'week', 'color', 'range'].includes(type)) {
 		const set = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set;
+		const before = e.value;
 		set.call(e, text);
-		if (e.value === '' && text !== '') return {problem: 'a field of type ' + type + ' does not take ' + JSON.stringify(text) + '; write it like ' + ({date: '2026-01-31', time: '13:45', 'datetime-local': '2026-01-31T13:45', month: '2026-01', week: '2026-W05', color: '#ff0000', range: '5'})[type]};
+		if (e.value === '' && text !== '') {
+			set.call(e, before);
+			return {problem: 'a field of type ' + type + ' does not take ' + JSON.stringify(text) + '; write it like ' + ({date: '2026-01-31', time: '13:45', 'datetime-local': '2026-01-31T13:45', month: '2026-01', week: '2026-W05', color: '#ff0000', range: '5'})[type]};
+		}
 		e.dispatchEvent(new Event('input', {bubbles: true}));
 		e.dispatchEvent(new Event('change', {bubbles: true}));
 		return {set: true};

@@ -50,10 +50,17 @@ type process struct {
 
 // launch starts Chromium with its profile in a folder and its requests going through a proxy.
 func launch(program, folder, proxy string, handle func(event)) (*process, error) {
-	for _, name := range []string{"profile", "home", "downloads", "uploads", "tmp"} {
+	// Nothing knows of the downloads of a browser that has ended.
+	if err := os.RemoveAll(filepath.Join(folder, "downloads")); err != nil {
+		return nil, fmt.Errorf("empty the browser's folder: %w", err)
+	}
+	for _, name := range []string{"profile", "home", "downloads", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(folder, name), 0o700); err != nil {
 			return nil, fmt.Errorf("make the browser's folder: %w", err)
 		}
+	}
+	if err := writePreferences(filepath.Join(folder, "profile", "Default")); err != nil {
+		return nil, err
 	}
 	// What a browser that was killed leaves behind.
 	_ = os.Remove(filepath.Join(folder, "profile", "SingletonLock"))
@@ -89,8 +96,15 @@ func launch(program, folder, proxy string, handle func(event)) (*process, error)
 	return p, nil
 }
 
-// kill ends the browser and all its processes.
-func (p *process) kill() { _ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
+// kill ends the browser and all its processes, unless they have ended: their number may then
+// be that of others.
+func (p *process) kill() {
+	select {
+	case <-p.ended:
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	}
+}
 
 // close ends the browser and waits until it has ended.
 func (p *process) close() {
@@ -130,17 +144,44 @@ func flags(folder, proxy string) []string {
 		"--no-first-run", "--no-default-browser-check", "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
 		"--disable-sync", "--disable-extensions", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability", "--disable-client-side-phishing-detection",
 		"--disable-field-trial-config", "--metrics-recording-only", "--no-pings", "--no-service-autorun", "--password-store=basic", "--disable-search-engine-choice-screen",
+		// Clients of Google's services that no setting turns off; this port is one that the browser refuses.
+		"--gcm-checkin-url=http://127.0.0.1:9/", "--gcm-registration-url=http://127.0.0.1:9/",
+		"--gaia-url=http://127.0.0.1:9/", "--google-base-url=http://127.0.0.1:9/", "--allow-browser-signin=false",
 		// What would wait for a person, or show one something.
 		"--deny-permission-prompts", "--disable-print-preview", "--noerrdialogs", "--disable-prompt-on-repost", "--disable-speech-api",
 		// One process for the frames of a page, so that its tree is read at once. Without a
 		// sandbox, keeping sites apart by processes protects nothing.
 		"--disable-site-isolation-trials", "--renderer-process-limit=4",
-		"--disable-features=IsolateOrigins,site-per-process,Translate,MediaRouter,OptimizationHints,AcceptCHFrame,DialMediaRouteProvider,PaintHolding,HttpsUpgrades,AutofillServerCommunication",
+		"--disable-features=IsolateOrigins,site-per-process,Translate,MediaRouter,OptimizationHints,AcceptCHFrame,DialMediaRouteProvider,PaintHolding,HttpsUpgrades,AutofillServerCommunication,NetworkTimeServiceQuerying,PasswordLeakDetection,PreconnectToSearch,PreconnectToSearchDesktop,PreconnectToSearchNonGoogle",
 		// A tab in the background works as any other.
 		"--disable-background-timer-throttling", "--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding", "--disable-hang-monitor", "--disable-ipc-flooding-protection",
 		"--disk-cache-size=33554432", "--js-flags=--max-old-space-size=1024",
 		"about:blank",
 	}
+}
+
+// preferences have no flags: no requests for what might be opened next or might be searched
+// for, and no offers to keep passwords.
+const preferences = `{"net":{"network_prediction_options":2},"search":{"suggest_enabled":false},"credentials_enable_service":false,` +
+	`"profile":{"password_manager_enabled":false,"password_manager_leak_detection":false},"alternate_error_pages":{"enabled":false},"signin":{"allowed":false}}`
+
+// writePreferences begins a profile with them.
+func writePreferences(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("make the browser's folder: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(folder, "Preferences"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = file.WriteString(preferences)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("write the browser's preferences: %w", err)
+	}
+	return nil
 }
 
 // environment is Chromium's: nothing of it names the agent's files.

@@ -212,6 +212,12 @@ func doListTabs(c *call) error {
 		if _, err := checkURL(address); err != nil {
 			return err
 		}
+		c.b.mu.Lock()
+		full := len(c.b.tabs) >= maxTabs
+		c.b.mu.Unlock()
+		if full {
+			return fmt.Errorf("action: there are %d tabs, and cannot be more: close one", maxTabs)
+		}
 		var made struct{ TargetID string }
 		if err := c.b.proc.conn.call(c.ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {
 			return err
@@ -233,6 +239,9 @@ func doListTabs(c *call) error {
 				return err
 			}
 			if _, err := c.settle(c.ctx, c.began, c.timeout()); err != nil {
+				return err
+			}
+			if err := c.readTitle(); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // question is a target in parts.
@@ -73,7 +72,7 @@ func (n *node) fitsRole(role string) bool {
 // idle are words that say nothing about an element.
 var idle = map[string]bool{
 	"the": true, "a": true, "an": true, "that": true, "which": true, "says": true, "say": true, "saying": true, "labeled": true, "labelled": true, "called": true, "named": true,
-	"with": true, "label": true, "text": true, "click": true, "on": true, "of": true, "to": true, "for": true, "and": true, "is": true, "element": true, "please": true, "reading": true, "this": true,
+	"with": true, "label": true, "text": true, "click": true, "on": true, "of": true, "to": true, "for": true, "and": true, "is": true, "element": true, "please": true, "reading": true, "this": true, "by": true,
 }
 
 // near are words after which something else on the page is named.
@@ -87,6 +86,9 @@ var colors = map[string]string{
 var ordinals = map[string]int{
 	"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "ninth": 9, "tenth": 10, "last": -1,
 }
+
+// commands are words for elements that begin what is to be done, too: "select Ada".
+var commands = map[string]bool{"select": true, "check": true, "toggle": true, "switch": true, "pick": true, "list": true}
 
 var (
 	quoted    = regexp.MustCompile(`"([^"]+)"|“([^”]+)”|'([^']+)'`)
@@ -102,7 +104,7 @@ func parseWords(text string) question {
 		text = strings.Replace(text, m[0], " ", 1)
 	}
 	target := true
-	all := tokens(text)
+	all := joined(tokens(text))
 	for i, word := range all {
 		n := ordinals[word]
 		if m := numbered.FindStringSubmatch(word); m != nil {
@@ -120,6 +122,8 @@ func parseWords(text string) question {
 			q.nth = n
 		case colors[word] != "" && q.color == "":
 			q.color = colors[word]
+		case i == 0 && commands[word] && len(all) > 1:
+			q.words = append(q.words, "?"+stem(word))
 		case roleWords[word] != "" && (q.role == "" || roleWords[word] == "field" || q.role == "checkbox" && word == "box"):
 			if q.role == "" {
 				q.role = roleWords[word]
@@ -131,45 +135,6 @@ func parseWords(text string) question {
 		}
 	}
 	return q
-}
-
-// tokens returns the words of a text, in small letters, with names such as orderDate taken
-// apart.
-func tokens(text string) []string {
-	var b strings.Builder
-	before := rune(0)
-	for _, r := range text {
-		if unicode.IsUpper(r) && unicode.IsLower(before) {
-			b.WriteByte(' ')
-		}
-		b.WriteRune(r)
-		before = r
-	}
-	return wordsForm.FindAllString(strings.ToLower(b.String()), 200)
-}
-
-// stem returns a word without its ending.
-func stem(word string) string {
-	for _, ending := range []string{"ing", "ies", "es", "ed", "s"} {
-		if base, ok := strings.CutSuffix(word, ending); ok && len(base) >= 3 {
-			if ending == "ies" {
-				return base + "y"
-			}
-			return strings.TrimSuffix(base, "e")
-		}
-	}
-	if len(word) > 3 {
-		return strings.TrimSuffix(word, "e")
-	}
-	return word
-}
-
-func stems(text string) []string {
-	all := tokens(text)
-	for i := range all {
-		all[i] = stem(all[i])
-	}
-	return all
 }
 
 // scored is a candidate.
@@ -253,10 +218,14 @@ func (n *node) score(q question, use purpose) float64 {
 	case len(q.words) == 0 && (q.role != "" || q.color != ""):
 		score = 0.5
 	default:
-		score = overlap(q.words, own)
+		score = overlap(q.words, own, n.nearness)
+		if !q.joined() {
+			// "Name" is meant for "User name", too.
+			score = max(score, overlap(q.words, stemsOf(tokens(name+" "+n.description)), n.nearness))
+		}
 		if score == 0 && !onlyOptional(q.words) {
 			// By what stands before it: a field whose label is not connected.
-			score = 0.5 * overlap(q.words, stems(n.before()))
+			score = 0.5 * overlap(q.words, stems(n.before()), nil)
 			if !n.interactive() {
 				score = 0
 			}
@@ -301,14 +270,31 @@ func onlyOptional(words []string) bool {
 	return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return w[0] != '?' })
 }
 
+// joined reports whether a word is one that may be written apart.
+func (q question) joined() bool {
+	return slices.ContainsFunc(q.words, func(w string) bool { return apart[strings.TrimPrefix(w, "?")] })
+}
+
+// apart are the stems of words that may be written apart.
+var apart = func() map[string]bool {
+	out := map[string]bool{}
+	for _, word := range phrases {
+		out[stem(word)] = true
+	}
+	return out
+}()
+
 // overlap says how much of the words is in a name, and of the name in the words. Words that
-// begin with ? count only where they are there.
-func overlap(words, name []string) float64 {
+// begin with ? count only where they are there. Words that are not in the name count less if
+// they are around it, which around reports.
+func overlap(words, name []string, around func([]string) float64) float64 {
 	if len(name) == 0 {
 		return 0
 	}
-	var asked, found, used float64
+	var asked, found float64
+	var missing []string
 	taken := make([]bool, len(name))
+	used := 0.0
 	for _, word := range words {
 		word, optional := strings.CutPrefix(word, "?")
 		best, at := 0.0, -1
@@ -321,83 +307,39 @@ func overlap(words, name []string) float64 {
 			continue
 		}
 		asked++
-		found += best
-		if at >= 0 && best > 0 {
-			taken[at] = true
-			used += best
+		if at < 0 {
+			missing = append(missing, word)
+			continue
 		}
+		taken[at] = true
+		found += best
+		used += best
 	}
-	if asked == 0 || found == 0 {
+	if found == 0 {
 		return 0
 	}
-	meaning := 0.0
-	for _, have := range name {
-		if !idle[have] {
+	meaning, first := 0.0, -1
+	for i, have := range name {
+		// A number that nobody asked for is a count: "Cart (2)".
+		if !idle[have] && (taken[i] || strings.Trim(have, "0123456789") != "") {
 			meaning++
+			if first < 0 {
+				first = i
+			}
 		}
 	}
-	precision := min(1, used/max(1, meaning))
+	if len(missing) > 0 && around != nil {
+		found += 0.7 * around(missing) * float64(len(missing))
+	}
 	recall := found / asked
 	if recall < 0.5 {
 		return 0
 	}
-	return recall * (0.75 + 0.25*precision)
-}
-
-// similar says how alike two stems are, from 0 to 1.
-func similar(a, b string) float64 {
-	switch {
-	case a == b:
-		return 1
-	case len(a) >= 4 && strings.HasPrefix(b, a), len(b) >= 4 && strings.HasPrefix(a, b):
-		return 0.8
-	case synonyms[a] != "" && synonyms[a] == synonyms[b]:
-		return 0.7
-	case len(a) >= 5 && len(b) >= 5 && distance(a, b) == 1:
-		return 0.7
+	score := recall * (0.75 + 0.25*min(1, used/max(1, meaning)))
+	if first >= 0 && taken[first] {
+		score += 0.1 // labels begin with what they do
 	}
-	return 0
-}
-
-// synonyms are words that pages and people use for the same, as stems.
-var synonyms = groups(
-	"login signin logon", "logout signout logoff", "register signup join", "search find", "delete remove trash", "submit send", "cancel abort dismiss", "close x exit",
-	"next continu forward proceed", "previou back", "user username usernam account", "mail email", "password passwd pwd passphras", "phon telephon mobil", "cart basket bag",
-	"buy purchas order pay checkout", "setting preferenc option configuration", "edit modify chang", "add creat new plus", "save stor appl", "ok okay confirm accept agre",
-	"download export", "upload attach import", "postcod zip postal zipcod", "surnam lastnam", "quantity qty amount", "city town", "menu navigation hamburger",
-)
-
-func groups(all ...string) map[string]string {
-	out := map[string]string{}
-	for _, group := range all {
-		words := strings.Fields(group)
-		for _, word := range words {
-			out[word] = words[0]
-		}
-	}
-	return out
-}
-
-// distance returns 1 if two words differ by one letter that is changed, missing or swapped
-// with its neighbour, and 2 for all that differ more.
-func distance(a, b string) int {
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	if len(b)-len(a) > 1 {
-		return 2
-	}
-	i := 0
-	for i < len(a) && a[i] == b[i] {
-		i++
-	}
-	switch {
-	case len(a) == len(b) && (i == len(a) || a[i+1:] == b[i+1:]), len(a) < len(b) && a[i:] == b[i+1:]:
-		return 1
-	case len(a) == len(b) && i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]:
-		return 1
-	}
-	return 2
+	return score
 }
 
 // shortText is the text of a node without a name, if it is short enough to be one.
@@ -422,6 +364,9 @@ func (n *node) before() string {
 				return ""
 			}
 			if text := sibling.text(); text != "" {
+				if len(text) > 100 {
+					return "" // no label
+				}
 				return text
 			}
 		}
@@ -433,39 +378,42 @@ func (n *node) before() string {
 }
 
 // nearness says how much of the words is near a node, from 0 to 1: in its row, its list item,
-// its group, or below the heading before it.
+// its group, or below the heading before it. The less else there is, the nearer they are.
 func (n *node) nearness(words []string) float64 {
+	const named = 0.6 // the least weight of what a container is called
 	best := 0.0
-	weight := 1.0
-	for at := n.parent; at != nil && weight > 0.2; at = at.parent {
+	for at, below := n.parent, n; at != nil; at, below = at.parent, at {
 		text := at.text()
-		if at.name != "" {
-			text += " " + at.name
-		}
+		weight := 1 / (1 + float64(len(text))/400)
+		best = max(best,
+			max(weight, named)*overlapAny(words, stems(at.name)),
+			max(weight, named)*overlapAny(words, stems(heading(at, below))))
 		if len(text) < 2000 {
-			best = max(best, weight*overlapAny(words, stems(text)))
-		} else {
-			best = max(best, weight*overlapAny(words, stems(at.name)))
+			best = max(best, weight*overlapAny(words, at.stems()))
 		}
-		best = max(best, weight*overlapAny(words, stems(heading(at, n))))
-		weight *= 0.75
+		if len(text) > 20_000 {
+			break
+		}
 	}
 	return best
 }
 
-// heading returns the last heading among a node's children before one that holds another.
-func heading(at, of *node) (name string) {
-	for _, child := range at.children {
-		inside := false
-		collect(child, func(n *node) { inside = inside || n == of })
-		if inside {
-			return name
-		}
-		if child.role == "heading" {
-			name = child.name
+// stems returns those of what a node says and is called.
+func (n *node) stems() []string {
+	if n.words == nil {
+		n.words = append([]string{}, stems(n.text()+" "+n.name)...)
+	}
+	return n.words
+}
+
+// heading returns the last heading among a node's children before one of them.
+func heading(at, child *node) string {
+	for i := slices.Index(at.children, child) - 1; i >= 0; i-- {
+		if at.children[i].role == "heading" {
+			return at.children[i].name
 		}
 	}
-	return name
+	return ""
 }
 
 func overlapAny(words, text []string) float64 {

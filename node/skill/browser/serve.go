@@ -29,6 +29,8 @@ const (
 	// maxUpload bounds the files of an upload, and maxFiles their number.
 	maxUpload = 64 << 20
 	maxFiles  = 10
+	// keptUploads is how many uploads' files are kept.
+	keptUploads = 4
 )
 
 // Config says how a task's browser is kept.
@@ -108,6 +110,7 @@ type keeper struct {
 	idle    time.Duration
 	asking  sync.WaitGroup
 	turn    sync.Mutex // held by the call in progress
+	uploads []string   // folders of files, the oldest first; guarded by turn
 
 	mu    sync.Mutex
 	open  int       // guarded by mu
@@ -295,14 +298,13 @@ func (k *keeper) call(ctx context.Context, req Request, files []string) (Answer,
 		}
 		downloads = nil
 	}
-	b.mu.Lock()
-	for _, d := range b.order {
-		if d.failed != "" && !d.said {
-			d.said = true
-			r.say("the download of %s failed: %s", clean(d.url, 200), d.failed)
-		}
+	failed, surplus := b.takeFailed()
+	for _, d := range failed {
+		r.say("the download of %s failed: %s", clean(d.url, 200), d.failed)
 	}
-	b.mu.Unlock()
+	if surplus > 0 {
+		r.say("%d downloads were cancelled: at most %d can wait", surplus, maxDownloads)
+	}
 	kept := downloads[:0]
 	for _, d := range downloads {
 		info, err := os.Stat(filepath.Join(b.folder, "downloads", d.guid))
@@ -337,11 +339,18 @@ func (k *keeper) receiveFiles(s *stream, files []File) ([]string, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	// The files of earlier uploads stay: a page reads them when its form is sent.
+	// The files of some earlier uploads stay: a page reads them when its form is sent.
+	if over := len(k.uploads) - keptUploads + 1; over > 0 {
+		for _, dir := range k.uploads[:over] {
+			_ = os.RemoveAll(dir)
+		}
+		k.uploads = append(k.uploads[:0], k.uploads[over:]...)
+	}
 	dir, err := os.MkdirTemp(filepath.Join(k.browser.folder), "upload-")
 	if err != nil {
 		return nil, err
 	}
+	k.uploads = append(k.uploads, dir)
 	var paths []string
 	var total int64
 	for _, f := range files {

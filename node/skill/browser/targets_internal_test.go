@@ -40,7 +40,9 @@ func TestLabelledTargets(t *testing.T) {
 			require.NoError(t, err)
 		}
 		all++
+		b.mu.Lock()
 		p := &page{b, b.active}
+		b.mu.Unlock()
 		e, err := p.resolve(ctx, parts[1], forAction)
 		if err != nil {
 			t.Logf("not found: %s: %q: %s", at, parts[1], err)

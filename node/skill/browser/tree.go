@@ -27,6 +27,10 @@ type node struct {
 	can      bool // it can take the focus
 	children []*node
 	parent   *node
+	// said is what text returns, and words its stems with those of the name, once they were
+	// asked for: the tree does not change after it was read.
+	said  *string
+	words []string
 }
 
 // axNode is a node as the browser reports it.
@@ -241,6 +245,14 @@ func clean(text string, most int) string {
 
 // text returns what a node and those below it say, in one line.
 func (n *node) text() string {
+	if n.said == nil {
+		said := n.say()
+		n.said = &said
+	}
+	return *n.said
+}
+
+func (n *node) say() string {
 	if n.role == "StaticText" {
 		return n.name
 	}
