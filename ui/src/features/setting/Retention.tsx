@@ -105,7 +105,7 @@ function Holds() {
           {holds.map((h) => (
             <Row key={h.taskId}>
               <Cell>
-                <Id id={h.taskId} />
+                <Id value={h.taskId} />
               </Cell>
               <Cell>{h.reason}</Cell>
               <Cell>{h.setBy}</Cell>
