@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -227,16 +228,25 @@ func unknown(id string) error {
 // Update puts another spec instead of a destination's own, and another
 // secret unless that is empty.
 func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.DestinationSpec, secret string, by event.Actor) error {
-	if err := check(spec); err != nil {
-		return err
-	}
+	return s.Change(ctx, orgID, id, func(*deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error) { return spec, nil }, secret, by)
+}
+
+// Change is Update to what change returns for the present spec, which is locked meanwhile.
+func (s *Service) Change(ctx context.Context, orgID, id string, change func(now *deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error), secret string, by event.Actor) error {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
-		if kind := kindOf(spec); kind != row.Kind {
-			return fault.New(fault.Invalid, "destination %s is of kind %s, and cannot become one of %s", row.Name, row.Kind, kind).WithFix("make another one")
-		}
 		before, err := Spec(row)
 		if err != nil {
 			return err
+		}
+		spec, err := change(proto.CloneOf(before))
+		if err != nil {
+			return err
+		}
+		if err := check(spec); err != nil {
+			return err
+		}
+		if kind := kindOf(spec); kind != row.Kind {
+			return fault.New(fault.Invalid, "destination %s is of kind %s, and cannot become one of %s", row.Name, row.Kind, kind).WithFix("make another one")
 		}
 		kept, err := s.secret(row)
 		if err != nil {
