@@ -554,6 +554,9 @@ func (r *Reports) cancelOpen(ctx context.Context, tx *event.Tx, t db.Task, by ev
 	if err != nil {
 		return fmt.Errorf("end open steps of %s: %w", t.ID, err)
 	}
+	if err := task.AuditCancelled(tx, open, t); err != nil {
+		return err
+	}
 	for _, step := range open {
 		if step.StartedAt != nil {
 			tx.Publish(change.StepCancelled{Step: step, By: by.ID})
