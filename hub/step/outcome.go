@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
