@@ -200,7 +200,8 @@ describe("the shell", () => {
   it("lets a program connect by OAuth, which then uses the tools", async () => {
     let came: URLSearchParams | undefined;
     const program = await serve((req, _, res) => {
-      came = new URL(req.url ?? "", "http://program").searchParams;
+      const at = new URL(req.url ?? "", "http://program");
+      if (at.pathname === "/callback") came = at.searchParams; // the browser asks for an icon, too
       res.end("You may close this window.");
     });
     try {
