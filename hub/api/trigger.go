@@ -96,9 +96,6 @@ func (h *Triggers) CreateTrigger(ctx context.Context, req *connect.Request[deckh
 func (h *Triggers) UpdateTrigger(ctx context.Context, req *connect.Request[deckhandv1.UpdateTriggerRequest]) (*connect.Response[deckhandv1.UpdateTriggerResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) error {
-		if req.Msg.GetUpdateMask() == nil {
-			return h.Triggers.Update(ctx, who.OrgID, id, req.Msg.GetSpec(), actor(who))
-		}
 		return h.Triggers.Change(ctx, who.OrgID, id, func(now *deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error) {
 			spec, err := masked(now, req.Msg.GetSpec(), req.Msg.GetUpdateMask())
 			if err != nil {

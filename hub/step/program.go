@@ -24,11 +24,14 @@ type Work struct {
 	Key string
 }
 
+// Programs makes the calls of programs in jails that are decided like steps.
+type Programs struct{ *Steps }
+
 // SubmitSubtask creates a subtask for a program in the jail of a task, in the background. It is
 // decided as if the agent called create_subtask, or delegate: by its persona, its policies and
 // the limits of its lineage. What a person would be asked about is refused, as nobody waits for
 // the answer.
-func (s *Steps) SubmitSubtask(ctx context.Context, orgID, taskID string, w Work, by event.Actor) (row db.GetTaskRow, err error) {
+func (s Programs) SubmitSubtask(ctx context.Context, orgID, taskID string, w Work, by event.Actor) (row db.GetTaskRow, err error) {
 	found, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})
 	if err != nil {
 		return row, fmt.Errorf("load task %s: %w", taskID, err)
@@ -112,7 +115,7 @@ func submitted(ctx context.Context, q *db.Queries, parent db.GetTaskRow, w Work,
 }
 
 // permitSubtask refuses a subtask that the agent itself could not create without asking anybody.
-func (s *Steps) permitSubtask(ctx context.Context, t db.Task, name string, arguments map[string]any) error {
+func (s Programs) permitSubtask(ctx context.Context, t db.Task, name string, arguments map[string]any) error {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {
 		return fmt.Errorf("encode a subtask of %s: %w", t.ID, err)

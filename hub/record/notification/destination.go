@@ -225,13 +225,8 @@ func unknown(id string) error {
 	return fault.New(fault.NotFound, "there is no destination %q", id).WithObject(id)
 }
 
-// Update puts another spec instead of a destination's own, and another
-// secret unless that is empty.
-func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.DestinationSpec, secret string, by event.Actor) error {
-	return s.Change(ctx, orgID, id, func(*deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error) { return spec, nil }, secret, by)
-}
-
-// Change is Update to what change returns for the present spec, which is locked meanwhile.
+// Change gives a destination the spec that change returns for its present one, which is locked
+// meanwhile, and another secret unless that is empty.
 func (s *Service) Change(ctx context.Context, orgID, id string, change func(now *deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error), secret string, by event.Actor) error {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
 		before, err := Spec(row)

@@ -216,11 +216,6 @@ func unknownDevice(id string) error {
 	return fault.New(fault.NotFound, "you have no device %q", id).WithObject(id)
 }
 
-// UpdateDevice changes a device's name and events.
-func (s *Service) UpdateDevice(ctx context.Context, orgID, userID, id, name string, events []string, by event.Actor) (db.Destination, error) {
-	return s.ChangeDevice(ctx, orgID, userID, id, func(db.Destination) (string, []string, error) { return name, events, nil }, by)
-}
-
 // ChangeDevice changes a device's name and events to what change returns for its row, which is
 // locked meanwhile.
 func (s *Service) ChangeDevice(ctx context.Context, orgID, userID, id string, change func(now db.Destination) (name string, events []string, err error), by event.Actor) (db.Destination, error) {

@@ -27,11 +27,6 @@ func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *even
 	})
 }
 
-// Update replaces a trigger's spec, unless its agent's persona declares it.
-func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.TriggerSpec, by event.Actor) error {
-	return s.Change(ctx, orgID, id, to(clone(spec)), by)
-}
-
 // Change changes what a trigger does to what change returns for its present spec, which is
 // locked meanwhile.
 func (s *Service) Change(ctx context.Context, orgID, id string, change func(now *deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error), by event.Actor) error {
