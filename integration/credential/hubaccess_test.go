@@ -143,7 +143,7 @@ turns:
 	steps, err = c.Steps(ctx, other)
 	require.NoError(t, err)
 	assert.Contains(t, steps[0].GetObservation(), "URL []")
-	assert.Contains(t, steps[0].GetObservation(), "egress refused")
+	assert.Contains(t, steps[0].GetObservation(), "no rule allows deckhand.internal:443")
 }
 
 // walk returns a curl configuration that calls each procedure that programs may not call.

@@ -68,8 +68,8 @@ func TestAProgramIsOfALiveTask(t *testing.T) {
 	// Two tasks in one jail: the command says of which it is.
 	add("task_2", "ann")
 	refused(jail, fault.Denied, "2 tasks share this jail")
-	exec(`INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, state, node_id, jail_id, exec_id)
-		VALUES ('step_2', 'org_1', 'task_2', 1, 1, 0, 'c', 1, 'shell_exec', 'moderate', '{}', '\x00', '\x00', 'started', 'node_1', 'jail_1', 'step_2')`)
+	exec(`INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, state, node_id, jail_id)
+		VALUES ('step_2', 'org_1', 'task_2', 1, 1, 0, 'c', 1, 'shell_exec', 'moderate', '{}', '\x00', '\x00', 'started', 'node_1', 'jail_1')`)
 	named := jail
 	named.ExecID = "step_2"
 	id, err = p.Identify(t.Context(), named)
