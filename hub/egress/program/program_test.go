@@ -33,13 +33,9 @@ func TestAProgramIsOfALiveTask(t *testing.T) {
 		_, err := conn.Exec(t.Context(), sql)
 		require.NoError(t, err)
 	}
-	// forced does without transitions, and without the nodes and agents that rows refer to.
-	forced := func(sql string) {
-		t.Helper()
-		exec(`SET session_replication_role = replica`)
-		exec(sql)
-		exec(`SET session_replication_role = DEFAULT`)
-	}
+	// The test does without transitions, and without the nodes and agents that rows refer to.
+	exec(`ALTER TABLE tasks DISABLE TRIGGER USER`)
+	exec(`ALTER TABLE node_execs DISABLE TRIGGER USER, DROP CONSTRAINT IF EXISTS node_execs_node_id_fkey, DROP CONSTRAINT IF EXISTS node_execs_agent_id_fkey`)
 	exec(`INSERT INTO organisations (id, name) VALUES ('org_1', 'org_1'), ('org_2', 'org_2')`)
 	add := func(id, user string) {
 		exec(`INSERT INTO tasks (id, org_id, agent_id, agent_version, title, goal, state, reason, workspace_scope, jail_id, node_id, created_by, created_by_role, correlation_id, lineage_id)
@@ -87,15 +83,15 @@ func TestAProgramIsOfALiveTask(t *testing.T) {
 	id, err = p.Identify(t.Context(), named)
 	require.NoError(t, err)
 	assert.True(t, id.Scope.ReadOnly, "of any task in the jail")
-	forced(`UPDATE tasks SET state = 'review_needed' WHERE id = 'task_1'`)
+	exec(`UPDATE tasks SET state = 'review_needed' WHERE id = 'task_1'`)
 	id, err = p.Identify(t.Context(), named)
 	require.NoError(t, err)
 	assert.False(t, id.Scope.ReadOnly)
-	forced(`UPDATE tasks SET state = 'waiting' WHERE id = 'task_1'`)
+	exec(`UPDATE tasks SET state = 'waiting' WHERE id = 'task_1'`)
 
 	// While another user has a command or terminal in the jail, it could be theirs.
 	person := func(id, user, jail string) {
-		forced(`INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name)
+		exec(`INSERT INTO node_execs (id, org_id, node_id, target, agent_id, jail_id, terminal, argv, dir, spec_sealed, reason, user_id, user_name)
 			VALUES ('` + id + `', 'org_1', 'node_1', 'jail', 'agent_1', '` + jail + `', true, '{sh}', '', '\x00', '', 'user', '` + user + `')`)
 	}
 	person("exec_1", "ann", "jail_1")
