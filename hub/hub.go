@@ -288,7 +288,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Store: h.store, ID: h.replica, Address: h.peerAddress(), Interval: heartbeatInterval,
 		StaleAfter: nodeStaleIntervals * heartbeatInterval, Log: c.Log.Named("replica"),
 	})
-	h.programs = &programs{Programs: &program.Programs{Store: h.store, Persona: h.personaOf}}
+	h.programs = &programs{rates: h.rates, Programs: &program.Programs{Store: h.store, Persona: h.personaOf}}
 	h.channels = channel.New(channel.Config{
 		Queries: h.store, Credentials: h.egress, Key: h.authorities.Key, Program: h.programs.Serve, Org: h.orgOfNode, Log: c.Log.Named("egress"),
 		Node: func(nodeID string) (machine.Link, error) { return h.edge.Local(nodeID) },

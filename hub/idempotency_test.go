@@ -98,9 +98,14 @@ func TestARepeatedCallWithAKeyIsMadeOnce(t *testing.T) {
 	}))
 	require.NoError(t, err)
 	other := h.Client(t, narrow.Msg.GetSecret())
-	mine, err := other.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "mine"}, "key-1"))
-	require.NoError(t, err)
-	require.NotEqual(t, first.Msg.GetSecret(), mine.Msg.GetSecret())
+	do(t, c.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{Filename: "walker.md", Markdown: scripted("walker"), Script: "turns: []\n"})
+	submitted := map[string]bool{}
+	for _, caller := range []*sdk.Client{c, same, other} {
+		res, err := caller.Tasks.SubmitTask(t.Context(), keyed(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"}, "key-1"))
+		require.NoError(t, err)
+		submitted[res.Msg.GetTask().GetId()] = true
+	}
+	require.Len(t, submitted, 2, "the narrow token has keys of its own")
 	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-1"))
 	require.NoError(t, err)
 	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-1"))

@@ -21,7 +21,7 @@ func TestAnUpdateWithAMaskChangesItsFields(t *testing.T) {
 	mask := func(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 
 	made := do(t, r.user.Triggers.CreateTrigger, &deckhandv1.CreateTriggerRequest{
-		Name: "hourly", AgentId: "walker", Spec: &deckhandv1.TriggerSpec{Goal: "walk", Priority: 7, Cron: &deckhandv1.CronSpec{Schedule: "0 * * * *"}},
+		Name: "hourly", AgentId: "walker", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_CRON, Spec: &deckhandv1.TriggerSpec{Goal: "walk", Priority: 7, Cron: &deckhandv1.CronSpec{Schedule: "0 * * * *"}},
 	}).GetTrigger()
 	body := map[string]any{"spec": map[string]any{"goal": "run"}, "updateMask": "goal"}
 	res, text := restCall(t, http.MethodPatch, r.URL()+"/v1/triggers/"+made.GetId(), r.AdminToken, body, nil)

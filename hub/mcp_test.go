@@ -571,5 +571,6 @@ func TestAnyReplicaServesAnMCPRequest(t *testing.T) {
 	next := p.refresh(got.RefreshToken)
 	require.Empty(t, next.Error)
 	require.True(t, other.works(next.AccessToken))
-	require.Equal(t, "invalid_grant", other.refresh(got.RefreshToken).Error)
+	require.Empty(t, other.refresh(next.RefreshToken).Error)
+	require.Equal(t, "invalid_grant", p.refresh(got.RefreshToken).Error, "what was given for it was used")
 }

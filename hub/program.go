@@ -19,6 +19,7 @@ import (
 type programs struct {
 	*program.Programs
 
+	rates *auth.Rates
 	// api is set before the hub starts.
 	api atomic.Pointer[rest.Handler]
 }
@@ -33,13 +34,24 @@ func (p *programs) Serve(w http.ResponseWriter, r *http.Request, orgID, nodeID, 
 		return fault.New(fault.NotFound, "programs in jails call the API only, and %.200q is no path of it", path).
 			WithFix("use a path below %s, %s for MCP, or %s for a description", rest.Prefix, mcpserver.Path, rest.DocumentPath)
 	}
+	// Before the jail's tasks are looked up, which takes several queries.
+	if err := p.rates.Jail(jailID); err != nil {
+		return err
+	}
 	identify := func(ctx context.Context) (auth.Identity, error) {
 		return p.Identify(ctx, program.Caller{OrgID: orgID, NodeID: nodeID, JailID: jailID, ExecID: execID})
 	}
-	if _, err := identify(r.Context()); err != nil {
+	id, err := identify(r.Context())
+	if err != nil {
 		return fmt.Errorf("identify a program: %w", err)
 	}
-	r = r.Clone(auth.ByProgram(r.Context(), identify))
+	var used atomic.Bool
+	r = r.Clone(auth.ByProgram(r.Context(), func(ctx context.Context) (auth.Identity, error) {
+		if !used.Swap(true) {
+			return id, nil // the request's own call; those that follow look again
+		}
+		return identify(ctx)
+	}))
 	for _, name := range append([]string{"Authorization", "Cookie"}, auth.ForwardedHeaders...) {
 		r.Header.Del(name)
 	}

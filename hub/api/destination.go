@@ -99,30 +99,25 @@ func (h *Destinations) CreateDestination(ctx context.Context, req *connect.Reque
 func (h *Destinations) UpdateDestination(ctx context.Context, req *connect.Request[deckhandv1.UpdateDestinationRequest]) (*connect.Response[deckhandv1.UpdateDestinationResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error {
-		spec := req.Msg.GetSpec()
-		if req.Msg.GetUpdateMask() != nil {
-			row, err := h.Notify.Get(ctx, who.OrgID, id)
-			if err != nil {
-				return err
-			}
-			now, err := notification.Spec(row)
-			if err != nil {
-				return err
-			}
-			if spec, err = masked(now, spec, req.Msg.GetUpdateMask()); err != nil {
-				return err
-			}
-		}
-		if spec == nil {
+		spec, mask := req.Msg.GetSpec(), req.Msg.GetUpdateMask()
+		if spec == nil && len(mask.GetPaths()) == 0 {
 			return fault.New(fault.Invalid, "spec is missing").WithFix("give it, or name in update_mask what changes")
 		}
-		if err := validated(spec); err != nil {
-			return err
+		if spec != nil {
+			if err := h.named(ctx, spec); err != nil {
+				return err
+			}
 		}
-		if err := h.named(ctx, spec); err != nil {
-			return err
-		}
-		return h.Notify.Update(ctx, who.OrgID, id, spec, req.Msg.GetSecret(), actor(who))
+		return h.Notify.Change(ctx, who.OrgID, id, func(now *deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error) {
+			spec := spec
+			if mask != nil {
+				var err error
+				if spec, err = masked(now, spec, mask); err != nil {
+					return nil, err
+				}
+			}
+			return spec, validated(spec)
+		}, req.Msg.GetSecret(), actor(who))
 	})
 	return connect.NewResponse(&deckhandv1.UpdateDestinationResponse{Destination: m}), err
 }

@@ -124,7 +124,7 @@ func (h *Tasks) submitByProgram(ctx context.Context, id auth.Identity, m *deckha
 		return nil, fault.New(fault.Denied, "a program in a jail gives a subtask agent_id, goal, title, context and idempotency_key only").WithCode(fault.PermissionDenied).
 			WithFix("leave the rest out: the subtask takes it from its parent")
 	}
-	row, err := h.Steps.SubmitSubtask(ctx, id.OrgID, id.TaskID, step.Work{
+	row, err := step.Programs{Steps: h.Steps}.SubmitSubtask(ctx, id.OrgID, id.TaskID, step.Work{
 		Agent: m.GetAgentId(), Goal: m.GetGoal(), Title: m.GetTitle(), Context: m.GetContext(), Key: m.GetIdempotencyKey(),
 	}, program(id))
 	if err != nil {

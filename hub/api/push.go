@@ -73,30 +73,24 @@ func (h *Push) ListPushDevices(ctx context.Context, _ *connect.Request[deckhandv
 
 // UpdatePushDevice changes a device of the caller.
 func (h *Push) UpdatePushDevice(ctx context.Context, req *connect.Request[deckhandv1.UpdatePushDeviceRequest]) (*connect.Response[deckhandv1.UpdatePushDeviceResponse], error) {
-	id, m := auth.From(ctx), req.Msg
-	if m.GetUpdateMask() != nil {
-		devices, err := h.Notify.Devices(ctx, id.OrgID, id.UserID)
-		if err != nil {
-			return nil, err
-		}
-		for _, row := range devices {
+	id := auth.From(ctx)
+	row, err := h.Notify.ChangeDevice(ctx, id.OrgID, id.UserID, req.Msg.GetDeviceId(), func(row db.Destination) (string, []string, error) {
+		m := req.Msg
+		if m.GetUpdateMask() != nil {
 			now, err := deviceMessage(row)
 			if err != nil {
-				return nil, err
-			}
-			if now.GetId() != m.GetDeviceId() {
-				continue
+				return "", nil, err
 			}
 			kept := &deckhandv1.UpdatePushDeviceRequest{DeviceId: m.GetDeviceId(), Name: now.GetName(), Events: now.GetEvents()}
 			if m, err = masked(kept, m, m.GetUpdateMask(), "device_id", "update_mask"); err != nil {
-				return nil, err
+				return "", nil, err
 			}
 		}
-	}
-	if m.GetName() == "" {
-		return nil, fault.New(fault.Invalid, "name is empty").WithFix("give the device a name")
-	}
-	row, err := h.Notify.UpdateDevice(ctx, id.OrgID, id.UserID, m.GetDeviceId(), m.GetName(), m.GetEvents(), actor(id))
+		if m.GetName() == "" {
+			return "", nil, fault.New(fault.Invalid, "name is empty").WithFix("give the device a name")
+		}
+		return m.GetName(), m.GetEvents(), nil
+	}, actor(id))
 	if err != nil {
 		return nil, err
 	}

@@ -96,24 +96,13 @@ func (h *Triggers) CreateTrigger(ctx context.Context, req *connect.Request[deckh
 func (h *Triggers) UpdateTrigger(ctx context.Context, req *connect.Request[deckhandv1.UpdateTriggerRequest]) (*connect.Response[deckhandv1.UpdateTriggerResponse], error) {
 	who := auth.From(ctx)
 	m, err := h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) error {
-		spec := req.Msg.GetSpec()
-		if req.Msg.GetUpdateMask() != nil {
-			row, err := h.Triggers.Get(ctx, who.OrgID, id)
+		return h.Triggers.Change(ctx, who.OrgID, id, func(now *deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error) {
+			spec, err := masked(now, req.Msg.GetSpec(), req.Msg.GetUpdateMask())
 			if err != nil {
-				return err
+				return nil, err
 			}
-			now, err := trigger.Spec(row.Trigger)
-			if err != nil {
-				return err
-			}
-			if spec, err = masked(now, spec, req.Msg.GetUpdateMask()); err != nil {
-				return err
-			}
-			if err := validated(spec); err != nil {
-				return err
-			}
-		}
-		return h.Triggers.Update(ctx, who.OrgID, id, spec, actor(who))
+			return spec, validated(spec)
+		}, actor(who))
 	})
 	return connect.NewResponse(&deckhandv1.UpdateTriggerResponse{Trigger: m}), err
 }

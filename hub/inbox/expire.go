@@ -93,10 +93,14 @@ func (s *Service) expire(ctx context.Context, tx *event.Tx, t db.Task, item db.I
 	}); err != nil {
 		return fmt.Errorf("store result of %s: %w", t.ID, err)
 	}
-	if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why}); err != nil {
+	steps, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why})
+	if err != nil {
 		return fmt.Errorf("end open steps of %s: %w", t.ID, err)
 	}
+	if err := task.AuditCancelled(tx, steps, t); err != nil {
+		return err
+	}
 	tx.Publish(change.QueueChanged{OrgID: t.OrgID})
-	_, err := task.Move(ctx, tx, t, task.TimedOut, why+", and the persona's approvals.on_timeout is stop", event.Hub)
+	_, err = task.Move(ctx, tx, t, task.TimedOut, why+", and the persona's approvals.on_timeout is stop", event.Hub)
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -46,7 +47,7 @@ func outcome(r tool.Result) State {
 
 // end stores an outcome in a transaction of its own; see endIn.
 func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
-	if len(r.Images) == 0 && len(r.Refused) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 && r.Machine.GetFiles() == 0 && r.Started == nil && r.Progress == nil && !audited(step) {
+	if len(r.Images) == 0 && len(r.Refused) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 && r.Machine.GetFiles() == 0 && r.Started == nil && r.Progress == nil && !task.StepAudited(step) {
 		return s.endAlone(ctx, step, record, r)
 	}
 	r = fileCounter{&s.cfg}.add(ctx, t, step, r)
@@ -160,7 +161,7 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err := tx.Append(t.OrgID, t.ID, event.Hub, completed(ended, r, changed)); err != nil {
 		return ended, err
 	}
-	if err := auditEnd(tx, t, ended); err != nil {
+	if err := task.AuditStep(tx, t, ended); err != nil {
 		return ended, err
 	}
 	if err := s.recordJob(ctx, tx, t, ended, r); err != nil {

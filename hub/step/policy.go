@@ -150,42 +150,6 @@ func auditDecision(tx *event.Tx, t db.Task, step db.Step, d policy.Decision) err
 	return audit.Append(tx, e)
 }
 
-// auditEnd records the end of a call whose decision auditDecision has recorded: how it ended,
-// and how long it took.
-func auditEnd(tx *event.Tx, t db.Task, step db.Step) error {
-	if !audited(step) {
-		return nil
-	}
-	e := audit.Entry{
-		OrgID: t.OrgID, By: event.Actor{Kind: "agent", ID: t.AgentID}, Action: "call.ended", ObjectKind: "step", ObjectID: step.ID,
-		After: map[string]any{
-			"task_id": t.ID, "tool": step.Tool, "category": step.Category, "state": step.State,
-			"tokens": t.InputTokens + t.OutputTokens, "cost_micros": t.CostMicros,
-		},
-	}
-	if step.StartedAt != nil && step.FinishedAt != nil {
-		e.After["duration_ms"] = step.FinishedAt.Sub(*step.StartedAt).Milliseconds()
-	}
-	if step.ErrorCode != "" {
-		e.After["error_code"] = step.ErrorCode
-	}
-	return audit.Append(tx, e)
-}
-
-// audited reports whether the decision about a call that was made is in the audit log: a person
-// approved it, or a rule that comes from an approval did, or something dangerous was recognised
-// in it.
-func audited(step db.Step) bool {
-	if step.Tool == toolname.RequestInput || step.Tool == toolname.CompleteTask {
-		return false
-	}
-	var d policy.Decision
-	if len(step.Decision) > 0 && json.Unmarshal(step.Decision, &d) != nil {
-		return true // an entry too many is better than one that is missing
-	}
-	return len(step.GrantedBinding) > 0 || d.Answered || len(d.Dangers) > 0
-}
-
 // redecide returns the decision of the current policies on a step's call.
 func (s *Steps) redecide(ctx context.Context, q *db.Queries, l *looks, t db.Task, step db.Step, raw []byte) (policy.Decision, error) {
 	p, err := s.cfg.Agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,11 +24,14 @@ type Work struct {
 	Key string
 }
 
+// Programs makes the calls of programs in jails that are decided like steps.
+type Programs struct{ *Steps }
+
 // SubmitSubtask creates a subtask for a program in the jail of a task, in the background. It is
 // decided as if the agent called create_subtask, or delegate: by its persona, its policies and
 // the limits of its lineage. What a person would be asked about is refused, as nobody waits for
 // the answer.
-func (s *Steps) SubmitSubtask(ctx context.Context, orgID, taskID string, w Work, by event.Actor) (row db.GetTaskRow, err error) {
+func (s Programs) SubmitSubtask(ctx context.Context, orgID, taskID string, w Work, by event.Actor) (row db.GetTaskRow, err error) {
 	found, err := s.cfg.Store.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: taskID})
 	if err != nil {
 		return row, fmt.Errorf("load task %s: %w", taskID, err)
@@ -41,15 +45,19 @@ func (s *Steps) SubmitSubtask(ctx context.Context, orgID, taskID string, w Work,
 	if w.Agent != "" && w.Agent != found.AgentName {
 		name, arguments["agent"] = tool.Delegate, w.Agent
 	}
-	if err := s.permitSubtask(ctx, found.Task, name, arguments); err != nil {
-		return row, err
-	}
 	work, err := tool.WorkOf(name, arguments)
 	if err != nil {
 		return row, err
 	}
 	if w.Key != "" {
 		work.Key = taskID + "/" + w.Key
+		// What was permitted once is returned again, also when it would be refused now.
+		if row, made, err := submitted(ctx, s.cfg.Store.Queries, found, w, work.Key); made || err != nil {
+			return row, err
+		}
+	}
+	if err := s.permitSubtask(ctx, found.Task, name, arguments); err != nil {
+		return row, err
 	}
 	request, err := s.cfg.Subtasks.Prepare(ctx, found.Task, "", work)
 	if err != nil {
@@ -64,17 +72,9 @@ func (s *Steps) SubmitSubtask(ctx context.Context, orgID, taskID string, w Work,
 			return fault.New(fault.Precondition, "task %s has ended (%s)", taskID, t.State).WithObject(taskID)
 		}
 		if work.Key != "" {
-			first, err := tx.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: orgID, IdempotencyKey: &work.Key})
-			if err == nil {
-				if first.Goal != work.Goal {
-					return fault.New(fault.Exists, "idempotency_key %q was used for task %s, which has another goal", w.Key, first.ID).WithObject(first.ID).
-						WithFix("use a key of its own for each subtask")
-				}
-				row, err = tx.GetTask(ctx, db.GetTaskParams{OrgID: orgID, ID: first.ID})
+			var made bool
+			if row, made, err = submitted(ctx, tx.Queries, found, w, work.Key); made || err != nil {
 				return err
-			}
-			if !store.IsNotFound(err) {
-				return fmt.Errorf("find task by idempotency key: %w", err)
 			}
 		}
 		made, refused, err := s.cfg.Subtasks.Make(ctx, tx, t, db.Step{Tool: name, Turn: t.TurnCount}, request)
@@ -93,8 +93,29 @@ func (s *Steps) SubmitSubtask(ctx context.Context, orgID, taskID string, w Work,
 	return row, err
 }
 
+// submitted returns the subtask that a program of a task has submitted with a key before, and
+// whether there is one. Another request with the same key is an error.
+func submitted(ctx context.Context, q *db.Queries, parent db.GetTaskRow, w Work, key string) (row db.GetTaskRow, made bool, err error) {
+	first, err := q.TaskByIdempotencyKey(ctx, db.TaskByIdempotencyKeyParams{OrgID: parent.Task.OrgID, IdempotencyKey: &key})
+	if store.IsNotFound(err) {
+		return row, false, nil
+	}
+	if err == nil {
+		row, err = q.GetTask(ctx, db.GetTaskParams{OrgID: parent.Task.OrgID, ID: first.ID})
+	}
+	if err != nil {
+		return row, false, fmt.Errorf("find task by idempotency key: %w", err)
+	}
+	if store.Text(row.Task.ParentID) != parent.Task.ID || row.Task.Goal != w.Goal ||
+		w.Agent != row.Task.AgentID && row.AgentName != cmp.Or(w.Agent, parent.AgentName) {
+		return row, false, fault.New(fault.Exists, "idempotency_key %q was used for task %s, which has another agent or goal", w.Key, first.ID).WithObject(first.ID).
+			WithFix("use a key of its own for each subtask")
+	}
+	return row, true, nil
+}
+
 // permitSubtask refuses a subtask that the agent itself could not create without asking anybody.
-func (s *Steps) permitSubtask(ctx context.Context, t db.Task, name string, arguments map[string]any) error {
+func (s Programs) permitSubtask(ctx context.Context, t db.Task, name string, arguments map[string]any) error {
 	encoded, err := json.Marshal(arguments)
 	if err != nil {
 		return fmt.Errorf("encode a subtask of %s: %w", t.ID, err)

@@ -200,8 +200,8 @@ describe("the shell", () => {
   it("lets a program connect by OAuth, which then uses the tools", async () => {
     let came: URLSearchParams | undefined;
     const program = await serve((req, _, res) => {
-      const to = new URL(req.url ?? "", "http://program");
-      if (to.pathname === "/callback") came = to.searchParams; // and not what the browser asks for by itself
+      const at = new URL(req.url ?? "", "http://program");
+      if (at.pathname === "/callback") came = at.searchParams; // the browser asks for an icon, too
       res.end("You may close this window.");
     });
     try {

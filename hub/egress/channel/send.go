@@ -37,6 +37,9 @@ const (
 	// atOnce is how many requests of an organisation are sent on at the same time, and
 	// bytesPerSecond how much of their bodies passes through this hub, both ways together.
 	atOnce = 512
+	// callsAtOnce is how many calls of the hub by programs of an organisation there may be at the
+	// same time, beside those: a stream of events is one for as long as it lasts.
+	callsAtOnce = 256
 	// ofOneJail is how many of them may be of one jail.
 	ofOneJail      = 64
 	bytesPerSecond = 256 << 20
@@ -53,6 +56,7 @@ type limits struct {
 
 type limit struct {
 	slots chan struct{}
+	calls chan struct{} // of the hub
 	bytes *rate.Limiter
 }
 
@@ -63,7 +67,7 @@ func (l *limits) of(orgID string) *limit {
 	defer l.mu.Unlock()
 	have := l.orgs[orgID]
 	if have == nil {
-		have = &limit{slots: make(chan struct{}, atOnce), bytes: rate.NewLimiter(bytesPerSecond, burst)}
+		have = &limit{slots: make(chan struct{}, atOnce), calls: make(chan struct{}, callsAtOnce), bytes: rate.NewLimiter(bytesPerSecond, burst)}
 		l.orgs[orgID] = have
 	}
 	return have
@@ -194,11 +198,15 @@ func (s *session) send(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.leave(jailID)
 	limit := s.limit.of(s.orgID)
+	slots, all := limit.slots, fault.New(fault.Exhausted, "%d requests of this organisation are being sent through the hub already", atOnce)
+	if name == egresslink.HubCredential {
+		slots, all = limit.calls, fault.New(fault.Exhausted, "programs of this organisation have %d calls of the hub open already", callsAtOnce)
+	}
 	select {
-	case limit.slots <- struct{}{}:
-		defer func() { <-limit.slots }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	default:
-		refuse(w, fault.New(fault.Exhausted, "%d requests of this organisation are being sent through the hub already", atOnce).WithFix("try again in a moment"))
+		refuse(w, all.WithFix("try again in a moment"))
 		return
 	}
 	execID := r.Header.Get(egresslink.HeaderExec)

@@ -73,8 +73,13 @@ func complete(in *deckhandv1.CreateCredentialRequest) error {
 	return nil
 }
 
-// checkReserved refuses the name under which programs in jails call the hub.
+// checkReserved refuses the name under which programs in jails call the hub, and the host.
 func checkReserved(in *deckhandv1.CreateCredentialRequest) error {
+	for _, host := range in.GetHosts() {
+		if name, _, _ := strings.Cut(host, ":"); strings.EqualFold(strings.TrimSuffix(name, "."), egresslink.HubHost) {
+			return fault.New(fault.Invalid, "hosts has %s, at which programs in jails call the hub", egresslink.HubHost).WithFix("leave it out")
+		}
+	}
 	if in.GetName() != egresslink.HubCredential {
 		return nil
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
+	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -62,11 +63,13 @@ type Credentials struct {
 	minting singleflight.Group
 	// refreshing has one for each use of a refresh token that is under way.
 	refreshing chan struct{}
+	// refreshers bounds those of each organisation.
+	refreshers *fair.Lanes
 }
 
 // New creates Credentials.
 func New(cfg Config) *Credentials {
-	return &Credentials{cfg: cfg, tokens: newTokens(), refreshing: make(chan struct{}, maxRefreshes)}
+	return &Credentials{cfg: cfg, tokens: newTokens(), refreshing: make(chan struct{}, maxRefreshes), refreshers: fair.NewLanes(ofOneOrg, waitingOfOrg)}
 }
 
 // Source names a credential among the sources of an organisation's secrets.

@@ -67,8 +67,10 @@ func (c *Credentials) Record(ctx context.Context, orgID, nodeID string, records 
 			if n > 0 && row.Status == http.StatusUnauthorized {
 				refused[row.Credential] = row
 			}
-			if n == 0 || row.TaskID == nil {
-				continue // it is recorded, or is no task's
+			if n == 0 || row.TaskID == nil || row.Credential == egresslink.HubCredential {
+				// It is recorded, or is no task's, or is a program's call of the hub: one that reads
+				// its task's history would lengthen it each time.
+				continue
 			}
 			at := slices.IndexFunc(groups, func(g *usage) bool { return g.task == *row.TaskID && g.credential == row.Credential })
 			if at < 0 {

@@ -21,8 +21,13 @@ import (
 
 const (
 	// maxRefreshes bounds how many of its connections to the database a hub holds while it
-	// waits for such servers.
-	maxRefreshes = 4
+	// waits for such servers, and ofOneOrg those for one organisation, for which as many more
+	// as waitingOfOrg wait: slow servers of one do not keep the others from theirs.
+	maxRefreshes = 8
+	ofOneOrg     = 2
+	waitingOfOrg = 100
+	// refreshTime bounds all of it.
+	refreshTime = 2 * time.Minute
 	// storeTries is how often a new refresh token is stored again after the database failed, and
 	// storePause the time between.
 	storeTries = 5
@@ -43,6 +48,11 @@ type refresher struct{ c *Credentials }
 // the one that the server returns in its place.
 func (r refresher) token(ctx context.Context, row db.EgressCredential, s *deckhandv1.CredentialSettings, client *http.Client) (token mint.Token, err error) {
 	c := r.c
+	leave, err := c.refreshers.Take(ctx, row.OrgID)
+	if err != nil {
+		return mint.Token{}, err
+	}
+	defer leave()
 	select {
 	case c.refreshing <- struct{}{}:
 		defer func() { <-c.refreshing }()
@@ -53,7 +63,13 @@ func (r refresher) token(ctx context.Context, row db.EgressCredential, s *deckha
 	lock := func(ahead *db.Queries) error {
 		return ahead.LockRefresh(ctx, db.LockRefreshParams{OrgID: row.OrgID, Name: row.Name})
 	}
-	err = c.cfg.Store.TxLocked(ctx, lock, func(q, _ *db.Queries) error {
+	// Who asks for the token may leave until the server has issued it, but not between that and
+	// the commit.
+	kept, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTime)
+	defer cancel()
+	stays := context.AfterFunc(ctx, cancel)
+	defer stays()
+	err = c.cfg.Store.TxLocked(kept, lock, func(q, _ *db.Queries) error {
 		now, err := q.GetEgressCredential(ctx, db.GetEgressCredentialParams{OrgID: row.OrgID, Name: row.Name})
 		switch {
 		case store.IsNotFound(err):
@@ -78,12 +94,13 @@ func (r refresher) token(ctx context.Context, row db.EgressCredential, s *deckha
 		if token, err = oauth2Client(s, value).Token(ctx, client); err != nil || token.Refresh == "" {
 			return err
 		}
+		stays()
 		c.learn(row.OrgID, row.Name, token.Refresh)
 		params = db.StoreRefreshTokenParams{OrgID: row.OrgID, Name: row.Name, RotatedAt: now.RotatedAt}
 		if params.RefreshSealed, err = c.seal(row.OrgID, row.Name, &deckhandv1.CredentialValue{RefreshToken: token.Refresh}); err != nil {
 			return fmt.Errorf("seal the refresh token of credential %s: %w", row.Name, err)
 		}
-		if _, err := q.StoreRefreshToken(ctx, params); err != nil {
+		if _, err := q.StoreRefreshToken(kept, params); err != nil {
 			return fmt.Errorf("store the refresh token of credential %s: %w", row.Name, err)
 		}
 		return nil
@@ -98,8 +115,10 @@ func (r refresher) token(ctx context.Context, row db.EgressCredential, s *deckha
 // storeAgain stores a refresh token that the transaction did not.
 func (r refresher) storeAgain(ctx context.Context, params db.StoreRefreshTokenParams, failed error) error {
 	ctx = context.WithoutCancel(ctx)
-	for range storeTries {
-		time.Sleep(storePause)
+	for try := range storeTries {
+		if try > 0 { // at first at once: the next hub may use the old one now
+			time.Sleep(storePause)
+		}
 		if _, err := r.c.cfg.Store.StoreRefreshToken(ctx, params); err == nil {
 			return nil
 		}

@@ -4,7 +4,10 @@
 // jail's node, and the jail has live tasks, all of whose personas have hub_access. The request
 // is that of the task whose command it names, or of the only one in the jail. What a command
 // says of itself is no boundary within a jail, so all tasks of the jail must be of one user,
-// who could do by themselves whatever a program does for the wrong one.
+// who could do by themselves whatever a program does for the wrong one. For the same reason no
+// other user may have a command or a terminal in the jail meanwhile.
+//
+// While a task of the jail is in review mode and its work is not accepted, programs may only read.
 //
 // Identify is asked again for each call: access ends when the task ends, is killed, or moves to
 // another node. If the database does not respond, nobody is identified.
@@ -19,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 )
@@ -43,6 +47,7 @@ func (p *Programs) Identify(ctx context.Context, c Caller) (auth.Identity, error
 		return auth.Identity{}, fault.New(fault.Unauthenticated, "no task is running in jail %s on this node", c.JailID).
 			WithFix("only programs of a running task may call the hub")
 	}
+	readOnly := false
 	for _, t := range tasks {
 		own, err := p.Persona(ctx, t)
 		if err != nil {
@@ -55,6 +60,10 @@ func (p *Programs) Identify(ctx context.Context, c Caller) (auth.Identity, error
 			return auth.Identity{}, refused("tasks of %s and of %s share this jail, so no program in it may call the hub", tasks[0].CreatedBy, t.CreatedBy).
 				WithFix("try again when one of them has ended, or give each task a workspace of its own: workspace.scope: task")
 		}
+		readOnly = readOnly || own.Mode == persona.Review && task.State(t.State) != task.ReviewNeeded
+	}
+	if err := p.alone(ctx, c, tasks[0].CreatedBy); err != nil {
+		return auth.Identity{}, err
 	}
 	t, err := p.one(ctx, c, tasks)
 	if err != nil {
@@ -62,7 +71,22 @@ func (p *Programs) Identify(ctx context.Context, c Caller) (auth.Identity, error
 	}
 	return auth.Identity{
 		Kind: auth.Program, OrgID: t.OrgID, TokenID: "program of " + t.ID, TaskID: t.ID, ParentID: store.Text(t.ParentID), UserName: t.CreatedBy, Role: "viewer",
+		Scope: auth.Scope{ReadOnly: readOnly},
 	}, nil
+}
+
+// alone refuses programs while another user than that of the tasks is in the jail: a request may
+// be from their command or terminal, whatever command it names.
+func (p *Programs) alone(ctx context.Context, c Caller, user string) error {
+	other, err := p.Store.OtherUserInJail(ctx, db.OtherUserInJailParams{OrgID: c.OrgID, NodeID: c.NodeID, JailID: c.JailID, UserName: user})
+	switch {
+	case store.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fault.New(fault.Unavailable, "the hub's database does not respond").WithFix("try again in a moment").WithCause(err)
+	}
+	return refused("%s has a command or a terminal in this jail, whose tasks are of %s, so no program in it may call the hub", other, user).
+		WithFix("try again when it has ended: deckhand node execs --live")
 }
 
 // one returns the task of a command among those of its jail.

@@ -158,7 +158,7 @@ func (d *Door) stream(ctx context.Context, caller string) (leave func(), err err
 		return nil, refuse(StreamsEach, "with this token")
 	}
 	id := Known(ctx)
-	if id.OrgID == "" || id.Kind != User {
+	if id.OrgID == "" || id.Kind != User && id.Kind != Program {
 		return own, nil
 	}
 	shared, err := d.organisations.Take(ctx, id.OrgID)

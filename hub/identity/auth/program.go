@@ -47,8 +47,12 @@ func programOf(ctx context.Context) func(context.Context) (Identity, error) {
 }
 
 // allowProgram refuses procedures that programs in jails may not call.
-func allowProgram(procedure string) error {
+func allowProgram(id Identity, procedure string) error {
 	if programMay[procedure] {
+		if id.Scope.ReadOnly && !Reads(procedure) {
+			return fault.New(fault.Denied, "a task in this jail is in review mode: until its work is accepted, its programs may only read").
+				WithCode(fault.PermissionDenied).WithFix("have the agent use a tool, whose call is deferred")
+		}
 		return nil
 	}
 	var names []string

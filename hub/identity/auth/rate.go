@@ -58,6 +58,11 @@ func (r *Rates) token(id string) error {
 	return r.take(r.byToken, id, r.perSecond, "with this token")
 }
 
+// Jail counts a call by a program in a jail.
+func (r *Rates) Jail(id string) error {
+	return r.take(r.byToken, "jail "+id, r.perSecond, "from this jail")
+}
+
 // Left returns how many calls a second the caller may make in the long run, and how many
 // it may make now; 0 and 0 without a limit.
 func (r *Rates) Left(id Identity) (limit, left int) {

@@ -323,7 +323,7 @@ func RuleOf(procedure string) (Rule, bool) {
 // Allow refuses a caller that the procedure's rule does not admit.
 func Allow(id Identity, procedure string, rule Rule) error {
 	if id.Kind == Program {
-		return allowProgram(procedure)
+		return allowProgram(id, procedure)
 	}
 	if id.Kind != rule.Kind {
 		return fault.New(fault.Denied, "a %s token may not call %s", id.Kind, procedure).

@@ -52,8 +52,15 @@ func (g Guards) stands(ctx context.Context, before Identity, procedure string, r
 	switch {
 	case fault.Is(err, fault.Unauthenticated):
 		return err
+	case before.Kind == Program && fault.Is(err, fault.Denied): // not any more
+		return err
 	case err != nil:
 		return nil
+	case before.Kind == Program:
+		if now.TaskID != before.TaskID {
+			return fault.New(fault.Denied, "task %s, whose program this is, does not run in the jail any more", before.TaskID).WithCode(fault.PermissionDenied).WithFix("call again")
+		}
+		return Allow(now, procedure, rule)
 	case now.Role != before.Role || !slices.Equal(now.Scope.Services, before.Scope.Services) || now.Scope.ReadOnly != before.Scope.ReadOnly:
 		return fault.New(fault.Denied, "your rights have changed").WithCode(fault.PermissionDenied).WithFix("call again")
 	}

@@ -286,7 +286,7 @@ func (t *tokenStore) refresh(ctx context.Context, info oauth2.TokenInfo, values 
 	err = t.tokens.Renew(ctx, token.Renewal{
 		OrgID: org, UserID: user, ID: id, Secret: info.GetAccess(), TTL: accessLasts,
 		With: func(q *db.Queries) error {
-			before, err := q.GetOAuthRefreshToken(ctx, hash)
+			before, err := q.LockOAuthRefreshToken(ctx, hash)
 			if err != nil {
 				return err
 			}

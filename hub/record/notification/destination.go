@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -224,19 +225,23 @@ func unknown(id string) error {
 	return fault.New(fault.NotFound, "there is no destination %q", id).WithObject(id)
 }
 
-// Update puts another spec instead of a destination's own, and another
-// secret unless that is empty.
-func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.DestinationSpec, secret string, by event.Actor) error {
-	if err := check(spec); err != nil {
-		return err
-	}
+// Change gives a destination the spec that change returns for its present one, which is locked
+// meanwhile, and another secret unless that is empty.
+func (s *Service) Change(ctx context.Context, orgID, id string, change func(now *deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error), secret string, by event.Actor) error {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Destination) error {
-		if kind := kindOf(spec); kind != row.Kind {
-			return fault.New(fault.Invalid, "destination %s is of kind %s, and cannot become one of %s", row.Name, row.Kind, kind).WithFix("make another one")
-		}
 		before, err := Spec(row)
 		if err != nil {
 			return err
+		}
+		spec, err := change(proto.CloneOf(before))
+		if err != nil {
+			return err
+		}
+		if err := check(spec); err != nil {
+			return err
+		}
+		if kind := kindOf(spec); kind != row.Kind {
+			return fault.New(fault.Invalid, "destination %s is of kind %s, and cannot become one of %s", row.Name, row.Kind, kind).WithFix("make another one")
 		}
 		kept, err := s.secret(row)
 		if err != nil {

@@ -216,10 +216,15 @@ func unknownDevice(id string) error {
 	return fault.New(fault.NotFound, "you have no device %q", id).WithObject(id)
 }
 
-// UpdateDevice changes a device's name and events.
-func (s *Service) UpdateDevice(ctx context.Context, orgID, userID, id, name string, events []string, by event.Actor) (db.Destination, error) {
+// ChangeDevice changes a device's name and events to what change returns for its row, which is
+// locked meanwhile.
+func (s *Service) ChangeDevice(ctx context.Context, orgID, userID, id string, change func(now db.Destination) (name string, events []string, err error), by event.Actor) (db.Destination, error) {
 	err := s.device(ctx, orgID, userID, id, func(tx *event.Tx, row db.Destination) error {
 		before, err := Spec(row)
+		if err != nil {
+			return err
+		}
+		name, events, err := change(row)
 		if err != nil {
 			return err
 		}

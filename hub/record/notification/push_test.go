@@ -219,7 +219,7 @@ func TestADeviceIsItsUsersAndItsEndpointIsGuarded(t *testing.T) {
 
 	_, err = r.notify.TestDevice(t.Context(), org, "user_other", row.ID, person)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-	_, err = r.notify.UpdateDevice(t.Context(), org, "user_other", row.ID, "mine", nil, person)
+	_, err = r.notify.ChangeDevice(t.Context(), org, "user_other", row.ID, func(db.Destination) (string, []string, error) { return "mine", nil, nil }, person)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	require.True(t, fault.Is(r.notify.DeleteDevice(t.Context(), org, "user_other", row.ID, person), fault.NotFound))
 	again, err := r.notify.CreateDevice(t.Context(), phone.subscribe(inside, "user_other"))

@@ -115,7 +115,7 @@ func TestWrongDestinationsAreRefused(t *testing.T) {
 	d, _ := r.webhook("hook", "https://example.com/")
 	_, _, err := r.notify.Create(t.Context(), notification.Draft{OrgID: org, Name: "hook", By: person, Spec: webhook("https://example.com/")})
 	require.True(t, fault.Is(err, fault.Exists))
-	require.True(t, fault.Is(r.notify.Update(t.Context(), org, d.ID, slack, "", person), fault.Invalid), "its kind stays")
+	require.True(t, fault.Is(r.notify.Change(t.Context(), org, d.ID, to(slack), "", person), fault.Invalid), "its kind stays")
 	require.True(t, fault.Is(r.notify.Disable(t.Context(), "org_other", d.ID, "", person), fault.NotFound))
 }
 
@@ -278,7 +278,7 @@ func TestMailHasNoHeaderOfStrangers(t *testing.T) {
 	require.Contains(t, refused.Error, "STARTTLS")
 	moved := box.spec(t)
 	moved.Security, moved.Username, moved.Host = "", "deckhand", "elsewhere.example.com"
-	err = r.notify.Update(t.Context(), org, safe.ID, &deckhandv1.DestinationSpec{To: &deckhandv1.DestinationSpec_Email{Email: moved}}, "", person)
+	err = r.notify.Change(t.Context(), org, safe.ID, to(&deckhandv1.DestinationSpec{To: &deckhandv1.DestinationSpec_Email{Email: moved}}), "", person)
 	require.ErrorContains(t, err, "give the password again", "a password is for its server")
 	require.Len(t, box.mails, 1)
 }
@@ -397,4 +397,9 @@ func (b *awayBus) PublishLifecycle(orgID, kind string, data []byte) error {
 		return nats.ErrConnectionClosed
 	}
 	return b.Bus.PublishLifecycle(orgID, kind, data)
+}
+
+// to returns a change of a destination's spec to another one.
+func to(spec *deckhandv1.DestinationSpec) func(*deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error) {
+	return func(*deckhandv1.DestinationSpec) (*deckhandv1.DestinationSpec, error) { return spec, nil }
 }

@@ -425,6 +425,12 @@ func (r *Reports) Finish(ctx context.Context, orgID string, le lease.Lease, end 
 	}
 	return r.held(ctx, orgID, le, func(tx *event.Tx, t db.Task, by event.Actor) error {
 		goesOn := end.declared() && t.MessagesWaiting > 0
+		if goesOn {
+			var err error
+			if goesOn, err = tx.MessageKeepsTask(ctx, db.MessageKeepsTaskParams{OrgID: orgID, TaskID: t.ID, Programs: task.ProgramPrefix}); err != nil {
+				return fmt.Errorf("look for messages to %s: %w", t.ID, err)
+			}
+		}
 		result := task.Result{
 			Summary: r.cfg.Redact.Org(orgID).String(end.Summary), ErrorCode: end.ErrorCode,
 			ErrorMessage: r.cfg.Redact.Org(orgID).String(end.ErrorMessage), Done: end.State == task.Succeeded,
@@ -547,6 +553,9 @@ func (r *Reports) cancelOpen(ctx context.Context, tx *event.Tx, t db.Task, by ev
 	open, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: "the run ended"})
 	if err != nil {
 		return fmt.Errorf("end open steps of %s: %w", t.ID, err)
+	}
+	if err := task.AuditCancelled(tx, open, t); err != nil {
+		return err
 	}
 	for _, step := range open {
 		if step.StartedAt != nil {

@@ -205,31 +205,42 @@ func (s *Service) ChildOf(ctx context.Context, q *db.Queries, step db.Step) (giv
 	if err != nil {
 		return given, false, false, fmt.Errorf("find the task of step %s: %w", step.ID, err)
 	}
-	t := row.Task
-	given = tool.ChildTask{
-		TaskID: t.ID, Agent: row.AgentName, State: t.State, Reason: t.Reason, Code: t.ErrorCode, Message: t.ErrorMessage,
+	if given, err = s.given(ctx, q, row.Task, row.AgentName); err != nil {
+		return given, false, false, err
+	}
+	return given, task.State(row.Task.State).Final(), true, nil
+}
+
+// given returns a subtask as its parent's agent sees it.
+func (s *Service) given(ctx context.Context, q *db.Queries, t db.Task, agentName string) (tool.ChildTask, error) {
+	given := tool.ChildTask{
+		TaskID: t.ID, Agent: agentName, State: t.State, Reason: t.Reason, Code: t.ErrorCode, Message: t.ErrorMessage,
 		Summary: t.Summary, Iterations: t.Iteration, CostMicros: t.CostMicros,
 	}
 	if t.Subtasks > 0 {
 		below, err := s.SubtreeUsage(ctx, q, t)
 		if err != nil {
-			return given, false, false, err
+			return given, err
 		}
 		given.CostMicros += below.CostMicros
 	}
-	return given, task.State(t.State).Final(), true, nil
+	return given, nil
 }
 
 // Child returns a subtask of a task by its id, or the last task that its work was handed off
-// to, and whether that has ended. An id of no such task is an error of kind Invalid.
+// to, and whether that has ended; also one that a program of the task has submitted. An id of no such task is an error of kind Invalid.
 func (s *Service) Child(ctx context.Context, q *db.Queries, t db.Task, id string) (child tool.ChildTask, ended bool, err error) {
 	row, err := q.GetTask(ctx, db.GetTaskParams{OrgID: t.OrgID, ID: id})
 	if err != nil && !store.IsNotFound(err) {
 		return child, false, fmt.Errorf("load task %s: %w", id, err)
 	}
-	if err != nil || row.Task.ParentID == nil || *row.Task.ParentID != t.ID || row.Task.ParentStepID == nil {
+	if err != nil || row.Task.ParentID == nil || *row.Task.ParentID != t.ID {
 		return child, false, fault.New(fault.Invalid, "your task has no subtask %q", id).WithCode(fault.InvalidParameters).
 			WithFix("use the id that create_subtask or delegate returned")
+	}
+	if row.Task.ParentStepID == nil { // a program of the task has submitted it
+		child, err = s.given(ctx, q, row.Task, row.AgentName)
+		return child, task.State(row.Task.State).Final(), err
 	}
 	child, ended, _, err = s.ChildOf(ctx, q, db.Step{OrgID: t.OrgID, ID: *row.Task.ParentStepID})
 	return child, ended, err

@@ -26,6 +26,9 @@ func (s *Service) Cancel(ctx context.Context, orgID, id, reason string, by event
 		if err != nil {
 			return fmt.Errorf("cancel steps of %s: %w", id, err)
 		}
+		if err := AuditCancelled(tx, steps, t); err != nil {
+			return err
+		}
 		for _, step := range steps {
 			if step.StartedAt != nil {
 				live = append(live, step)
@@ -66,6 +69,9 @@ func CancelAll(ctx context.Context, tx *event.Tx, orgID string, live []db.Task, 
 	steps, err := tx.CancelStepsOf(ctx, db.CancelStepsOfParams{OrgID: orgID, Ids: ids, Reason: why, ErrorCode: string(code)})
 	if err != nil {
 		return nil, fmt.Errorf("cancel the steps of %d tasks: %w", len(ids), err)
+	}
+	if err := AuditCancelled(tx, steps, live...); err != nil {
+		return nil, err
 	}
 	err = tx.CancelTasks(ctx, db.CancelTasksParams{OrgID: orgID, Ids: ids, Reason: why, ErrorCode: string(code)})
 	if err != nil {

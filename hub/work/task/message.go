@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
@@ -136,29 +137,56 @@ func skipOpen(ctx context.Context, tx *event.Tx, t db.Task, by event.Actor) erro
 
 // ProgramOf names a program in the jail of a task, as the sender of a message and as an actor.
 // No user can have such a name.
-func ProgramOf(taskID string) string { return programPrefix + taskID }
+func ProgramOf(taskID string) string { return ProgramPrefix + taskID }
 
-const programPrefix = "program of "
+// ProgramPrefix is how the names of all senders begin that are programs.
+const ProgramPrefix = "program of "
 
 // OfProgram returns the task of the program that sent a message; false for a person.
 func OfProgram(saidBy string) (taskID string, ok bool) {
-	return strings.CutPrefix(saidBy, programPrefix)
+	return strings.CutPrefix(saidBy, ProgramPrefix)
 }
+
+// Bounds of the messages that programs send to a task: what waits together for the agent's next
+// turn, and how many the programs of one task may send at all.
+const (
+	maxWaitingNotes     = 20
+	maxWaitingNoteBytes = 64 << 10
+	maxNotesOfTask      = 500
+)
 
 // Messages sends notes, and changes messages that were sent.
 type Messages struct{ Tasks *Service }
 
 // Note sends a task's agent a message of a program. Unlike a person's it resumes nothing and
-// interrupts nothing: the agent gets it when it goes on.
+// interrupts nothing: the agent gets it when it goes on, and a task that is done does not go on
+// for it. by is the program. Its idempotency key is unique among the messages of its task.
 func (s Messages) Note(ctx context.Context, orgID, id string, msg Instruction, by event.Actor) (db.GetTaskRow, db.TaskMessage, error) {
 	var m db.TaskMessage
 	row, err := s.Tasks.locked(ctx, orgID, id, func(tx *event.Tx, t db.Task) error {
 		if err := takesMessages(id, State(t.State), false); err != nil {
 			return err
 		}
-		var fresh bool
+		key := msg.IdempotencyKey
+		if key != "" {
+			key = by.ID + "/" + key // those of people and of other programs are not it
+			var err error
+			m, err = tx.MessageByKey(ctx, db.MessageByKeyParams{OrgID: orgID, TaskID: id, IdempotencyKey: &key})
+			switch {
+			case err == nil && (m.SaidBy != by.ID || m.Content != tx.Redact(orgID).String(msg.Text)):
+				return fault.New(fault.Exists, "idempotency_key %q was used for another message to task %s", msg.IdempotencyKey, id).WithObject(id).
+					WithFix("use a key of its own for each message")
+			case err == nil:
+				return nil
+			case !store.IsNotFound(err):
+				return fmt.Errorf("find message by idempotency key: %w", err)
+			}
+		}
+		if err := roomForNote(ctx, tx, t, len(msg.Text), by); err != nil {
+			return err
+		}
 		var err error
-		if m, fresh, err = message.Say(ctx, tx, t, msg.Text, msg.IdempotencyKey, by, nil); err != nil || !fresh {
+		if m, _, err = message.Say(ctx, tx, t, msg.Text, key, by, nil); err != nil {
 			return err
 		}
 		return audit.Append(tx, audit.Entry{
@@ -166,6 +194,22 @@ func (s Messages) Note(ctx context.Context, orgID, id string, msg Instruction, b
 		})
 	})
 	return row, m, err
+}
+
+// roomForNote refuses a message of a program to a task that has as many of them as it may.
+func roomForNote(ctx context.Context, tx *event.Tx, t db.Task, size int, by event.Actor) error {
+	n, err := tx.CountProgramMessages(ctx, db.CountProgramMessagesParams{OrgID: t.OrgID, TaskID: t.ID, SaidBy: by.ID, Programs: ProgramPrefix})
+	switch {
+	case err != nil:
+		return fmt.Errorf("count the messages of programs to %s: %w", t.ID, err)
+	case n.Sent >= maxNotesOfTask:
+		return fault.New(fault.Exhausted, "programs of this task have sent its parent %d messages, and no more are taken", maxNotesOfTask).
+			WithFix("write what you have to say to the output, or to a file")
+	case n.Waiting >= maxWaitingNotes || n.WaitingBytes+int64(size) > maxWaitingNoteBytes:
+		return fault.New(fault.Exhausted, "%d messages of programs with %d bytes wait for the agent of task %s; at most %d with %d bytes together may",
+			n.Waiting, n.WaitingBytes, t.ID, maxWaitingNotes, maxWaitingNoteBytes).WithFix("send one message in place of several, or try again when the agent has got them")
+	}
+	return nil
 }
 
 // Withdraw takes back a message that the agent has not got yet; with messageID "" the newest

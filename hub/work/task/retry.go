@@ -184,8 +184,12 @@ func TryAgain(ctx context.Context, tx *event.Tx, t db.Task, with Override, by ev
 // Close ends an escalated or paused task whose row the transaction has locked.
 func Close(ctx context.Context, tx *event.Tx, t db.Task, reason string, by event.Actor) error {
 	why := said("closed by "+by.ID, reason)
-	if _, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why}); err != nil {
+	steps, err := tx.CancelSteps(ctx, db.CancelStepsParams{OrgID: t.OrgID, TaskID: t.ID, Reason: why})
+	if err != nil {
 		return fmt.Errorf("cancel steps of %s: %w", t.ID, err)
+	}
+	if err := AuditCancelled(tx, steps, t); err != nil {
+		return err
 	}
 	if _, err := Move(ctx, tx, t, Cancelled, why, by); err != nil {
 		return err

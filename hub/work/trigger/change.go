@@ -27,23 +27,32 @@ func (s *Service) locked(ctx context.Context, orgID, id string, fn func(tx *even
 	})
 }
 
-// Update replaces a trigger's spec, unless its agent's persona declares it.
-func (s *Service) Update(ctx context.Context, orgID, id string, spec *deckhandv1.TriggerSpec, by event.Actor) error {
-	return s.update(ctx, orgID, id, clone(spec), false, by)
+// Change changes what a trigger does to what change returns for its present spec, which is
+// locked meanwhile.
+func (s *Service) Change(ctx context.Context, orgID, id string, change func(now *deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error), by event.Actor) error {
+	return s.update(ctx, orgID, id, change, false, by)
 }
 
-func (s *Service) update(ctx context.Context, orgID, id string, spec *deckhandv1.TriggerSpec, declared bool, by event.Actor) error {
+func to(spec *deckhandv1.TriggerSpec) func(*deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error) {
+	return func(*deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error) { return spec, nil }
+}
+
+func (s *Service) update(ctx context.Context, orgID, id string, change func(now *deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error), declared bool, by event.Actor) error {
 	return s.locked(ctx, orgID, id, func(tx *event.Tx, row db.Trigger) error {
 		if row.Declared != declared {
 			return fault.New(fault.Precondition, "trigger %s is its agent's persona's", row.Name).
 				WithFix("change it there, and apply the file again: deckhand agent apply").WithObject(id)
 		}
-		kind := Kind(row.Kind)
-		every, err := check(kind, spec)
+		before, err := readSpec(row.Spec)
 		if err != nil {
 			return err
 		}
-		before, err := readSpec(row.Spec)
+		spec, err := change(clone(before))
+		if err != nil {
+			return err
+		}
+		kind := Kind(row.Kind)
+		every, err := check(kind, spec)
 		if err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func (s *Service) declare(ctx context.Context, orgID, agentID string, t persona.
 		}
 		if row.Kind == t.Kind && standard(before) == standard(spec) {
 			d.Change = Updated
-			return d, s.update(ctx, orgID, row.ID, spec, true, by)
+			return d, s.update(ctx, orgID, row.ID, to(spec), true, by)
 		}
 		// Another kind, or a secret of another form: another trigger.
 		if err := s.Delete(ctx, orgID, row.ID, by); err != nil {

@@ -86,6 +86,40 @@ func (q *Queries) CountMessage(ctx context.Context, arg CountMessageParams) erro
 	return err
 }
 
+const countProgramMessages = `-- name: CountProgramMessages :one
+SELECT count(*) FILTER (WHERE after_turn IS NULL AND withdrawn_at IS NULL) AS waiting,
+       coalesce(sum(octet_length(content)) FILTER (WHERE after_turn IS NULL AND withdrawn_at IS NULL), 0)::bigint AS waiting_bytes,
+       count(*) FILTER (WHERE said_by = $1) AS sent
+FROM task_messages WHERE org_id = $2 AND task_id = $3 AND starts_with(said_by, $4::text)
+`
+
+type CountProgramMessagesParams struct {
+	SaidBy   string
+	OrgID    string
+	TaskID   string
+	Programs string
+}
+
+type CountProgramMessagesRow struct {
+	Waiting      int64
+	WaitingBytes int64
+	Sent         int64
+}
+
+// The messages of programs to a task: how many wait for their turn and how many bytes these
+// have, and how many one sender has sent at all.
+func (q *Queries) CountProgramMessages(ctx context.Context, arg CountProgramMessagesParams) (CountProgramMessagesRow, error) {
+	row := q.db.QueryRow(ctx, countProgramMessages,
+		arg.SaidBy,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Programs,
+	)
+	var i CountProgramMessagesRow
+	err := row.Scan(&i.Waiting, &i.WaitingBytes, &i.Sent)
+	return i, err
+}
+
 const createMessage = `-- name: CreateMessage :one
 INSERT INTO task_messages (id, org_id, task_id, content, said_by, idempotency_key)
 VALUES ($1, $2, $3, $4, $5, $6)
@@ -182,6 +216,25 @@ func (q *Queries) MessageByKey(ctx context.Context, arg MessageByKeyParams) (Tas
 		&i.WithdrawnAt,
 	)
 	return i, err
+}
+
+const messageKeepsTask = `-- name: MessageKeepsTask :one
+SELECT EXISTS (SELECT 1 FROM task_messages
+    WHERE org_id = $1 AND task_id = $2 AND after_turn IS NULL AND withdrawn_at IS NULL AND NOT starts_with(said_by, $3::text))
+`
+
+type MessageKeepsTaskParams struct {
+	OrgID    string
+	TaskID   string
+	Programs string
+}
+
+// Whether a message waits for its turn that a task goes on for: one that no program sent.
+func (q *Queries) MessageKeepsTask(ctx context.Context, arg MessageKeepsTaskParams) (bool, error) {
+	row := q.db.QueryRow(ctx, messageKeepsTask, arg.OrgID, arg.TaskID, arg.Programs)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const messagesAfter = `-- name: MessagesAfter :many

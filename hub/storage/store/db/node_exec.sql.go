@@ -504,6 +504,33 @@ func (q *Queries) OrphanedNodeExecs(ctx context.Context) ([]NodeExec, error) {
 	return items, nil
 }
 
+const otherUserInJail = `-- name: OtherUserInJail :one
+SELECT user_name FROM node_execs
+WHERE org_id = $1 AND node_id = $2::text AND jail_id = $3::text AND state <> 'ended' AND step_id IS NULL AND user_name <> $4::text
+ORDER BY id LIMIT 1
+`
+
+type OtherUserInJailParams struct {
+	OrgID    string
+	NodeID   string
+	JailID   string
+	UserName string
+}
+
+// A user other than the given one who has a command or terminal in a jail now. Commands that
+// are part of a task's steps are not a person's.
+func (q *Queries) OtherUserInJail(ctx context.Context, arg OtherUserInJailParams) (string, error) {
+	row := q.db.QueryRow(ctx, otherUserInJail,
+		arg.OrgID,
+		arg.NodeID,
+		arg.JailID,
+		arg.UserName,
+	)
+	var user_name string
+	err := row.Scan(&user_name)
+	return user_name, err
+}
+
 const startNodeExec = `-- name: StartNodeExec :exec
 UPDATE node_execs SET state = 'running', started_at = clock_timestamp() WHERE org_id = $1 AND id = $2 AND state = 'pending'
 `

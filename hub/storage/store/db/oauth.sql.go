@@ -219,6 +219,30 @@ func (q *Queries) GetOAuthRefreshToken(ctx context.Context, hash []byte) (OauthR
 	return i, err
 }
 
+const lockOAuthRefreshToken = `-- name: LockOAuthRefreshToken :one
+SELECT hash, org_id, user_id, token_id, client_id, resource, scope, created_at, used_at, successor, retried FROM oauth_refresh_tokens WHERE hash = $1 FOR UPDATE
+`
+
+// Calls that use one refresh token at the same time take turns.
+func (q *Queries) LockOAuthRefreshToken(ctx context.Context, hash []byte) (OauthRefreshToken, error) {
+	row := q.db.QueryRow(ctx, lockOAuthRefreshToken, hash)
+	var i OauthRefreshToken
+	err := row.Scan(
+		&i.Hash,
+		&i.OrgID,
+		&i.UserID,
+		&i.TokenID,
+		&i.ClientID,
+		&i.Resource,
+		&i.Scope,
+		&i.CreatedAt,
+		&i.UsedAt,
+		&i.Successor,
+		&i.Retried,
+	)
+	return i, err
+}
+
 const oAuthClientOfToken = `-- name: OAuthClientOfToken :one
 SELECT client_id FROM oauth_refresh_tokens WHERE org_id = $1 AND token_id = $2 LIMIT 1
 `
@@ -344,7 +368,7 @@ type UseOAuthRefreshTokenParams struct {
 }
 
 // Uses a refresh token: one that is unused, or one that may be used once more. The caller has
-// locked the token that it renews.
+// locked it.
 func (q *Queries) UseOAuthRefreshToken(ctx context.Context, arg UseOAuthRefreshTokenParams) (int64, error) {
 	result, err := q.db.Exec(ctx, useOAuthRefreshToken, arg.Successor, arg.Hash, arg.Grace)
 	if err != nil {

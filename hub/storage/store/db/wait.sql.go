@@ -102,7 +102,7 @@ const openWaits = `-- name: OpenWaits :many
 SELECT w.step_id, w.org_id, w.task_id, w.node_id, w.jail_id, w.until, w.job_id, w.port, w.path, w.created_at, w.child_id, (w.until <= clock_timestamp() OR w.job_id <> '' AND EXISTS (
         SELECT 1 FROM jobs j WHERE j.org_id = w.org_id AND j.id = w.job_id AND j.state = 'ended')
     OR w.child_id <> '' AND NOT EXISTS (
-        SELECT 1 FROM tasks c JOIN tasks t ON t.parent_step_id = c.parent_step_id AND t.org_id = c.org_id
+        SELECT 1 FROM tasks c JOIN tasks t ON (t.parent_step_id = c.parent_step_id OR t.id = c.id) AND t.org_id = c.org_id
         WHERE c.org_id = w.org_id AND c.id = w.child_id AND t.finished_at IS NULL))::boolean AS over
 FROM waits w JOIN steps s ON s.id = w.step_id
 WHERE s.state = 'waiting' AND w.step_id > $1 ORDER BY w.step_id LIMIT $2

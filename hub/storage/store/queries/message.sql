@@ -44,5 +44,18 @@ WITH withdrawn AS (
 )
 SELECT withdrawn.id FROM withdrawn;
 
+-- name: CountProgramMessages :one
+-- The messages of programs to a task: how many wait for their turn and how many bytes these
+-- have, and how many one sender has sent at all.
+SELECT count(*) FILTER (WHERE after_turn IS NULL AND withdrawn_at IS NULL) AS waiting,
+       coalesce(sum(octet_length(content)) FILTER (WHERE after_turn IS NULL AND withdrawn_at IS NULL), 0)::bigint AS waiting_bytes,
+       count(*) FILTER (WHERE said_by = @said_by) AS sent
+FROM task_messages WHERE org_id = @org_id AND task_id = @task_id AND starts_with(said_by, @programs::text);
+
+-- name: MessageKeepsTask :one
+-- Whether a message waits for its turn that a task goes on for: one that no program sent.
+SELECT EXISTS (SELECT 1 FROM task_messages
+    WHERE org_id = @org_id AND task_id = @task_id AND after_turn IS NULL AND withdrawn_at IS NULL AND NOT starts_with(said_by, @programs::text));
+
 -- name: GetMessage :one
 SELECT * FROM task_messages WHERE org_id = @org_id AND task_id = @task_id AND id = @id AND said_by <> 'hub';

@@ -37,6 +37,13 @@ SELECT * FROM node_execs WHERE node_id = ANY (@node_ids::text[]) AND state <> 'e
 -- Those that a dead hub may have left, in any organisation.
 SELECT * FROM node_execs WHERE state <> 'ended' AND created_at < clock_timestamp() - @older_than::interval;
 
+-- name: OtherUserInJail :one
+-- A user other than the given one who has a command or terminal in a jail now. Commands that
+-- are part of a task's steps are not a person's.
+SELECT user_name FROM node_execs
+WHERE org_id = @org_id AND node_id = @node_id::text AND jail_id = @jail_id::text AND state <> 'ended' AND step_id IS NULL AND user_name <> @user_name::text
+ORDER BY id LIMIT 1;
+
 -- name: LiveExecsOfTasks :many
 -- Commands that are part of steps of some tasks and have not ended.
 SELECT e.id, e.node_id, s.task_id FROM node_execs e JOIN steps s ON s.id = e.step_id AND s.org_id = e.org_id

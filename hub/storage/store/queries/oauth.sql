@@ -47,12 +47,16 @@ VALUES (@hash, @org_id, @user_id, @token_id, @client_id, @resource, @scope);
 -- name: GetOAuthRefreshToken :one
 SELECT * FROM oauth_refresh_tokens WHERE hash = @hash;
 
+-- name: LockOAuthRefreshToken :one
+-- Calls that use one refresh token at the same time take turns.
+SELECT * FROM oauth_refresh_tokens WHERE hash = @hash FOR UPDATE;
+
 -- name: OAuthClientOfToken :one
 SELECT client_id FROM oauth_refresh_tokens WHERE org_id = @org_id AND token_id = @token_id LIMIT 1;
 
 -- name: UseOAuthRefreshToken :execrows
 -- Uses a refresh token: one that is unused, or one that may be used once more. The caller has
--- locked the token that it renews.
+-- locked it.
 UPDATE oauth_refresh_tokens r SET used_at = coalesce(r.used_at, now()), retried = (r.used_at IS NOT NULL), successor = @successor::bytea
 WHERE r.hash = @hash AND (r.used_at IS NULL OR refresh_repeatable(r, @grace::interval));
 
