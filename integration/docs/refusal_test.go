@@ -51,15 +51,15 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 		"a database URL that is none": {
 			env:  []string{"DECKHAND_DATABASE_URL=postgres://a:hunter2hunter2@[::1"},
 			args: []string{"hub", "--data-dir", t.TempDir(), "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0", "--nats-listen", "127.0.0.1:0"},
-			code: 2, text: []string{"database-url", "postgres://"},
+			code: 78, text: []string{"database-url", "postgres://"},
 		},
 		"a hub without a bus": {
 			env:  []string{"DECKHAND_DATABASE_URL=postgres://x@127.0.0.1:9/x"},
-			args: []string{"hub", "--data-dir", t.TempDir()}, code: 2, text: []string{"--nats-url", "--nats-listen"},
+			args: []string{"hub", "--data-dir", t.TempDir()}, code: 78, text: []string{"--nats-url", "--nats-listen"},
 		},
 		"plain HTTP for everybody": {
 			env:  []string{"DECKHAND_DATABASE_URL=postgres://x@127.0.0.1:9/x"},
-			args: []string{"hub", "--data-dir", t.TempDir(), "--listen", "0.0.0.0:0", "--nats-listen", "127.0.0.1:0"}, code: 2, text: []string{"--tls-cert"},
+			args: []string{"hub", "--data-dir", t.TempDir(), "--listen", "0.0.0.0:0", "--nats-listen", "127.0.0.1:0"}, code: 78, text: []string{"--tls-cert"},
 		},
 	} {
 		env := c.env
