@@ -123,7 +123,7 @@ turns:
 	said(5, "SUCCEEDED", "url: http://localhost:8080/orders?status=paid")
 	said(6, "SUCCEEDED", "1002,Grace,paid,17,Delete")
 	said(7, "SUCCEEDED", "downloaded downloads/orders.csv: ")
-	require.EqualValues(t, 1, steps[7].Outcome["files_changed"])
+	require.EqualValues(t, 2, steps[7].Outcome["files_changed"], "the file, and the folder of downloads")
 	require.Equal(t, "localhost", steps[7].Outcome["host"])
 	said(8, "SUCCEEDED", "8 rows")
 	said(9, "SUCCEEDED", "a picture of the page")
