@@ -108,7 +108,7 @@ rules:
 		require.Nil(t, e.GetUse())
 	}
 	web := do(t, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{Kind: deckhandv1.ToolKind_TOOL_KIND_WEB}).GetTools()
-	require.Len(t, web, 5)
+	require.Len(t, web, 22)
 
 	use := map[string]*deckhandv1.ToolUse{}
 	for _, e := range do(t, admin.Tools.ListTools, &deckhandv1.ListToolsRequest{AgentId: "cleaner", Listed: true}).GetTools() {

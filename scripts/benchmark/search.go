@@ -99,8 +99,8 @@ func (s *stack) history(ctx context.Context, agent string) error {
 		return err
 	}
 	defer conn.Close(ctx) //nolint:errcheck // it is over
-	words := func(n int, seed string) string {
-		return fmt.Sprintf("(SELECT string_agg('w' || floor(20000 * power(random(), 4))::int, ' ') FROM generate_series(1, %d) AS k WHERE %s IS NOT NULL)", n, seed)
+	words := func(n int) string {
+		return fmt.Sprintf("(SELECT string_agg('w' || floor(20000 * power(random(), 4))::int, ' ') FROM generate_series(1, %d) AS k WHERE n IS NOT NULL)", n)
 	}
 	for _, statement := range []string{
 		`UPDATE agents SET visibility = 'private'`,
@@ -108,11 +108,11 @@ func (s *stack) history(ctx context.Context, agent string) error {
 				correlation_id, lineage_id, created_at, finished_at)
 			SELECT 'task_b' || n, 'org_default', '%s', 1, 't' || n, %s, %s, 'succeeded', 'done', 'task', 'jail_b' || n, CASE WHEN n %% 10 = 0 THEN 'ann' ELSE 'admin' END, 'basic',
 				'c', 'task_b' || n, now() - n * interval '1 minute', now() - n * interval '1 minute'
-			FROM generate_series(1, %d) AS n`, agent, words(10, "n"), words(10, "n"), searchedTasks),
+			FROM generate_series(1, %d) AS n`, agent, words(10), words(10), searchedTasks),
 		fmt.Sprintf(`INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, observation, state, proposed_at, finished_at)
 			SELECT 'step_b' || n, 'org_default', 'task_b' || n, 1, 1, 0, 'c', 1, 'shell_exec', 'moderate', jsonb_build_object('command', %s), '\x00', '\x00', %s, 'succeeded',
 				now() - n * interval '1 minute', now() - n * interval '1 minute'
-			FROM generate_series(1, %d) AS n`, words(8, "n"), words(60, "n"), searchedTasks),
+			FROM generate_series(1, %d) AS n`, words(8), words(60), searchedTasks),
 		`INSERT INTO search_entries (org_id, task_id, kind, at, words)
 			SELECT org_id, id, 'task', created_at, to_tsvector('simple', concat_ws(E'\n', title, goal, summary)) FROM tasks WHERE id LIKE 'task_b%'`,
 		`INSERT INTO search_entries (org_id, task_id, kind, step_id, at, words)

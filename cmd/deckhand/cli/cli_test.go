@@ -101,10 +101,10 @@ func TestARoleThatIsMisconfiguredSaysWhat(t *testing.T) {
 		want string
 		code int
 	}{
-		"no token":       {[]string{"--hub-url", "http://127.0.0.1:1"}, "token is empty", 2},
-		"too many slots": {[]string{"--slots", "99999"}, "slots is 99999", 2},
-		"log level":      {[]string{"--log-level", "loud"}, "log-level \"loud\": use trace", 2},
-		"config file":    {[]string{"--config", file}, "unknown key \"slot\"", 2},
+		"no token":       {[]string{"--hub-url", "http://127.0.0.1:1"}, "token is empty", 78},
+		"too many slots": {[]string{"--slots", "99999"}, "slots is 99999", 78},
+		"log level":      {[]string{"--log-level", "loud"}, "log-level \"loud\": use trace", 78},
+		"config file":    {[]string{"--config", file}, "unknown key \"slot\"", 78},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

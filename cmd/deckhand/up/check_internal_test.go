@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
@@ -25,11 +24,7 @@ func TestADatabaseOfANewerReleaseIsRefused(t *testing.T) {
 
 	latest, err := store.Latest()
 	require.NoError(t, err)
-	conn, err := pgx.Connect(t.Context(), url)
-	require.NoError(t, err)
-	defer conn.Close(t.Context())
-	_, err = conn.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, true)", latest+1)
-	require.NoError(t, err)
+	storetest.SetSchema(t, url, latest+1)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, formatFile), []byte(`{"format":1,"version":"99.1.0"}`), 0o600))
 	err = checkSchema(t.Context(), url, dir)
 	require.True(t, fault.Is(err, fault.Precondition))

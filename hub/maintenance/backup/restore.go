@@ -61,7 +61,7 @@ func Restore(ctx context.Context, dir string, to Target) (out Restored, err erro
 	if err := emptyKeyset(to.DataDir); err != nil {
 		return out, err
 	}
-	_, keyset, err := openRoot(dir, out.Manifest, to.Key)
+	keyset, err := openRoot(dir, out.Manifest, to.Key)
 	if err != nil {
 		return out, err
 	}

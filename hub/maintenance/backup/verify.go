@@ -48,7 +48,7 @@ func Verify(ctx context.Context, dir string, key *Key) (Manifest, error) {
 		return m, err
 	}
 	if key != nil {
-		if _, _, err := openRoot(dir, m, *key); err != nil {
+		if _, err := openRoot(dir, m, *key); err != nil {
 			return m, err
 		}
 	}
@@ -84,29 +84,30 @@ func verifyFiles(dir string, m Manifest) error {
 	return nil
 }
 
-// openRoot returns the root key of a backup, which opens its vault, and the keyset's text if it
+// openRoot checks that a backup's root key opens its vault, and returns the keyset's text if it
 // is in the backup.
-func openRoot(dir string, m Manifest, key Key) (root vault.Root, data []byte, err error) {
+func openRoot(dir string, m Manifest, key Key) (data []byte, err error) {
+	var root vault.Root
 	if m.Has(KeysetFile) {
 		if data, err = decryptKeyset(dir, m, key.Identities); err != nil {
-			return root, nil, err
+			return nil, err
 		}
 		if root, err = vault.ReadRoot(data, "backup "+m.ID); err != nil {
-			return root, nil, err
+			return nil, err
 		}
 	} else {
 		if key.RootKey == "" {
-			return root, nil, fault.New(fault.Invalid, "the root key of this backup is not part of it: it was %s", m.RootKey).WithFix("name it with --keyset-key")
+			return nil, fault.New(fault.Invalid, "the root key of this backup is not part of it: it was %s", m.RootKey).WithFix("name it with --keyset-key")
 		}
 		if root, err = vault.OpenRoot(key.RootKey); err != nil {
-			return root, nil, err
+			return nil, err
 		}
 	}
 	if err := root.Opens(m.VaultKeys); err != nil {
-		return root, nil, fault.New(fault.Precondition, "%s does not open the vault of this backup, which was encrypted with %s", root, m.RootKey).
+		return nil, fault.New(fault.Precondition, "%s does not open the vault of this backup, which was encrypted with %s", root, m.RootKey).
 			WithFix("give the key of the time of the backup: rotate-root keeps old ones as keyset.json.until-TIME").WithCause(err)
 	}
-	return root, data, nil
+	return data, nil
 }
 
 func decryptKeyset(dir string, m Manifest, identities []age.Identity) ([]byte, error) {

@@ -87,7 +87,7 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 	}
 	for _, row := range leased {
 		if err := recorder.Tx(ctx, func(tx *event.Tx) error {
-			t, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: row.OrgID, ID: row.ID})
+			t, err := tx.LockTask(ctx, db.LockTaskParams(row))
 			if err != nil {
 				return fmt.Errorf("lock task %s: %w", row.ID, err)
 			}

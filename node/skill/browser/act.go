@@ -196,7 +196,7 @@ func doClick(c *call) error {
 	if err := c.click(c.ctx, at, cmp.Or(c.args.Button, "left"), count, held); err != nil && !errors.Is(err, errDialog) {
 		return err
 	}
-	return c.after(settleAfter)
+	return c.after()
 }
 
 func doHover(c *call) error {
@@ -215,7 +215,7 @@ func doHover(c *call) error {
 	if err := c.act(c.ctx, "Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y}, nil); err != nil && !errors.Is(err, errDialog) {
 		return err
 	}
-	return c.after(settleAfter)
+	return c.after()
 }
 
 func doFill(c *call) error {
@@ -247,7 +247,7 @@ func doFill(c *call) error {
 		}
 		c.say("pressed Enter")
 	}
-	return c.after(settleAfter)
+	return c.after()
 }
 
 // enter types the call's text into what has the focus.
@@ -297,7 +297,7 @@ func doChoose(c *call) error {
 		return fmt.Errorf("nothing can be chosen in %s: %s", c.named(e), report.Clean([]byte(done.Problem), 1500))
 	}
 	c.say("chose %d options in %s", len(c.args.Values), c.named(e))
-	return c.after(settleAfter)
+	return c.after()
 }
 
 func doPress(c *call) error {
@@ -318,7 +318,7 @@ func doPress(c *call) error {
 		return err
 	}
 	c.say("pressed %s", c.args.Key)
-	return c.after(settleAfter)
+	return c.after()
 }
 
 func doScroll(c *call) error {
@@ -334,7 +334,7 @@ func doScroll(c *call) error {
 				return err
 			}
 			c.say("%s is in view", c.named(e))
-			return c.after(settleAfter)
+			return c.after()
 		}
 		if raw, err = c.on(c.ctx, e, "function(direction, amount) { return ("+scrollScript+")(this, direction, amount) }", direction, c.args.Amount); err != nil {
 			return err
@@ -353,7 +353,7 @@ func doScroll(c *call) error {
 		return err
 	}
 	c.say("%s is scrolled to %g of %g pixels, and shows %g", clean(at.What, 100), at.Top, at.Height, at.View)
-	return c.after(settleAfter)
+	return c.after()
 }
 
 // waitFor asks until a condition holds.
@@ -445,7 +445,7 @@ func doWait(c *call) error {
 		}
 		c.say("the page is quiet")
 	}
-	return c.after(settleAfter)
+	return c.after()
 }
 
 func doExecute(c *call) error {
@@ -474,7 +474,7 @@ func doExecute(c *call) error {
 		text = "(no value: a dialog opened)"
 	}
 	c.say("the value, of type %s:", cmp.Or(out.Result.Type, "none"))
-	if err := c.after(settleAfter); err != nil {
+	if err := c.after(); err != nil {
 		return err
 	}
 	most := c.limit(changesBytes)
@@ -510,7 +510,7 @@ func doAnswerDialog(c *call) error {
 	}
 	verb := map[bool]string{true: "accepted", false: "dismissed"}[accept]
 	c.say("%s the dialog: %s %q", verb, open.kind, open.message)
-	return c.after(settleAfter)
+	return c.after()
 }
 
 func doUpload(c *call) error {
@@ -551,5 +551,5 @@ func doUpload(c *call) error {
 	c.t.chooser = 0
 	c.b.mu.Unlock()
 	c.say("gave %d files to %s", len(c.files), c.named(e))
-	return c.after(settleAfter)
+	return c.after()
 }

@@ -129,7 +129,7 @@ func (b *browser) run(ctx context.Context, tool string, arguments json.RawMessag
 	}
 	if errors.Is(err, context.DeadlineExceeded) && c.t != nil {
 		// If it is a script that keeps the page busy, that ends.
-		go b.later(c.t.session, "Runtime.terminateExecution", nil)
+		go b.later(c.t.session, "Runtime.terminateExecution", nil) //nolint:gosec // after the call, whose context has ended
 		err = fmt.Errorf("not done within %s; the page may be busy. Look at it with %s, or use %s", c.timeout(), toolname.BrowserScreenshot, toolname.BrowserWait)
 	}
 	if err != nil {
@@ -245,8 +245,8 @@ func (c *call) named(e element) string {
 }
 
 // after waits for what an action began, and says what has changed.
-func (c *call) after(most time.Duration) error {
-	calm, err := c.settle(c.ctx, c.began, most)
+func (c *call) after() error {
+	calm, err := c.settle(c.ctx, c.began, settleAfter)
 	if err != nil {
 		return err
 	}

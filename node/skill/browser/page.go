@@ -113,11 +113,11 @@ func (p *page) act(ctx context.Context, method string, params, result any) error
 		case open:
 			// Its result, if it comes, is not read any more.
 			cancel()
-			<-ended
+			_ = <-ended //nolint:errcheck // why the call ended is not asked any more
 			return errDialog
 		case crashed:
 			cancel()
-			<-ended
+			_ = <-ended //nolint:errcheck // why the call ended is not asked any more
 			return errCrashed
 		}
 		select {

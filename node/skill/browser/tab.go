@@ -34,7 +34,6 @@ type tab struct {
 	nodes map[string]element
 	// shown are the lines of the last snapshot.
 	shown    []string
-	shownURL string
 	console  []entry
 	requests []*request
 	byID     map[string]*request

@@ -9,6 +9,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 )
@@ -25,4 +28,14 @@ func Database(t testing.TB) string {
 		s.Close()
 		return nil
 	})
+}
+
+// SetSchema has a database say that it has the schema of a version.
+func SetSchema(t testing.TB, url string, version int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, true)", version)
+	require.NoError(t, err)
 }
