@@ -16,7 +16,7 @@ import (
 // says from where it has them.
 func via(t *testing.T, h *hubtest.Hub, token, from string) *sdk.Client {
 	t.Helper()
-	client, err := sdk.New(sdk.Config{URL: h.URL(), Token: token, HTTPClient: &http.Client{Transport: proxied{from}}})
+	client, err := sdk.New(sdk.Config{URL: h.URL(), Token: token, HTTPClient: &http.Client{Transport: proxied{from}}, Retries: -1})
 	require.NoError(t, err)
 	return client
 }

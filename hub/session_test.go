@@ -24,7 +24,7 @@ import (
 // browser is a client that has a cookie and says that it is a page of the hub.
 func browser(t *testing.T, h *hubtest.Hub, cookie string) *sdk.Client {
 	t.Helper()
-	client, err := sdk.New(sdk.Config{URL: h.URL(), HTTPClient: &http.Client{Transport: page{cookie}}})
+	client, err := sdk.New(sdk.Config{URL: h.URL(), HTTPClient: &http.Client{Transport: page{cookie}}, Retries: -1})
 	require.NoError(t, err)
 	return client
 }

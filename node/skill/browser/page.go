@@ -113,11 +113,11 @@ func (p *page) act(ctx context.Context, method string, params, result any) error
 		case open:
 			// Its result, if it comes, is not read any more.
 			cancel()
-			_ = <-ended //nolint:errcheck // why the call ended is not asked any more
+			<-ended //nolint:errcheck // why the call ended is not asked any more
 			return errDialog
 		case crashed:
 			cancel()
-			_ = <-ended //nolint:errcheck // why the call ended is not asked any more
+			<-ended //nolint:errcheck // why the call ended is not asked any more
 			return errCrashed
 		}
 		select {
