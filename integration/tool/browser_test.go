@@ -135,7 +135,7 @@ turns:
 	said(13, "SUCCEEDED", "")
 	said(14, "SUCCEEDED", `heading "Forms"`)
 	said(15, "FAILED", "the browser ended (signal: killed) during the call")
-	said(16, "FAILED", "Open it again with browser_navigate")
+	said(16, "FAILED", "no page is open; open one with browser_navigate")
 	said(17, "SUCCEEDED", `title: "Forms"`)
 	waittest.Until(t, time.Minute, "the browser to end with its task", func() bool { return chromiumOf(t, id) == 0 })
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -89,6 +90,10 @@ func doNavigate(c *call) error {
 	}
 	c.was.title = "" // it is always said
 	c.b.mu.Unlock()
+	// Without TLS, what the node's proxy refuses is shown as a page.
+	if why := c.b.proxy.why(siteOf(at)); status == http.StatusForbidden && why != "" {
+		return fmt.Errorf("%s cannot be opened: %s", siteOf(at), why)
+	}
 	if status >= 400 {
 		c.say("status: %d", status)
 	}

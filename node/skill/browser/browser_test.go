@@ -281,7 +281,7 @@ func TestRequestsBelongToCalls(t *testing.T) {
 	require.Contains(t, r.do(toolname.BrowserNavigate, map[string]any{"url": "http://site.test/forms"}), `title: "Forms"`)
 	r.exec = "step_2"
 	require.Contains(t, r.fails(toolname.BrowserNavigate, map[string]any{"url": "https://other.test/"}), "egress refused: no rule allows other.test:443")
-	require.Contains(t, r.do(toolname.BrowserNavigate, map[string]any{"url": "http://plain.test/"}), "not reached: plain.test: egress refused: no rule allows plain.test")
+	require.Contains(t, r.fails(toolname.BrowserNavigate, map[string]any{"url": "http://plain.test/"}), "plain.test cannot be opened: egress refused: no rule allows plain.test")
 	mu.Lock()
 	defer mu.Unlock()
 	require.Contains(t, seen, "step_1 GET site.test")
