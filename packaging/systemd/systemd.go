@@ -6,7 +6,11 @@
 package systemd
 
 import (
+	"bytes"
+	"context"
 	"embed"
+	"fmt"
+	"os/exec"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -22,6 +26,18 @@ const (
 	Worker = "deckhand-worker.service"
 	Node   = "deckhand-node.service"
 )
+
+// PackagedDirs are the folders of the units of packages and of "make install".
+var PackagedDirs = []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/usr/local/lib/systemd/system"}
+
+// Control runs systemctl. Its error has what systemctl printed.
+func Control(ctx context.Context, args ...string) error {
+	printed, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(printed))
+	}
+	return nil
+}
 
 // Unit returns the text of a unit that runs program with the configuration in the
 // folder etc.

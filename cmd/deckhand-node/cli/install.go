@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -37,9 +36,6 @@ const (
 	// secretMode is that of new files: configuration may have passwords.
 	secretMode = 0o600
 )
-
-// packagedUnits are the folders of the units of packages and of "make install".
-var packagedUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/usr/local/lib/systemd/system"}
 
 // install holds the flags of "deckhand-node install".
 type install struct {
@@ -75,7 +71,7 @@ deckhand-node install --print`,
 	flags.Bool("print", false, "print the unit and change nothing")
 	flags.Bool("start", false, "enable and start the unit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		in := install{packaged: packagedUnits}
+		in := install{packaged: systemd.PackagedDirs}
 		if err := config.Load(flags, "", &in); err != nil {
 			return usageError{err}
 		}
@@ -112,9 +108,8 @@ func (in install) run(ctx context.Context, out io.Writer) error {
 		return nil
 	}
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", unitName}, {"restart", unitName}} {
-		said, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(said))
+		if err := systemd.Control(ctx, args...); err != nil {
+			return err
 		}
 	}
 	fmt.Fprintln(out, "started "+unitName+"; see: systemctl status "+unitName)
@@ -164,8 +159,8 @@ func (in install) useUnit(out io.Writer, unit []byte) error {
 	return nil
 }
 
-// configure sets what was given in the configuration, and makes it where there is none.
-// All else that it says stays.
+// configure writes the given settings to the configuration files, and creates a missing
+// file from the template. Other settings stay.
 func (in install) configure(out io.Writer) error {
 	if err := os.MkdirAll(in.ConfigDir, 0o755); err != nil {
 		return fmt.Errorf("make the configuration folder: %w", err)
@@ -269,7 +264,8 @@ func (in install) keepToken(out io.Writer) error {
 	return in.write(out, path, text, []byte(strings.Join(lines, "\n")+"\n"), secretMode, text == nil)
 }
 
-// read returns a file and its mode; nil, and the mode of a new one, where there is none.
+// read returns the content and the mode of a file. For a missing file it returns nil and
+// the mode of new files.
 func read(path string) ([]byte, os.FileMode, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -79,16 +79,16 @@ func Execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root.SetErr(stderr)
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.Version = version.Version
-	root.SetHelpFunc(env.Help(fangHelp(ctx)))
+	root.SetHelpFunc(env.Help(func(cmd *cobra.Command, args []string) { fangHelp(ctx)(cmd, args) }))
 	root.AddCommand(manCommand(e))
 	return e.Report(ctx, root.ExecuteContext(ctx))
 }
 
-// fangHelp returns the help of fang, which gives it to a command that it runs.
+// fangHelp returns fang's function for help. Fang sets it on a command that it runs, so this
+// runs one that does nothing and cannot fail.
 func fangHelp(ctx context.Context) func(*cobra.Command, []string) {
 	idle := &cobra.Command{Use: "deckhand", Run: func(*cobra.Command, []string) {}}
 	idle.SetArgs([]string{})
-	// It does nothing.
 	_ = fang.Execute(ctx, idle, fang.WithoutManpage(), fang.WithoutCompletions())
 	return idle.HelpFunc()
 }

@@ -295,7 +295,7 @@ func (t *tokenStore) refresh(ctx context.Context, info oauth2.TokenInfo, values 
 				return errUsed
 			}
 			if err == nil && before.UsedAt != nil {
-				// Whoever uses it from now on has it from somebody else.
+				// The successor in the lost response is spent: a use of it means that it was stolen.
 				err = q.SpendOAuthRefreshToken(ctx, before.Successor)
 			}
 			if err != nil {

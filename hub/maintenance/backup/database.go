@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -87,23 +88,9 @@ func lastLines(text string) string {
 
 // connect opens a connection and returns the server's major version.
 func connect(ctx context.Context, databaseURL config.Secret) (*pgx.Conn, int, error) {
-	target, env, err := forPrograms(databaseURL)
+	conn, err := store.Connect(ctx, databaseURL.Reveal())
 	if err != nil {
 		return nil, 0, err
-	}
-	cfg, err := pgx.ParseConfig(target)
-	if err != nil {
-		return nil, 0, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").WithFix("use postgres://user:password@host:5432/database").WithCause(err)
-	}
-	for _, v := range env {
-		if password, ok := strings.CutPrefix(v, "PGPASSWORD="); ok {
-			cfg.Password = password
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		return nil, 0, fault.New(fault.Unavailable, "cannot reach database %q on %s:%d as user %q", cfg.Database, cfg.Host, cfg.Port, cfg.User).
-			WithFix("start it (sudo deckhand up starts its own), or check database-url").WithCause(err)
 	}
 	var number int
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&number); err != nil {
@@ -114,8 +101,9 @@ func connect(ctx context.Context, databaseURL config.Secret) (*pgx.Conn, int, er
 
 // schemaOf returns the version of a database's schema.
 func schemaOf(ctx context.Context, conn *pgx.Conn) (version int64, err error) {
-	if err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version); err != nil {
-		return 0, fault.New(fault.Precondition, "the database has no Deckhand schema: %v", err).WithFix("name the hub's database with --database-url")
+	version, err = store.SchemaOn(ctx, conn)
+	if err == nil && version == 0 {
+		err = fault.New(fault.Precondition, "the database has no Deckhand schema").WithFix("name the hub's database with --database-url")
 	}
-	return version, nil
+	return version, err
 }

@@ -6,12 +6,12 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,26 +84,27 @@ type Request struct {
 
 // check makes one or more findings.
 type check struct {
-	name string
-	run  func(ctx context.Context) ([]Finding, error)
+	name  string
+	run   func(ctx context.Context) ([]Finding, error)
+	limit time.Duration // 0 for patience
 }
 
 // Run makes all checks, and returns their findings in a fixed order.
 func (d *Doctor) Run(ctx context.Context, r Request) []Finding {
 	var checks []check
 	if r.Installation {
-		checks = append(checks, check{"database", d.database}, check{"migrations", d.migrations}, check{"bus", d.bus},
-			check{"hubs", d.replicas}, check{"certificate authority", d.authority}, check{"file modes", d.fileModes})
+		checks = append(checks, check{name: "database", run: d.database}, check{name: "migrations", run: d.migrations}, check{name: "bus", run: d.bus},
+			check{name: "hubs", run: d.replicas}, check{name: "certificate authority", run: d.authority}, check{name: "file modes", run: d.fileModes})
 	}
 	org := func(run func(ctx context.Context, orgID string) ([]Finding, error)) func(ctx context.Context) ([]Finding, error) {
 		return func(ctx context.Context) ([]Finding, error) { return run(ctx, r.OrgID) }
 	}
-	checks = append(checks, check{"claims", org(d.claims)}, check{"restore", org(d.restore)}, check{"triggers", org(d.triggers)},
-		check{"tokens", org(d.tokens)}, check{"quotas", org(d.quotas)})
+	checks = append(checks, check{name: "claims", run: org(d.claims)}, check{name: "restore", run: org(d.restore)}, check{name: "triggers", run: org(d.triggers)},
+		check{name: "tokens", run: org(d.tokens)}, check{name: "quotas", run: org(d.quotas)})
 	if r.CallProviders {
-		checks = append(checks, check{"providers", org(d.providers)})
+		checks = append(checks, check{name: "providers", run: org(d.providers)})
 	}
-	checks = append(checks, check{"nodes", org(d.nodes)})
+	checks = append(checks, check{name: "nodes", run: org(d.nodes), limit: 2 * nodePatience})
 	return each(ctx, checks)
 }
 
@@ -116,14 +117,7 @@ func each(ctx context.Context, checks []check) (out []Finding) {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			limit := patience
-			switch {
-			case c.name == "nodes":
-				limit = 2 * nodePatience
-			case strings.HasPrefix(c.name, "node "):
-				limit = nodePatience
-			}
-			ctx, cancel := context.WithTimeout(ctx, limit)
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.limit, patience))
 			defer cancel()
 			var err error
 			if found[i], err = c.run(ctx); err != nil {

@@ -141,12 +141,12 @@ func (d *Doctor) nodes(ctx context.Context, orgID string) ([]Finding, error) {
 				continue // deckhand doctor lists them by itself
 			}
 			if n.Node.Capability < nodelink.Ledger {
-				checks = append(checks, check{n.Node.Name, func(context.Context) ([]Finding, error) {
+				checks = append(checks, check{name: n.Node.Name, run: func(context.Context) ([]Finding, error) {
 					return []Finding{{"node " + n.Node.Name, Warn, "its deckhand-node is too old to check itself", "run deckhand-node doctor there, or upgrade it"}}, nil
 				}})
 				continue
 			}
-			checks = append(checks, check{"node " + n.Node.Name, func(ctx context.Context) ([]Finding, error) { return d.node(ctx, n.Node) }})
+			checks = append(checks, check{name: "node " + n.Node.Name, run: func(ctx context.Context) ([]Finding, error) { return d.node(ctx, n.Node) }, limit: nodePatience})
 		}
 		if token = next; token == "" {
 			break

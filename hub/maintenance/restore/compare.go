@@ -195,12 +195,8 @@ func (c *Comparer) store(ctx context.Context, n db.NodesToCompareRow, entries []
 	for _, e := range entries {
 		id := step.OfExec(e.GetId())
 		row, has := steps[id]
-		if known[e.GetId()] || has && !open[step.State(row.State)] && runOf(e.GetId()) <= row.Run {
+		if known[e.GetId()] || has && !open[step.State(row.State)] && step.RunOfExec(e.GetId()) <= row.Run {
 			continue
-		}
-		if !e.GetDone() && e.GetExec() == nil && !has {
-			// Its outcome is not known: it counts as done.
-			c.cfg.Log.Debug("an operation of unknown outcome", "id", e.GetId())
 		}
 		recovered++
 		effect := db.CreateRecoveredEffectParams{
@@ -243,17 +239,6 @@ func (c *Comparer) attach(ctx context.Context, orgID string, row db.RecoverableS
 
 // isExec reports whether an id is that of a person's command, or of one of several of a step.
 func isExec(id string) bool { return strings.HasPrefix(id, nodeexec.Kind+"_") }
-
-// runOf returns the number of a step's run, which its exec id has from the second on.
-func runOf(execID string) int32 {
-	_, rest, _ := strings.Cut(execID, "_")
-	_, run, found := strings.Cut(rest, "_")
-	n := int32(0)
-	if _, err := fmt.Sscanf(run, "%d", &n); !found || err != nil {
-		return 1
-	}
-	return n
-}
 
 // what returns the text of an entry, masked.
 func (c *Comparer) what(orgID string, e *nodev1.LedgerEntry) string {

@@ -6,8 +6,8 @@
 // once for each kind of data, a few tasks in each transaction, which also stores how far
 // it has come: a hub that dies loses nothing and repeats nothing. A task of a lineage that
 // goes on, which may still read what it left, is collected with the last of the lineage.
-// One with a legal hold is passed over; whoever releases a hold or changes a rule has the
-// collection begin again.
+// Collect skips a task with a legal hold. Releasing a hold and changing a rule start the
+// collection from the beginning.
 //
 // Tasks, their results and the audit are never deleted. Of steps the number, tool, state
 // and times stay, which are the record that something ran.
@@ -35,11 +35,13 @@ type kind struct {
 	name, description string
 	// collect deletes what tasks have left, and returns how many rows.
 	collect func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error)
+	// pending, if set, returns those of the tasks whose data is still needed.
+	pending func(ctx context.Context, q *db.Queries, orgID string, tasks []string) ([]string, error)
 }
 
 // kinds are all, in the order in which they are shown.
 var kinds = []kind{
-	{"events", "history: events and what the search finds of them", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+	{name: "events", description: "history: events and what the search finds of them", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		n, err := q.CountEventsOf(ctx, db.CountEventsOfParams{OrgID: orgID, Tasks: tasks})
 		if err != nil {
 			return 0, err
@@ -50,11 +52,13 @@ var kinds = []kind{
 			}
 		}
 		return n, nil
+	}, pending: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) ([]string, error) {
+		return q.Undelivered(ctx, db.UndeliveredParams{OrgID: orgID, Tasks: tasks})
 	}},
-	{"turns", "transcripts: what the model was told and said", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+	{name: "turns", description: "transcripts: what the model was told and said", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		return q.CollectTurns(ctx, db.CollectTurnsParams{OrgID: orgID, Tasks: tasks})
 	}},
-	{"steps", "arguments and results of tool calls, and images in them", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+	{name: "steps", description: "arguments and results of tool calls, and images in them", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		images, err := q.CollectStepImages(ctx, db.CollectStepImagesParams{OrgID: orgID, Tasks: tasks})
 		if err != nil {
 			return 0, err
@@ -62,16 +66,16 @@ var kinds = []kind{
 		n, err := q.CollectSteps(ctx, db.CollectStepsParams{OrgID: orgID, Tasks: tasks})
 		return images + n, err
 	}},
-	{"inputs", "files that were given to tasks", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+	{name: "inputs", description: "files that were given to tasks", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		return q.CollectInputs(ctx, db.CollectInputsParams{OrgID: orgID, Tasks: tasks})
 	}},
-	{"inbox", "approvals, questions and reviews with their attachments", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+	{name: "inbox", description: "approvals, questions and reviews with their attachments", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		return q.CollectInbox(ctx, db.CollectInboxParams{OrgID: orgID, Tasks: tasks})
 	}},
-	{"model_calls", "single calls of models; sums of budgets and tasks are kept", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+	{name: "model_calls", description: "single calls of models; sums of budgets and tasks are kept", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		return q.CollectModelCalls(ctx, db.CollectModelCallsParams{OrgID: orgID, Tasks: tasks})
 	}},
-	{"artifacts", "lists of files that were handed over; the files are in the workspaces", func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
+	{name: "artifacts", description: "lists of files that were handed over; the files are in the workspaces", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		return q.CollectArtifacts(ctx, db.CollectArtifactsParams{OrgID: orgID, Tasks: tasks})
 	}},
 }
@@ -304,9 +308,9 @@ func (s *Service) batch(ctx context.Context, rule db.RulesToCollectRow, k kind) 
 			return fmt.Errorf("find tasks of lineages: %w", err)
 		}
 		var late []string
-		if k.name == "events" {
-			if late, err = q.Undelivered(ctx, db.UndeliveredParams{OrgID: rule.OrgID, Tasks: ids}); err != nil {
-				return fmt.Errorf("find tasks whose events are not delivered: %w", err)
+		if k.pending != nil {
+			if late, err = k.pending(ctx, q, rule.OrgID, ids); err != nil {
+				return fmt.Errorf("find tasks whose %s are still needed: %w", rule.Kind, err)
 			}
 			ids = slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(late, id) })
 		}
@@ -314,7 +318,7 @@ func (s *Service) batch(ctx context.Context, rule db.RulesToCollectRow, k kind) 
 			return fmt.Errorf("delete old %s: %w", rule.Kind, err)
 		}
 		if len(late) > 0 {
-			// They are collected when they are delivered, and those after them then.
+			// They are collected when they are no longer needed, and those after them then.
 			more = false
 			if rows == 0 {
 				return nil

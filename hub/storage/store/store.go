@@ -78,11 +78,9 @@ const maxConns = 32
 // Open connects to the database at url and brings its schema up to date. Many
 // hubs may do so at once: the migration holds a lock.
 func Open(ctx context.Context, url string) (*Store, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+	cfg, err := parse(url)
 	if err != nil {
-		// The error may quote the URL, and with it the password.
-		return nil, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
-			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
+		return nil, err
 	}
 	if !strings.Contains(url, "pool_max_conns") {
 		cfg.MaxConns = maxConns
@@ -108,6 +106,31 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// parse returns the settings of a database URL, with those of a pool.
+func parse(url string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		// The error may quote the URL, and with it the password.
+		return nil, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
+			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
+	}
+	return cfg, nil
+}
+
+// Connect opens one connection to the database at url, which may have settings of a pool.
+// It changes nothing there.
+func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
+	cfg, err := parse(url)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
+	if err != nil {
+		return nil, connectFault(cfg.ConnConfig, err)
+	}
+	return conn, nil
 }
 
 func connectFault(cfg *pgx.ConnConfig, err error) error {
@@ -137,19 +160,18 @@ func (s *Store) Current(ctx context.Context) error {
 // SchemaOf returns the version of the schema of the database at url, and 0 for a database
 // without one. It changes nothing.
 func SchemaOf(ctx context.Context, url string) (version int64, err error) {
-	cfg, err := pgx.ParseConfig(url)
+	conn, err := Connect(ctx, url)
 	if err != nil {
-		// As in Open.
-		return 0, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
-			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
-	}
-	delete(cfg.RuntimeParams, "pool_max_conns") // a setting of the pool, which a server refuses
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		return 0, connectFault(cfg, err)
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	err = conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
+	return SchemaOn(ctx, conn)
+}
+
+// SchemaOn is SchemaOf for a database that is connected.
+func SchemaOn(ctx context.Context, conn *pgx.Conn) (int64, error) {
+	var version int64
+	err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
 	var pg *pgconn.PgError
 	const undefinedTable = "42P01"
 	if errors.As(err, &pg) && pg.Code == undefinedTable {

@@ -1,4 +1,4 @@
-// Command goclient submits, watches and answers a task with the client that oapi-codegen has
+// Command goclient submits, watches and answers a task with the client that oapi-codegen
 // generated in the package api.
 package main
 

@@ -20,6 +20,7 @@ import (
 	"unicode"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
+	"github.com/deckhand-sh/deckhand/node/skill/keeper"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
@@ -73,7 +74,7 @@ func ask(ctx context.Context, folder string, root *os.Root, req Request) Answer 
 			req.Files = append(req.Files, File{Name: path.Base(filepath.ToSlash(name)), Size: size})
 		}
 	}
-	conn := connect(ctx, filepath.Join(folder, socketName))
+	conn := keeper.Connect(ctx, filepath.Join(folder, socketName), connectWait)
 	if conn == nil {
 		return Answer{NotRunning: true}
 	}
@@ -106,21 +107,6 @@ func ask(ctx context.Context, folder string, root *os.Root, req Request) Answer 
 
 // confirmation is what the one who asked says when it has everything.
 const confirmation = "ok\n"
-
-func connect(ctx context.Context, socket string) net.Conn {
-	ctx, cancel := context.WithTimeout(ctx, connectWait)
-	defer cancel()
-	var dialer net.Dialer
-	for {
-		conn, err := dialer.DialContext(ctx, "unix", socket)
-		if err == nil {
-			return conn
-		}
-		if pause(ctx, 20*time.Millisecond) != nil {
-			return nil
-		}
-	}
-}
 
 // openUpload opens a file of the workspace.
 func openUpload(root *os.Root, name string) (*os.File, int64, error) {

@@ -302,7 +302,7 @@ func (c *call) changes(calm bool) error {
 			b.active = t
 		}
 	}
-	gone := b.active != c.t && !hasTab(b.tabs, c.t)
+	gone := b.active != c.t && !slices.Contains(b.tabs, c.t)
 	if gone {
 		c.say("the tab was closed; the active one is %s", nameOf(b.active))
 	}
@@ -353,15 +353,6 @@ func (r *request) outcome() string {
 		return r.failed
 	}
 	return fmt.Sprintf("status %d", r.status)
-}
-
-func hasTab(tabs []*tab, t *tab) bool {
-	for _, one := range tabs {
-		if one == t {
-			return true
-		}
-	}
-	return false
 }
 
 func nameOf(t *tab) string {

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/deckhand-sh/deckhand/node/skill/keeper"
 )
 
 // programs are where Chromium may be in a jail, the best first. Scripts that start it are
@@ -44,7 +44,7 @@ const (
 type process struct {
 	cmd   *exec.Cmd
 	conn  *conn
-	said  *tail
+	said  *keeper.Tail
 	ended chan struct{} // closed when it has been waited for
 }
 
@@ -72,7 +72,7 @@ func launch(program, folder, proxy string, handle func(event)) (*process, error)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a pipe: %w", err), theirIn.Close(), in.Close())
 	}
-	p := &process{said: &tail{max: 4 << 10}, ended: make(chan struct{})}
+	p := &process{said: &keeper.Tail{Max: 4 << 10}, ended: make(chan struct{})}
 	p.cmd = exec.Command(program, flags(folder, proxy)...)
 	p.cmd.ExtraFiles = []*os.File{theirIn, theirOut} // 3, which it reads, and 4, which it writes
 	p.cmd.Dir = folder
@@ -122,7 +122,7 @@ func (p *process) how() string {
 	if state := p.cmd.ProcessState; state != nil {
 		how += " (" + state.String() + ")"
 	}
-	if last := p.said.fatal(); last != "" {
+	if last := fatal(p.said.String()); last != "" {
 		how += ": " + last
 	}
 	return how
@@ -206,30 +206,9 @@ func find(named string) (string, error) {
 	return "", errNoBrowser
 }
 
-// tail keeps the end of what is written to it.
-type tail struct {
-	max  int
-	mu   sync.Mutex
-	text []byte
-}
-
-var _ io.Writer = (*tail)(nil)
-
-func (t *tail) Write(data []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, data...)
-	if over := len(t.text) - t.max; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(data), nil
-}
-
-// fatal returns the last line that says why the browser ended; empty if none does.
-func (t *tail) fatal() (line string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for one := range strings.Lines(string(t.text)) {
+// fatal returns the last line of the browser's standard error that says why it ended, or "".
+func fatal(text string) (line string) {
+	for one := range strings.Lines(text) {
 		if strings.Contains(one, "FATAL") || strings.Contains(one, "error while loading shared libraries") || strings.Contains(one, "out of memory") || strings.Contains(one, "Out of memory") {
 			line = strings.TrimSpace(one)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -254,7 +255,7 @@ func doListTabs(c *call) error {
 		if err := c.b.proc.conn.call(c.ctx, "", "Target.closeTarget", map[string]any{"targetId": at.target}, nil); err != nil {
 			return err
 		}
-		if err := c.b.until(c.ctx, "the tab to close", func() bool { return !hasTab(c.b.tabs, at) || at.dialog != nil }); err != nil {
+		if err := c.b.until(c.ctx, "the tab to close", func() bool { return !slices.Contains(c.b.tabs, at) || at.dialog != nil }); err != nil {
 			return err
 		}
 	default:

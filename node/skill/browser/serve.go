@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
+	"github.com/deckhand-sh/deckhand/node/skill/keeper"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
@@ -104,17 +105,13 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return 0
 }
 
-// keeper owns a browser and those who ask it.
-type keeper struct {
+// server owns a browser, and takes the calls for it.
+type server struct {
 	browser *browser
-	idle    time.Duration
+	idle    *keeper.Idle
 	asking  sync.WaitGroup
 	turn    sync.Mutex // held by the call in progress
 	uploads []string   // folders of files, the oldest first; guarded by turn
-
-	mu    sync.Mutex
-	open  int       // guarded by mu
-	since time.Time // guarded by mu
 }
 
 // Serve keeps a browser until it has been idle for too long.
@@ -125,7 +122,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err := ownFolder(cfg.Folder); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, filepath.Join(cfg.Folder, "lock"))
+	unlock, err := keeper.Lock(ctx, filepath.Join(cfg.Folder, "lock"), lockWait)
 	if err != nil {
 		return err
 	}
@@ -153,9 +150,12 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	k := &keeper{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: time.Duration(cfg.IdleSeconds) * time.Second, since: time.Now()}
+	k := &server{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second)}
 	defer k.browser.close()
-	go k.watch(ctx, func() { _ = listener.Close() })
+	go func() {
+		k.idle.Wait(ctx, nil)
+		_ = listener.Close()
+	}()
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -185,56 +185,9 @@ func ownFolder(path string) error {
 	return os.Chmod(path, 0o711) //nolint:gosec // as above
 }
 
-// lock returns when no other keeper has the file.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
-	defer cancel()
-	for {
-		if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		if pause(ctx, 20*time.Millisecond) != nil {
-			_ = file.Close()
-			return nil, fmt.Errorf("another browser uses %s", path)
-		}
-	}
-}
-
-func (k *keeper) touch(n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.open += n
-	k.since = time.Now()
-}
-
-// watch calls stop when there was no call for too long.
-func (k *keeper) watch(ctx context.Context, stop func()) {
-	defer stop()
-	tick := time.NewTicker(min(time.Second, k.idle/4+time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		k.mu.Lock()
-		idle := k.open == 0 && time.Since(k.since) > k.idle
-		k.mu.Unlock()
-		if idle {
-			return
-		}
-	}
-}
-
 // serve reads one request and makes the call.
-func (k *keeper) serve(ctx context.Context, conn net.Conn) {
-	k.touch(1)
-	defer k.touch(-1)
+func (k *server) serve(ctx context.Context, conn net.Conn) {
+	defer k.idle.Call()()
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -278,7 +231,7 @@ func (k *keeper) serve(ctx context.Context, conn net.Conn) {
 }
 
 // call makes a call and returns its answer, with the downloads that are to be handed over.
-func (k *keeper) call(ctx context.Context, req Request, files []string) (Answer, []*download) {
+func (k *server) call(ctx context.Context, req Request, files []string) (Answer, []*download) {
 	b := k.browser
 	r, downloads, err := b.run(ctx, req.Tool, req.Arguments, files, req.Exec)
 	said := Answer{}
@@ -332,7 +285,7 @@ func deliversFiles(tool string) bool {
 }
 
 // receiveFiles puts the files of an upload where the browser can read them.
-func (k *keeper) receiveFiles(s *stream, files []File) ([]string, error) {
+func (k *server) receiveFiles(s *stream, files []File) ([]string, error) {
 	if len(files) > maxFiles {
 		return nil, fmt.Errorf("there are more than %d", maxFiles)
 	}

@@ -26,8 +26,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/deckhand-sh/deckhand/node/skill/keeper"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
@@ -129,7 +128,7 @@ func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
 	if err := os.MkdirAll(filepath.Dir(cfg.Socket), 0o700); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, cfg.Socket+".lock")
+	unlock, err := keeper.Lock(ctx, cfg.Socket+".lock", lockWait)
 	if err != nil {
 		return err
 	}
@@ -144,10 +143,9 @@ func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b := &bridge{session: newSession(cfg, stderr), idle: time.Duration(cfg.IdleSeconds) * time.Second}
+	b := &bridge{session: newSession(cfg, stderr), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second)}
 	defer b.session.close()
 	go b.session.start(ctx)
-	b.touch(0)
 	go b.watch(ctx, func() { _ = listener.Close() })
 	for {
 		conn, err := listener.Accept()
@@ -160,79 +158,34 @@ func Serve(ctx context.Context, cfg Config, stderr io.Writer) error {
 	}
 }
 
-// lock returns when no other bridge has the file.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
-	defer cancel()
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = file.Close() }, nil
-		}
-		select {
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, fmt.Errorf("another bridge uses %s", path)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-}
-
 // bridge is one server and those who ask it.
 type bridge struct {
 	session *session
-	idle    time.Duration
+	idle    *keeper.Idle
 	asking  sync.WaitGroup
-
-	mu    sync.Mutex
-	open  int
-	since time.Time
-}
-
-func (b *bridge) touch(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.open += n
-	b.since = time.Now()
 }
 
 // watch calls stop when the server has ended or has been idle for too long.
 func (b *bridge) watch(ctx context.Context, stop func()) {
 	defer stop()
-	tick := time.NewTicker(min(time.Second, b.idle/4+time.Millisecond))
-	defer tick.Stop()
-	for {
+	b.idle.Wait(ctx, b.session.over)
+	select {
+	case <-b.session.over:
+	default:
+		return
+	}
+	if !b.session.spoke() {
+		// The caller that started it is about to send its request.
 		select {
 		case <-ctx.Done():
-			return
-		case <-b.session.over:
-			if !b.session.spoke() {
-				// The caller that started it is about to send its request.
-				select {
-				case <-ctx.Done():
-				case <-time.After(lingerFor):
-				}
-			}
-			return
-		case <-tick.C:
-		}
-		b.mu.Lock()
-		idle := b.open == 0 && time.Since(b.since) > b.idle
-		b.mu.Unlock()
-		if idle {
-			return
+		case <-time.After(lingerFor):
 		}
 	}
 }
 
 // answer reads one request and replies to it.
 func (b *bridge) answer(ctx context.Context, conn net.Conn) {
-	b.touch(1)
-	defer b.touch(-1)
+	defer b.idle.Call()()
 	defer func() { _ = conn.Close() }()
 	var req Request
 	if err := json.NewDecoder(io.LimitReader(conn, maxRequest)).Decode(&req); err != nil {
@@ -265,7 +218,7 @@ func ask(ctx context.Context, socket string, stdin io.Reader, stdout io.Writer) 
 		return err
 	}
 	said := Answer{NotRunning: true}
-	if conn := connect(ctx, socket); conn != nil {
+	if conn := keeper.Connect(ctx, socket, connectWait); conn != nil {
 		defer func() { _ = conn.Close() }()
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		said = Answer{}
@@ -278,23 +231,6 @@ func ask(ctx context.Context, socket string, stdin io.Reader, stdout io.Writer) 
 		}
 	}
 	return json.NewEncoder(stdout).Encode(said)
-}
-
-func connect(ctx context.Context, socket string) net.Conn {
-	ctx, cancel := context.WithTimeout(ctx, connectWait)
-	defer cancel()
-	var dialer net.Dialer
-	for {
-		conn, err := dialer.DialContext(ctx, "unix", socket)
-		if err == nil {
-			return conn
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }
 
 // digest identifies a definition.

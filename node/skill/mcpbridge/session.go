@@ -20,6 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/deckhand-sh/deckhand/internal/version"
+	"github.com/deckhand-sh/deckhand/node/skill/keeper"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
@@ -55,7 +56,7 @@ type session struct {
 	command []string
 	url     string // instead of command
 	stderr  io.Writer
-	said    *tail
+	said    *keeper.Tail
 
 	ready chan struct{} // closed when it speaks, or will never
 	over  chan struct{} // closed when it has ended
@@ -79,7 +80,7 @@ type session struct {
 
 func newSession(cfg Config, stderr io.Writer) *session {
 	return &session{
-		command: cfg.Command, url: cfg.URL, stderr: stderr, said: &tail{}, ready: make(chan struct{}), over: make(chan struct{}),
+		command: cfg.Command, url: cfg.URL, stderr: stderr, said: &keeper.Tail{Max: toldTail}, ready: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
@@ -177,7 +178,7 @@ func brokenOff(err error) error {
 // end records why the server cannot be used any more; the first reason is kept.
 func (s *session) end(err error) {
 	s.once.Do(func() {
-		if said := s.said.String(); said != "" {
+		if said := strings.TrimSpace(clean(s.said.String())); said != "" {
 			err = fmt.Errorf("%w; it wrote: %s", err, said)
 		}
 		s.mu.Lock()
@@ -403,26 +404,4 @@ func (a *Answer) show(c *mcp.ImageContent) bool {
 // clean returns text that can be stored.
 func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-// Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.data = append(t.data, p[max(0, len(p)-toldTail):]...)
-	t.data = t.data[max(0, len(t.data)-toldTail):]
-	return len(p), nil
-}
-
-// String returns it.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(clean(string(t.data)))
 }

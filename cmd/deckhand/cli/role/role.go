@@ -140,7 +140,7 @@ func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
 		}
 		if o.print {
 			if f := flags.Lookup("data-dir"); f != nil {
-				f.DefValue = datadir.System // a service's, whoever asks
+				f.DefValue = datadir.System // the services' folder, whichever user prints the template
 			}
 			return config.WriteTemplate(e.Out, flags, r.title())
 		}

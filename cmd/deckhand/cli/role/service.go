@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/up"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/wholefile"
 	"github.com/deckhand-sh/deckhand/packaging/systemd"
 )
 
@@ -34,9 +35,6 @@ const (
 	// writtenBy begins a unit that no package installed.
 	writtenBy = "# Written by \"deckhand up --install\".\n"
 )
-
-// packagedUnits are the folders of the units of packages.
-var packagedUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system", "/usr/local/lib/systemd/system"}
 
 func serviceFlags(flags *pflag.FlagSet) {
 	flags.Bool(installFlag, false, "install a systemd service that runs this with the other flags, and start it")
@@ -185,8 +183,8 @@ func (s installer) uninstall(ctx context.Context) error {
 	return nil
 }
 
-// configure makes the configuration file if there is none, and puts the given flags
-// into it.
+// configure writes the given flags to the configuration file, and creates a missing file
+// from the template.
 func (s installer) configure() error {
 	path := filepath.Join(s.root, etcDir, upFile)
 	text, err := os.ReadFile(path)
@@ -227,7 +225,7 @@ func (s installer) packaged(unit string) string {
 	if _, err := os.Stat(filepath.Join(s.root, unitDir, systemd.Up)); err == nil {
 		return "" // it comes before those of packages
 	}
-	for _, dir := range packagedUnits {
+	for _, dir := range systemd.PackagedDirs {
 		text, err := os.ReadFile(filepath.Join(s.root, dir, systemd.Up))
 		if err == nil && string(text) == unit {
 			return filepath.Join(dir, systemd.Up)
@@ -240,11 +238,7 @@ func (s installer) systemctl(ctx context.Context, args ...string) error {
 	if s.root != "" {
 		args = append([]string{"--root=" + s.root}, args...)
 	}
-	said, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(said))
-	}
-	return nil
+	return systemd.Control(ctx, args...)
 }
 
 // lastError returns the last error that the service wrote.
@@ -264,25 +258,12 @@ func (s installer) lastError(ctx context.Context) string {
 
 // writeFile replaces a file whole, and makes its folder.
 func writeFile(path, text string, mode os.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.WriteString(text)
-	if cerr := f.Chmod(mode); err == nil {
-		err = cerr
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = wholefile.Write(path, []byte(text), mode)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }

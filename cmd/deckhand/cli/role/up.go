@@ -83,7 +83,7 @@ func upFlags(flags *pflag.FlagSet) {
 		f := flags.Lookup(of.name)
 		f.Usage, f.DefValue = of.usage, of.value
 		if err := f.Value.Set(of.value); err != nil {
-			panic(err) // a default of ours that is none
+			panic(err) // a built-in default is invalid
 		}
 	}
 	serviceFlags(flags)

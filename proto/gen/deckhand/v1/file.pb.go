@@ -175,7 +175,7 @@ type ReadFileRequest struct {
 	// At most this many bytes; 0 for 1 MiB, at most 4 MiB.
 	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// With task_id: the file as it was when this step of the task ended, by its id
-	// or unique id prefix; empty for now. States are kept as long as changes can be
+	// or unique id prefix. If empty, the file as it is now. States are kept as long as changes can be
 	// undone.
 	StepId        string `protobuf:"bytes,7,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -705,9 +705,10 @@ type GetStatisticsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How to group the rows.
 	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
-	// Tasks made at this time or after it, and before that one; unset for 30 days
-	// ago, and for now. At most 366 days.
+	// Tasks that were created at this time or later. Defaults to 30 days before the current time.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// Tasks that were created before this time, at most 366 days after since. Defaults to the
+	// current time.
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
 	// Only of this agent: id, unique id prefix, or name; empty for all.
 	AgentId string `protobuf:"bytes,4,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`

@@ -426,7 +426,7 @@ type TestPolicyRequest struct {
 	ArgumentsJson string `protobuf:"bytes,3,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
 	// A policy to try in the place of the one that holds; empty for that one.
 	Yaml string `protobuf:"bytes,4,opt,name=yaml,proto3" json:"yaml,omitempty"`
-	// When; unset for now.
+	// The time for which the policy is asked; defaults to the current time.
 	At *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
 	// Labels of the node.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`

@@ -1772,7 +1772,7 @@ type GetUsageReportRequest struct {
 	By string `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
 	// Unset for the beginning of this month, in UTC.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
-	// Unset for now.
+	// Defaults to the current time.
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
 	// Splits each row of an hour, day or month: agent, user or model; empty for one
 	// row each. At most 31 days of hours, 366 of days.

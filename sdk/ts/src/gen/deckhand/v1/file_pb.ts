@@ -138,7 +138,7 @@ export type ReadFileRequest = Message<"deckhand.v1.ReadFileRequest"> & {
 
   /**
    * With task_id: the file as it was when this step of the task ended, by its id
-   * or unique id prefix; empty for now. States are kept as long as changes can be
+   * or unique id prefix. If empty, the file as it is now. States are kept as long as changes can be
    * undone.
    *
    * @generated from field: string step_id = 7;

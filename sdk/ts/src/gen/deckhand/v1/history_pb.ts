@@ -329,14 +329,16 @@ export type GetStatisticsRequest = Message<"deckhand.v1.GetStatisticsRequest"> &
   by: string;
 
   /**
-   * Tasks made at this time or after it, and before that one; unset for 30 days
-   * ago, and for now. At most 366 days.
+   * Tasks that were created at this time or later. Defaults to 30 days before the current time.
    *
    * @generated from field: google.protobuf.Timestamp since = 2;
    */
   since?: Timestamp | undefined;
 
   /**
+   * Tasks that were created before this time, at most 366 days after since. Defaults to the
+   * current time.
+   *
    * @generated from field: google.protobuf.Timestamp until = 3;
    */
   until?: Timestamp | undefined;

@@ -249,7 +249,7 @@ export type TestPolicyRequest = Message<"deckhand.v1.TestPolicyRequest"> & {
   yaml: string;
 
   /**
-   * When; unset for now.
+   * The time for which the policy is asked; defaults to the current time.
    *
    * @generated from field: google.protobuf.Timestamp at = 5;
    */

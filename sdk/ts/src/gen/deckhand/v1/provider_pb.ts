@@ -913,7 +913,7 @@ export type GetUsageReportRequest = Message<"deckhand.v1.GetUsageReportRequest">
   since?: Timestamp | undefined;
 
   /**
-   * Unset for now.
+   * Defaults to the current time.
    *
    * @generated from field: google.protobuf.Timestamp until = 3;
    */
