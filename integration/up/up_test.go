@@ -67,7 +67,10 @@ func TestUpSurvivesKillAndStopsClean(t *testing.T) {
 	third := harness.Start(t, []string{"NOTIFY_SOCKET=" + notify, "WATCHDOG_USEC=900000"}, harness.Binary(t, "deckhand"),
 		"up", "--data-dir", dir, "--listen", "127.0.0.1:0", "--edge-listen", "127.0.0.1:0")
 	require.Equal(t, "READY=1", heard())
-	require.Contains(t, third.Output.String(), "Deckhand is up")
+	// The line and the message come on different paths: either may be first.
+	waittest.Until(t, time.Minute, "the line that says that it is up", func() bool {
+		return strings.Contains(third.Output.String(), "Deckhand is up")
+	})
 	require.Equal(t, "WATCHDOG=1", heard())
 	require.Equal(t, "WATCHDOG=1", heard())
 	require.Equal(t, "TASK_STATE_SUCCEEDED", f.Task(id).State)
