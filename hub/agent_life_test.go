@@ -23,7 +23,7 @@ func sees(t *testing.T, c *sdk.Client, agent string) bool {
 	for _, a := range res.GetAgents() {
 		listed = listed || a.GetName() == agent
 	}
-	_, err := c.Agents.GetAgent(t.Context(), connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: agent}))
+	_, err := c.Agents.GetAgent(t.Context(), &deckhandv1.GetAgentRequest{AgentId: agent})
 	if !listed {
 		require.Equal(t, connect.CodeNotFound, connect.CodeOf(err), "%v", err)
 		return false
@@ -61,7 +61,7 @@ func TestVisibilityFollowsTheOwner(t *testing.T) {
 		require.Equal(t, c.visibility, a.GetVisibility())
 		for name, client := range people {
 			require.Equal(t, strings.Contains(c.seenBy, name), sees(t, client, "mine"), "%s of an agent of %s that is %s", name, c.owner, c.visibility)
-			_, err := client.Agents.DisableAgent(t.Context(), connect.NewRequest(&deckhandv1.DisableAgentRequest{AgentId: "mine"}))
+			_, err := client.Agents.DisableAgent(t.Context(), &deckhandv1.DisableAgentRequest{AgentId: "mine"})
 			require.Equal(t, strings.Contains(c.managedBy, name), err == nil, "%s: %v", name, err)
 			do(t, r.user.Agents.EnableAgent, &deckhandv1.EnableAgentRequest{AgentId: "mine"})
 		}
@@ -78,7 +78,7 @@ func TestVisibilityFollowsTheOwner(t *testing.T) {
 	require.Equal(t, "team", r.agent("mine").GetVisibility())
 
 	// A name that is taken is all that others learn of a hidden agent.
-	_, err := people["tim"].Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Markdown: scripted("mine"), Script: "turns: []\n"}))
+	_, err := people["tim"].Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{Markdown: scripted("mine"), Script: "turns: []\n"})
 	require.True(t, fault.Is(err, fault.Exists), "%v", err)
 	require.NotContains(t, err.Error(), "eve")
 	refuses(t, connect.CodePermissionDenied, people["eve"].Agents.TransferAgent, &deckhandv1.TransferAgentRequest{AgentId: "mine", Owner: "team:crew"})
@@ -178,12 +178,12 @@ func TestTasksAreSharedWhenTheOrganisationSaysSo(t *testing.T) {
 		require.Equal(t, 1, count(client, true), name)
 		do(t, client.Files.ListFiles, list)
 		// The task waits, and its jail is frozen: it is asked, which is all that matters here.
-		_, err := client.NodeExecs.StartNodeExec(t.Context(), connect.NewRequest(command))
+		_, err := client.NodeExecs.StartNodeExec(t.Context(), command)
 		require.NotEqual(t, denied, connect.CodeOf(err), name)
 		// The simulated node takes no files.
-		_, err = client.Files.WriteFile(t.Context(), connect.NewRequest(write))
+		_, err = client.Files.WriteFile(t.Context(), write)
 		require.NotEqual(t, denied, connect.CodeOf(err), name)
-		_, err = client.Files.SendFiles(t.Context(), connect.NewRequest(send))
+		_, err = client.Files.SendFiles(t.Context(), send)
 		require.NotEqual(t, denied, connect.CodeOf(err), name)
 	}
 	_, err = answerAs(t, carl, approve(item, ""))
@@ -200,7 +200,7 @@ func TestADisabledAgentTakesNoTasks(t *testing.T) {
 	waits := r.submit("watch")
 	disabled := do(t, r.user.Agents.DisableAgent, &deckhandv1.DisableAgentRequest{AgentId: "watch", Reason: "it is wrong"}).GetAgent()
 	require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_DISABLED, disabled.GetStatus())
-	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "watch", Goal: "x"}))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "watch", Goal: "x"})
 	refused := fault.As(fault.FromConnect(err))
 	require.NotNil(t, refused)
 	require.Equal(t, "agent watch is disabled by admin: it is wrong", refused.Message)
@@ -251,11 +251,11 @@ func TestADeletionCanBeUndoneForSevenDays(t *testing.T) {
 		ForAgents: &deckhandv1.AgentAccess{Agents: []string{"watch", "other"}},
 	}}).GetDestination().GetId()
 	del := func(confirm, tasks string) (*deckhandv1.DeleteAgentResponse, error) {
-		res, err := r.user.Agents.DeleteAgent(t.Context(), connect.NewRequest(&deckhandv1.DeleteAgentRequest{AgentId: "watch", Confirm: confirm, Tasks: tasks, Reason: "old"}))
+		res, err := r.user.Agents.DeleteAgent(t.Context(), &deckhandv1.DeleteAgentRequest{AgentId: "watch", Confirm: confirm, Tasks: tasks, Reason: "old"})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg, nil
+		return res, nil
 	}
 	_, err := del("wach", "cancel")
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
@@ -269,9 +269,9 @@ func TestADeletionCanBeUndoneForSevenDays(t *testing.T) {
 	require.Equal(t, "watch", r.task(task).GetAgentName(), "its history is there")
 	require.Equal(t, http.StatusGone, r.post(hook, secret, "1", `{}`).status)
 	require.False(t, sees(t, r.user, "watch"))
-	_, err = r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "watch", Goal: "x"}))
+	_, err = r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "watch", Goal: "x"})
 	require.ErrorContains(t, err, "agent watch was deleted by admin")
-	_, err = r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Markdown: scripted("watch"), Script: "turns: []\n"}))
+	_, err = r.user.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{Markdown: scripted("watch"), Script: "turns: []\n"})
 	require.ErrorContains(t, err, "deckhand agent undelete watch")
 	past := do(t, r.user.Agents.ListAgents, &deckhandv1.ListAgentsRequest{Deleted: true}).GetAgents()
 	require.Len(t, past, 1)
@@ -335,7 +335,7 @@ func TestARenamedAgentIsFoundByItsOldName(t *testing.T) {
 	r.exec("UPDATE egress_credentials SET agents = '{new,old}' WHERE name = 'of-old'")
 
 	apply := func(c *sdk.Client) error {
-		_, err := c.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Markdown: scripted("old"), Script: "turns: []\n"}))
+		_, err := c.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{Markdown: scripted("old"), Script: "turns: []\n"})
 		return err
 	}
 	require.ErrorContains(t, apply(ann), "which agent new had before")
@@ -421,7 +421,7 @@ func TestAnAgentThatAPolicyNamesIsRenamedByAdministrators(t *testing.T) {
 		Yaml: "rules:\n  - name: no shell\n    agent: careful*\n    tool: shell_exec\n    effect: deny\n  - name: rest\n    agent: \"*\"\n    tool: file_read\n    effect: allow\n",
 	})
 	rename := func(c *sdk.Client, from, to string, forget bool) error {
-		_, err := c.Agents.RenameAgent(t.Context(), connect.NewRequest(&deckhandv1.RenameAgentRequest{AgentId: from, Name: to, Forget: forget}))
+		_, err := c.Agents.RenameAgent(t.Context(), &deckhandv1.RenameAgentRequest{AgentId: from, Name: to, Forget: forget})
 		return err
 	}
 	for _, err := range []error{rename(ann, "careful", "bold", false), rename(ann, "free", "careful-too", false)} {

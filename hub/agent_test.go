@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -21,10 +20,10 @@ func TestAPausedAgentStartsNothingNew(t *testing.T) {
 	r.apply("other", scripted("other"))
 	before := r.begin(r.submit("walker").GetId(), 1)
 	for range 2 { // twice is harmless
-		paused, err := r.user.Agents.PauseAgent(t.Context(), connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: "walker", Reason: "new disk"}))
+		paused, err := r.user.Agents.PauseAgent(t.Context(), &deckhandv1.PauseAgentRequest{AgentId: "walker", Reason: "new disk"})
 		require.NoError(t, err)
-		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_PAUSED, paused.Msg.GetAgent().GetStatus())
-		require.Equal(t, "paused by admin: new disk", paused.Msg.GetAgent().GetStatusReason())
+		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_PAUSED, paused.GetAgent().GetStatus())
+		require.Equal(t, "paused by admin: new disk", paused.GetAgent().GetStatusReason())
 	}
 	task := r.submit("walker")
 	require.Eventually(t, func() bool {
@@ -35,10 +34,10 @@ func TestAPausedAgentStartsNothingNew(t *testing.T) {
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_QUEUED, r.task(task.GetId()).GetState())
 
 	for range 2 {
-		resumed, err := r.user.Agents.ResumeAgent(t.Context(), connect.NewRequest(&deckhandv1.ResumeAgentRequest{AgentId: "walker"}))
+		resumed, err := r.user.Agents.ResumeAgent(t.Context(), &deckhandv1.ResumeAgentRequest{AgentId: "walker"})
 		require.NoError(t, err)
-		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, resumed.Msg.GetAgent().GetStatus())
-		require.Empty(t, resumed.Msg.GetAgent().GetStatusReason())
+		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, resumed.GetAgent().GetStatus())
+		require.Empty(t, resumed.GetAgent().GetStatusReason())
 	}
 	r.finish(r.begin(task.GetId(), 1))
 	require.Len(t, r.audited("agent.paused"), 2, "each gave a reason")
@@ -52,14 +51,14 @@ func TestAPauseOfAnAgentComesBeforeAClaim(t *testing.T) {
 	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
 	require.Eventually(t, func() bool { return strings.HasPrefix(r.task(task.GetId()).GetReason(), "admitted") }, patience, 10*time.Millisecond)
-	_, err := r.user.Agents.PauseAgent(t.Context(), connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: "walker"}))
+	_, err := r.user.Agents.PauseAgent(t.Context(), &deckhandv1.PauseAgentRequest{AgentId: "walker"})
 	require.NoError(t, err)
 	require.Equal(t, "agent walker is paused by admin; go on with: deckhand agent resume walker", r.task(task.GetId()).GetReason())
-	claimed, err := r.workers.Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{
+	claimed, err := r.workers.Workers.ClaimTask(t.Context(), &deckhandv1.ClaimTaskRequest{
 		WorkerId: r.worker, TaskId: task.GetId(), Attempt: 1,
-	}))
+	})
 	require.NoError(t, err)
-	require.False(t, claimed.Msg.GetClaimed())
+	require.False(t, claimed.GetClaimed())
 }
 
 // What operators do to nodes and workers is in the audit, once for each
@@ -74,34 +73,34 @@ func TestWhatOperatorsDoIsAudited(t *testing.T) {
 	}
 	r.finish(r.begin(r.submit("walker").GetId(), 1)) // it has a workspace
 	for range 2 {
-		_, err := r.user.Nodes.LockNode(ctx, connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "new kernel"}))
+		_, err := r.user.Nodes.LockNode(ctx, &deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "new kernel"})
 		do(err)
 	}
 	for range 2 {
-		_, err := r.user.Nodes.UnlockNode(ctx, connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim"}))
+		_, err := r.user.Nodes.UnlockNode(ctx, &deckhandv1.UnlockNodeRequest{NodeId: "sim"})
 		do(err)
 	}
-	_, err := r.user.Nodes.DrainNode(ctx, connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"}))
+	_, err := r.user.Nodes.DrainNode(ctx, &deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"})
 	do(err)
 	for range 2 {
-		_, err = r.user.Nodes.UndrainNode(ctx, connect.NewRequest(&deckhandv1.UndrainNodeRequest{NodeId: "sim"}))
+		_, err = r.user.Nodes.UndrainNode(ctx, &deckhandv1.UndrainNodeRequest{NodeId: "sim"})
 		do(err)
 	}
 	for range 2 {
-		_, err = r.user.Queue.DrainWorker(ctx, connect.NewRequest(&deckhandv1.DrainWorkerRequest{WorkerId: r.worker, Reason: "old release"}))
+		_, err = r.user.Queue.DrainWorker(ctx, &deckhandv1.DrainWorkerRequest{WorkerId: r.worker, Reason: "old release"})
 		do(err)
 	}
 	for range 2 {
-		_, err = r.user.Queue.UndrainWorker(ctx, connect.NewRequest(&deckhandv1.UndrainWorkerRequest{WorkerId: r.worker}))
+		_, err = r.user.Queue.UndrainWorker(ctx, &deckhandv1.UndrainWorkerRequest{WorkerId: r.worker})
 		do(err)
 	}
 	exec, err := startExec(t, r.user, onJail("walker", "true"))
 	do(err)
 	_, err = r.LocalJoinToken(ctx)
 	do(err)
-	_, err = r.user.Nodes.CreateJoinToken(ctx, connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	_, err = r.user.Nodes.CreateJoinToken(ctx, &deckhandv1.CreateJoinTokenRequest{})
 	do(err)
-	_, err = r.user.Nodes.RevokeNode(ctx, connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: "sim"}))
+	_, err = r.user.Nodes.RevokeNode(ctx, &deckhandv1.RevokeNodeRequest{NodeId: "sim"})
 	do(err)
 	for action, reason := range map[string]string{
 		"node.locked": "new kernel", "node.unlocked": "", "node.drained": "new disk", "node.undrained": "",
@@ -128,9 +127,9 @@ func TestANewVersionOfAnAgentIsOnRecord(t *testing.T) {
 	r.apply("other", scripted("other"))
 	r.apply("other", scripted("other"))
 	changed := strings.Replace(scripted("other"), "description: ", "description: Now ", 1)
-	dry, err := r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	dry, err := r.user.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: "other.md", Markdown: changed, Script: "turns: []\n", DryRun: true,
-	}))
+	})
 	require.NoError(t, err)
 	require.NotNil(t, dry)
 	r.apply("other", changed)
@@ -157,9 +156,9 @@ func TestOnlyAnAdministratorNamesAddressesOfTheNodeItself(t *testing.T) {
 			Filename: name + ".md", Script: "turns: []\n",
 			Markdown: strings.Replace(scripted(name), "limits:", "egress: "+egress+"\nlimits:", 1),
 		}
-		_, err := carl.Agents.ApplyAgent(t.Context(), connect.NewRequest(req))
+		_, err := carl.Agents.ApplyAgent(t.Context(), req)
 		require.True(t, fault.Is(fault.FromConnect(err), fault.Denied), "%s: %v", name, err)
-		_, err = r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(req))
+		_, err = r.user.Agents.ApplyAgent(t.Context(), req)
 		require.NoError(t, err, name)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -15,9 +14,9 @@ import (
 
 func (r *rig) inboxItem(id string) *deckhandv1.InboxItem {
 	r.t.Helper()
-	res, err := r.user.Inbox.GetInboxItem(r.t.Context(), connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: id}))
+	res, err := r.user.Inbox.GetInboxItem(r.t.Context(), &deckhandv1.GetInboxItemRequest{ItemId: id})
 	require.NoError(r.t, err)
-	return res.Msg.GetItem()
+	return res.GetItem()
 }
 
 // An approval is for what the person saw: without its digest, or with that of
@@ -33,7 +32,7 @@ func TestAnApprovalIsForWhatWasShown(t *testing.T) {
 	send := func(digest string) error {
 		req := approve(item.GetId(), "")
 		req.ShownDigest = digest
-		_, err := r.user.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(req))
+		_, err := r.user.Inbox.AnswerInboxItem(t.Context(), req)
 		return err
 	}
 	err := send("")
@@ -114,18 +113,18 @@ func TestALongArgumentIsReadInPieces(t *testing.T) {
 
 	var read strings.Builder
 	for at := int64(0); at < long.GetSizeBytes(); {
-		res, err := r.user.Inbox.ReadInboxArgument(t.Context(), connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{
+		res, err := r.user.Inbox.ReadInboxArgument(t.Context(), &deckhandv1.ReadInboxArgumentRequest{
 			ItemId: item.GetId(), Pointer: long.GetPointer(), Offset: at,
-		}))
+		})
 		require.NoError(t, err)
-		require.Greater(t, res.Msg.GetNextOffset(), at)
-		read.WriteString(res.Msg.GetText())
-		at = res.Msg.GetNextOffset()
+		require.Greater(t, res.GetNextOffset(), at)
+		read.WriteString(res.GetText())
+		at = res.GetNextOffset()
 	}
 	require.Equal(t, content, read.String())
-	_, err = r.user.Inbox.ReadInboxArgument(t.Context(), connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{ItemId: item.GetId(), Pointer: "/nothing"}))
+	_, err = r.user.Inbox.ReadInboxArgument(t.Context(), &deckhandv1.ReadInboxArgumentRequest{ItemId: item.GetId(), Pointer: "/nothing"})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.NotFound), "%v", err)
-	_, err = r.user.Inbox.ReadInboxArgument(t.Context(), connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{ItemId: item.GetId(), Pointer: "/content", Offset: 8}))
+	_, err = r.user.Inbox.ReadInboxArgument(t.Context(), &deckhandv1.ReadInboxArgumentRequest{ItemId: item.GetId(), Pointer: "/content", Offset: 8})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "the middle of a character: %v", err)
 }
 
@@ -157,14 +156,14 @@ func TestTheDefinitionThatIsAgreedToIsShownWhole(t *testing.T) {
 	read := func(pointer string, decision bool) (string, error) {
 		var out strings.Builder
 		for at, size := int64(0), int64(1); at < size; {
-			res, err := r.user.Inbox.ReadInboxArgument(t.Context(), connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{
+			res, err := r.user.Inbox.ReadInboxArgument(t.Context(), &deckhandv1.ReadInboxArgumentRequest{
 				ItemId: item.GetId(), Pointer: pointer, Offset: at, InDecision: decision,
-			}))
+			})
 			if err != nil {
 				return "", err
 			}
-			out.WriteString(res.Msg.GetText())
-			at, size = res.Msg.GetNextOffset(), res.Msg.GetSizeBytes()
+			out.WriteString(res.GetText())
+			at, size = res.GetNextOffset(), res.GetSizeBytes()
 		}
 		return out.String(), nil
 	}
@@ -183,6 +182,6 @@ func TestTheDefinitionThatIsAgreedToIsShownWhole(t *testing.T) {
 	r.sql(`UPDATE inbox_items SET decision = jsonb_set(decision, '{definition}', to_jsonb(left($2, -1))) WHERE id = $1 RETURNING id`, item.GetId(), is)
 	req := approve(item.GetId(), "")
 	req.ShownDigest = item.GetShownDigest()
-	_, err = r.user.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(req))
+	_, err = r.user.Inbox.AnswerInboxItem(t.Context(), req)
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Precondition), "%v", err)
 }

@@ -21,7 +21,7 @@ import (
 
 func exportAudit(t *testing.T, c *sdk.Client, after int64) []byte {
 	t.Helper()
-	stream, err := c.Audit.ExportAudit(t.Context(), connect.NewRequest(&deckhandv1.ExportAuditRequest{After: after}))
+	stream, err := c.Audit.ExportAudit(t.Context(), &deckhandv1.ExportAuditRequest{After: after})
 	require.NoError(t, err)
 	var out bytes.Buffer
 	for stream.Receive() {
@@ -55,7 +55,7 @@ func TestTheAuditProvesItself(t *testing.T) {
 	for worker := range 4 {
 		group.Go(func() {
 			for i := range 25 {
-				_, err := admin.Users.CreateUser(t.Context(), connect.NewRequest(&deckhandv1.CreateUserRequest{Name: fmt.Sprintf("u%d-%d", worker, i)}))
+				_, err := admin.Users.CreateUser(t.Context(), &deckhandv1.CreateUserRequest{Name: fmt.Sprintf("u%d-%d", worker, i)})
 				if err != nil {
 					t.Error(err)
 				}
@@ -195,7 +195,7 @@ func TestARunHasAReceipt(t *testing.T) {
 // said before how far it was.
 func verifyAudit(t *testing.T, c *sdk.Client) (*deckhandv1.AuditVerification, int) {
 	t.Helper()
-	stream, err := c.Audit.VerifyAudit(t.Context(), connect.NewRequest(&deckhandv1.VerifyAuditRequest{}))
+	stream, err := c.Audit.VerifyAudit(t.Context(), &deckhandv1.VerifyAuditRequest{})
 	require.NoError(t, err)
 	var result *deckhandv1.AuditVerification
 	progress := 0

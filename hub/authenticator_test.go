@@ -122,46 +122,46 @@ func (a *authenticator) json(response map[string]any) string {
 // passkeys, and proves it.
 func (a *authenticator) register(c *sdk.Client, name string, by *authenticator) (*deckhandv1.Passkey, error) {
 	a.t.Helper()
-	begun, err := c.Passkeys.BeginPasskeyRegistration(a.t.Context(), connect.NewRequest(&deckhandv1.BeginPasskeyRegistrationRequest{}))
+	begun, err := c.Passkeys.BeginPasskeyRegistration(a.t.Context(), &deckhandv1.BeginPasskeyRegistrationRequest{})
 	if err != nil {
 		return nil, err
 	}
-	made := a.create(begun.Msg.GetOptionsJson())
+	made := a.create(begun.GetOptionsJson())
 	var proof *deckhandv1.PasskeyProof
 	if by != nil {
 		proof = by.prove(c, aboutRegistration(made))
 	}
-	res, err := c.Passkeys.CreatePasskey(a.t.Context(), connect.NewRequest(&deckhandv1.CreatePasskeyRequest{
-		ChallengeId: begun.Msg.GetChallengeId(), CredentialJson: made, Name: name, Proof: proof,
-	}))
+	res, err := c.Passkeys.CreatePasskey(a.t.Context(), &deckhandv1.CreatePasskeyRequest{
+		ChallengeId: begun.GetChallengeId(), CredentialJson: made, Name: name, Proof: proof,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetPasskey(), nil
+	return res.GetPasskey(), nil
 }
 
 // prove asks the hub for a challenge and returns the proof that signs it.
 func (a *authenticator) prove(c *sdk.Client, req *deckhandv1.BeginPasskeyProofRequest) *deckhandv1.PasskeyProof {
 	a.t.Helper()
-	begun, err := c.Passkeys.BeginPasskeyProof(a.t.Context(), connect.NewRequest(req))
+	begun, err := c.Passkeys.BeginPasskeyProof(a.t.Context(), req)
 	require.NoError(a.t, err)
-	return &deckhandv1.PasskeyProof{ChallengeId: begun.Msg.GetChallengeId(), CredentialJson: a.sign(begun.Msg.GetOptionsJson())}
+	return &deckhandv1.PasskeyProof{ChallengeId: begun.GetChallengeId(), CredentialJson: a.sign(begun.GetOptionsJson())}
 }
 
 func (a *authenticator) login(ctx context.Context, c *sdk.Client) (*deckhandv1.PasskeyLogin, *deckhandv1.Session, error) {
-	begun, err := c.Sessions.BeginPasskeyLogin(ctx, connect.NewRequest(&deckhandv1.BeginPasskeyLoginRequest{}))
+	begun, err := c.Sessions.BeginPasskeyLogin(ctx, &deckhandv1.BeginPasskeyLoginRequest{})
 	require.NoError(a.t, err)
-	with := &deckhandv1.PasskeyLogin{ChallengeId: begun.Msg.GetChallengeId(), CredentialJson: a.sign(begun.Msg.GetOptionsJson())}
+	with := &deckhandv1.PasskeyLogin{ChallengeId: begun.GetChallengeId(), CredentialJson: a.sign(begun.GetOptionsJson())}
 	session, err := loginWith(ctx, c, with)
 	return with, session, err
 }
 
 func loginWith(ctx context.Context, c *sdk.Client, with *deckhandv1.PasskeyLogin) (*deckhandv1.Session, error) {
-	res, err := c.Sessions.CreateSession(ctx, connect.NewRequest(&deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Passkey{Passkey: with}}))
+	res, err := c.Sessions.CreateSession(ctx, &deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Passkey{Passkey: with}})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetSession(), nil
+	return res.GetSession(), nil
 }
 
 func aboutRegistration(credential string) *deckhandv1.BeginPasskeyProofRequest {
@@ -171,9 +171,10 @@ func aboutRegistration(credential string) *deckhandv1.BeginPasskeyProofRequest {
 // enter returns the browser of a login.
 func (r *rig) enter(with *deckhandv1.CreateSessionRequest) *sdk.Client {
 	r.t.Helper()
-	res, err := r.Client(r.t, "").Sessions.CreateSession(r.t.Context(), connect.NewRequest(with))
+	ctx, call := connect.NewClientContext(r.t.Context())
+	_, err := r.Client(r.t, "").Sessions.CreateSession(ctx, with)
 	require.NoError(r.t, err)
-	set, err := http.ParseSetCookie(res.Header().Get("Set-Cookie"))
+	set, err := http.ParseSetCookie(call.ResponseHeader().Get("Set-Cookie"))
 	require.NoError(r.t, err)
 	return browser(r.t, r.Hub, set.Name+"="+set.Value)
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -196,11 +195,11 @@ func TestARunHasMoreCareAndLessOfItsOwn(t *testing.T) {
 		if admin {
 			client = r.user
 		}
-		res, err := client.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "watched", Goal: "x", Override: o}))
+		res, err := client.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "watched", Goal: "x", Override: o})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetTask(), nil
+		return res.GetTask(), nil
 	}
 	for name, c := range map[string]struct {
 		with *deckhandv1.TaskOverride
@@ -238,7 +237,7 @@ func TestARunHasMoreCareAndLessOfItsOwn(t *testing.T) {
 	require.EqualValues(t, 5, task.GetOverride().GetLimits().GetIterations())
 	claimed := r.claim(task.GetId(), 1)
 	require.EqualValues(t, 5, claimed.GetTask().GetOverride().GetLimits().GetIterations(), "its worker is told")
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claimed.GetLease()})
 	require.NoError(t, err)
 	r.turn(claimed.GetLease(), 1)
 	step, err := r.propose(claimed.GetLease(), 1, 0, "file_write", `{"path":"a","content":"b"}`)
@@ -297,9 +296,9 @@ func TestWhatOffersNoAutoApproval(t *testing.T) {
 func TestAnUnattendedRunDeletesWhatCanBeGivenBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
-	shown, err := r.user.Policies.GetPolicy(t.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{}))
+	shown, err := r.user.Policies.GetPolicy(t.Context(), &deckhandv1.GetPolicyRequest{})
 	require.NoError(t, err)
-	require.Contains(t, shown.Msg.GetPolicy().GetYaml(), "delete-what-can-be-given-back")
+	require.Contains(t, shown.GetPolicy().GetYaml(), "delete-what-can-be-given-back")
 	with := func(name, more string) *deckhandv1.Lease {
 		r.apply(name, strings.Replace(strings.Replace(scripted(name), "limits:", more+"\nlimits:", 1), "[shell_exec,", "[file_delete, shell_exec,", 1))
 		lease := r.begin(r.submit(name).GetId(), 1)

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -61,10 +60,10 @@ func TestAParentIsToldWhatItsSubtaskHasLeft(t *testing.T) {
 	require.Equal(t, stepWaiting, step.GetState(), "%v", step)
 	require.NoError(t, r.yield(lease))
 	child := r.below(boss.GetId())[0].GetId()
-	_, err := r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err := r.workers.Workers.FinishTask(t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: r.begin(child, 1), State: taskFailed, ErrorCode: string(fault.PartlyDone), ErrorMessage: "the agent did a part of it: a.txt has 42 lines",
 		Reason: "partly done: read what is left in the summary", Summary: "a.txt has 42 lines\n\nLeft over:\n- b.txt",
-	}))
+	})
 	require.NoError(t, err)
 	r.awaitTask(boss.GetId(), taskQueued)
 	step = r.give(r.begin(boss.GetId(), 2), 1, 0, "delegate", `{"agent":"hand","goal":"count the lines"}`)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -19,11 +18,11 @@ func (r *rig) judge(itemID string, arguments map[string]any) (*deckhandv1.JudgeI
 	r.t.Helper()
 	data, err := json.Marshal(arguments)
 	require.NoError(r.t, err)
-	res, err := r.user.Inbox.JudgeInboxItem(r.t.Context(), connect.NewRequest(&deckhandv1.JudgeInboxItemRequest{ItemId: itemID, ArgumentsJson: string(data)}))
+	res, err := r.user.Inbox.JudgeInboxItem(r.t.Context(), &deckhandv1.JudgeInboxItemRequest{ItemId: itemID, ArgumentsJson: string(data)})
 	if err != nil {
 		return nil, "", err
 	}
-	return res.Msg, string(data), nil
+	return res, string(data), nil
 }
 
 // proposeWaiting proposes a call that waits, and returns its item.

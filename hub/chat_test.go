@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -30,19 +29,19 @@ Do it.
 
 func (r *rig) chat(req *deckhandv1.SubmitTaskRequest) (*deckhandv1.Task, error) {
 	req.Chat, req.AgentId = true, "chatty"
-	res, err := r.user.Tasks.SubmitTask(r.t.Context(), connect.NewRequest(req))
+	res, err := r.user.Tasks.SubmitTask(r.t.Context(), req)
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetTask(), nil
+	return res.GetTask(), nil
 }
 
 // answered has a chat's agent answer.
 func (r *rig) answered(id, text string) {
 	r.t.Helper()
-	_, err := r.workers.Workers.FinishTask(r.t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err := r.workers.Workers.FinishTask(r.t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: r.claim(id, 1).GetLease(), State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Summary: text,
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
@@ -83,9 +82,9 @@ func TestAChatAnswersWithoutActing(t *testing.T) {
 	for i := range propose {
 		propose[i] = int32(i)
 	}
-	res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{Lease: claim.GetLease(), Turn: turn, Propose: propose}))
+	res, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{Lease: claim.GetLease(), Turn: turn, Propose: propose})
 	require.NoError(t, err)
-	steps := res.Msg.GetSteps()
+	steps := res.GetSteps()
 	require.Len(t, steps, len(calls))
 	for _, step := range steps[:len(steps)-1] {
 		require.Equal(t, deckhandv1.StepState_STEP_STATE_DENIED, step.GetState(), step.GetTool())
@@ -93,9 +92,9 @@ func TestAChatAnswersWithoutActing(t *testing.T) {
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, steps[len(steps)-1].GetState())
 
 	// One that fails does not keep the agent from its work.
-	_, err = r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err = r.workers.Workers.FinishTask(t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: claim.GetLease(), State: deckhandv1.TaskState_TASK_STATE_FAILED, ErrorCode: "AGENT_014", ErrorMessage: "no answer",
-	}))
+	})
 	require.NoError(t, err)
 	require.NotEqual(t, deckhandv1.AgentStatus_AGENT_STATUS_ERROR_SUSPENDED, r.agent("chatty").GetStatus())
 	require.NotEqual(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, r.task(working).GetState())
@@ -128,12 +127,12 @@ func TestAChatGoesOnWithWhatWasSaid(t *testing.T) {
 	before := []string{"user: Who are you?", "assistant: A chatty one.", "user: Since when?", "assistant: Since today."}
 	require.Equal(t, before, said(third))
 
-	_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: third.GetId()}))
+	_, err = r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: third.GetId()})
 	require.NoError(t, err)
-	retried, err := r.user.Tasks.RetryTask(t.Context(), connect.NewRequest(&deckhandv1.RetryTaskRequest{TaskId: third.GetId()}))
+	retried, err := r.user.Tasks.RetryTask(t.Context(), &deckhandv1.RetryTaskRequest{TaskId: third.GetId()})
 	require.NoError(t, err)
-	require.True(t, retried.Msg.GetTask().GetChat(), "what only answers does not come to act by being tried again")
-	require.Equal(t, before, said(retried.Msg.GetTask()))
+	require.True(t, retried.GetTask().GetChat(), "what only answers does not come to act by being tried again")
+	require.Equal(t, before, said(retried.GetTask()))
 
 	work := r.submit("walker").GetId()
 	for reason, req := range map[string]*deckhandv1.SubmitTaskRequest{
@@ -146,16 +145,16 @@ func TestAChatGoesOnWithWhatWasSaid(t *testing.T) {
 		_, err := r.chat(req)
 		require.ErrorContains(t, err, reason)
 	}
-	_, err = r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "chatty", Goal: "x", ReplyTo: second.GetId()}))
+	_, err = r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "chatty", Goal: "x", ReplyTo: second.GetId()})
 	require.ErrorContains(t, err, "reply_to goes with chat only")
-	_, err = r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "x", Chat: true, ReplyTo: second.GetId()}))
+	_, err = r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "x", Chat: true, ReplyTo: second.GetId()})
 	require.ErrorContains(t, err, "is a chat with agent chatty")
 
-	listed, err := r.user.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{Chat: true}))
+	listed, err := r.user.Tasks.ListTasks(t.Context(), &deckhandv1.ListTasksRequest{Chat: true})
 	require.NoError(t, err)
 	ids := []string{}
-	for _, task := range listed.Msg.GetTasks() {
+	for _, task := range listed.GetTasks() {
 		ids = append(ids, task.GetId())
 	}
-	require.Equal(t, []string{retried.Msg.GetTask().GetId(), third.GetId(), second.GetId(), first.GetId()}, ids)
+	require.Equal(t, []string{retried.GetTask().GetId(), third.GetId(), second.GetId(), first.GetId()}, ids)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -72,10 +71,10 @@ func TestStartTellsOfAGENTSAndSkills(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, step.GetState(), step.GetObservation())
 	}
-	res, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	res, err := r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: lease})
 	require.NoError(t, err)
-	require.Equal(t, "Run make test.", res.Msg.GetInstructions())
-	require.Len(t, res.Msg.GetSkills(), 1)
-	require.Equal(t, "How to cut a release", res.Msg.GetSkills()[0].GetDescription())
-	require.Equal(t, ".agents/skills/release/SKILL.md", res.Msg.GetSkills()[0].GetPath())
+	require.Equal(t, "Run make test.", res.GetInstructions())
+	require.Len(t, res.GetSkills(), 1)
+	require.Equal(t, "How to cut a release", res.GetSkills()[0].GetDescription())
+	require.Equal(t, ".agents/skills/release/SKILL.md", res.GetSkills()[0].GetPath())
 }

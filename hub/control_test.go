@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -23,49 +22,49 @@ var patience = waittest.Limit(30 * time.Second)
 
 func (r *rig) pause(id string, next bool) *deckhandv1.Task {
 	r.t.Helper()
-	res, err := r.user.Tasks.PauseTask(r.t.Context(), connect.NewRequest(&deckhandv1.PauseTaskRequest{TaskId: id, Reason: "lunch", OnNextTool: next}))
+	res, err := r.user.Tasks.PauseTask(r.t.Context(), &deckhandv1.PauseTaskRequest{TaskId: id, Reason: "lunch", OnNextTool: next})
 	require.NoError(r.t, err)
-	return res.Msg.GetTask()
+	return res.GetTask()
 }
 
 func (r *rig) resume(id string) *deckhandv1.Task {
 	r.t.Helper()
-	res, err := r.user.Tasks.ResumeTask(r.t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: id}))
+	res, err := r.user.Tasks.ResumeTask(r.t.Context(), &deckhandv1.ResumeTaskRequest{TaskId: id})
 	require.NoError(r.t, err)
-	return res.Msg.GetTask()
+	return res.GetTask()
 }
 
 func (r *rig) say(id, text, key string) (*deckhandv1.TellTaskResponse, error) {
-	res, err := r.user.Tasks.TellTask(r.t.Context(), connect.NewRequest(&deckhandv1.TellTaskRequest{TaskId: id, Text: text, IdempotencyKey: key}))
+	res, err := r.user.Tasks.TellTask(r.t.Context(), &deckhandv1.TellTaskRequest{TaskId: id, Text: text, IdempotencyKey: key})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg, nil
+	return res, nil
 }
 
 func (r *rig) checkpoint(lease *deckhandv1.Lease, iteration int32) []*deckhandv1.TaskMessage {
 	r.t.Helper()
 	state, err := structpb.NewStruct(map[string]any{"iteration": iteration, "opening": "go on"})
 	require.NoError(r.t, err)
-	res, err := r.workers.Workers.SaveCheckpoint(r.t.Context(), connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+	res, err := r.workers.Workers.SaveCheckpoint(r.t.Context(), &deckhandv1.SaveCheckpointRequest{
 		Lease: lease, Progress: 0.5, Checkpoint: &deckhandv1.Checkpoint{Iteration: iteration, State: state},
-	}))
+	})
 	require.NoError(r.t, err)
-	return res.Msg.GetMessages()
+	return res.GetMessages()
 }
 
 func (r *rig) kill(scope deckhandv1.KillScope, id string) *deckhandv1.KillResponse {
 	r.t.Helper()
-	res, err := r.user.Control.Kill(r.t.Context(), connect.NewRequest(&deckhandv1.KillRequest{Scope: scope, ObjectId: id, Reason: "a test"}))
+	res, err := r.user.Control.Kill(r.t.Context(), &deckhandv1.KillRequest{Scope: scope, ObjectId: id, Reason: "a test"})
 	require.NoError(r.t, err)
-	return res.Msg
+	return res
 }
 
 func (r *rig) audited(action string) []*deckhandv1.AuditEntry {
 	r.t.Helper()
-	res, err := r.user.Audit.ListAuditEntries(r.t.Context(), connect.NewRequest(&deckhandv1.ListAuditEntriesRequest{Action: action}))
+	res, err := r.user.Audit.ListAuditEntries(r.t.Context(), &deckhandv1.ListAuditEntriesRequest{Action: action})
 	require.NoError(r.t, err)
-	return res.Msg.GetEntries()
+	return res.GetEntries()
 }
 
 // A paused task's command stands still and is neither lost nor run twice.
@@ -98,7 +97,7 @@ func TestPauseKeepsARunningCommandAndResumeFindsItAgain(t *testing.T) {
 	require.Eventually(t, func() bool { return len(r.node.FrozenBy(jail)) == 0 }, patience, 5*time.Millisecond, "its jail to be thawed")
 	claimed := r.claim(task.GetId(), 2)
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_STARTED, claimed.GetSteps()[0].GetState(), "what was started stays started")
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claimed.GetLease()})
 	require.NoError(t, err)
 	close(goOn)
 	done, err := r.execute(claimed.GetLease(), step.GetId())
@@ -123,7 +122,7 @@ func TestPauseOfATaskThatHasNotBegun(t *testing.T) {
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_PAUSED, r.pause(task.GetId(), false).GetState())
 	r.resume(task.GetId())
 	r.finish(r.begin(task.GetId(), 2))
-	_, err := r.user.Tasks.PauseTask(t.Context(), connect.NewRequest(&deckhandv1.PauseTaskRequest{TaskId: task.GetId()}))
+	_, err := r.user.Tasks.PauseTask(t.Context(), &deckhandv1.PauseTaskRequest{TaskId: task.GetId()})
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 }
 
@@ -185,7 +184,7 @@ func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 
 	claimed := r.claim(task.GetId(), 1)
 	require.Equal(t, []string{"0 first"}, texts(claimed.GetMessages()))
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claimed.GetLease()})
 	require.NoError(t, err)
 	r.turn(claimed.GetLease(), 1)
 	_, err = r.say(task.GetId(), "second", "")
@@ -198,7 +197,7 @@ func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 	// The worker dies; the next one asks the model the same.
 	next := r.claim(task.GetId(), 2)
 	require.Equal(t, []string{"0 first", "1 second", "1 third"}, texts(next.GetMessages()))
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: next.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: next.GetLease()})
 	require.NoError(t, err)
 
 	// Said as the agent ends: it is heard before the task is over.
@@ -221,15 +220,15 @@ func TestMessagesAreBoundToTheirTurn(t *testing.T) {
 	require.ErrorContains(t, err, "resume-from")
 
 	// Idle: a new task.
-	res, err := r.user.Agents.TellAgent(t.Context(), connect.NewRequest(&deckhandv1.TellAgentRequest{AgentId: "walker", Text: "walk again"}))
+	res, err := r.user.Agents.TellAgent(t.Context(), &deckhandv1.TellAgentRequest{AgentId: "walker", Text: "walk again"})
 	require.NoError(t, err)
-	require.True(t, res.Msg.GetCreated())
-	require.Equal(t, "walk again", res.Msg.GetTask().GetGoal())
-	r.begin(res.Msg.GetTask().GetId(), 1)
-	res, err = r.user.Agents.TellAgent(t.Context(), connect.NewRequest(&deckhandv1.TellAgentRequest{AgentId: "walker", Text: "faster"}))
+	require.True(t, res.GetCreated())
+	require.Equal(t, "walk again", res.GetTask().GetGoal())
+	r.begin(res.GetTask().GetId(), 1)
+	res, err = r.user.Agents.TellAgent(t.Context(), &deckhandv1.TellAgentRequest{AgentId: "walker", Text: "faster"})
 	require.NoError(t, err)
-	require.False(t, res.Msg.GetCreated())
-	require.EqualValues(t, 1, res.Msg.GetTask().GetMessagesWaiting())
+	require.False(t, res.GetCreated())
+	require.EqualValues(t, 1, res.GetTask().GetMessagesWaiting())
 }
 
 // A finished task is retried as a new one of its lineage; an escalated
@@ -242,11 +241,11 @@ func TestRetry(t *testing.T) {
 	origin := r.submit("walker")
 	r.finish(r.begin(origin.GetId(), 1))
 	retry := func(id, key string, o *deckhandv1.TaskOverride) (*deckhandv1.Task, error) {
-		res, err := r.user.Tasks.RetryTask(t.Context(), connect.NewRequest(&deckhandv1.RetryTaskRequest{TaskId: id, IdempotencyKey: key, Override: o}))
+		res, err := r.user.Tasks.RetryTask(t.Context(), &deckhandv1.RetryTaskRequest{TaskId: id, IdempotencyKey: key, Override: o})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetTask(), nil
+		return res.GetTask(), nil
 	}
 	second, err := retry(origin.GetId(), "again", &deckhandv1.TaskOverride{MemoryBytes: 8 << 30, NodeId: "sim"})
 	require.NoError(t, err)
@@ -335,7 +334,7 @@ func TestResumeWhereATurnWasChosen(t *testing.T) {
 	require.Len(t, claimed.GetTurns(), 3, "with the turn that was chosen")
 	require.Len(t, claimed.GetSteps(), 2, "without its call")
 	require.EqualValues(t, 2, claimed.GetCheckpoint().GetIteration())
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claimed.GetLease()})
 	require.NoError(t, err)
 	step, err := r.propose(claimed.GetLease(), 3, 0, "shell_exec", `{"command":"echo 3"}`)
 	require.NoError(t, err)
@@ -345,7 +344,7 @@ func TestResumeWhereATurnWasChosen(t *testing.T) {
 	r.turn(claimed.GetLease(), 4)
 	r.finish(claimed.GetLease())
 
-	_, err = r.user.Tasks.ResumeTaskFrom(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskFromRequest{TaskId: origin.GetId(), CheckpointId: "checkpoint_none"}))
+	_, err = r.user.Tasks.ResumeTaskFrom(t.Context(), &deckhandv1.ResumeTaskFromRequest{TaskId: origin.GetId(), CheckpointId: "checkpoint_none"})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 }
 
@@ -372,24 +371,24 @@ func TestResumeFromACheckpoint(t *testing.T) {
 		r.checkpoint(lease, turn)
 	}
 	r.finish(lease)
-	list, err := r.user.Tasks.ListCheckpoints(t.Context(), connect.NewRequest(&deckhandv1.ListCheckpointsRequest{TaskId: origin.GetId()}))
+	list, err := r.user.Tasks.ListCheckpoints(t.Context(), &deckhandv1.ListCheckpointsRequest{TaskId: origin.GetId()})
 	require.NoError(t, err)
-	require.Equal(t, []string{"3 iterate auto ", "2 select_tool phase ", "2 iterate agent half way", "1 select_tool phase ", "1 iterate auto "}, points(list.Msg))
-	require.InDelta(t, 7*24, time.Until(list.Msg.GetCheckpoints()[2].GetExpiresAt().AsTime()).Hours(), 1)
-	require.InDelta(t, 24, time.Until(list.Msg.GetCheckpoints()[3].GetExpiresAt().AsTime()).Hours(), 1)
-	kept, err := r.user.Tasks.KeepCheckpoint(t.Context(), connect.NewRequest(&deckhandv1.KeepCheckpointRequest{TaskId: origin.GetId(), Iteration: 2}))
+	require.Equal(t, []string{"3 iterate auto ", "2 select_tool phase ", "2 iterate agent half way", "1 select_tool phase ", "1 iterate auto "}, points(list))
+	require.InDelta(t, 7*24, time.Until(list.GetCheckpoints()[2].GetExpiresAt().AsTime()).Hours(), 1)
+	require.InDelta(t, 24, time.Until(list.GetCheckpoints()[3].GetExpiresAt().AsTime()).Hours(), 1)
+	kept, err := r.user.Tasks.KeepCheckpoint(t.Context(), &deckhandv1.KeepCheckpointRequest{TaskId: origin.GetId(), Iteration: 2})
 	require.NoError(t, err)
-	require.Equal(t, "agent", kept.Msg.GetCheckpoint().GetReason())
-	require.InDelta(t, 7*24, time.Until(kept.Msg.GetCheckpoint().GetExpiresAt().AsTime()).Hours(), 1)
+	require.Equal(t, "agent", kept.GetCheckpoint().GetReason())
+	require.InDelta(t, 7*24, time.Until(kept.GetCheckpoint().GetExpiresAt().AsTime()).Hours(), 1)
 
 	from := func(id string, iteration int32, text string) (*deckhandv1.Task, error) {
-		res, err := r.user.Tasks.ResumeTaskFrom(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskFromRequest{
+		res, err := r.user.Tasks.ResumeTaskFrom(t.Context(), &deckhandv1.ResumeTaskFromRequest{
 			TaskId: id, Iteration: iteration, Message: text,
-		}))
+		})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetTask(), nil
+		return res.GetTask(), nil
 	}
 	_, err = from(origin.GetId(), 9, "")
 	require.ErrorContains(t, err, "no checkpoint 9")
@@ -397,12 +396,12 @@ func TestResumeFromACheckpoint(t *testing.T) {
 	require.ErrorContains(t, err, "--message", "where the agent ended there is nothing to go on with")
 
 	named := &deckhandv1.ResumeTaskFromRequest{TaskId: origin.GetId(), Name: "half", Message: "the other way"}
-	_, err = r.user.Tasks.ResumeTaskFrom(t.Context(), connect.NewRequest(named))
+	_, err = r.user.Tasks.ResumeTaskFrom(t.Context(), named)
 	require.ErrorContains(t, err, `no checkpoint named "half"`)
 	named.Name = "half way"
-	res, err := r.user.Tasks.ResumeTaskFrom(t.Context(), connect.NewRequest(named))
+	res, err := r.user.Tasks.ResumeTaskFrom(t.Context(), named)
 	require.NoError(t, err)
-	task := res.Msg.GetTask()
+	task := res.GetTask()
 	require.Equal(t, origin.GetId(), task.GetLineageId())
 	claimed := r.claim(task.GetId(), 1)
 	require.Len(t, claimed.GetTurns(), 2)
@@ -410,7 +409,7 @@ func TestResumeFromACheckpoint(t *testing.T) {
 	require.EqualValues(t, 2, claimed.GetCheckpoint().GetIteration())
 	require.Equal(t, "go on", claimed.GetCheckpoint().GetState().GetFields()["opening"].GetStringValue())
 	require.Equal(t, []string{"1 after 1", "2 the other way"}, texts(claimed.GetMessages()))
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claimed.GetLease()})
 	require.NoError(t, err)
 	r.turn(claimed.GetLease(), 3)
 	step, err := r.propose(claimed.GetLease(), 3, 0, "shell_exec", `{"command":"echo other"}`)
@@ -452,7 +451,7 @@ func TestCheckpointsExpire(t *testing.T) {
 	n, err = s.ExpireCheckpoints(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
-	list, err := r.user.Tasks.ListCheckpoints(t.Context(), connect.NewRequest(&deckhandv1.ListCheckpointsRequest{TaskId: task.GetId()}))
+	list, err := r.user.Tasks.ListCheckpoints(t.Context(), &deckhandv1.ListCheckpointsRequest{TaskId: task.GetId()})
 	require.NoError(t, err)
-	require.Equal(t, []string{"2 select_tool phase ", "2 iterate auto "}, points(list.Msg))
+	require.Equal(t, []string{"2 select_tool phase ", "2 iterate auto "}, points(list))
 }

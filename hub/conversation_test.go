@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -55,9 +54,9 @@ func TestATaskThatOnlyTalksLivesInFourCalls(t *testing.T) {
 	}
 	var first []*deckhandv1.Step
 	for range 2 {
-		res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(turn))
+		res, err := r.workers.Workers.RecordTurn(t.Context(), turn)
 		require.NoError(t, err)
-		steps := res.Msg.GetSteps()
+		steps := res.GetSteps()
 		require.Len(t, steps, 3)
 		require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, steps[0].GetState())
 		require.Equal(t, "I know.", steps[0].GetReasoning())
@@ -71,22 +70,22 @@ func TestATaskThatOnlyTalksLivesInFourCalls(t *testing.T) {
 		}
 	}
 	turn.Propose = []int32{3}
-	_, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(turn))
+	_, err := r.workers.Workers.RecordTurn(t.Context(), turn)
 	require.ErrorContains(t, err, "propose names call 3, and turn 1 has 3")
 
 	state, err := structpb.NewStruct(map[string]any{"iteration": 1})
 	require.NoError(t, err)
-	_, err = r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err = r.workers.Workers.FinishTask(t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: claim.GetLease(), State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Summary: "s",
 		Checkpoint: &deckhandv1.Checkpoint{Iteration: 1, State: state}, Progress: 1,
-	}))
+	})
 	require.NoError(t, err)
 	task := r.task(id)
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_SUCCEEDED, task.GetState())
 	require.EqualValues(t, 1, task.GetIteration())
-	steps, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
+	steps, err := r.user.Tasks.ListSteps(t.Context(), &deckhandv1.ListStepsRequest{TaskId: id})
 	require.NoError(t, err)
-	require.Len(t, steps.Msg.GetSteps(), 3)
+	require.Len(t, steps.GetSteps(), 3)
 }
 
 // A call that touches only the conversation does not run ahead of one before it
@@ -96,16 +95,16 @@ func TestATurnsCallsKeepTheirOrder(t *testing.T) {
 	r := newRig(t, hubtest.Shared(t), nil)
 	id := r.submit("walker").GetId()
 	lease := r.begin(id, 1)
-	res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	res, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Propose: []int32{0, 1},
 		Turn: &deckhandv1.Turn{Turn: 1, Provider: "script", Model: "scripted", StopReason: "tool_use", Blocks: []*deckhandv1.Block{
 			toolCall("a", "shell_exec", `{"command":"true"}`),
 			toolCall("b", "update_plan", `{"items":[{"id":"1","title":"t","status":"done"}]}`),
 		}},
-	}))
+	})
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.StepState_STEP_STATE_STARTED, res.Msg.GetSteps()[0].GetState(), "it is the next that is made")
-	require.Equal(t, deckhandv1.StepState_STEP_STATE_GRANTED, res.Msg.GetSteps()[1].GetState())
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_STARTED, res.GetSteps()[0].GetState(), "it is the next that is made")
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_GRANTED, res.GetSteps()[1].GetState())
 }
 
 // A call that is started with its turn is made under the lease only: not when the
@@ -118,20 +117,20 @@ func TestACallThatWasStartedWithItsTurnIsNotMadeAfterACancellation(t *testing.T)
 	}})
 	id := r.submit("walker").GetId()
 	lease := r.begin(id, 1)
-	res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	res, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Propose: []int32{0},
 		Turn: &deckhandv1.Turn{Turn: 1, Provider: "script", Model: "scripted", StopReason: "tool_use", Blocks: []*deckhandv1.Block{
 			toolCall("a", "shell_exec", `{"command":"true"}`),
 		}},
-	}))
+	})
 	require.NoError(t, err)
-	step := res.Msg.GetSteps()[0]
+	step := res.GetSteps()[0]
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_STARTED, step.GetState())
-	_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id}))
+	_, err = r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: id})
 	require.NoError(t, err)
-	_, err = r.workers.Workers.ExecuteStep(t.Context(), connect.NewRequest(&deckhandv1.ExecuteStepRequest{Lease: lease, StepId: step.GetId()}))
+	_, err = r.workers.Workers.ExecuteStep(t.Context(), &deckhandv1.ExecuteStepRequest{Lease: lease, StepId: step.GetId()})
 	require.Equal(t, fault.LeaseEnded, fault.As(err).Code)
-	steps, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
+	steps, err := r.user.Tasks.ListSteps(t.Context(), &deckhandv1.ListStepsRequest{TaskId: id})
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.StepState_STEP_STATE_CANCELLED, steps.Msg.GetSteps()[0].GetState())
+	require.Equal(t, deckhandv1.StepState_STEP_STATE_CANCELLED, steps.GetSteps()[0].GetState())
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -74,7 +73,7 @@ func TestAJailHasTheBindingsOfItsPersonasCredentials(t *testing.T) {
 	r.finish(lease)
 
 	late := r.claim(r.submit("pusher").GetId(), 1).GetLease()
-	_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: late}))
+	_, err := r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: late})
 	e := fault.As(fault.FromConnect(err))
 	require.NotNil(t, e, "%v", err)
 	require.Equal(t, fault.CredentialRefused, e.Code)
@@ -131,7 +130,7 @@ func TestATaskWithCredentialsIsNotStartedOnANodeThatIsTooOld(t *testing.T) {
 	r.apply("reader", strings.Replace(scripted("reader"), "limits:", "egress: {allow: [{host: api.example.com, http: [\"allow GET /v1/**\"]}]}\nlimits:", 1))
 	start := func(agent string) error {
 		lease := r.claim(r.submit(agent).GetId(), 1).GetLease()
-		_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+		_, err := r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: lease})
 		return err
 	}
 	shift(t, r.Hub, `UPDATE nodes SET capability = $2 WHERE id = $1`, r.node.ID(), nodelink.Credentials-1)

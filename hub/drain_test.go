@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -88,7 +87,7 @@ func TestDraining(t *testing.T) {
 	cfg.DrainDelay = 2 * time.Second
 	h := hubtest.Start(t, cfg)
 	user := h.Client(t, h.AdminToken)
-	stream, err := user.Events.Watch(t.Context(), connect.NewRequest(&deckhandv1.WatchRequest{Follow: true}))
+	stream, err := user.Events.Watch(t.Context(), &deckhandv1.WatchRequest{Follow: true})
 	require.NoError(t, err)
 	require.True(t, stream.Receive(), "the watch stands")
 	stopped := make(chan struct{})
@@ -100,7 +99,7 @@ func TestDraining(t *testing.T) {
 		status, body := get(t, h.URL()+"/readyz")
 		return status == http.StatusServiceUnavailable && body == "serving: this hub is stopping\ndatabase: ok\nbus: ok\nvault: ok\n"
 	}, cfg.DrainDelay, 5*time.Millisecond)
-	_, err = user.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+	_, err = user.Agents.ListAgents(t.Context(), &deckhandv1.ListAgentsRequest{})
 	require.NoError(t, err, "it serves still")
 	require.False(t, stream.Receive())
 	require.True(t, fault.Is(fault.FromConnect(stream.Err()), fault.Unavailable), "%v", stream.Err())

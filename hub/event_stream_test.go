@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
@@ -217,11 +216,11 @@ func TestTheUpdatesOfATask(t *testing.T) {
 	require.NotNil(t, command(conn, "", `nonsense`).Problem)
 
 	// A token for reading watches, and may do nothing.
-	reading, err := r.user.Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{
+	reading, err := r.user.Tokens.CreateToken(t.Context(), &deckhandv1.CreateTokenRequest{
 		Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "watcher", ReadOnly: true,
-	}))
+	})
 	require.NoError(t, err)
-	viewer := dial(reading.Msg.GetSecret(), "?after="+first.Cursor)
+	viewer := dial(reading.GetSecret(), "?after="+first.Cursor)
 	refused := command(viewer, "4", `{"id": "4", "message": {"text": "stop"}}`)
 	require.NotNil(t, refused.Problem)
 	require.Equal(t, "AGENT_002", refused.Problem.Code)

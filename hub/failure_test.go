@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -31,11 +30,11 @@ func TestBytesThatTheDatabaseDoesNotTake(t *testing.T) {
 	r := newRig(t, hubtest.Shared(t), output("a\x00b\xff"))
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
-	_, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	_, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Turn: &deckhandv1.Turn{Turn: 1, Provider: "script", Model: "scripted", Blocks: []*deckhandv1.Block{
 			{Kind: &deckhandv1.Block_Text_{Text: &deckhandv1.Block_Text{Text: "x\x00y"}}},
 		}},
-	}))
+	})
 	require.NoError(t, err)
 	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"printf 'a\u0000b'"}`)
 	require.NoError(t, err)
@@ -45,7 +44,7 @@ func TestBytesThatTheDatabaseDoesNotTake(t *testing.T) {
 	require.Contains(t, done.GetObservation(), "a\uFFFDb\uFFFD")
 	r.finish(lease)
 
-	_, err = r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "a\x00b"}))
+	_, err = r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "a\x00b"})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 	require.ErrorContains(t, err, "goal has a NUL")
 }
@@ -89,7 +88,7 @@ func (r *rig) sleeping() (task *deckhandv1.Task, lease *deckhandv1.Lease, step *
 
 func (r *rig) cancel(taskID string) {
 	r.t.Helper()
-	_, err := r.user.Tasks.CancelTask(r.t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: taskID}))
+	_, err := r.user.Tasks.CancelTask(r.t.Context(), &deckhandv1.CancelTaskRequest{TaskId: taskID})
 	require.NoError(r.t, err)
 }
 
@@ -152,9 +151,9 @@ func TestAnEndingRunEndsItsCommands(t *testing.T) {
 	r.finish(lease)
 	<-killed
 	require.Eventually(t, func() bool {
-		res, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: task.GetId()}))
+		res, err := r.user.Tasks.ListSteps(t.Context(), &deckhandv1.ListStepsRequest{TaskId: task.GetId()})
 		require.NoError(t, err)
-		return res.Msg.GetSteps()[0].GetLogBytes() == int64(len("half"))
+		return res.GetSteps()[0].GetLogBytes() == int64(len("half"))
 	}, waittest.Limit(10*time.Second), 20*time.Millisecond, "step %s tells of its output", step.GetId())
 }
 
@@ -168,11 +167,11 @@ func TestARunGoesOnFromWhatTheModelWrote(t *testing.T) {
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	arguments := `{"command":"use ` + secret + ` disk-usage-report-2026-11-20.txt"}`
-	_, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	_, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Turn: &deckhandv1.Turn{Turn: 1, Blocks: []*deckhandv1.Block{{Kind: &deckhandv1.Block_ToolCall_{
 			ToolCall: &deckhandv1.Block_ToolCall{Id: "c", Name: "shell_exec", ArgumentsJson: arguments},
 		}}}},
-	}))
+	})
 	require.NoError(t, err)
 	claimed := r.claim(task.GetId(), 2)
 	require.Equal(t, arguments, claimed.GetTurns()[0].GetBlocks()[0].GetToolCall().GetArgumentsJson())
@@ -195,11 +194,11 @@ func TestAWorkerDoesNotChooseThePrice(t *testing.T) {
 	r.apply("claude", anthropicPersona("claude"))
 	task := r.submit("claude")
 	lease := r.begin(task.GetId(), 1)
-	res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	res, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Turn: &deckhandv1.Turn{Turn: 1, Provider: "script", Model: "scripted", Usage: &deckhandv1.Usage{InputTokens: 1000}},
-	}))
+	})
 	require.NoError(t, err)
-	require.EqualValues(t, 3000, res.Msg.GetTurn().GetUsage().GetCostMicros())
+	require.EqualValues(t, 3000, res.GetTurn().GetUsage().GetCostMicros())
 }
 
 func anthropicPersona(name string) string {
@@ -281,9 +280,9 @@ func TestAnIdempotencyKeyIsForOneGoal(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
 	submit := func(goal string) error {
-		_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+		_, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{
 			AgentId: "walker", Goal: goal, IdempotencyKey: "k",
-		}))
+		})
 		return err
 	}
 	require.NoError(t, submit("one"))

@@ -3,7 +3,6 @@ package hub_test
 import (
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -17,10 +16,10 @@ func TestTheGraphOfAgents(t *testing.T) {
 	r, task, lease := team(t, "", "")
 	graph := func() map[string]*deckhandv1.AgentEdge {
 		t.Helper()
-		res, err := r.user.Agents.GetAgentGraph(t.Context(), connect.NewRequest(&deckhandv1.GetAgentGraphRequest{}))
+		res, err := r.user.Agents.GetAgentGraph(t.Context(), &deckhandv1.GetAgentGraphRequest{})
 		require.NoError(t, err)
 		out := map[string]*deckhandv1.AgentEdge{}
-		for _, e := range res.Msg.GetEdges() {
+		for _, e := range res.GetEdges() {
 			out[e.GetFrom()+" "+e.GetKind()+" "+e.GetTo()] = e
 		}
 		return out
@@ -32,7 +31,7 @@ func TestTheGraphOfAgents(t *testing.T) {
 		require.Nil(t, before[edge].GetLastAt(), edge)
 	}
 	r.give(lease, 1, 0, "delegate", `{"agent": "hand", "goal": "do it"}`)
-	_, err := r.workers.Workers.YieldTask(t.Context(), connect.NewRequest(&deckhandv1.YieldTaskRequest{Lease: lease}))
+	_, err := r.workers.Workers.YieldTask(t.Context(), &deckhandv1.YieldTaskRequest{Lease: lease})
 	require.NoError(t, err)
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_WAITING, r.task(task.GetId()).GetState())
 	waits := graph()["boss delegate hand"]
@@ -50,10 +49,10 @@ func TestTheGraphOfAgents(t *testing.T) {
 	// Of one lineage are the task and its subtask, whichever is named.
 	other := r.submit("boss")
 	for _, of := range []string{task.GetId(), child.GetId()} {
-		res, err := r.user.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{LineageOf: of}))
+		res, err := r.user.Tasks.ListTasks(t.Context(), &deckhandv1.ListTasksRequest{LineageOf: of})
 		require.NoError(t, err)
-		require.Len(t, res.Msg.GetTasks(), 2)
-		for _, one := range res.Msg.GetTasks() {
+		require.Len(t, res.GetTasks(), 2)
+		for _, one := range res.GetTasks() {
 			require.NotEqual(t, other.GetId(), one.GetId())
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -20,18 +19,18 @@ func TestTasksAreFoundByWordsAndTimes(t *testing.T) {
 	r.apply("searched", scripted("searched"))
 	ids := map[string]string{}
 	for _, goal := range []string{"Rotate the LOGS of web-1", "rotate keys, 100% of them", "Look at the weather"} {
-		res, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "searched", Goal: goal}))
+		res, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "searched", Goal: goal})
 		require.NoError(t, err)
-		ids[res.Msg.GetTask().GetId()] = goal
+		ids[res.GetTask().GetId()] = goal
 	}
 	r.sql("UPDATE tasks SET summary = 'Nothing to rotate: it Rained' WHERE goal = 'Look at the weather' RETURNING id")
 	r.sql("UPDATE tasks SET created_at = created_at - interval '2 days' WHERE goal LIKE 'rotate keys%' RETURNING id")
 	find := func(req *deckhandv1.ListTasksRequest) []string {
 		t.Helper()
-		res, err := r.user.Tasks.ListTasks(t.Context(), connect.NewRequest(req))
+		res, err := r.user.Tasks.ListTasks(t.Context(), req)
 		require.NoError(t, err)
 		goals := []string{}
-		for _, task := range res.Msg.GetTasks() {
+		for _, task := range res.GetTasks() {
 			goals = append(goals, ids[task.GetId()])
 		}
 		return goals
@@ -65,14 +64,14 @@ func TestHistoryHasPages(t *testing.T) {
 	}
 	var sizes []int
 	for token, first := "", true; first || token != ""; first = false {
-		res, err := r.user.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{PageToken: token}))
+		res, err := r.user.Tasks.ListTasks(t.Context(), &deckhandv1.ListTasksRequest{PageToken: token})
 		require.NoError(t, err)
-		for _, task := range res.Msg.GetTasks() {
+		for _, task := range res.GetTasks() {
 			require.True(t, made[task.GetId()], "it is there once")
 			delete(made, task.GetId())
 		}
-		sizes = append(sizes, len(res.Msg.GetTasks()))
-		token = res.Msg.GetNextPageToken()
+		sizes = append(sizes, len(res.GetTasks()))
+		token = res.GetNextPageToken()
 		r.submit("walker") // newer than all pages
 	}
 	require.Empty(t, made)

@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,11 +19,22 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
-// keyed is a call with an idempotency key.
-func keyed[T any](req *T, key string) *connect.Request[T] {
-	r := connect.NewRequest(req)
-	r.Header().Set("Idempotency-Key", key)
-	return r
+// keyed is the context of a call with an idempotency key.
+func keyed(t *testing.T, key string) context.Context {
+	ctx, _ := keyedCall(t, key)
+	return ctx
+}
+
+// keyedCall also returns what tells of the call's response.
+func keyedCall(t *testing.T, key string) (context.Context, connect.CallInfo) {
+	ctx, call := connect.NewClientContext(t.Context())
+	call.RequestHeader().Set("Idempotency-Key", key)
+	return ctx, call
+}
+
+// replayed reports whether a call returned a stored response.
+func replayed(call connect.CallInfo) bool {
+	return call.ResponseHeader().Get("Idempotency-Replayed") == "true"
 }
 
 // queryText asks the database for one text.
@@ -41,28 +53,30 @@ func TestARepeatedCallWithAKeyIsMadeOnce(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
 	c := h.Client(t, h.AdminToken)
-	create := func(name, key string) (*connect.Response[deckhandv1.CreateTokenResponse], error) {
-		return c.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: name}, key))
+	create := func(ctx context.Context, name string) (*deckhandv1.CreateTokenResponse, error) {
+		return c.Tokens.CreateToken(ctx, &deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: name})
 	}
-	first, err := create("ci", "key-1")
+	ctx, call := keyedCall(t, "key-1")
+	first, err := create(ctx, "ci")
 	require.NoError(t, err)
-	require.Empty(t, first.Header().Get("Idempotency-Replayed"))
-	again, err := create("ci", "key-1")
+	require.False(t, replayed(call))
+	ctx, call = keyedCall(t, "key-1")
+	again, err := create(ctx, "ci")
 	require.NoError(t, err)
-	require.Equal(t, "true", again.Header().Get("Idempotency-Replayed"))
-	require.Equal(t, first.Msg.GetSecret(), again.Msg.GetSecret())
-	require.NotEmpty(t, again.Msg.GetSecret())
-	list, err := c.Tokens.ListTokens(t.Context(), connect.NewRequest(&deckhandv1.ListTokensRequest{}))
+	require.True(t, replayed(call))
+	require.Equal(t, first.GetSecret(), again.GetSecret())
+	require.NotEmpty(t, again.GetSecret())
+	list, err := c.Tokens.ListTokens(t.Context(), &deckhandv1.ListTokensRequest{})
 	require.NoError(t, err)
 	made := 0
-	for _, token := range list.Msg.GetTokens() {
+	for _, token := range list.GetTokens() {
 		if token.GetName() == "ci" {
 			made++
 		}
 	}
 	require.Equal(t, 1, made)
 
-	_, err = create("other", "key-1")
+	_, err = create(keyed(t, "key-1"), "other")
 	require.Equal(t, fault.IdempotencyKeyReused, fault.As(fault.FromConnect(err)).Code)
 	res, body := restCall(t, http.MethodPost, h.URL()+"/v1/tokens", h.AdminToken, map[string]any{"kind": "TOKEN_KIND_USER", "name": "third"}, http.Header{"Idempotency-Key": {"key-1"}})
 	p := problem(t, res, body)
@@ -71,62 +85,63 @@ func TestARepeatedCallWithAKeyIsMadeOnce(t *testing.T) {
 	res, body = restCall(t, http.MethodPost, h.URL()+"/v1/tokens", h.AdminToken, map[string]any{"kind": "TOKEN_KIND_USER", "name": "ci"}, http.Header{"Idempotency-Key": {"key-1"}})
 	require.Equal(t, http.StatusOK, res.StatusCode, "%s", body)
 	require.Equal(t, "true", res.Header.Get("Idempotency-Replayed"))
-	var replayed struct{ Secret string }
-	require.NoError(t, json.Unmarshal(body, &replayed))
-	require.Equal(t, first.Msg.GetSecret(), replayed.Secret)
+	var shown struct{ Secret string }
+	require.NoError(t, json.Unmarshal(body, &shown))
+	require.Equal(t, first.GetSecret(), shown.Secret)
 
 	// Of the request and the response nothing is stored that can be read.
 	stored := queryText(t, h, "SELECT string_agg(k::text, ' ') FROM idempotency_keys k")
 	require.NotContains(t, stored, "key-1")
-	require.NotContains(t, stored, fmt.Sprintf("%x", first.Msg.GetSecret()))
-	require.NotContains(t, stored, first.Msg.GetSecret())
+	require.NotContains(t, stored, fmt.Sprintf("%x", first.GetSecret()))
+	require.NotContains(t, stored, first.GetSecret())
 
 	// The SDK sends it, too.
-	again, err = c.Tokens.CreateToken(sdk.WithIdempotencyKey(t.Context(), "key-1"), connect.NewRequest(&deckhandv1.CreateTokenRequest{
+	again, err = c.Tokens.CreateToken(sdk.WithIdempotencyKey(t.Context(), "key-1"), &deckhandv1.CreateTokenRequest{
 		Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci",
-	}))
+	})
 	require.NoError(t, err)
-	require.Equal(t, first.Msg.GetSecret(), again.Msg.GetSecret())
+	require.Equal(t, first.GetSecret(), again.GetSecret())
 
 	// The key is the user's, for every token and session with the same rights, and the procedure's.
-	same := h.Client(t, first.Msg.GetSecret())
-	again, err = same.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci"}, "key-1"))
+	same := h.Client(t, first.GetSecret())
+	ctx, call = keyedCall(t, "key-1")
+	_, err = same.Tokens.CreateToken(ctx, &deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci"})
 	require.NoError(t, err)
-	require.Equal(t, "true", again.Header().Get("Idempotency-Replayed"))
-	narrow, err := c.Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{
+	require.True(t, replayed(call))
+	narrow, err := c.Tokens.CreateToken(t.Context(), &deckhandv1.CreateTokenRequest{
 		Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "narrow", Role: "advanced",
-	}))
+	})
 	require.NoError(t, err)
-	other := h.Client(t, narrow.Msg.GetSecret())
+	other := h.Client(t, narrow.GetSecret())
 	do(t, c.Agents.ApplyAgent, &deckhandv1.ApplyAgentRequest{Filename: "walker.md", Markdown: scripted("walker"), Script: "turns: []\n"})
 	submitted := map[string]bool{}
 	for _, caller := range []*sdk.Client{c, same, other} {
-		res, err := caller.Tasks.SubmitTask(t.Context(), keyed(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"}, "key-1"))
+		res, err := caller.Tasks.SubmitTask(keyed(t, "key-1"), &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"})
 		require.NoError(t, err)
-		submitted[res.Msg.GetTask().GetId()] = true
+		submitted[res.GetTask().GetId()] = true
 	}
 	require.Len(t, submitted, 2, "the narrow token has keys of its own")
-	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-1"))
+	_, err = c.Users.CreateUser(keyed(t, "key-1"), &deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"})
 	require.NoError(t, err)
-	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-1"))
+	_, err = c.Users.CreateUser(keyed(t, "key-1"), &deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"})
 	require.NoError(t, err, "it exists already, and the repetition gets the first response")
 
 	// A read ignores the key, and a key has to be one.
 	for range 2 {
-		_, err = c.Users.ListUsers(t.Context(), keyed(&deckhandv1.ListUsersRequest{}, "key-2"))
+		_, err = c.Users.ListUsers(keyed(t, "key-2"), &deckhandv1.ListUsersRequest{})
 		require.NoError(t, err)
 	}
 	require.Equal(t, "0", queryText(t, h, "SELECT count(*)::text FROM idempotency_keys WHERE procedure LIKE '%ListUsers'"))
 	for _, bad := range []string{"with space", strings.Repeat("x", 256)} {
-		_, err = create("bad", bad)
+		_, err = create(keyed(t, bad), "bad")
 		require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%q: %v", bad, err)
 	}
 	// A call that is refused frees its key.
-	_, err = create("", "key-3")
+	_, err = create(keyed(t, "key-3"), "")
 	require.Error(t, err)
-	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"}, "key-4"))
+	_, err = c.Users.CreateUser(keyed(t, "key-4"), &deckhandv1.CreateUserRequest{Name: "ann", Role: "viewer"})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Exists), "%v", err)
-	_, err = c.Users.CreateUser(t.Context(), keyed(&deckhandv1.CreateUserRequest{Name: "bob", Role: "viewer"}, "key-4"))
+	_, err = c.Users.CreateUser(keyed(t, "key-4"), &deckhandv1.CreateUserRequest{Name: "bob", Role: "viewer"})
 	require.NoError(t, err)
 }
 
@@ -146,12 +161,12 @@ func TestConcurrentCallsWithAKey(t *testing.T) {
 		c := h.Client(t, first.AdminToken)
 		all.Go(func() {
 			for {
-				res, err := c.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci"}, "key"))
+				res, err := c.Tokens.CreateToken(keyed(t, "key"), &deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: "ci"})
 				if e := fault.As(fault.FromConnect(err)); e != nil && e.Code == fault.IdempotencyInProgress {
 					continue
 				}
 				if failures[i] = err; err == nil {
-					secrets[i] = res.Msg.GetSecret()
+					secrets[i] = res.GetSecret()
 				}
 				return
 			}
@@ -172,7 +187,7 @@ func TestACallWithAKeyBrokeOff(t *testing.T) {
 	h := hubtest.Start(t, hubtest.Config(t))
 	c := h.Client(t, h.AdminToken)
 	create := func(key string) error {
-		_, err := c.Tokens.CreateToken(t.Context(), keyed(&deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: key}, key))
+		_, err := c.Tokens.CreateToken(keyed(t, key), &deckhandv1.CreateTokenRequest{Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, Name: key})
 		return err
 	}
 	require.NoError(t, create("broke-off"))

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -83,7 +82,7 @@ func (r *rig) park(agent, tool, arguments string) (*deckhandv1.Task, *deckhandv1
 }
 
 func (r *rig) yield(lease *deckhandv1.Lease) error {
-	_, err := r.workers.Workers.YieldTask(r.t.Context(), connect.NewRequest(&deckhandv1.YieldTaskRequest{Lease: lease}))
+	_, err := r.workers.Workers.YieldTask(r.t.Context(), &deckhandv1.YieldTaskRequest{Lease: lease})
 	return err
 }
 
@@ -97,9 +96,9 @@ func (r *rig) item(taskID string) *deckhandv1.InboxItem {
 
 func (r *rig) items(req *deckhandv1.ListInboxRequest) []*deckhandv1.InboxItem {
 	r.t.Helper()
-	res, err := r.user.Inbox.ListInbox(r.t.Context(), connect.NewRequest(req))
+	res, err := r.user.Inbox.ListInbox(r.t.Context(), req)
 	require.NoError(r.t, err)
-	return res.Msg.GetItems()
+	return res.GetItems()
 }
 
 func (r *rig) answer(req *deckhandv1.AnswerInboxItemRequest) (*deckhandv1.InboxItem, error) {
@@ -109,16 +108,16 @@ func (r *rig) answer(req *deckhandv1.AnswerInboxItemRequest) (*deckhandv1.InboxI
 // answerAs has a person look at an item and answer it.
 func answerAs(t *testing.T, client *sdk.Client, req *deckhandv1.AnswerInboxItemRequest) (*deckhandv1.InboxItem, error) {
 	if req.GetShownDigest() == "" {
-		item, err := client.Inbox.GetInboxItem(t.Context(), connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: req.GetItemId()}))
+		item, err := client.Inbox.GetInboxItem(t.Context(), &deckhandv1.GetInboxItemRequest{ItemId: req.GetItemId()})
 		if err == nil {
-			req.ShownDigest = item.Msg.GetItem().GetShownDigest()
+			req.ShownDigest = item.GetItem().GetShownDigest()
 		}
 	}
-	res, err := client.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(req))
+	res, err := client.Inbox.AnswerInboxItem(t.Context(), req)
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetItem(), nil
+	return res.GetItem(), nil
 }
 
 func approve(id, arguments string) *deckhandv1.AnswerInboxItemRequest {
@@ -139,9 +138,9 @@ func reply(id, text string) *deckhandv1.AnswerInboxItemRequest {
 
 func (r *rig) step(id string) *deckhandv1.Step {
 	r.t.Helper()
-	res, err := r.user.Tasks.ListSteps(r.t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: r.stepTask(id)}))
+	res, err := r.user.Tasks.ListSteps(r.t.Context(), &deckhandv1.ListStepsRequest{TaskId: r.stepTask(id)})
 	require.NoError(r.t, err)
-	for _, s := range res.Msg.GetSteps() {
+	for _, s := range res.GetSteps() {
 		if s.GetId() == id {
 			return s
 		}
@@ -510,9 +509,9 @@ func TestWhoMayAnswer(t *testing.T) {
 	org := r.OrgID
 	own := r.Client(t, userToken(t, s, org, "olga", "advanced"))
 	other := r.Client(t, userToken(t, s, org, "otto", "advanced"))
-	res, err := own.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "asker", Goal: "x"}))
+	res, err := own.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "asker", Goal: "x"})
 	require.NoError(t, err)
-	task := res.Msg.GetTask()
+	task := res.GetTask()
 	lease := r.begin(task.GetId(), 1)
 	r.turn(lease, 1)
 	_, err = r.propose(lease, 1, 0, "shell_exec", `{"command":"true"}`)
@@ -583,17 +582,17 @@ func TestTheInboxInPages(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for token := ""; ; {
-		res, err := r.user.Inbox.ListInbox(t.Context(), connect.NewRequest(&deckhandv1.ListInboxRequest{PageSize: 2, PageToken: token, AgentId: "asker"}))
+		res, err := r.user.Inbox.ListInbox(t.Context(), &deckhandv1.ListInboxRequest{PageSize: 2, PageToken: token, AgentId: "asker"})
 		require.NoError(t, err)
-		for _, item := range res.Msg.GetItems() {
+		for _, item := range res.GetItems() {
 			require.False(t, seen[item.GetId()])
 			seen[item.GetId()] = true
 		}
-		if token = res.Msg.GetNextPageToken(); token == "" {
+		if token = res.GetNextPageToken(); token == "" {
 			break
 		}
 	}
 	require.Len(t, seen, 5)
-	_, err := r.user.Inbox.ListInbox(t.Context(), connect.NewRequest(&deckhandv1.ListInboxRequest{PageToken: "x"}))
+	_, err := r.user.Inbox.ListInbox(t.Context(), &deckhandv1.ListInboxRequest{PageToken: "x"})
 	require.ErrorContains(t, err, "page_token")
 }

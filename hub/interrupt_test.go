@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -15,21 +14,21 @@ import (
 )
 
 func (r *rig) interrupt(id, text, key string) (*deckhandv1.Task, error) {
-	res, err := r.user.Tasks.TellTask(r.t.Context(), connect.NewRequest(&deckhandv1.TellTaskRequest{
+	res, err := r.user.Tasks.TellTask(r.t.Context(), &deckhandv1.TellTaskRequest{
 		TaskId: id, Text: text, IdempotencyKey: key, Interrupt: true,
-	}))
+	})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetTask(), nil
+	return res.GetTask(), nil
 }
 
 func (r *rig) withdraw(id, message string) (*deckhandv1.WithdrawMessageResponse, error) {
-	res, err := r.user.Tasks.WithdrawMessage(r.t.Context(), connect.NewRequest(&deckhandv1.WithdrawMessageRequest{TaskId: id, MessageId: message}))
+	res, err := r.user.Tasks.WithdrawMessage(r.t.Context(), &deckhandv1.WithdrawMessageRequest{TaskId: id, MessageId: message})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg, nil
+	return res, nil
 }
 
 func TestAnInterruptingMessageKillsTheCommandAndSkipsTheRestOfTheTurn(t *testing.T) {
@@ -93,9 +92,9 @@ func TestAnInterruptingMessageCutsOffTheModelsTurn(t *testing.T) {
 	assert.True(t, slices.ContainsFunc(r.events(told.GetId(), false), func(e *deckhandv1.Event) bool {
 		return strings.Contains(e.GetPayload().GetFields()["reason"].GetStringValue(), "interrupted by a message of admin")
 	}))
-	_, err = r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	_, err = r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Turn: &deckhandv1.Turn{Turn: 2, Provider: "script", Model: "scripted"},
-	}))
+	})
 	require.True(t, fault.Is(err, fault.Precondition), "the turn that was cut off is not stored: %v", err)
 	claimed := r.claim(task.GetId(), 2)
 	require.Equal(t, []string{"1 only the docs"}, texts(claimed.GetMessages()))

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -39,7 +38,7 @@ func TestAProvidersKeyIsReplacedWhileCallsRun(t *testing.T) {
 	t.Cleanup(server.Close)
 	r := newRig(t, hubtest.Shared(t), nil)
 	put := func(n int64) error {
-		_, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key(n), BaseUrl: server.URL}))
+		_, err := r.user.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key(n), BaseUrl: server.URL})
 		return err
 	}
 	require.NoError(t, put(0))
@@ -71,9 +70,9 @@ func TestAProvidersKeyIsReplacedWhileCallsRun(t *testing.T) {
 	}
 	close(stop)
 	callers.Wait()
-	list, err := r.user.Providers.ListProviders(t.Context(), connect.NewRequest(&deckhandv1.ListProvidersRequest{}))
+	list, err := r.user.Providers.ListProviders(t.Context(), &deckhandv1.ListProvidersRequest{})
 	require.NoError(t, err)
-	require.Nil(t, list.Msg.GetProviders()[0].GetRefusedAt())
+	require.Nil(t, list.GetProviders()[0].GetRefusedAt())
 }
 
 // An operator rotates the keys of the vault on a hub with two replicas:
@@ -90,17 +89,17 @@ func TestWhatWasSealedBeforeARotationIsUsedAfterIt(t *testing.T) {
 	r.apply("asker", asking("asker", "tools: [shell_exec]"))
 	r.apply("other", asking("other", "tools: [shell_exec]"))
 	task, step, item := r.park("asker", "shell_exec", `{"command":"touch sealed-before"}`)
-	res, err := r.user.Vault.RotateVault(t.Context(), connect.NewRequest(&deckhandv1.RotateVaultRequest{}))
+	res, err := r.user.Vault.RotateVault(t.Context(), &deckhandv1.RotateVaultRequest{})
 	require.NoError(t, err)
-	require.EqualValues(t, 2, res.Msg.GetVault().GetKeys())
-	require.NotNil(t, res.Msg.GetVault().GetRotatingSince())
+	require.EqualValues(t, 2, res.GetVault().GetKeys())
+	require.NotNil(t, res.GetVault().GetRotatingSince())
 	// Another is sealed meanwhile, by the hub that has not been asked.
 	r.through(first)
 	_, _, meanwhile := r.park("other", "shell_exec", `{"command":"touch sealed-meanwhile"}`)
 	require.Eventually(t, func() bool {
-		res, err := r.user.Vault.GetVault(t.Context(), connect.NewRequest(&deckhandv1.GetVaultRequest{}))
+		res, err := r.user.Vault.GetVault(t.Context(), &deckhandv1.GetVaultRequest{})
 		require.NoError(t, err)
-		return res.Msg.GetVault().GetKeys() == 1 && res.Msg.GetVault().GetRotatingSince() == nil
+		return res.GetVault().GetKeys() == 1 && res.GetVault().GetRotatingSince() == nil
 	}, 2*patience, 50*time.Millisecond)
 	require.Equal(t, "1", r.sql("SELECT count(DISTINCT substring(sealed FROM 1 FOR 5))::text FROM (SELECT arguments_sealed AS sealed FROM steps UNION ALL SELECT sealed FROM cluster_secrets UNION ALL SELECT sealed FROM turns) s"))
 	for _, h := range []*hubtest.Hub{first, second} {
@@ -136,7 +135,7 @@ func TestAKeyThatAnotherHubWasGivenIsMasked(t *testing.T) {
 	exec, err := startExec(t, r.user, onJail("walker", "true"))
 	require.NoError(t, err)
 	ended(t, r.user, exec.GetId())
-	_, err = r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key, BaseUrl: server.URL}))
+	_, err = r.user.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key, BaseUrl: server.URL})
 	require.NoError(t, err)
 	for _, h := range []*hubtest.Hub{second, hubtest.Start(t, hubtest.Beside(t, cfg))} {
 		client := h.Client(t, h.AdminToken)

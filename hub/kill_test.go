@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -74,7 +73,7 @@ func TestTheKillSwitchEndsFiftyTasks(t *testing.T) {
 	}
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, r.task(waiting.GetId()).GetState())
 
-	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "many"}))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "many"})
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 	require.ErrorContains(t, err, "held by admin")
 	require.ErrorContains(t, err, "deckhand hold release "+killed.GetHold().GetId())
@@ -84,17 +83,17 @@ func TestTheKillSwitchEndsFiftyTasks(t *testing.T) {
 	require.Equal(t, killed.GetHold().GetId(), again.GetHold().GetId(), "killing twice makes one hold")
 	require.Empty(t, again.GetTasks())
 	for range 2 {
-		_, err = r.user.Control.ReleaseHold(t.Context(), connect.NewRequest(&deckhandv1.ReleaseHoldRequest{HoldId: killed.GetHold().GetId()}))
+		_, err = r.user.Control.ReleaseHold(t.Context(), &deckhandv1.ReleaseHoldRequest{HoldId: killed.GetHold().GetId()})
 		require.NoError(t, err)
 	}
 	r.finish(r.begin(r.submit("many").GetId(), 1))
 	require.Len(t, r.audited("hold.made"), 1)
 	require.Len(t, r.audited("hold.released"), 1)
-	cancelled, err := r.user.Audit.ListAuditEntries(t.Context(), connect.NewRequest(&deckhandv1.ListAuditEntriesRequest{
+	cancelled, err := r.user.Audit.ListAuditEntries(t.Context(), &deckhandv1.ListAuditEntriesRequest{
 		Action: "task.cancelled", PageSize: 500,
-	}))
+	})
 	require.NoError(t, err)
-	require.Len(t, cancelled.Msg.GetEntries(), tasks+1)
+	require.Len(t, cancelled.GetEntries(), tasks+1)
 }
 
 // The kill comes between the hub's intent and the node's start: the command
@@ -158,9 +157,9 @@ func TestAKillOfANodeThatIsCutOff(t *testing.T) {
 
 func (r *rig) connected() bool {
 	r.t.Helper()
-	res, err := r.user.Nodes.GetNode(r.t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "sim"}))
+	res, err := r.user.Nodes.GetNode(r.t.Context(), &deckhandv1.GetNodeRequest{NodeId: "sim"})
 	require.NoError(r.t, err)
-	return res.Msg.GetNode().GetStatus() == "connected"
+	return res.GetNode().GetStatus() == "connected"
 }
 
 // Nothing is admitted to a held node or organisation; what waits says why.
@@ -173,21 +172,21 @@ func TestHoldsOnANodeAndOnTheOrganisation(t *testing.T) {
 	require.Contains(t, r.task(task.GetId()).GetReason(), "hold release "+node.GetHold().GetId())
 	org := r.kill(deckhandv1.KillScope_KILL_SCOPE_ORGANISATION, "")
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, r.task(task.GetId()).GetState())
-	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker"}))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "walker"})
 	require.ErrorContains(t, err, "the whole organisation is held")
-	list, err := r.user.Control.ListHolds(t.Context(), connect.NewRequest(&deckhandv1.ListHoldsRequest{}))
+	list, err := r.user.Control.ListHolds(t.Context(), &deckhandv1.ListHoldsRequest{})
 	require.NoError(t, err)
-	require.Len(t, list.Msg.GetHolds(), 2)
+	require.Len(t, list.GetHolds(), 2)
 	for _, h := range []*deckhandv1.Hold{node.GetHold(), org.GetHold()} {
-		_, err := r.user.Control.ReleaseHold(t.Context(), connect.NewRequest(&deckhandv1.ReleaseHoldRequest{HoldId: h.GetId()}))
+		_, err := r.user.Control.ReleaseHold(t.Context(), &deckhandv1.ReleaseHoldRequest{HoldId: h.GetId()})
 		require.NoError(t, err)
 	}
-	_, err = r.user.Control.Kill(t.Context(), connect.NewRequest(&deckhandv1.KillRequest{Scope: deckhandv1.KillScope_KILL_SCOPE_TRIGGER, ObjectId: "none"}))
+	_, err = r.user.Control.Kill(t.Context(), &deckhandv1.KillRequest{Scope: deckhandv1.KillScope_KILL_SCOPE_TRIGGER, ObjectId: "none"})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	trigger := r.kill(deckhandv1.KillScope_KILL_SCOPE_TRIGGER, "manual")
-	_, err = r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker"}))
+	_, err = r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "walker"})
 	require.ErrorContains(t, err, "trigger manual is held")
-	_, err = r.user.Control.ReleaseHold(t.Context(), connect.NewRequest(&deckhandv1.ReleaseHoldRequest{HoldId: trigger.GetHold().GetId()}))
+	_, err = r.user.Control.ReleaseHold(t.Context(), &deckhandv1.ReleaseHoldRequest{HoldId: trigger.GetHold().GetId()})
 	require.NoError(t, err)
 	r.finish(r.begin(r.submit("walker").GetId(), 1))
 }
@@ -203,30 +202,30 @@ func TestWhoMayControl(t *testing.T) {
 	task := r.submit("walker")
 	for what, call := range map[string]func() error{
 		"pause": func() error {
-			_, err := basic.Tasks.PauseTask(t.Context(), connect.NewRequest(&deckhandv1.PauseTaskRequest{TaskId: task.GetId()}))
+			_, err := basic.Tasks.PauseTask(t.Context(), &deckhandv1.PauseTaskRequest{TaskId: task.GetId()})
 			return err
 		},
 		"cancel": func() error {
-			_, err := basic.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId()}))
+			_, err := basic.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: task.GetId()})
 			return err
 		},
 		"kill": func() error {
-			_, err := basic.Control.Kill(t.Context(), connect.NewRequest(&deckhandv1.KillRequest{Scope: deckhandv1.KillScope_KILL_SCOPE_TASK, ObjectId: task.GetId()}))
+			_, err := basic.Control.Kill(t.Context(), &deckhandv1.KillRequest{Scope: deckhandv1.KillScope_KILL_SCOPE_TASK, ObjectId: task.GetId()})
 			return err
 		},
 		"kill all": func() error {
-			_, err := basic.Control.Kill(t.Context(), connect.NewRequest(&deckhandv1.KillRequest{Scope: deckhandv1.KillScope_KILL_SCOPE_ORGANISATION}))
+			_, err := basic.Control.Kill(t.Context(), &deckhandv1.KillRequest{Scope: deckhandv1.KillScope_KILL_SCOPE_ORGANISATION})
 			return err
 		},
 	} {
 		err := call()
 		require.True(t, fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied), "%s: %v", what, err)
 	}
-	res, err := basic.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker"}))
+	res, err := basic.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "walker"})
 	require.NoError(t, err)
-	_, err = basic.Control.Kill(t.Context(), connect.NewRequest(&deckhandv1.KillRequest{
-		Scope: deckhandv1.KillScope_KILL_SCOPE_TASK, ObjectId: res.Msg.GetTask().GetId(),
-	}))
+	_, err = basic.Control.Kill(t.Context(), &deckhandv1.KillRequest{
+		Scope: deckhandv1.KillScope_KILL_SCOPE_TASK, ObjectId: res.GetTask().GetId(),
+	})
 	require.NoError(t, err)
 }
 

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/oauth2"
@@ -158,11 +157,11 @@ func TestALoginIsRenewedByOneOfTwoHubs(t *testing.T) {
 	g := newGoogle(t)
 	r, first, second := newPair(t, nodetest.Config{})
 	put := func(login *deckhandv1.ProviderLogin) (*deckhandv1.Provider, error) {
-		res, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "gemini", BaseUrl: g.URL, Login: login}))
+		res, err := r.user.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{Name: "gemini", BaseUrl: g.URL, Login: login})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetProvider(), nil
+		return res.GetProvider(), nil
 	}
 	wrong := g.login(t)
 	wrong.CodeVerifier = oauth2.GenerateVerifier()
@@ -234,17 +233,17 @@ func TestALoginIsRenewedByOneOfTwoHubs(t *testing.T) {
 	}
 	require.Equal(t, 1, g.count(&g.reused), "it is not asked again")
 	require.Len(t, r.audited("provider.refused"), 1)
-	list, err := r.user.Providers.ListProviders(t.Context(), connect.NewRequest(&deckhandv1.ListProvidersRequest{}))
+	list, err := r.user.Providers.ListProviders(t.Context(), &deckhandv1.ListProvidersRequest{})
 	require.NoError(t, err)
-	require.NotNil(t, list.Msg.GetProviders()[0].GetRefusedAt())
-	_, err = r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "gem", Goal: "go on"}))
+	require.NotNil(t, list.GetProviders()[0].GetRefusedAt())
+	_, err = r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "gem", Goal: "go on"})
 	require.ErrorContains(t, err, "refuses the login")
 
 	_, err = put(g.login(t))
 	require.NoError(t, err)
 	status, says = ask()
 	require.Equal(t, http.StatusOK, status, says)
-	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "gemini"}))
+	_, err = r.user.Providers.DisconnectProvider(t.Context(), &deckhandv1.DisconnectProviderRequest{Name: "gemini"})
 	require.NoError(t, err)
 	require.Equal(t, "0", r.sql("SELECT count(*)::text FROM credentials"))
 	status, says = ask()

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -77,7 +76,7 @@ func TestNothingStartsOnAMachineAfterTheLockHasEnded(t *testing.T) {
 	}
 	lease := r.lockedBy("ops")
 	step := call(lease, 2)
-	_, err := r.user.Nodes.UnlockNode(t.Context(), connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim", Force: true}))
+	_, err := r.user.Nodes.UnlockNode(t.Context(), &deckhandv1.UnlockNodeRequest{NodeId: "sim", Force: true})
 	require.NoError(t, err)
 	refused(lease, step)
 	r.finish(lease)
@@ -105,9 +104,9 @@ func TestChangesOfAMachineAreForAdministrators(t *testing.T) {
 	}})
 	r.apply("ops", onMachines("ops", "autonomous"))
 	dora := r.as("dora", "admin")
-	submitted, err := dora.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "ops", Goal: "mend nginx"}))
+	submitted, err := dora.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "ops", Goal: "mend nginx"})
 	require.NoError(t, err)
-	task := submitted.Msg.GetTask().GetId()
+	task := submitted.GetTask().GetId()
 	lease := r.begin(task, 1)
 	r.turn(lease, 1)
 	lock, err := r.propose(lease, 1, 0, "node_lock", lockSim)
@@ -128,15 +127,15 @@ func TestChangesOfAMachineAreForAdministrators(t *testing.T) {
 	require.Equal(t, "0", r.sql("SELECT count(*)::text FROM audit_entries WHERE object_id = $1", step.GetId()), "that of an ordinary call is not")
 	r.finish(lease)
 
-	_, err = r.user.Users.UpdateUser(t.Context(), connect.NewRequest(&deckhandv1.UpdateUserRequest{UserId: "dora", Role: "advanced"}))
+	_, err = r.user.Users.UpdateUser(t.Context(), &deckhandv1.UpdateUserRequest{UserId: "dora", Role: "advanced"})
 	require.NoError(t, err)
-	list, err := dora.Workspaces.ListChanges(t.Context(), connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: task}))
+	list, err := dora.Workspaces.ListChanges(t.Context(), &deckhandv1.ListChangesRequest{TaskId: task})
 	require.NoError(t, err)
-	require.Len(t, list.Msg.GetSteps(), 1)
-	require.Equal(t, "sim", list.Msg.GetSteps()[0].GetMachine())
-	require.Equal(t, "/etc/nginx/new.conf", list.Msg.GetSteps()[0].GetChanges()[1].GetPath())
+	require.Len(t, list.GetSteps(), 1)
+	require.Equal(t, "sim", list.GetSteps()[0].GetMachine())
+	require.Equal(t, "/etc/nginx/new.conf", list.GetSteps()[0].GetChanges()[1].GetPath())
 
-	stream, err := dora.Workspaces.DiffChanges(t.Context(), connect.NewRequest(&deckhandv1.DiffChangesRequest{TaskId: task, Path: "/etc/nginx"}))
+	stream, err := dora.Workspaces.DiffChanges(t.Context(), &deckhandv1.DiffChangesRequest{TaskId: task, Path: "/etc/nginx"})
 	require.NoError(t, err)
 	var seen []string
 	for stream.Receive() {
@@ -149,11 +148,11 @@ func TestChangesOfAMachineAreForAdministrators(t *testing.T) {
 	require.Equal(t, []string{"/etc/nginx/nginx.conf", "/etc/nginx/new.conf"}, seen)
 
 	for _, preview := range []bool{true, false} {
-		_, err = dora.Workspaces.UndoChanges(t.Context(), connect.NewRequest(&deckhandv1.UndoChangesRequest{TaskId: task, StepIds: []string{step.GetId()}, Preview: preview}))
+		_, err = dora.Workspaces.UndoChanges(t.Context(), &deckhandv1.UndoChangesRequest{TaskId: task, StepIds: []string{step.GetId()}, Preview: preview})
 		require.True(t, fault.Is(err, fault.Denied), "%v", err)
 		require.ErrorContains(t, err, "only administrators undo that")
 	}
-	_, err = r.user.Workspaces.UndoChanges(t.Context(), connect.NewRequest(&deckhandv1.UndoChangesRequest{TaskId: task}))
+	_, err = r.user.Workspaces.UndoChanges(t.Context(), &deckhandv1.UndoChangesRequest{TaskId: task})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	require.ErrorContains(t, err, "changed files of machines only")
 	require.Equal(t, "0", r.sql("SELECT count(*)::text FROM undos WHERE task_id = $1", task))

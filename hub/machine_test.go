@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -43,7 +42,7 @@ func TestOnlyAnAdministratorLetsAnAgentLockANode(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	carl := r.as("carl", "advanced")
-	_, err := carl.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: "x.md", Markdown: onMachines("x", "autonomous"), Script: "turns: []\n"}))
+	_, err := carl.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{Filename: "x.md", Markdown: onMachines("x", "autonomous"), Script: "turns: []\n"})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	require.ErrorContains(t, err, "host: only administrators")
 	_, err = r.policy("", "default: allow\ncategories: {node_lock: safe, node_exec_many: safe}\nrules:\n  - {name: all, effect: allow, tool: '*'}\n")
@@ -66,9 +65,9 @@ func TestOnlyAnAdministratorLetsAnAgentLockANode(t *testing.T) {
 	}
 	// A task of somebody who is no administrator gets no further than the call.
 	r.apply("ops-carl", onMachines("ops-carl", "autonomous"))
-	res, err := carl.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "ops-carl", Goal: "go on"}))
+	res, err := carl.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "ops-carl", Goal: "go on"})
 	require.NoError(t, err)
-	lease := r.begin(res.Msg.GetTask().GetId(), 1)
+	lease := r.begin(res.GetTask().GetId(), 1)
 	r.turn(lease, 1)
 	step, err := r.propose(lease, 1, 0, "node_lock", lockSim)
 	require.NoError(t, err)
@@ -117,10 +116,10 @@ func TestATasksLockKeepsOthersWaiting(t *testing.T) {
 	again, err := r.execute(lease, lock.GetId())
 	require.NoError(t, err)
 	require.Equal(t, lock.GetObservation(), again.GetObservation(), "taken once")
-	locks, err := r.user.Nodes.ListNodeLocks(t.Context(), connect.NewRequest(&deckhandv1.ListNodeLocksRequest{}))
+	locks, err := r.user.Nodes.ListNodeLocks(t.Context(), &deckhandv1.ListNodeLocksRequest{})
 	require.NoError(t, err)
-	require.Len(t, locks.Msg.GetLocks(), 1)
-	held := locks.Msg.GetLocks()[0]
+	require.Len(t, locks.GetLocks(), 1)
+	held := locks.GetLocks()[0]
 	require.Equal(t, "agent ops", held.GetBy())
 	require.Equal(t, task.GetId(), held.GetTaskId())
 	require.WithinDuration(t, time.Now().Add(30*time.Minute), held.GetExpiresAt().AsTime(), waittest.Limit(time.Minute))
@@ -136,7 +135,7 @@ func TestATasksLockKeepsOthersWaiting(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waittest.Limit(2*time.Second))
 	defer cancel()
 	begun := time.Now()
-	_, _ = r.workers.Workers.ExecuteStep(ctx, connect.NewRequest(&deckhandv1.ExecuteStepRequest{Lease: other, StepId: step.GetId()}))
+	_, _ = r.workers.Workers.ExecuteStep(ctx, &deckhandv1.ExecuteStepRequest{Lease: other, StepId: step.GetId()})
 	require.Greater(t, time.Since(begun), time.Second, "it waits")
 	require.Equal(t, stepGranted, r.step(step.GetId()).GetState())
 	require.Contains(t, r.step(step.GetId()).GetDecisionReason(), "waits: node sim is locked by agent ops until ")
@@ -144,7 +143,7 @@ func TestATasksLockKeepsOthersWaiting(t *testing.T) {
 	require.Equal(t, fault.NodeLocked, fault.As(err).Code)
 	_, err = startExec(t, r.user, onJail("walker", "true"))
 	require.Equal(t, fault.NodeLocked, fault.As(err).Code)
-	_, err = r.user.Nodes.UnlockNode(t.Context(), connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim"}))
+	_, err = r.user.Nodes.UnlockNode(t.Context(), &deckhandv1.UnlockNodeRequest{NodeId: "sim"})
 	require.Equal(t, fault.NodeLocked, fault.As(err).Code, "without force")
 
 	// Its own commands run: on the machine, and in its jail.
@@ -202,9 +201,9 @@ func TestALockEndsWithItsTask(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, stepSucceeded, lock.GetState(), "%s: %s", name, lock.GetObservation())
 		end(lease)
-		locks, err := r.user.Nodes.ListNodeLocks(t.Context(), connect.NewRequest(&deckhandv1.ListNodeLocksRequest{}))
+		locks, err := r.user.Nodes.ListNodeLocks(t.Context(), &deckhandv1.ListNodeLocksRequest{})
 		require.NoError(t, err)
-		if len(locks.Msg.GetLocks()) > 0 { // a task that failed may be escalated, and goes on
+		if len(locks.GetLocks()) > 0 { // a task that failed may be escalated, and goes on
 			require.Equal(t, deckhandv1.TaskState_TASK_STATE_ESCALATED, r.task(task.GetId()).GetState(), name)
 			r.kill(deckhandv1.KillScope_KILL_SCOPE_TASK, task.GetId())
 		}

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -327,7 +326,7 @@ func TestDecidingByMCPNeedsARightOfItsOwn(t *testing.T) {
 	require.Empty(t, r.inboxItem(item.GetId()).GetReply())
 	confirm(may.GetSecret())
 	require.Equal(t, "yes", r.inboxItem(item.GetId()).GetReply())
-	_, err = r.user.Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{Name: "both", Decide: true, ReadOnly: true}))
+	_, err = r.user.Tokens.CreateToken(t.Context(), &deckhandv1.CreateTokenRequest{Name: "both", Decide: true, ReadOnly: true})
 	require.ErrorContains(t, err, "read_only")
 }
 

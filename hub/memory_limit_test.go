@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -18,9 +17,9 @@ import (
 func (r *rig) beginIn(id string, attempt int32) (*deckhandv1.Lease, string) {
 	r.t.Helper()
 	lease := r.claim(id, attempt).GetLease()
-	res, err := r.workers.Workers.StartTask(r.t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	res, err := r.workers.Workers.StartTask(r.t.Context(), &deckhandv1.StartTaskRequest{Lease: lease})
 	require.NoError(r.t, err)
-	return lease, res.Msg.GetJailId()
+	return lease, res.GetJailId()
 }
 
 // A task whose command was killed for memory goes on with half as much

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -55,14 +54,14 @@ func TestTheHubCountsForItself(t *testing.T) {
 		res, body := r.askModel(lease, 400)
 		require.Equal(t, http.StatusOK, res.StatusCode, body)
 	}
-	stored, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	stored, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Turn: &deckhandv1.Turn{
 			Turn: 1, Provider: "anthropic", Model: "claude-haiku-4-5", StopReason: "end_turn", Usage: &deckhandv1.Usage{InputTokens: 1, OutputTokens: 1},
 			Blocks: []*deckhandv1.Block{{Kind: &deckhandv1.Block_Text_{Text: &deckhandv1.Block_Text{Text: "x"}}}},
 		},
-	}))
+	})
 	require.NoError(t, err)
-	usage := stored.Msg.GetTurn().GetUsage()
+	usage := stored.GetTurn().GetUsage()
 	require.EqualValues(t, 2*(1000*3+200*15), usage.GetCostMicros())
 	require.EqualValues(t, 2000, usage.GetInputTokens())
 	require.EqualValues(t, usage.GetCostMicros(), r.task(task.GetId()).GetUsage().GetCostMicros())
@@ -108,19 +107,19 @@ func TestAReportAddsUpWhatModelsCost(t *testing.T) {
 	}
 	mine := r.submit("claude")
 	of(mine, 3)
-	res, err := ann.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"}))
+	res, err := ann.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"})
 	require.NoError(t, err)
-	hers := res.Msg.GetTask()
+	hers := res.GetTask()
 	of(hers, 1)
 
 	report := func(client *sdk.Client, by string) (*deckhandv1.GetUsageReportResponse, map[string]int64) {
-		res, err := client.Budgets.GetUsageReport(t.Context(), connect.NewRequest(&deckhandv1.GetUsageReportRequest{By: by}))
+		res, err := client.Budgets.GetUsageReport(t.Context(), &deckhandv1.GetUsageReportRequest{By: by})
 		require.NoError(t, err)
 		rows := map[string]int64{}
-		for _, row := range res.Msg.GetRows() {
+		for _, row := range res.GetRows() {
 			rows[row.GetKey()] = row.GetUsage().GetCostMicros()
 		}
-		return res.Msg, rows
+		return res, rows
 	}
 	for by, want := range map[string]map[string]int64{
 		"agent": {"claude": 4 * each}, "user": {"admin": 3 * each, "ann": each}, "model": {"anthropic/claude-sonnet-4-5": 4 * each},
@@ -141,10 +140,10 @@ func TestAReportAddsUpWhatModelsCost(t *testing.T) {
 
 	// Split, the parts of an hour add up to it.
 	for _, split := range []string{"agent", "user", "model"} {
-		res, err := r.user.Budgets.GetUsageReport(t.Context(), connect.NewRequest(&deckhandv1.GetUsageReportRequest{By: "hour", Split: split}))
+		res, err := r.user.Budgets.GetUsageReport(t.Context(), &deckhandv1.GetUsageReportRequest{By: "hour", Split: split})
 		require.NoError(t, err)
 		parts := map[string]int64{}
-		for _, row := range res.Msg.GetRows() {
+		for _, row := range res.GetRows() {
 			_, err := time.Parse("2006-01-02T15", row.GetKey())
 			require.NoError(t, err)
 			parts[row.GetPart()] += row.GetUsage().GetCostMicros()
@@ -157,7 +156,7 @@ func TestAReportAddsUpWhatModelsCost(t *testing.T) {
 		"split": {By: "task", Split: "agent"},
 		"since": {By: "hour", Split: "agent", Since: timestamppb.New(time.Now().AddDate(0, 0, -40))},
 	} {
-		_, err := r.user.Budgets.GetUsageReport(t.Context(), connect.NewRequest(req))
+		_, err := r.user.Budgets.GetUsageReport(t.Context(), req)
 		require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%s: %v", field, err)
 		require.ErrorContains(t, err, field)
 	}
@@ -169,24 +168,24 @@ func TestAReportAddsUpWhatModelsCost(t *testing.T) {
 		last   string
 		spent  int64
 	}{{r.user, hers.GetId(), 4 * each}, {ann, hers.GetId(), each}, {r.as("bob", "viewer"), "", 0}} {
-		res, err := c.client.Agents.ListAgentSummaries(t.Context(), connect.NewRequest(&deckhandv1.ListAgentSummariesRequest{}))
+		res, err := c.client.Agents.ListAgentSummaries(t.Context(), &deckhandv1.ListAgentSummariesRequest{})
 		require.NoError(t, err)
-		require.Len(t, res.Msg.GetAgents(), 2)
-		one := res.Msg.GetAgents()[0]
+		require.Len(t, res.GetAgents(), 2)
+		one := res.GetAgents()[0]
 		require.Equal(t, "claude", one.GetName())
 		require.Equal(t, c.last, one.GetLastTaskId())
 		require.Equal(t, c.last != "", one.GetLastState() == deckhandv1.TaskState_TASK_STATE_SUCCEEDED)
 		require.Len(t, one.GetDayCostMicros(), 7)
 		require.Equal(t, c.spent, one.GetDayCostMicros()[6])
 		require.Zero(t, one.GetQueued())
-		require.Empty(t, res.Msg.GetAgents()[1].GetLastTaskId(), "walker never ran")
+		require.Empty(t, res.GetAgents()[1].GetLastTaskId(), "walker never ran")
 	}
-	first, err := r.user.Agents.ListAgentSummaries(t.Context(), connect.NewRequest(&deckhandv1.ListAgentSummariesRequest{PageSize: 1}))
+	first, err := r.user.Agents.ListAgentSummaries(t.Context(), &deckhandv1.ListAgentSummariesRequest{PageSize: 1})
 	require.NoError(t, err)
-	rest, err := r.user.Agents.ListAgentSummaries(t.Context(), connect.NewRequest(&deckhandv1.ListAgentSummariesRequest{PageSize: 1, PageToken: first.Msg.GetNextPageToken()}))
+	rest, err := r.user.Agents.ListAgentSummaries(t.Context(), &deckhandv1.ListAgentSummariesRequest{PageSize: 1, PageToken: first.GetNextPageToken()})
 	require.NoError(t, err)
-	require.Equal(t, "walker", rest.Msg.GetAgents()[0].GetName())
-	require.Empty(t, rest.Msg.GetNextPageToken())
-	_, err = r.user.Budgets.GetUsageReport(t.Context(), connect.NewRequest(&deckhandv1.GetUsageReportRequest{By: "weather"}))
+	require.Equal(t, "walker", rest.GetAgents()[0].GetName())
+	require.Empty(t, rest.GetNextPageToken())
+	_, err = r.user.Budgets.GetUsageReport(t.Context(), &deckhandv1.GetUsageReportRequest{By: "weather"})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%v", err)
 }

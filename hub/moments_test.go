@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -29,9 +28,9 @@ func TestTheIndexOfAHistory(t *testing.T) {
 		require.NoError(t, err)
 		payload, err := structpb.NewStruct(map[string]any{"iteration": n, "usage": map[string]any{"input_tokens": 10, "output_tokens": 2, "cost_micros": 7}})
 		require.NoError(t, err)
-		_, err = r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
+		_, err = r.workers.Workers.RecordEvents(t.Context(), &deckhandv1.RecordEventsRequest{
 			Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "iteration_complete", Payload: payload}, {Type: "progress_update"}},
-		}))
+		})
 		require.NoError(t, err)
 	}
 	r.finish(lease)
@@ -39,9 +38,9 @@ func TestTheIndexOfAHistory(t *testing.T) {
 	list := func(req *deckhandv1.ListMomentsRequest) *deckhandv1.ListMomentsResponse {
 		t.Helper()
 		req.TaskId = task.GetId()
-		res, err := r.user.Events.ListMoments(t.Context(), connect.NewRequest(req))
+		res, err := r.user.Events.ListMoments(t.Context(), req)
 		require.NoError(t, err)
-		return res.Msg
+		return res
 	}
 	all := list(&deckhandv1.ListMomentsRequest{})
 	require.Empty(t, all.GetNextPageToken())
@@ -96,6 +95,6 @@ func TestTheIndexOfAHistory(t *testing.T) {
 	require.Equal(t, paged[len(paged)-4:], end, "the end of the run, in order")
 	require.Len(t, list(&deckhandv1.ListMomentsRequest{Newest: true}).GetMoments(), len(paged), "there are no more")
 
-	_, err := r.as("stranger", "basic").Events.ListMoments(t.Context(), connect.NewRequest(&deckhandv1.ListMomentsRequest{TaskId: task.GetId()}))
+	_, err := r.as("stranger", "basic").Events.ListMoments(t.Context(), &deckhandv1.ListMomentsRequest{TaskId: task.GetId()})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.NotFound), "%v", err)
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -51,25 +50,25 @@ func onHost(argv ...string) *deckhandv1.StartNodeExecRequest {
 
 func startExec(t *testing.T, c *sdk.Client, req *deckhandv1.StartNodeExecRequest) (*deckhandv1.NodeExec, error) {
 	t.Helper()
-	res, err := c.NodeExecs.StartNodeExec(t.Context(), connect.NewRequest(req))
+	res, err := c.NodeExecs.StartNodeExec(t.Context(), req)
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetExec(), nil
+	return res.GetExec(), nil
 }
 
 func ended(t *testing.T, c *sdk.Client, id string) *deckhandv1.NodeExec {
 	t.Helper()
-	res, err := c.NodeExecs.GetNodeExec(t.Context(), connect.NewRequest(&deckhandv1.GetNodeExecRequest{ExecId: id, Wait: durationpb.New(20 * time.Second)}))
+	res, err := c.NodeExecs.GetNodeExec(t.Context(), &deckhandv1.GetNodeExecRequest{ExecId: id, Wait: durationpb.New(20 * time.Second)})
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED, res.Msg.GetExec().GetState())
-	return res.Msg.GetExec()
+	require.Equal(t, deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED, res.GetExec().GetState())
+	return res.GetExec()
 }
 
 // nodeLog returns a log by stream.
 func nodeLog(t *testing.T, c *sdk.Client, req *deckhandv1.ReadNodeLogRequest) (map[string]string, error) {
 	t.Helper()
-	stream, err := c.NodeExecs.ReadNodeLog(t.Context(), connect.NewRequest(req))
+	stream, err := c.NodeExecs.ReadNodeLog(t.Context(), req)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +101,7 @@ func TestTheFiguresOfANodeGoBack(t *testing.T) {
 		Telemetry: func() *nodev1.TelemetrySample { return sample(100, 9) }, Kept: []*nodev1.TelemetrySample{sample(70, 1), sample(85, 2)},
 	})
 	watch := func(client *sdk.Client, history bool) (out []int64) {
-		stream, err := client.Telemetry.WatchNodeTelemetry(t.Context(), connect.NewRequest(&deckhandv1.WatchNodeTelemetryRequest{NodeId: "sim", History: history}))
+		stream, err := client.Telemetry.WatchNodeTelemetry(t.Context(), &deckhandv1.WatchNodeTelemetryRequest{NodeId: "sim", History: history})
 		require.NoError(t, err)
 		defer func() { _ = stream.Close() }()
 		for stream.Receive() {
@@ -140,22 +139,22 @@ func TestAPersonsCommandRunsInAnAgentsJail(t *testing.T) {
 	require.NotContains(t, end.String(), canary)
 	require.Equal(t, "admin", end.GetCreatedBy())
 
-	found, err := r.user.NodeExecs.SearchNodeLog(t.Context(), connect.NewRequest(&deckhandv1.SearchNodeLogRequest{ExecId: exec.GetId(), Pattern: "out of"}))
+	found, err := r.user.NodeExecs.SearchNodeLog(t.Context(), &deckhandv1.SearchNodeLogRequest{ExecId: exec.GetId(), Pattern: "out of"})
 	require.NoError(t, err)
-	require.Len(t, found.Msg.GetMatches(), 1)
-	index, err := r.user.NodeExecs.IndexNodeLog(t.Context(), connect.NewRequest(&deckhandv1.IndexNodeLogRequest{ExecId: exec.GetId()}))
+	require.Len(t, found.GetMatches(), 1)
+	index, err := r.user.NodeExecs.IndexNodeLog(t.Context(), &deckhandv1.IndexNodeLogRequest{ExecId: exec.GetId()})
 	require.NoError(t, err)
-	require.EqualValues(t, 2, index.Msg.GetLines())
-	require.True(t, index.Msg.GetComplete() && index.Msg.GetEnded())
+	require.EqualValues(t, 2, index.GetLines())
+	require.True(t, index.GetComplete() && index.GetEnded())
 
 	ofTask, err := startExec(t, r.user, &deckhandv1.StartNodeExecRequest{
 		NodeId: "sim", Target: &deckhandv1.StartNodeExecRequest_TaskId{TaskId: task.GetId()}, Argv: []string{"true"},
 	})
 	require.NoError(t, err)
 	require.Equal(t, exec.GetJailId(), ofTask.GetJailId(), "the task works in its agent's jail")
-	list, err := r.user.NodeExecs.ListNodeExecs(t.Context(), connect.NewRequest(&deckhandv1.ListNodeExecsRequest{NodeId: "sim"}))
+	list, err := r.user.NodeExecs.ListNodeExecs(t.Context(), &deckhandv1.ListNodeExecsRequest{NodeId: "sim"})
 	require.NoError(t, err)
-	require.Len(t, list.Msg.GetExecs(), 2, "what was refused before it was stored is not there")
+	require.Len(t, list.GetExecs(), 2, "what was refused before it was stored is not there")
 
 	for what, bad := range map[string]*deckhandv1.StartNodeExecRequest{
 		"an unknown agent": onJail("nobody", "true"),
@@ -184,13 +183,13 @@ func TestAPersonsCommandIsKilled(t *testing.T) {
 	exec, err := startExec(t, r.user, onJail("walker", "sleep", "1000"))
 	require.NoError(t, err)
 	require.Equal(t, deckhandv1.NodeExecState_NODE_EXEC_STATE_RUNNING, exec.GetState())
-	killed, err := r.user.NodeExecs.KillNodeExec(t.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()}))
+	killed, err := r.user.NodeExecs.KillNodeExec(t.Context(), &deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()})
 	require.NoError(t, err)
-	require.Equal(t, "killed", killed.Msg.GetExec().GetEndReason())
-	require.Equal(t, "admin", killed.Msg.GetExec().GetKilledBy())
-	again, err := r.user.NodeExecs.KillNodeExec(t.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()}))
+	require.Equal(t, "killed", killed.GetExec().GetEndReason())
+	require.Equal(t, "admin", killed.GetExec().GetKilledBy())
+	again, err := r.user.NodeExecs.KillNodeExec(t.Context(), &deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()})
 	require.NoError(t, err, "killing twice is harmless")
-	require.Equal(t, "killed", again.Msg.GetExec().GetEndReason())
+	require.Equal(t, "killed", again.GetExec().GetEndReason())
 }
 
 // The machine itself is for administrators, one at a time, and while
@@ -202,7 +201,7 @@ func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 
 	_, err := startExec(t, carl, onHost("true"))
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
-	_, err = carl.Nodes.LockNode(t.Context(), connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "x"}))
+	_, err = carl.Nodes.LockNode(t.Context(), &deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "x"})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 
 	exec, err := startExec(t, alice, onHost("sleep", "1000"))
@@ -218,18 +217,18 @@ func TestTheMachineItselfIsHeldByOneAtATime(t *testing.T) {
 	require.Eventually(t, func() bool { return r.task(task.GetId()).GetReason() == reason }, waittest.Limit(10*time.Second), 10*time.Millisecond)
 	_, err = nodeLog(t, carl, &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId()})
 	require.True(t, fault.Is(err, fault.NotFound), "what ran on the machine is for administrators: %v", err)
-	_, err = carl.NodeExecs.KillNodeExec(t.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()}))
+	_, err = carl.NodeExecs.KillNodeExec(t.Context(), &deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 
-	_, err = bob.NodeExecs.KillNodeExec(t.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()}))
+	_, err = bob.NodeExecs.KillNodeExec(t.Context(), &deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()})
 	require.NoError(t, err)
 	r.finish(r.begin(task.GetId(), 1))
 
-	locks, err := carl.Nodes.ListNodeLocks(t.Context(), connect.NewRequest(&deckhandv1.ListNodeLocksRequest{NodeId: "sim", Released: true}))
+	locks, err := carl.Nodes.ListNodeLocks(t.Context(), &deckhandv1.ListNodeLocksRequest{NodeId: "sim", Released: true})
 	require.NoError(t, err)
-	require.Len(t, locks.Msg.GetLocks(), 1)
-	require.Equal(t, exec.GetId(), locks.Msg.GetLocks()[0].GetExecId())
-	require.NotNil(t, locks.Msg.GetLocks()[0].GetReleasedAt())
+	require.Len(t, locks.GetLocks(), 1)
+	require.Equal(t, exec.GetId(), locks.GetLocks()[0].GetExecId())
+	require.NotNil(t, locks.GetLocks()[0].GetReleasedAt())
 }
 
 // A lock that a person took stays over their commands, and only they
@@ -239,15 +238,15 @@ func TestALockOutlastsItsHoldersCommands(t *testing.T) {
 	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	alice, bob := r.as("alice", "admin"), r.as("bob", "admin")
 	lock := func(c *sdk.Client) error {
-		_, err := c.Nodes.LockNode(t.Context(), connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "kernel update"}))
+		_, err := c.Nodes.LockNode(t.Context(), &deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "kernel update"})
 		return err
 	}
 	unlock := func(c *sdk.Client, force bool) (*deckhandv1.Node, error) {
-		res, err := c.Nodes.UnlockNode(t.Context(), connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim", Force: force}))
+		res, err := c.Nodes.UnlockNode(t.Context(), &deckhandv1.UnlockNodeRequest{NodeId: "sim", Force: force})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetNode(), nil
+		return res.GetNode(), nil
 	}
 	require.NoError(t, lock(alice))
 	require.NoError(t, lock(alice), "repeating it is harmless")
@@ -257,9 +256,9 @@ func TestALockOutlastsItsHoldersCommands(t *testing.T) {
 	require.Equal(t, "out of host\n", must(nodeLog(t, alice, &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId(), Follow: true}))["stdout"])
 	ended(t, alice, exec.GetId())
 
-	node, err := bob.Nodes.GetNode(t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "sim"}))
+	node, err := bob.Nodes.GetNode(t.Context(), &deckhandv1.GetNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
-	require.Equal(t, "alice", node.Msg.GetNode().GetLock().GetBy())
+	require.Equal(t, "alice", node.GetNode().GetLock().GetBy())
 	_, err = unlock(bob, false)
 	require.Equal(t, fault.NodeLocked, fault.As(err).Code)
 	free, err := unlock(bob, true)
@@ -267,9 +266,9 @@ func TestALockOutlastsItsHoldersCommands(t *testing.T) {
 	require.Nil(t, free.GetLock())
 	_, err = unlock(bob, false)
 	require.NoError(t, err, "no lock is no error")
-	locks, err := bob.Nodes.ListNodeLocks(t.Context(), connect.NewRequest(&deckhandv1.ListNodeLocksRequest{Released: true}))
+	locks, err := bob.Nodes.ListNodeLocks(t.Context(), &deckhandv1.ListNodeLocksRequest{Released: true})
 	require.NoError(t, err)
-	require.Equal(t, "bob", locks.Msg.GetLocks()[0].GetReleasedBy())
+	require.Equal(t, "bob", locks.GetLocks()[0].GetReleasedBy())
 }
 
 func must[T any](v T, err error) T {
@@ -284,10 +283,10 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
 	lease := r.begin(r.submit("walker").GetId(), 1)
-	res, err := r.user.Nodes.DrainNode(t.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"}))
+	res, err := r.user.Nodes.DrainNode(t.Context(), &deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"})
 	require.NoError(t, err)
-	require.EqualValues(t, 1, res.Msg.GetActiveTasks())
-	require.Equal(t, "new disk", res.Msg.GetNode().GetDrain().GetReason())
+	require.EqualValues(t, 1, res.GetActiveTasks())
+	require.Equal(t, "new disk", res.GetNode().GetDrain().GetReason())
 	require.True(t, r.node.Drain().GetDraining(), "the node knows")
 	require.Equal(t, "new disk", r.node.Drain().GetReason())
 	r.finish(lease)
@@ -298,9 +297,9 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 			10*time.Second, 10*time.Millisecond)
 		defer r.begin(task.GetId(), 1)
 	}
-	undrained, err := r.user.Nodes.UndrainNode(t.Context(), connect.NewRequest(&deckhandv1.UndrainNodeRequest{NodeId: "sim"}))
+	undrained, err := r.user.Nodes.UndrainNode(t.Context(), &deckhandv1.UndrainNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
-	require.Nil(t, undrained.Msg.GetNode().GetDrain())
+	require.Nil(t, undrained.GetNode().GetDrain())
 	require.False(t, r.node.Drain().GetDraining())
 }
 
@@ -313,23 +312,23 @@ func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
 	r.apply("other", scripted("other"))
 	task := r.submit("other").GetId()
 	claim := func() bool {
-		res, err := r.workers.Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1}))
+		res, err := r.workers.Workers.ClaimTask(t.Context(), &deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1})
 		require.NoError(t, err)
-		return res.Msg.GetClaimed()
+		return res.GetClaimed()
 	}
 	r.waitsFor(task, "admitted")
-	_, err := r.user.Nodes.DrainNode(t.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"}))
+	_, err := r.user.Nodes.DrainNode(t.Context(), &deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: "new disk"})
 	require.NoError(t, err)
 	require.Equal(t, "node sim is drained by admin: new disk", r.task(task).GetReason(), "in the order's own transaction")
 	require.False(t, claim(), "no worker gets it")
-	_, err = r.user.Nodes.UndrainNode(t.Context(), connect.NewRequest(&deckhandv1.UndrainNodeRequest{NodeId: "sim"}))
+	_, err = r.user.Nodes.UndrainNode(t.Context(), &deckhandv1.UndrainNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
 	r.waitsFor(task, "admitted")
-	_, err = r.user.Nodes.LockNode(t.Context(), connect.NewRequest(&deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "upgrade"}))
+	_, err = r.user.Nodes.LockNode(t.Context(), &deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "upgrade"})
 	require.NoError(t, err)
 	require.Equal(t, "node sim is locked by admin: upgrade", r.task(task).GetReason())
 	require.False(t, claim())
-	_, err = r.user.Nodes.UnlockNode(t.Context(), connect.NewRequest(&deckhandv1.UnlockNodeRequest{NodeId: "sim"}))
+	_, err = r.user.Nodes.UnlockNode(t.Context(), &deckhandv1.UnlockNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
 	r.finish(r.begin(task, 1))
 }
@@ -365,10 +364,10 @@ func TestANodeLearnsOfItsDrainWhenItConnects(t *testing.T) {
 	require.False(t, r.node.Drain().GetDraining())
 	r.node.Stop()
 	require.Eventually(t, func() bool {
-		res, err := r.user.Nodes.GetNode(t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "sim"}))
-		return err == nil && res.Msg.GetNode().GetStatus() != "connected"
+		res, err := r.user.Nodes.GetNode(t.Context(), &deckhandv1.GetNodeRequest{NodeId: "sim"})
+		return err == nil && res.GetNode().GetStatus() != "connected"
 	}, waittest.Limit(20*time.Second), 10*time.Millisecond)
-	_, err := r.user.Nodes.DrainNode(t.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: strings.Repeat("é", 300)}))
+	_, err := r.user.Nodes.DrainNode(t.Context(), &deckhandv1.DrainNodeRequest{NodeId: "sim", Reason: strings.Repeat("é", 300)})
 	require.NoError(t, err)
 	require.False(t, r.node.Drain().GetDraining())
 	require.NoError(t, r.node.Start(t.Context()))
@@ -382,15 +381,15 @@ func TestARevokedNodeLosesItsLinkAtOnce(t *testing.T) {
 	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: talker})
 	exec, err := startExec(t, r.user, onHost("sleep", "1000"))
 	require.NoError(t, err)
-	res, err := r.user.Nodes.RevokeNode(t.Context(), connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: "sim"}))
+	res, err := r.user.Nodes.RevokeNode(t.Context(), &deckhandv1.RevokeNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
-	require.Equal(t, "revoked", res.Msg.GetNode().GetStatus())
+	require.Equal(t, "revoked", res.GetNode().GetStatus())
 	_, err = nodeLog(t, r.user, &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId()})
 	require.Equal(t, fault.NodeUnavailable, fault.As(err).Code, "no call is made over the link any more")
 	require.Equal(t, "unknown", ended(t, r.user, exec.GetId()).GetEndReason())
-	locks, err := r.user.Nodes.ListNodeLocks(t.Context(), connect.NewRequest(&deckhandv1.ListNodeLocksRequest{}))
+	locks, err := r.user.Nodes.ListNodeLocks(t.Context(), &deckhandv1.ListNodeLocksRequest{})
 	require.NoError(t, err)
-	require.Empty(t, locks.Msg.GetLocks(), "its lock was released")
+	require.Empty(t, locks.GetLocks(), "its lock was released")
 }
 
 // When a hub dies, the next one follows the commands it had started.
@@ -419,13 +418,13 @@ func TestACommandThatTheNodeRefusesIsRecorded(t *testing.T) {
 	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Refuse: fault.New(fault.Precondition, "the disk is full")})
 	_, err := startExec(t, r.user, onHost("true"))
 	require.ErrorContains(t, err, "the disk is full")
-	list, err := r.user.NodeExecs.ListNodeExecs(t.Context(), connect.NewRequest(&deckhandv1.ListNodeExecsRequest{}))
+	list, err := r.user.NodeExecs.ListNodeExecs(t.Context(), &deckhandv1.ListNodeExecsRequest{})
 	require.NoError(t, err)
-	require.Equal(t, "refused", list.Msg.GetExecs()[0].GetEndReason())
-	require.Contains(t, list.Msg.GetExecs()[0].GetError(), "the disk is full")
-	locks, err := r.user.Nodes.ListNodeLocks(t.Context(), connect.NewRequest(&deckhandv1.ListNodeLocksRequest{}))
+	require.Equal(t, "refused", list.GetExecs()[0].GetEndReason())
+	require.Contains(t, list.GetExecs()[0].GetError(), "the disk is full")
+	locks, err := r.user.Nodes.ListNodeLocks(t.Context(), &deckhandv1.ListNodeLocksRequest{})
 	require.NoError(t, err)
-	require.Empty(t, locks.Msg.GetLocks())
+	require.Empty(t, locks.GetLocks())
 }
 
 // The rows hold the request sealed, so that what was masked can be looked up
@@ -480,7 +479,8 @@ func TestATerminal(t *testing.T) {
 	typed := func(s string) *deckhandv1.OpenTerminalRequest {
 		return &deckhandv1.OpenTerminalRequest{Message: &deckhandv1.OpenTerminalRequest_Input{Input: []byte(s)}}
 	}
-	stream := r.user.Terminals.OpenTerminal(t.Context())
+	stream, err := r.user.Terminals.OpenTerminal(t.Context())
+	require.NoError(t, err)
 	shown := ""
 	until := func(text string) {
 		t.Helper()
@@ -517,7 +517,9 @@ func TestATerminal(t *testing.T) {
 	r.settled("walker")
 	opening.GetOpen().Target = &deckhandv1.OpenTerminalRequest_Open_AgentId{AgentId: "walker"}
 	ctx, leave := context.WithCancel(t.Context())
-	stream, shown = r.user.Terminals.OpenTerminal(ctx), ""
+	stream, err = r.user.Terminals.OpenTerminal(ctx)
+	require.NoError(t, err)
+	shown = ""
 	require.NoError(t, stream.Send(opening))
 	res, err = stream.Receive()
 	require.NoError(t, err)
@@ -534,11 +536,12 @@ func TestATerminalIsOpenedOnceAndRight(t *testing.T) {
 	t.Parallel()
 	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{Live: echoing})
 	first := func(c *sdk.Client, m *deckhandv1.OpenTerminalRequest) error {
-		stream := c.Terminals.OpenTerminal(t.Context())
+		stream, err := c.Terminals.OpenTerminal(t.Context())
+		require.NoError(t, err)
 		if err := stream.Send(m); err != nil {
 			require.Truef(t, errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "EOF"), "%v", err)
 		}
-		_, err := stream.Receive()
+		_, err = stream.Receive()
 		return fault.FromConnect(err)
 	}
 	host := func(size *deckhandv1.TerminalSize) *deckhandv1.OpenTerminalRequest {
@@ -560,13 +563,13 @@ func TestTheFilesOfAJail(t *testing.T) {
 	_, err := r.node.WriteFile(t.Context(), &nodev1.WriteFileRequest{JailId: "jail_x", Path: "a.txt", Content: []byte("hello")})
 	require.NoError(t, err)
 	read := func(node, jail string) (string, error) {
-		res, err := r.user.Files.ReadFile(t.Context(), connect.NewRequest(&deckhandv1.ReadFileRequest{
+		res, err := r.user.Files.ReadFile(t.Context(), &deckhandv1.ReadFileRequest{
 			Path: "a.txt", Workspace: &deckhandv1.ReadFileRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: node, JailId: jail}},
-		}))
+		})
 		if err != nil {
 			return "", err
 		}
-		return string(res.Msg.GetContent()), nil
+		return string(res.GetContent()), nil
 	}
 	text, err := read("sim", "jail_x")
 	require.NoError(t, err)
@@ -575,9 +578,9 @@ func TestTheFilesOfAJail(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	_, err = read("elsewhere", "jail_x")
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-	list, err := r.user.Files.ListFiles(t.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
+	list, err := r.user.Files.ListFiles(t.Context(), &deckhandv1.ListFilesRequest{
 		Workspace: &deckhandv1.ListFilesRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: "sim", JailId: "jail_x"}},
-	}))
+	})
 	require.NoError(t, err)
-	require.Len(t, list.Msg.GetFiles(), 1)
+	require.Len(t, list.GetFiles(), 1)
 }

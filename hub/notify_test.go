@@ -37,11 +37,11 @@ func TestAFailedDeliveryIsTold(t *testing.T) {
 	cfg.NotifyAllow = "127.0.0.1/32"
 	r := &triggerRig{newRig(t, hubtest.Start(t, cfg), nil)}
 	r.apply("watch", scripted("watch"))
-	made, err := r.user.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+	made, err := r.user.Destinations.CreateDestination(t.Context(), &deckhandv1.CreateDestinationRequest{
 		Name: "hook", Spec: &deckhandv1.DestinationSpec{
 			Agents: []string{"watch"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: receiver.URL}},
 		},
-	}))
+	})
 	require.NoError(t, err)
 	trigger, secret := r.webhook("reviews", &deckhandv1.TriggerSpec{Goal: "{{ payload.nothing.here }}"})
 	for _, id := range []string{"gh-1", "gh-2"} {
@@ -52,34 +52,34 @@ func TestAFailedDeliveryIsTold(t *testing.T) {
 		defer mu.Unlock()
 		return len(bodies) > 0
 	}, patience, 10*time.Millisecond)
-	w, err := standardwebhooks.NewWebhook(made.Msg.GetSecret())
+	w, err := standardwebhooks.NewWebhook(made.GetSecret())
 	require.NoError(t, err)
 	require.NoError(t, w.Verify(bodies[0], headers[0]))
 	require.Contains(t, string(bodies[0]), "delivery.failed")
 
 	list := func() []*deckhandv1.Notification {
-		res, err := r.user.Destinations.ListNotifications(t.Context(), connect.NewRequest(&deckhandv1.ListNotificationsRequest{DestinationId: "hook"}))
+		res, err := r.user.Destinations.ListNotifications(t.Context(), &deckhandv1.ListNotificationsRequest{DestinationId: "hook"})
 		require.NoError(t, err)
-		return res.Msg.GetNotifications()
+		return res.GetNotifications()
 	}
 	require.Eventually(t, func() bool {
 		all := list()
 		return len(all) > 0 && all[0].GetState() == deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED
 	}, patience, 10*time.Millisecond)
 	require.LessOrEqual(t, len(list()), 2, "once an hour, which may turn while this runs")
-	one, err := r.user.Destinations.GetNotification(t.Context(), connect.NewRequest(&deckhandv1.GetNotificationRequest{NotificationId: list()[0].GetId()}))
+	one, err := r.user.Destinations.GetNotification(t.Context(), &deckhandv1.GetNotificationRequest{NotificationId: list()[0].GetId()})
 	require.NoError(t, err)
-	require.Equal(t, "delivery.failed", one.Msg.GetNotification().GetEvent().GetFields()["type"].GetStringValue())
-	require.Len(t, one.Msg.GetNotification().GetTries(), 1)
-	all, err := r.user.Destinations.ListDestinations(t.Context(), connect.NewRequest(&deckhandv1.ListDestinationsRequest{}))
+	require.Equal(t, "delivery.failed", one.GetNotification().GetEvent().GetFields()["type"].GetStringValue())
+	require.Len(t, one.GetNotification().GetTries(), 1)
+	all, err := r.user.Destinations.ListDestinations(t.Context(), &deckhandv1.ListDestinationsRequest{})
 	require.NoError(t, err)
-	require.NotContains(t, all.Msg.String(), made.Msg.GetSecret())
+	require.NotContains(t, all.String(), made.GetSecret())
 
-	_, err = r.user.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+	_, err = r.user.Destinations.CreateDestination(t.Context(), &deckhandv1.CreateDestinationRequest{
 		Name: "wrong", Spec: &deckhandv1.DestinationSpec{Agents: []string{"nobody"}, To: &deckhandv1.DestinationSpec_Nats{Nats: &deckhandv1.NatsDestination{}}},
-	}))
+	})
 	require.Equal(t, connect.CodeNotFound, connect.CodeOf(err))
-	_, err = r.user.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{Name: "wrong", Spec: &deckhandv1.DestinationSpec{}}))
+	_, err = r.user.Destinations.CreateDestination(t.Context(), &deckhandv1.CreateDestinationRequest{Name: "wrong", Spec: &deckhandv1.DestinationSpec{}})
 	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
 }
 
@@ -88,12 +88,12 @@ func TestADestinationIsTried(t *testing.T) {
 	t.Parallel()
 	r := &triggerRig{newRig(t, hubtest.Shared(t), nil)}
 	r.apply("watch", scripted("watch"))
-	_, err := r.user.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+	_, err := r.user.Destinations.CreateDestination(t.Context(), &deckhandv1.CreateDestinationRequest{
 		Name: "bus", Spec: &deckhandv1.DestinationSpec{To: &deckhandv1.DestinationSpec_Nats{Nats: &deckhandv1.NatsDestination{}}},
-	}))
+	})
 	require.NoError(t, err)
-	res, err := r.user.Destinations.TestDestination(t.Context(), connect.NewRequest(&deckhandv1.TestDestinationRequest{DestinationId: "bus"}))
+	res, err := r.user.Destinations.TestDestination(t.Context(), &deckhandv1.TestDestinationRequest{DestinationId: "bus"})
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED, res.Msg.GetNotification().GetState(), res.Msg.GetNotification().GetError())
-	require.Equal(t, "deckhand.test", res.Msg.GetNotification().GetType())
+	require.Equal(t, deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED, res.GetNotification().GetState(), res.GetNotification().GetError())
+	require.Equal(t, "deckhand.test", res.GetNotification().GetType())
 }

@@ -257,7 +257,7 @@ func TestPeopleLogInByOIDC(t *testing.T) {
 	refused := func(who string, client *sdk.Client) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			_, err := client.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+			_, err := client.Agents.ListAgents(t.Context(), &deckhandv1.ListAgentsRequest{})
 			return connect.CodeOf(err) == connect.CodeUnauthenticated
 		}, time.Minute, 50*time.Millisecond, who)
 	}
@@ -384,7 +384,7 @@ func TestALogoutAtTheProviderEndsSessions(t *testing.T) {
 	}
 	stands := func(c *sdk.Client) bool {
 		t.Helper()
-		_, err := c.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+		_, err := c.Agents.ListAgents(t.Context(), &deckhandv1.ListAgentsRequest{})
 		if err != nil {
 			require.Equal(t, connect.CodeUnauthenticated, connect.CodeOf(err), "%v", err)
 		}
@@ -425,11 +425,12 @@ func TestALogoutAtTheProviderEndsSessions(t *testing.T) {
 	require.False(t, stands(desk))
 	require.True(t, stands(phone) && stands(old) && stands(other))
 	desk = enters("s1", "desk-2")
-	set, err := desk.Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+	ctx, call := connect.NewClientContext(t.Context())
+	_, err = desk.Sessions.CreateSession(ctx, &deckhandv1.CreateSessionRequest{
 		With: &deckhandv1.CreateSessionRequest_Code{Code: do(t, desk.Sessions.CreateLoginCode, &deckhandv1.CreateLoginCodeRequest{}).GetCode()},
-	}))
+	})
 	require.NoError(t, err)
-	made, err := http.ParseSetCookie(set.Header().Get("Set-Cookie"))
+	made, err := http.ParseSetCookie(call.ResponseHeader().Get("Set-Cookie"))
 	require.NoError(t, err)
 	tablet := browser(t, h, made.Name+"="+made.Value)
 	require.True(t, stands(tablet))

@@ -23,11 +23,11 @@ func TestAnOrganisationOfItsOwn(t *testing.T) {
 	t.Parallel()
 	first := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	create := func(r *rig, name string) (*deckhandv1.CreateOrganisationResponse, error) {
-		res, err := r.user.Organisations.CreateOrganisation(t.Context(), connect.NewRequest(&deckhandv1.CreateOrganisationRequest{Name: name}))
+		res, err := r.user.Organisations.CreateOrganisation(t.Context(), &deckhandv1.CreateOrganisationRequest{Name: name})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg, nil
+		return res, nil
 	}
 	made, err := create(first, "research")
 	require.NoError(t, err)
@@ -37,33 +37,33 @@ func TestAnOrganisationOfItsOwn(t *testing.T) {
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 
 	admin := first.Client(t, made.GetToken())
-	worker, err := admin.Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{Name: "w", Kind: deckhandv1.TokenKind_TOKEN_KIND_WORKER}))
+	worker, err := admin.Tokens.CreateToken(t.Context(), &deckhandv1.CreateTokenRequest{Name: "w", Kind: deckhandv1.TokenKind_TOKEN_KIND_WORKER})
 	require.NoError(t, err)
-	join, err := admin.Nodes.CreateJoinToken(t.Context(), connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	join, err := admin.Nodes.CreateJoinToken(t.Context(), &deckhandv1.CreateJoinTokenRequest{})
 	require.NoError(t, err)
-	second := joinedAs(t, first.Hub, nodetest.Config{}, made.GetToken(), worker.Msg.GetSecret(), join.Msg.GetToken())
+	second := joinedAs(t, first.Hub, nodetest.Config{}, made.GetToken(), worker.GetSecret(), join.GetToken())
 
 	for _, r := range []*rig{first, second} {
 		task := r.submit("walker")
 		lease := r.begin(task.GetId(), 1)
 		r.turn(lease, 1)
 		r.finish(lease)
-		list, err := r.user.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{}))
+		list, err := r.user.Tasks.ListTasks(t.Context(), &deckhandv1.ListTasksRequest{})
 		require.NoError(t, err)
-		require.Len(t, list.Msg.GetTasks(), 1)
-		require.Equal(t, task.GetId(), list.Msg.GetTasks()[0].GetId())
-		nodes, err := r.user.Nodes.ListNodes(t.Context(), connect.NewRequest(&deckhandv1.ListNodesRequest{}))
+		require.Len(t, list.GetTasks(), 1)
+		require.Equal(t, task.GetId(), list.GetTasks()[0].GetId())
+		nodes, err := r.user.Nodes.ListNodes(t.Context(), &deckhandv1.ListNodesRequest{})
 		require.NoError(t, err)
-		require.Len(t, nodes.Msg.GetNodes(), 1)
-		require.Equal(t, r.node.ID(), nodes.Msg.GetNodes()[0].GetId())
+		require.Len(t, nodes.GetNodes(), 1)
+		require.Equal(t, r.node.ID(), nodes.GetNodes()[0].GetId())
 		require.Len(t, r.audited("organisation.created"), 1)
 	}
 	_, err = create(second, "mine")
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
-	all, err := first.user.Organisations.ListOrganisations(t.Context(), connect.NewRequest(&deckhandv1.ListOrganisationsRequest{}))
+	all, err := first.user.Organisations.ListOrganisations(t.Context(), &deckhandv1.ListOrganisationsRequest{})
 	require.NoError(t, err)
-	require.Len(t, all.Msg.GetOrganisations(), 2)
-	research := all.Msg.GetOrganisations()[1]
+	require.Len(t, all.GetOrganisations(), 2)
+	research := all.GetOrganisations()[1]
 	require.Equal(t, "research", research.GetName())
 	require.EqualValues(t, 1, research.GetUsers())
 	require.EqualValues(t, 1, research.GetNodes())
@@ -84,9 +84,9 @@ func TestAnOrganisationHasLimits(t *testing.T) {
 		return strings.Replace(scripted("large"), "name: large\n", "name: large\n"+jail, 1)
 	}
 	apply := func(jail string) error {
-		_, err := r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		_, err := r.user.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 			Filename: "large.md", Markdown: text(jail), Script: "turns: []\n",
-		}))
+		})
 		return err
 	}
 	require.NoError(t, apply("jail: {cpus: 4, memory: 8GiB, pids: 1000}\nworkspace: {size: 20GiB}\n"))
@@ -111,7 +111,7 @@ func TestAnOrganisationHasLimits(t *testing.T) {
 	set(&deckhandv1.OrganisationLimits{JailPids: proto.Int64(100)})
 	task := r.submit("walker")
 	lease := r.claim(task.GetId(), 1).GetLease()
-	_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	_, err := r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: lease})
 	require.ErrorContains(t, err, "jail.pids would be 512")
 	set(&deckhandv1.OrganisationLimits{JailPids: proto.Int64(0)})
 	do(t, r.workers.Workers.StartTask, &deckhandv1.StartTaskRequest{Lease: lease})

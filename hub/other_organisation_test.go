@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -63,26 +62,26 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	login(t, h, o.token)
-	sessions, err := client.Sessions.ListSessions(ctx, connect.NewRequest(&deckhandv1.ListSessionsRequest{}))
+	sessions, err := client.Sessions.ListSessions(ctx, &deckhandv1.ListSessionsRequest{})
 	require.NoError(t, err)
-	o.session = sessions.Msg.GetSessions()[0].GetId()
-	users, err := client.Users.ListUsers(ctx, connect.NewRequest(&deckhandv1.ListUsersRequest{}))
+	o.session = sessions.GetSessions()[0].GetId()
+	users, err := client.Users.ListUsers(ctx, &deckhandv1.ListUsersRequest{})
 	require.NoError(t, err)
-	o.user = users.Msg.GetUsers()[0].GetId()
-	team, err := client.Teams.CreateTeam(ctx, connect.NewRequest(&deckhandv1.CreateTeamRequest{Name: "walkers"}))
+	o.user = users.GetUsers()[0].GetId()
+	team, err := client.Teams.CreateTeam(ctx, &deckhandv1.CreateTeamRequest{Name: "walkers"})
 	require.NoError(t, err)
-	o.team = team.Msg.GetTeam().GetId()
-	tokens, err := client.Tokens.ListTokens(ctx, connect.NewRequest(&deckhandv1.ListTokensRequest{}))
+	o.team = team.GetTeam().GetId()
+	tokens, err := client.Tokens.ListTokens(ctx, &deckhandv1.ListTokensRequest{})
 	require.NoError(t, err)
-	o.apiToken = tokens.Msg.GetTokens()[0].GetId()
-	applied, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	o.apiToken = tokens.GetTokens()[0].GetId()
+	applied, err := client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 		Filename: "walker.md", Markdown: scripted("walker"), Script: "turns: []\n",
-	}))
+	})
 	require.NoError(t, err)
-	o.agent = applied.Msg.GetAgent().GetId()
-	submitted, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"}))
+	o.agent = applied.GetAgent().GetId()
+	submitted, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"})
 	require.NoError(t, err)
-	o.task = submitted.Msg.GetTask().GetId()
+	o.task = submitted.GetTask().GetId()
 	_, err = s.CreateNode(ctx, db.CreateNodeParams{
 		ID: o.node, OrgID: org.ID, Name: "n-" + name, KeyFingerprint: name, Labels: json.RawMessage("{}"), PinnedLabels: json.RawMessage("{}"),
 	})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -34,11 +33,11 @@ func TestStepsAreListedInPages(t *testing.T) {
 			(SELECT string_agg(md5(i::text), '') AS long FROM generate_series(1, %d) AS i) AS x
 		WHERE t.id = '%s'`, each, steps, each/32, task))
 	list := func(token string, size int32) (*deckhandv1.ListStepsResponse, error) {
-		res, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: task, PageToken: token, PageSize: size}))
+		res, err := r.user.Tasks.ListSteps(t.Context(), &deckhandv1.ListStepsRequest{TaskId: task, PageToken: token, PageSize: size})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg, nil
+		return res, nil
 	}
 	first, err := list("", 0)
 	require.NoError(t, err)
@@ -61,15 +60,15 @@ func TestStepsAreListedInPages(t *testing.T) {
 	require.EqualValues(t, steps+1, next)
 	require.Greater(t, pages, steps/500, "a page of long steps has fewer")
 
-	one, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: task, StepId: "step_004711"}))
+	one, err := r.user.Tasks.ListSteps(t.Context(), &deckhandv1.ListStepsRequest{TaskId: task, StepId: "step_004711"})
 	require.NoError(t, err)
-	require.Len(t, one.Msg.GetSteps(), 1)
-	require.EqualValues(t, 4711, one.Msg.GetSteps()[0].GetNumber())
-	require.Empty(t, one.Msg.GetNextPageToken())
-	brief, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: task, StepId: "step_004711", Brief: true}))
+	require.Len(t, one.GetSteps(), 1)
+	require.EqualValues(t, 4711, one.GetSteps()[0].GetNumber())
+	require.Empty(t, one.GetNextPageToken())
+	brief, err := r.user.Tasks.ListSteps(t.Context(), &deckhandv1.ListStepsRequest{TaskId: task, StepId: "step_004711", Brief: true})
 	require.NoError(t, err)
-	require.Empty(t, brief.Msg.GetSteps()[0].GetObservation())
-	require.NotEmpty(t, brief.Msg.GetSteps()[0].GetTool())
+	require.Empty(t, brief.GetSteps()[0].GetObservation())
+	require.NotEmpty(t, brief.GetSteps()[0].GetTool())
 	// One step that is longer than a page is a page.
 	r.exec("UPDATE steps SET observation = repeat('x', 5000000) WHERE id = 'step_000002'")
 	page, err := list("", 0)
@@ -109,64 +108,64 @@ func TestListsComeInPages(t *testing.T) {
 		page  func(token string, size int32) (ids []string, next string, err error)
 	}{
 		"users": {100, func(token string, size int32) (ids []string, next string, err error) {
-			res, err := r.user.Users.ListUsers(t.Context(), connect.NewRequest(&deckhandv1.ListUsersRequest{PageToken: token, PageSize: size}))
+			res, err := r.user.Users.ListUsers(t.Context(), &deckhandv1.ListUsersRequest{PageToken: token, PageSize: size})
 			if err != nil {
 				return nil, "", err
 			}
-			for _, one := range res.Msg.GetUsers() {
+			for _, one := range res.GetUsers() {
 				ids = append(ids, one.GetId())
 			}
-			return ids, res.Msg.GetNextPageToken(), nil
+			return ids, res.GetNextPageToken(), nil
 		}},
 		"nodes": {100, func(token string, size int32) (ids []string, next string, err error) {
-			res, err := r.user.Nodes.ListNodes(t.Context(), connect.NewRequest(&deckhandv1.ListNodesRequest{PageToken: token, PageSize: size}))
+			res, err := r.user.Nodes.ListNodes(t.Context(), &deckhandv1.ListNodesRequest{PageToken: token, PageSize: size})
 			if err != nil {
 				return nil, "", err
 			}
-			for _, one := range res.Msg.GetNodes() {
+			for _, one := range res.GetNodes() {
 				ids = append(ids, one.GetId())
 			}
-			return ids, res.Msg.GetNextPageToken(), nil
+			return ids, res.GetNextPageToken(), nil
 		}},
 		"tokens": {100, func(token string, size int32) (ids []string, next string, err error) {
-			res, err := r.user.Tokens.ListTokens(t.Context(), connect.NewRequest(&deckhandv1.ListTokensRequest{PageToken: token, PageSize: size}))
+			res, err := r.user.Tokens.ListTokens(t.Context(), &deckhandv1.ListTokensRequest{PageToken: token, PageSize: size})
 			if err != nil {
 				return nil, "", err
 			}
-			for _, one := range res.Msg.GetTokens() {
+			for _, one := range res.GetTokens() {
 				ids = append(ids, one.GetId())
 			}
-			return ids, res.Msg.GetNextPageToken(), nil
+			return ids, res.GetNextPageToken(), nil
 		}},
 		"sessions": {100, func(token string, size int32) (ids []string, next string, err error) {
-			res, err := r.user.Sessions.ListSessions(t.Context(), connect.NewRequest(&deckhandv1.ListSessionsRequest{PageToken: token, PageSize: size}))
+			res, err := r.user.Sessions.ListSessions(t.Context(), &deckhandv1.ListSessionsRequest{PageToken: token, PageSize: size})
 			if err != nil {
 				return nil, "", err
 			}
-			for _, one := range res.Msg.GetSessions() {
+			for _, one := range res.GetSessions() {
 				ids = append(ids, one.GetId())
 			}
-			return ids, res.Msg.GetNextPageToken(), nil
+			return ids, res.GetNextPageToken(), nil
 		}},
 		"changes": {100, func(token string, size int32) (ids []string, next string, err error) {
-			res, err := r.user.Workspaces.ListChanges(t.Context(), connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: task, PageToken: token, PageSize: size}))
+			res, err := r.user.Workspaces.ListChanges(t.Context(), &deckhandv1.ListChangesRequest{TaskId: task, PageToken: token, PageSize: size})
 			if err != nil {
 				return nil, "", err
 			}
-			for _, one := range res.Msg.GetSteps() {
+			for _, one := range res.GetSteps() {
 				ids = append(ids, one.GetStepId())
 			}
-			return ids, res.Msg.GetNextPageToken(), nil
+			return ids, res.GetNextPageToken(), nil
 		}},
 		"commands": {50, func(token string, size int32) (ids []string, next string, err error) {
-			res, err := r.user.NodeExecs.ListNodeExecs(t.Context(), connect.NewRequest(&deckhandv1.ListNodeExecsRequest{PageToken: token, PageSize: size}))
+			res, err := r.user.NodeExecs.ListNodeExecs(t.Context(), &deckhandv1.ListNodeExecsRequest{PageToken: token, PageSize: size})
 			if err != nil {
 				return nil, "", err
 			}
-			for _, one := range res.Msg.GetExecs() {
+			for _, one := range res.GetExecs() {
 				ids = append(ids, one.GetId())
 			}
-			return ids, res.Msg.GetNextPageToken(), nil
+			return ids, res.GetNextPageToken(), nil
 		}},
 	} {
 		ids, _, err := c.page("", 0)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -37,10 +36,10 @@ func TestAPasskeyLogsInAndBelongsToItsUser(t *testing.T) {
 	t.Parallel()
 	r := passkeyRig(t)
 	ctx, nobody := t.Context(), r.Client(t, "")
-	methods, err := nobody.Sessions.GetLoginMethods(ctx, connect.NewRequest(&deckhandv1.GetLoginMethodsRequest{}))
+	methods, err := nobody.Sessions.GetLoginMethods(ctx, &deckhandv1.GetLoginMethodsRequest{})
 	require.NoError(t, err)
-	require.True(t, methods.Msg.GetPasskeys())
-	require.Equal(t, passkeyOrigin, methods.Msg.GetPublicUrl())
+	require.True(t, methods.GetPasskeys())
+	require.Equal(t, passkeyOrigin, methods.GetPublicUrl())
 
 	phone := newAuthenticator(t)
 	admin := r.byLink(r.user)
@@ -73,19 +72,19 @@ func TestAPasskeyLogsInAndBelongsToItsUser(t *testing.T) {
 
 	// Another user sees none of it.
 	other := r.as("other", "basic")
-	list, err := other.Passkeys.ListPasskeys(ctx, connect.NewRequest(&deckhandv1.ListPasskeysRequest{}))
+	list, err := other.Passkeys.ListPasskeys(ctx, &deckhandv1.ListPasskeysRequest{})
 	require.NoError(t, err)
-	require.Empty(t, list.Msg.GetPasskeys())
-	_, err = other.Passkeys.ListPasskeys(ctx, connect.NewRequest(&deckhandv1.ListPasskeysRequest{User: "admin"}))
+	require.Empty(t, list.GetPasskeys())
+	_, err = other.Passkeys.ListPasskeys(ctx, &deckhandv1.ListPasskeysRequest{User: "admin"})
 	refusedFor(t, err, fault.Denied, "administrators")
-	_, err = other.Passkeys.RenamePasskey(ctx, connect.NewRequest(&deckhandv1.RenamePasskeyRequest{PasskeyId: made.GetId(), Name: "mine"}))
+	_, err = other.Passkeys.RenamePasskey(ctx, &deckhandv1.RenamePasskeyRequest{PasskeyId: made.GetId(), Name: "mine"})
 	refusedFor(t, err, fault.NotFound, "")
-	_, err = other.Passkeys.DeletePasskey(ctx, connect.NewRequest(&deckhandv1.DeletePasskeyRequest{PasskeyId: made.GetId()}))
+	_, err = other.Passkeys.DeletePasskey(ctx, &deckhandv1.DeletePasskeyRequest{PasskeyId: made.GetId()})
 	refusedFor(t, err, fault.NotFound, "")
-	renamed, err := r.user.Passkeys.RenamePasskey(ctx, connect.NewRequest(&deckhandv1.RenamePasskeyRequest{PasskeyId: made.GetId(), Name: "old phone"}))
+	renamed, err := r.user.Passkeys.RenamePasskey(ctx, &deckhandv1.RenamePasskeyRequest{PasskeyId: made.GetId(), Name: "old phone"})
 	require.NoError(t, err)
-	require.Equal(t, "old phone", renamed.Msg.GetPasskey().GetName())
-	_, err = r.user.Passkeys.DeletePasskey(ctx, connect.NewRequest(&deckhandv1.DeletePasskeyRequest{PasskeyId: made.GetId()}))
+	require.Equal(t, "old phone", renamed.GetPasskey().GetName())
+	_, err = r.user.Passkeys.DeletePasskey(ctx, &deckhandv1.DeletePasskeyRequest{PasskeyId: made.GetId()})
 	require.NoError(t, err, "the hub's own token, on its machine, removes passkeys that are lost")
 	_, _, err = phone.login(ctx, nobody)
 	refusedFor(t, err, fault.Unauthenticated, "")
@@ -117,7 +116,7 @@ func TestAStolenTokenOrSessionMakesNoPasskeyAndRemovesNone(t *testing.T) {
 	}
 	// Nor do they make a password to sign in with.
 	for _, c := range []*sdk.Client{token, session} {
-		_, err = c.Users.SetPassword(ctx, connect.NewRequest(&deckhandv1.SetPasswordRequest{Password: "correct horse battery"}))
+		_, err = c.Users.SetPassword(ctx, &deckhandv1.SetPasswordRequest{Password: "correct horse battery"})
 		refusedFor(t, err, fault.Precondition, "a first password")
 	}
 
@@ -140,7 +139,7 @@ func TestAStolenTokenOrSessionMakesNoPasskeyAndRemovesNone(t *testing.T) {
 	begun := do(t, alice.Passkeys.BeginPasskeyRegistration, &deckhandv1.BeginPasskeyRegistrationRequest{})
 	made := tablet.create(begun.GetOptionsJson())
 	another := hers.prove(alice, aboutRegistration(thief.create(begun.GetOptionsJson())))
-	_, err = alice.Passkeys.CreatePasskey(ctx, connect.NewRequest(&deckhandv1.CreatePasskeyRequest{ChallengeId: begun.GetChallengeId(), CredentialJson: made, Name: "tablet", Proof: another}))
+	_, err = alice.Passkeys.CreatePasskey(ctx, &deckhandv1.CreatePasskeyRequest{ChallengeId: begun.GetChallengeId(), CredentialJson: made, Name: "tablet", Proof: another})
 	refusedFor(t, err, fault.Precondition, "another decision")
 	second, err := tablet.register(alice, "tablet", hers)
 	require.NoError(t, err)
@@ -149,13 +148,13 @@ func TestAStolenTokenOrSessionMakesNoPasskeyAndRemovesNone(t *testing.T) {
 		return &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_DeletePasskeyId{DeletePasskeyId: id}}
 	}
 	for _, c := range []*sdk.Client{alice, session} {
-		_, err = c.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
+		_, err = c.Passkeys.DeletePasskey(ctx, remove)
 		require.Error(t, err)
 	}
-	_, err = token.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
+	_, err = token.Passkeys.DeletePasskey(ctx, remove)
 	refusedFor(t, err, fault.Denied, "API token")
 	remove.Proof = hers.prove(alice, about(first.GetId()))
-	_, err = alice.Passkeys.DeletePasskey(ctx, connect.NewRequest(remove))
+	_, err = alice.Passkeys.DeletePasskey(ctx, remove)
 	refusedFor(t, err, fault.Precondition, "another decision")
 	remove.Proof = hers.prove(alice, about(second.GetId()))
 	do(t, alice.Passkeys.DeletePasskey, remove)
@@ -170,7 +169,7 @@ func TestAStolenTokenOrSessionMakesNoPasskeyAndRemovesNone(t *testing.T) {
 	_, err = mine.register(admin, "mine", nil)
 	require.NoError(t, err)
 	lost := &deckhandv1.DeletePasskeyRequest{PasskeyId: first.GetId()}
-	_, err = admin.Passkeys.DeletePasskey(ctx, connect.NewRequest(lost))
+	_, err = admin.Passkeys.DeletePasskey(ctx, lost)
 	refusedFor(t, err, fault.Precondition, "proof is missing")
 	lost.Proof = mine.prove(admin, about(first.GetId()))
 	do(t, admin.Passkeys.DeletePasskey, lost)
@@ -195,11 +194,11 @@ func TestAStolenTokenOrSessionMakesNoPasskeyAndRemovesNone(t *testing.T) {
 func TestWithoutHTTPSThereAreNoPasskeysAndTheHubSaysWhy(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Shared(t)
-	res, err := h.Client(t, "").Sessions.GetLoginMethods(t.Context(), connect.NewRequest(&deckhandv1.GetLoginMethodsRequest{}))
+	res, err := h.Client(t, "").Sessions.GetLoginMethods(t.Context(), &deckhandv1.GetLoginMethodsRequest{})
 	require.NoError(t, err)
-	require.False(t, res.Msg.GetPasskeys())
-	require.Contains(t, res.Msg.GetPasskeysMissing(), "--public-url")
-	_, err = browser(t, h, login(t, h, h.AdminToken)).Passkeys.BeginPasskeyRegistration(t.Context(), connect.NewRequest(&deckhandv1.BeginPasskeyRegistrationRequest{}))
+	require.False(t, res.GetPasskeys())
+	require.Contains(t, res.GetPasskeysMissing(), "--public-url")
+	_, err = browser(t, h, login(t, h, h.AdminToken)).Passkeys.BeginPasskeyRegistration(t.Context(), &deckhandv1.BeginPasskeyRegistrationRequest{})
 	refusedFor(t, err, fault.Precondition, "--public-url")
 }
 
@@ -214,10 +213,10 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 	require.NoError(t, err)
 	rules := &deckhandv1.PasskeyRules{DangerousApprovals: true}
 	set := &deckhandv1.SetPasskeyRulesRequest{Rules: rules}
-	_, err = r.user.Passkeys.SetPasskeyRules(ctx, connect.NewRequest(set))
+	_, err = r.user.Passkeys.SetPasskeyRules(ctx, set)
 	refusedFor(t, err, fault.Precondition, "proof is missing")
 	set.Proof = phone.prove(r.user, &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Rules{Rules: rules}})
-	_, err = r.user.Passkeys.SetPasskeyRules(ctx, connect.NewRequest(set))
+	_, err = r.user.Passkeys.SetPasskeyRules(ctx, set)
 	require.NoError(t, err)
 
 	// One each, since an agent runs one task at a time.
@@ -230,7 +229,7 @@ func TestADangerousCallIsApprovedWithAPasskeyForWhatWasShown(t *testing.T) {
 	require.True(t, item.GetNeedsPasskey())
 	require.True(t, r.inboxItem(item.GetId()).GetNeedsPasskey())
 	send := func(c *sdk.Client, req *deckhandv1.AnswerInboxItemRequest) error {
-		_, err := c.Inbox.AnswerInboxItem(ctx, connect.NewRequest(req))
+		_, err := c.Inbox.AnswerInboxItem(ctx, req)
 		return err
 	}
 	answer := approve(item.GetId(), "")
@@ -326,7 +325,7 @@ func (r *rig) requirePasskeys() *authenticator {
 	require.NoError(r.t, err)
 	rules := &deckhandv1.PasskeyRules{DangerousApprovals: true}
 	proof := phone.prove(r.user, &deckhandv1.BeginPasskeyProofRequest{Decision: &deckhandv1.BeginPasskeyProofRequest_Rules{Rules: rules}})
-	_, err = r.user.Passkeys.SetPasskeyRules(r.t.Context(), connect.NewRequest(&deckhandv1.SetPasskeyRulesRequest{Rules: rules, Proof: proof}))
+	_, err = r.user.Passkeys.SetPasskeyRules(r.t.Context(), &deckhandv1.SetPasskeyRulesRequest{Rules: rules, Proof: proof})
 	require.NoError(r.t, err)
 	return phone
 }

@@ -29,11 +29,11 @@ func asker(name string) string {
 func attachment(t *testing.T, client *sdk.Client, item string, number int32) (data []byte, sum string) {
 	t.Helper()
 	for at := int64(0); ; {
-		res, err := client.Inbox.ReadInboxAttachment(t.Context(), connect.NewRequest(&deckhandv1.ReadInboxAttachmentRequest{ItemId: item, Number: number, Offset: at}))
+		res, err := client.Inbox.ReadInboxAttachment(t.Context(), &deckhandv1.ReadInboxAttachmentRequest{ItemId: item, Number: number, Offset: at})
 		require.NoError(t, err)
-		data = append(data, res.Msg.GetData()...)
-		if at = res.Msg.GetNextOffset(); at == res.Msg.GetSizeBytes() {
-			return data, res.Msg.GetSha256()
+		data = append(data, res.GetData()...)
+		if at = res.GetNextOffset(); at == res.GetSizeBytes() {
+			return data, res.GetSha256()
 		}
 	}
 }
@@ -305,7 +305,7 @@ func exported(t *testing.T, client *sdk.Client, task string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := client.History.ExportTask(ctx, connect.NewRequest(&deckhandv1.ExportTaskRequest{TaskId: task}))
+	stream, err := client.History.ExportTask(ctx, &deckhandv1.ExportTaskRequest{TaskId: task})
 	require.NoError(t, err)
 	defer func() { _ = stream.Close() }()
 	var out strings.Builder

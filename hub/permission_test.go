@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -317,9 +316,9 @@ func encrypted(t *testing.T, h *hubtest.Hub, cfg hub.Config, in house) (*hubtest
 
 	id, err := identity.Open(identity.Config{Dir: filepath.Join(dir, "identity")})
 	require.NoError(t, err)
-	join, err := h.Client(t, in.token).Nodes.CreateJoinToken(t.Context(), connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	join, err := h.Client(t, in.token).Nodes.CreateJoinToken(t.Context(), &deckhandv1.CreateJoinTokenRequest{})
 	require.NoError(t, err)
-	require.NoError(t, id.Enrol(t.Context(), identity.Enrolment{HubURL: h.URL(), JoinToken: join.Msg.GetToken(), Name: "machine"}))
+	require.NoError(t, id.Enrol(t.Context(), identity.Enrolment{HubURL: h.URL(), JoinToken: join.GetToken(), Name: "machine"}))
 	node, err := id.TLS()
 	require.NoError(t, err)
 	dial := node.Clone()

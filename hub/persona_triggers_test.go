@@ -19,14 +19,14 @@ func declaring(name, triggers string) string {
 
 func (r *triggerRig) applied(name, triggers string, dryRun bool) (map[string]string, map[string]string, error) {
 	r.t.Helper()
-	res, err := r.user.Agents.ApplyAgent(r.t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	res, err := r.user.Agents.ApplyAgent(r.t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: name + ".md", Markdown: declaring(name, triggers), Script: "turns: []\n", DryRun: dryRun,
-	}))
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	changes, secrets := map[string]string{}, map[string]string{}
-	for _, t := range res.Msg.GetTriggers() {
+	for _, t := range res.GetTriggers() {
 		changes[t.GetName()] = t.GetChange()
 		if t.GetSecret() != "" {
 			secrets[t.GetName()] = t.GetSecret()
@@ -49,10 +49,10 @@ func TestAPersonaKeepsItsTriggers(t *testing.T) {
 	_, _, err := r.applied("watch", three, true)
 	require.NoError(t, err)
 	list := func() map[string]*deckhandv1.Trigger {
-		res, err := r.user.Triggers.ListTriggers(t.Context(), connect.NewRequest(&deckhandv1.ListTriggersRequest{}))
+		res, err := r.user.Triggers.ListTriggers(t.Context(), &deckhandv1.ListTriggersRequest{})
 		require.NoError(t, err)
 		out := map[string]*deckhandv1.Trigger{}
-		for _, tr := range res.Msg.GetTriggers() {
+		for _, tr := range res.GetTriggers() {
 			out[tr.GetName()] = tr
 		}
 		return out
@@ -70,7 +70,7 @@ func TestAPersonaKeepsItsTriggers(t *testing.T) {
 	require.Equal(t, map[string]string{"nightly": "unchanged", "reviews": "unchanged", "tidy": "unchanged"}, changes)
 	require.Empty(t, secrets)
 
-	_, err = r.user.Triggers.DisableTrigger(t.Context(), connect.NewRequest(&deckhandv1.DisableTriggerRequest{TriggerId: "nightly"}))
+	_, err = r.user.Triggers.DisableTrigger(t.Context(), &deckhandv1.DisableTriggerRequest{TriggerId: "nightly"})
 	require.NoError(t, err)
 	changes, secrets, err = r.applied("watch", `  - {name: nightly, cron: "45 2 * * *"}
   - {name: reviews, webhook: token}
@@ -85,7 +85,7 @@ func TestAPersonaKeepsItsTriggers(t *testing.T) {
 	require.Equal(t, first["reviews"].GetId(), second["reviews"].GetId())
 	require.NotEqual(t, first["tidy"].GetId(), second["tidy"].GetId(), "of another kind, another trigger")
 
-	_, err = r.user.Triggers.UpdateTrigger(t.Context(), connect.NewRequest(&deckhandv1.UpdateTriggerRequest{TriggerId: "nightly", Spec: second["nightly"].GetSpec()}))
+	_, err = r.user.Triggers.UpdateTrigger(t.Context(), &deckhandv1.UpdateTriggerRequest{TriggerId: "nightly", Spec: second["nightly"].GetSpec()})
 	require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(err), "the file says what it does")
 
 	changes, _, err = r.applied("watch", "  - {name: tidy, manual: true}\n", false)
@@ -113,14 +113,14 @@ func TestAPersonaWithWrongTriggersIsRefused(t *testing.T) {
 		_, _, err := r.applied("new", c.text, false)
 		require.ErrorContains(t, err, c.want, name)
 	}
-	_, err := r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err := r.user.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: "new.md", Script: "turns: []\n",
 		Markdown: strings.Replace(declaring("new", "  - {name: a, cron: '@daily'}\n"), "{iterations: 20}", "{iterations: 20, on_limit: pause}", 1),
-	}))
+	})
 	require.ErrorContains(t, err, "cannot run unattended")
-	res, err := r.user.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+	res, err := r.user.Agents.ListAgents(t.Context(), &deckhandv1.ListAgentsRequest{})
 	require.NoError(t, err)
-	for _, a := range res.Msg.GetAgents() {
+	for _, a := range res.GetAgents() {
 		require.NotEqual(t, "new", a.GetName(), "nothing was stored")
 	}
 	_, _, err = r.applied("new", "  - {name: a, manual: true}\n", false)

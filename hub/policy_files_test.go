@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -176,17 +175,17 @@ func TestANodeIsNotAskedWhileATaskIsLocked(t *testing.T) {
 
 	// Calls that are decided with the turn which makes them.
 	lease = begin()
-	res, err := r.workers.Workers.RecordTurn(t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	res, err := r.workers.Workers.RecordTurn(t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Propose: []int32{0},
 		Turn: &deckhandv1.Turn{
 			Turn: 2, Provider: "script", Model: "scripted", StopReason: "tool_use", Usage: &deckhandv1.Usage{InputTokens: 10, OutputTokens: 5},
 			Blocks: []*deckhandv1.Block{toolCall("a", "shell_exec", command("sh turn.sh"))},
 		},
-	}))
+	})
 	require.NoError(t, err)
-	require.Len(t, res.Msg.GetSteps(), 1)
-	require.Equal(t, stepWaiting, res.Msg.GetSteps()[0].GetState())
-	require.Equal(t, []string{"wipe"}, res.Msg.GetSteps()[0].GetDecision().GetDangers())
+	require.Len(t, res.GetSteps(), 1)
+	require.Equal(t, stepWaiting, res.GetSteps()[0].GetState())
+	require.Equal(t, []string{"wipe"}, res.GetSteps()[0].GetDecision().GetDangers())
 	require.Equal(t, 1, times("turn.sh"))
 	require.Equal(t, "2", r.sql("SELECT count(*)::text FROM turns WHERE task_id = $1", lease.GetTaskId()), "the turn is stored once")
 	require.EqualValues(t, 20, r.task(lease.GetTaskId()).GetUsage().GetInputTokens())

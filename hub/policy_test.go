@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -20,11 +19,11 @@ import (
 
 // policy has a policy hold from now on, the organisation's or that of an agent.
 func (r *rig) policy(agent, yaml string) (*deckhandv1.ApplyPolicyResponse, error) {
-	res, err := r.user.Policies.ApplyPolicy(r.t.Context(), connect.NewRequest(&deckhandv1.ApplyPolicyRequest{AgentId: agent, Yaml: yaml, File: "policy.yaml"}))
+	res, err := r.user.Policies.ApplyPolicy(r.t.Context(), &deckhandv1.ApplyPolicyRequest{AgentId: agent, Yaml: yaml, File: "policy.yaml"})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg, nil
+	return res, nil
 }
 
 func command(text string) string {
@@ -50,9 +49,9 @@ func TestAPolicyDecidesCalls(t *testing.T) {
 	res, err := r.policy("worker", "rules:\n  - {name: ok, effect: allow, command: make}\n")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, res.GetPolicy().GetVersion())
-	kept, err := r.user.Policies.GetPolicy(t.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{}))
+	kept, err := r.user.Policies.GetPolicy(t.Context(), &deckhandv1.GetPolicyRequest{})
 	require.NoError(t, err)
-	require.EqualValues(t, 1, kept.Msg.GetPolicy().GetVersion(), "the one with an error is nowhere")
+	require.EqualValues(t, 1, kept.GetPolicy().GetVersion(), "the one with an error is nowhere")
 	require.Len(t, r.audited("policy.applied"), 2)
 
 	task := r.submit("worker")
@@ -81,11 +80,11 @@ func TestAPolicyDecidesCalls(t *testing.T) {
 	require.Equal(t, []string{"ls"}, node.all())
 
 	// What another policy would have decided on the same steps.
-	replay, err := r.user.Policies.ReplayPolicy(t.Context(), connect.NewRequest(&deckhandv1.ReplayPolicyRequest{Yaml: "rules:\n  - {name: ls, effect: deny, command: ls}\n"}))
+	replay, err := r.user.Policies.ReplayPolicy(t.Context(), &deckhandv1.ReplayPolicyRequest{Yaml: "rules:\n  - {name: ls, effect: deny, command: ls}\n"})
 	require.NoError(t, err)
-	require.EqualValues(t, 3, replay.Msg.GetSteps())
+	require.EqualValues(t, 3, replay.GetSteps())
 	would := map[string]string{}
-	for _, c := range replay.Msg.GetChanged() {
+	for _, c := range replay.GetChanged() {
 		would[c.GetStepId()] = c.GetWas().GetEffect() + " " + c.GetWouldBe().GetEffect()
 	}
 	require.Equal(t, map[string]string{denied.GetId(): "deny ", free.GetId(): " deny", asked.GetId(): "ask allow"}, would)
@@ -202,10 +201,10 @@ func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	_, err = r.answer(always)
 	require.NoError(t, err)
-	rules, err := r.user.Policies.ListAllowRules(t.Context(), connect.NewRequest(&deckhandv1.ListAllowRulesRequest{}))
+	rules, err := r.user.Policies.ListAllowRules(t.Context(), &deckhandv1.ListAllowRulesRequest{})
 	require.NoError(t, err)
-	require.Len(t, rules.Msg.GetRules(), 1)
-	rule := rules.Msg.GetRules()[0]
+	require.Len(t, rules.GetRules(), 1)
+	rule := rules.GetRules()[0]
 	require.Equal(t, []string{"git status", "make"}, rule.GetCommands())
 	require.Equal(t, "asker", rule.GetAgentName())
 	require.InDelta(t, 30*24, rule.GetExpiresAt().AsTime().Sub(rule.GetCreatedAt().AsTime()).Hours(), 1)
@@ -233,9 +232,9 @@ func TestAlwaysAllowIsARuleThatIsSeenAndTakenBack(t *testing.T) {
 			break
 		}
 	}
-	_, err = own.Policies.RevokeAllowRule(t.Context(), connect.NewRequest(&deckhandv1.RevokeAllowRuleRequest{RuleId: rule.GetId()}))
+	_, err = own.Policies.RevokeAllowRule(t.Context(), &deckhandv1.RevokeAllowRuleRequest{RuleId: rule.GetId()})
 	require.True(t, fault.Is(err, fault.Denied), "somebody else's rule: %v", err)
-	_, err = r.user.Policies.RevokeAllowRule(t.Context(), connect.NewRequest(&deckhandv1.RevokeAllowRuleRequest{RuleId: rule.GetId()}))
+	_, err = r.user.Policies.RevokeAllowRule(t.Context(), &deckhandv1.RevokeAllowRuleRequest{RuleId: rule.GetId()})
 	require.NoError(t, err)
 	r.turn(lease, 8)
 	got, err := r.propose(lease, 8, 0, "shell_exec", command("make test"))

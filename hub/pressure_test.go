@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -62,12 +61,12 @@ func TestNothingStartsOnANodeUnderPressure(t *testing.T) {
 	machine.set(4)
 	const why = "free memory is 4 %, under the limit of 10 %"
 	r.waitsFor(task, "node sim is under pressure: "+why)
-	res, err := r.workers.Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1}))
+	res, err := r.workers.Workers.ClaimTask(t.Context(), &deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1})
 	require.NoError(t, err)
-	require.False(t, res.Msg.GetClaimed())
-	node, err := r.user.Nodes.GetNode(t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "sim"}))
+	require.False(t, res.GetClaimed())
+	node, err := r.user.Nodes.GetNode(t.Context(), &deckhandv1.GetNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
-	require.Equal(t, why, node.Msg.GetNode().GetPressure())
+	require.Equal(t, why, node.GetNode().GetPressure())
 
 	machine.set(50)
 	r.waitsFor(task, "admitted")
@@ -104,14 +103,14 @@ func TestNothingStartsOnAWorkerUnderPressure(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
 	renew := func(why string) {
-		_, err := r.workers.Workers.RenewLeases(t.Context(), connect.NewRequest(&deckhandv1.RenewLeasesRequest{WorkerId: r.worker, Pressure: why}))
+		_, err := r.workers.Workers.RenewLeases(t.Context(), &deckhandv1.RenewLeasesRequest{WorkerId: r.worker, Pressure: why})
 		require.NoError(t, err)
 	}
 	task := r.submit("walker").GetId()
 	r.waitsFor(task, "admitted")
 	renew("free disk is 1 %")
 	r.waitsFor(task, "worker "+r.worker+" is under pressure: free disk is 1 %")
-	_, err := r.workers.Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1}))
+	_, err := r.workers.Workers.ClaimTask(t.Context(), &deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Aborted), "%v", err)
 	renew("free disk is 2 %")
 	r.waitsFor(task, "worker "+r.worker+" is under pressure: free disk is 2 %")

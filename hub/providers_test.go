@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -33,17 +32,17 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	t.Cleanup(server.Close)
 	r := newRig(t, hubtest.Shared(t), nil)
 	r.apply("claude", anthropicPersona("claude"))
-	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"}))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"})
 	require.Equal(t, fault.NoCredentials, fault.As(err).Code)
 	require.ErrorContains(t, err, "agent claude cannot run: provider anthropic is not connected")
 	require.Equal(t, "deckhand provider connect anthropic", fault.As(err).Fix)
 
 	put := func(key string) (*deckhandv1.Provider, error) {
-		res, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key, BaseUrl: server.URL}))
+		res, err := r.user.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{Name: "anthropic", Key: key, BaseUrl: server.URL})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetProvider(), nil
+		return res.GetProvider(), nil
 	}
 	_, err = put("a-wrong-key-0123456789")
 	require.Equal(t, fault.CredentialInvalid, fault.As(err).Code)
@@ -57,20 +56,20 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	lease := r.begin(task.GetId(), 1)
 	res, body := r.askModel(lease, 100)
 	require.Equal(t, http.StatusOK, res.StatusCode, body)
-	_, err = r.user.Providers.SetPrice(t.Context(), connect.NewRequest(&deckhandv1.SetPriceRequest{Provider: "anthropic", Model: "claude-sonnet-4-5", Input: 0.5, Output: 1}))
+	_, err = r.user.Providers.SetPrice(t.Context(), &deckhandv1.SetPriceRequest{Provider: "anthropic", Model: "claude-sonnet-4-5", Input: 0.5, Output: 1})
 	require.NoError(t, err)
 	res, body = r.askModel(lease, 100)
 	require.Equal(t, http.StatusOK, res.StatusCode, body)
-	usage, err := r.user.Providers.GetProviderUsage(t.Context(), connect.NewRequest(&deckhandv1.GetProviderUsageRequest{}))
+	usage, err := r.user.Providers.GetProviderUsage(t.Context(), &deckhandv1.GetProviderUsageRequest{})
 	require.NoError(t, err)
-	require.Len(t, usage.Msg.GetModels(), 1)
-	model := usage.Msg.GetModels()[0]
+	require.Len(t, usage.GetModels(), 1)
+	model := usage.GetModels()[0]
 	require.EqualValues(t, 2, model.GetCalls())
 	require.EqualValues(t, 1000*3+100*15+1000/2+100, model.GetUsage().GetCostMicros())
 
-	list, err := r.user.Providers.ListProviders(t.Context(), connect.NewRequest(&deckhandv1.ListProvidersRequest{}))
+	list, err := r.user.Providers.ListProviders(t.Context(), &deckhandv1.ListProvidersRequest{})
 	require.NoError(t, err)
-	require.NotNil(t, list.Msg.GetProviders()[0].GetLastUsedAt())
+	require.NotNil(t, list.GetProviders()[0].GetLastUsedAt())
 	// The catalogue has all that can be connected, with what they cost this month.
 	for i, p := range do(t, r.user.Providers.GetProviderCatalogue, &deckhandv1.GetProviderCatalogueRequest{}).GetProviders() {
 		require.Equal(t, provider.Connectable()[i], p.GetName())
@@ -85,13 +84,13 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 		require.Nil(t, p.GetConnected(), p.GetName())
 		require.Zero(t, p.GetCalls(), p.GetName())
 	}
-	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
+	_, err = r.user.Providers.DisconnectProvider(t.Context(), &deckhandv1.DisconnectProviderRequest{Name: "anthropic"})
 	require.NoError(t, err)
 	res, body = r.askModel(lease, 100)
 	require.Equal(t, http.StatusForbidden, res.StatusCode)
 	require.Contains(t, body, "provider anthropic is not connected")
 	require.Equal(t, string(fault.NoCredentials), res.Header.Get(fault.CodeHeader))
-	_, err = r.workers.Workers.ReleaseTask(t.Context(), connect.NewRequest(&deckhandv1.ReleaseTaskRequest{Lease: lease}))
+	_, err = r.workers.Workers.ReleaseTask(t.Context(), &deckhandv1.ReleaseTaskRequest{Lease: lease})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return r.task(task.GetId()).GetReason() == "provider anthropic is not connected: deckhand provider connect anthropic"
@@ -100,15 +99,15 @@ func TestAProviderFromKeyToUsage(t *testing.T) {
 	require.NoError(t, err)
 	r.begin(task.GetId(), 2)
 	require.Len(t, r.audited("provider.connected"), 2)
-	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
+	_, err = r.user.Providers.DisconnectProvider(t.Context(), &deckhandv1.DisconnectProviderRequest{Name: "anthropic"})
 	require.NoError(t, err)
 	require.Len(t, r.audited("provider.disconnected"), 2)
 
-	_, err = r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
+	_, err = r.user.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{
 		Name: "anthropic", Key: key, BaseUrl: server.URL, ExpiresAt: timestamppb.New(time.Now().Add(-time.Hour)),
-	}))
+	})
 	require.ErrorContains(t, err, "in the past")
-	_, err = r.as("ann", "advanced").Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
+	_, err = r.as("ann", "advanced").Providers.DisconnectProvider(t.Context(), &deckhandv1.DisconnectProviderRequest{Name: "anthropic"})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 }
 
@@ -117,16 +116,16 @@ func TestBudgetsAreSetAndShown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
 	task := r.submit("walker")
-	list, err := r.user.Budgets.ListBudgets(t.Context(), connect.NewRequest(&deckhandv1.ListBudgetsRequest{}))
+	list, err := r.user.Budgets.ListBudgets(t.Context(), &deckhandv1.ListBudgetsRequest{})
 	require.NoError(t, err)
-	require.EqualValues(t, 50_000_000, list.Msg.GetBudgets()[0].GetLimitMicros())
-	require.EqualValues(t, 500_000_000, list.Msg.GetBudgets()[1].GetLimitMicros())
+	require.EqualValues(t, 50_000_000, list.GetBudgets()[0].GetLimitMicros())
+	require.EqualValues(t, 500_000_000, list.GetBudgets()[1].GetLimitMicros())
 	set := func(req *deckhandv1.SetBudgetRequest) (*deckhandv1.Budget, error) {
-		res, err := r.user.Budgets.SetBudget(t.Context(), connect.NewRequest(req))
+		res, err := r.user.Budgets.SetBudget(t.Context(), req)
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetBudget(), nil
+		return res.GetBudget(), nil
 	}
 	b, err := set(&deckhandv1.SetBudgetRequest{Scope: "task", ObjectId: task.GetId(), Limit: &deckhandv1.SetBudgetRequest_LimitMicros{LimitMicros: 7}})
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -29,7 +28,7 @@ func TestATokenWithAScopeAddsNoDevice(t *testing.T) {
 	for _, scope := range []*deckhandv1.CreateTokenRequest{{Name: "viewer", Role: "viewer"}, {Name: "some", Services: []string{"PushService"}}} {
 		token := do(t, admin.Tokens.CreateToken, scope).GetSecret()
 		for _, c := range []*sdk.Client{h.Client(t, token), browser(t, h, login(t, h, token))} {
-			_, err := c.Push.CreatePushDevice(t.Context(), connect.NewRequest(device))
+			_, err := c.Push.CreatePushDevice(t.Context(), device)
 			refusedFor(t, err, fault.Denied, "adds no device")
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -19,7 +18,7 @@ import (
 
 func (r *rig) plan(name string) {
 	r.t.Helper()
-	_, err := r.user.Plans.SetPlan(r.t.Context(), connect.NewRequest(&deckhandv1.SetPlanRequest{Name: name}))
+	_, err := r.user.Plans.SetPlan(r.t.Context(), &deckhandv1.SetPlanRequest{Name: name})
 	require.NoError(r.t, err)
 }
 
@@ -30,18 +29,18 @@ func TestAPlanBoundsRuns(t *testing.T) {
 	var node ran
 	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("worker", scripted("worker"))
-	unset, err := r.user.Plans.GetPlan(t.Context(), connect.NewRequest(&deckhandv1.GetPlanRequest{}))
+	unset, err := r.user.Plans.GetPlan(t.Context(), &deckhandv1.GetPlanRequest{})
 	require.NoError(t, err)
-	require.Equal(t, "self-hosted", unset.Msg.GetPlan().GetName())
-	require.Nil(t, unset.Msg.GetPlan().Left)
+	require.Equal(t, "self-hosted", unset.GetPlan().GetName())
+	require.Nil(t, unset.GetPlan().Left)
 
-	_, err = r.user.Plans.SetPlan(t.Context(), connect.NewRequest(&deckhandv1.SetPlanRequest{Name: "free", Runs: new(int64(9))}))
+	_, err = r.user.Plans.SetPlan(t.Context(), &deckhandv1.SetPlanRequest{Name: "free", Runs: new(int64(9))})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 	r.plan("free")
 	task := r.submit("worker")
 	claim := r.claim(task.GetId(), 1)
 	require.Equal(t, 5*time.Minute, claim.GetTask().GetOverride().GetLimits().GetActiveTime().AsDuration())
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claim.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claim.GetLease()})
 	require.NoError(t, err)
 	r.turn(claim.GetLease(), 1)
 	denied, err := r.propose(claim.GetLease(), 1, 0, "shell_exec", command("true"))
@@ -53,12 +52,12 @@ func TestAPlanBoundsRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, stepGranted, allowed.GetState())
 
-	used, err := r.user.Plans.GetPlan(t.Context(), connect.NewRequest(&deckhandv1.GetPlanRequest{}))
+	used, err := r.user.Plans.GetPlan(t.Context(), &deckhandv1.GetPlanRequest{})
 	require.NoError(t, err)
-	require.EqualValues(t, 1, used.Msg.GetPlan().GetUsed())
-	require.EqualValues(t, 499, used.Msg.GetPlan().GetLeft())
+	require.EqualValues(t, 1, used.GetPlan().GetUsed())
+	require.EqualValues(t, 499, used.GetPlan().GetLeft())
 	require.Len(t, r.audited("plan.set"), 2)
-	_, err = r.as("ann", "advanced").Plans.SetPlan(t.Context(), connect.NewRequest(&deckhandv1.SetPlanRequest{Name: "enterprise"}))
+	_, err = r.as("ann", "advanced").Plans.SetPlan(t.Context(), &deckhandv1.SetPlanRequest{Name: "enterprise"})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 }
 
@@ -76,9 +75,9 @@ func TestAUsersQuotaBoundsARun(t *testing.T) {
 		t.Helper()
 		return do(t, r.user.Plans.SetQuota, &deckhandv1.SetQuotaRequest{Quota: q}).GetPlan()
 	}
-	_, err := ann.Plans.SetQuota(t.Context(), connect.NewRequest(&deckhandv1.SetQuotaRequest{Quota: &deckhandv1.Quota{UserName: "ann", Runs: new(int64(5))}}))
+	_, err := ann.Plans.SetQuota(t.Context(), &deckhandv1.SetQuotaRequest{Quota: &deckhandv1.Quota{UserName: "ann", Runs: new(int64(5))}})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
-	_, err = r.user.Plans.SetQuota(t.Context(), connect.NewRequest(&deckhandv1.SetQuotaRequest{Quota: &deckhandv1.Quota{UserName: "nobody", Runs: new(int64(5))}}))
+	_, err = r.user.Plans.SetQuota(t.Context(), &deckhandv1.SetQuotaRequest{Quota: &deckhandv1.Quota{UserName: "nobody", Runs: new(int64(5))}})
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	set(&deckhandv1.Quota{UserName: "*", Runs: new(int64(5))})
 	plan := set(&deckhandv1.Quota{UserName: "ann", Iterations: new(int64(2)), ToolCalls: new(int64(1))})
@@ -96,7 +95,7 @@ func TestAUsersQuotaBoundsARun(t *testing.T) {
 	require.EqualValues(t, 2, estimate.GetQuotas()[0].GetReserved())
 
 	lease := claim.GetLease()
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: lease})
 	require.NoError(t, err)
 	r.turn(lease, 1)
 	step, err := r.propose(lease, 1, 0, "shell_exec", command("true"))
@@ -118,7 +117,7 @@ func TestAUsersQuotaBoundsARun(t *testing.T) {
 	again := r.claim(task.GetId(), 2)
 	require.EqualValues(t, 5, again.GetTask().GetOverride().GetLimits().GetIterations())
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_STARTING, again.GetTask().GetState())
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: again.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: again.GetLease()})
 	require.NoError(t, err)
 	r.finish(again.GetLease())
 
@@ -128,7 +127,7 @@ func TestAUsersQuotaBoundsARun(t *testing.T) {
 	require.EqualValues(t, 2, own.GetPeriods()[0].GetIterations())
 	require.EqualValues(t, 1, own.GetPeriods()[0].GetToolCalls())
 	require.Empty(t, do(t, ann.Plans.GetQuotaHistory, &deckhandv1.GetQuotaHistoryRequest{}).GetUsers())
-	_, err = ann.Plans.GetQuotaHistory(t.Context(), connect.NewRequest(&deckhandv1.GetQuotaHistoryRequest{UserName: "root"}))
+	_, err = ann.Plans.GetQuotaHistory(t.Context(), &deckhandv1.GetQuotaHistoryRequest{UserName: "root"})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	all := do(t, r.user.Plans.GetQuotaHistory, &deckhandv1.GetQuotaHistoryRequest{})
 	require.Len(t, all.GetPeriods(), 12)
@@ -152,7 +151,7 @@ func TestOnlyAllowedModelsAreCalled(t *testing.T) {
 	r := newRig(t, hubtest.Start(t, cfg), nil)
 	r.apply("claude", anthropicPersona("claude"))
 	allow := func(models ...string) error {
-		_, err := r.user.Plans.SetAllowedModels(t.Context(), connect.NewRequest(&deckhandv1.SetAllowedModelsRequest{Models: models}))
+		_, err := r.user.Plans.SetAllowedModels(t.Context(), &deckhandv1.SetAllowedModelsRequest{Models: models})
 		return err
 	}
 	lease := r.begin(r.submit("claude").GetId(), 1)
@@ -164,7 +163,7 @@ func TestOnlyAllowedModelsAreCalled(t *testing.T) {
 	res, body = r.askModel(lease, 400)
 	require.Equal(t, http.StatusForbidden, res.StatusCode, body)
 	require.Equal(t, string(fault.PermissionDenied), res.Header.Get(fault.CodeHeader))
-	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"}))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "claude", Goal: "go on"})
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 	require.ErrorContains(t, err, "not among those that the organisation may call: anthropic/claude-haiku-*, openai/gpt-5")
 	require.NoError(t, allow())
@@ -197,7 +196,7 @@ func TestCallsOfAProviderWaitForTheirTurns(t *testing.T) {
 	r.apply("claude", anthropicPersona("claude"))
 	lease := r.begin(r.submit("claude").GetId(), 1)
 	rate := func(n int32) {
-		_, err := r.user.Plans.SetCallRate(t.Context(), connect.NewRequest(&deckhandv1.SetCallRateRequest{Provider: "anthropic", CallsPerMinute: n}))
+		_, err := r.user.Plans.SetCallRate(t.Context(), &deckhandv1.SetCallRateRequest{Provider: "anthropic", CallsPerMinute: n})
 		require.NoError(t, err)
 	}
 	rate(600) // 60 at once, and then one in 100 ms

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -78,11 +77,11 @@ func TestAModelStreamIsCutWhenItsTaskIsStopped(t *testing.T) {
 	for what, stop := range map[string]func(id string){
 		"kill": func(id string) { r.kill(deckhandv1.KillScope_KILL_SCOPE_TASK, id) },
 		"cancel": func(id string) {
-			_, err := r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id}))
+			_, err := r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: id})
 			require.NoError(t, err)
 		},
 		"pause": func(id string) {
-			_, err := r.user.Tasks.PauseTask(t.Context(), connect.NewRequest(&deckhandv1.PauseTaskRequest{TaskId: id}))
+			_, err := r.user.Tasks.PauseTask(t.Context(), &deckhandv1.PauseTaskRequest{TaskId: id})
 			require.NoError(t, err)
 		},
 	} {
@@ -119,9 +118,9 @@ func TestAModelStreamIsCutWhenItsProviderIsDisconnected(t *testing.T) {
 	t.Parallel()
 	url, begun, left := silence(t)
 	r := newRigOn(t, hubtest.Shared(t), nodetest.Config{})
-	_, err := r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
+	_, err := r.user.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{
 		Name: "anthropic", BaseUrl: url, Key: "the-provider-key-0123",
-	}))
+	})
 	require.NoError(t, err)
 	r.apply("claude", anthropicPersona("claude"))
 	lease := r.begin(r.submit("claude").GetId(), 1)
@@ -140,7 +139,7 @@ func TestAModelStreamIsCutWhenItsProviderIsDisconnected(t *testing.T) {
 		answered <- err
 	}()
 	<-begun
-	_, err = r.user.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "anthropic"}))
+	_, err = r.user.Providers.DisconnectProvider(t.Context(), &deckhandv1.DisconnectProviderRequest{Name: "anthropic"})
 	require.NoError(t, err)
 	select {
 	case <-left:

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -82,11 +81,11 @@ func TestATaskRunsThroughAHubThatDoesNotHoldItsNode(t *testing.T) {
 	done, err = r.execute(lease, step.GetId())
 	require.NoError(t, err)
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, done.GetState())
-	files, err := r.user.Files.ListFiles(t.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
+	files, err := r.user.Files.ListFiles(t.Context(), &deckhandv1.ListFilesRequest{
 		Workspace: &deckhandv1.ListFilesRequest_AgentId{AgentId: "walker"},
-	}))
+	})
 	require.NoError(t, err)
-	require.Len(t, files.Msg.GetFiles(), 1)
+	require.Len(t, files.GetFiles(), 1)
 
 	// A command of a step is killed from the hub that does not hold the node.
 	step, err = r.propose(lease, 1, 2, "shell_exec", `{"command":"sleep 1000"}`)
@@ -100,7 +99,7 @@ func TestATaskRunsThroughAHubThatDoesNotHoldItsNode(t *testing.T) {
 		ended <- s
 	}()
 	require.Eventually(t, func() bool { return r.node.Runs() == 2 }, waittest.Limit(20*time.Second), 10*time.Millisecond)
-	_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId()}))
+	_, err = r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: task.GetId()})
 	require.NoError(t, err)
 	<-ended
 	require.Eventually(t, func() bool {
@@ -111,19 +110,20 @@ func TestATaskRunsThroughAHubThatDoesNotHoldItsNode(t *testing.T) {
 	// A person's command: started, its log streamed, killed.
 	exec, err := startExec(t, r.user, onJail("walker", "sleep", "1000"))
 	require.NoError(t, err)
-	stream, err := r.user.NodeExecs.ReadNodeLog(t.Context(), connect.NewRequest(&deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId(), Follow: true}))
+	stream, err := r.user.NodeExecs.ReadNodeLog(t.Context(), &deckhandv1.ReadNodeLogRequest{ExecId: exec.GetId(), Follow: true})
 	require.NoError(t, err)
 	require.True(t, stream.Receive())
 	require.Equal(t, "sleeping\n", string(stream.Msg().GetData()))
-	killed, err := r.user.NodeExecs.KillNodeExec(t.Context(), connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()}))
+	killed, err := r.user.NodeExecs.KillNodeExec(t.Context(), &deckhandv1.KillNodeExecRequest{ExecId: exec.GetId()})
 	require.NoError(t, err)
-	require.Equal(t, "killed", killed.Msg.GetExec().GetEndReason())
+	require.Equal(t, "killed", killed.GetExec().GetEndReason())
 	require.False(t, stream.Receive())
 	require.NoError(t, stream.Err())
 	require.NoError(t, stream.Close())
 
 	// A terminal, both ways.
-	term := r.user.Terminals.OpenTerminal(t.Context())
+	term, err := r.user.Terminals.OpenTerminal(t.Context())
+	require.NoError(t, err)
 	require.NoError(t, term.Send(&deckhandv1.OpenTerminalRequest{Message: &deckhandv1.OpenTerminalRequest_Open_{Open: &deckhandv1.OpenTerminalRequest_Open{
 		NodeId: "sim", Target: &deckhandv1.OpenTerminalRequest_Open_AgentId{AgentId: "walker"}, Size: &deckhandv1.TerminalSize{Rows: 24, Cols: 80},
 	}}}))
@@ -138,11 +138,11 @@ func TestATaskRunsThroughAHubThatDoesNotHoldItsNode(t *testing.T) {
 	require.NoError(t, term.CloseResponse())
 
 	// Revoking it there drops the link here, at once.
-	_, err = r.user.Nodes.RevokeNode(t.Context(), connect.NewRequest(&deckhandv1.RevokeNodeRequest{NodeId: "sim"}))
+	_, err = r.user.Nodes.RevokeNode(t.Context(), &deckhandv1.RevokeNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
-	_, err = first.Client(t, first.AdminToken).Files.ListFiles(t.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
+	_, err = first.Client(t, first.AdminToken).Files.ListFiles(t.Context(), &deckhandv1.ListFilesRequest{
 		Workspace: &deckhandv1.ListFilesRequest_AgentId{AgentId: "walker"},
-	}))
+	})
 	require.Equal(t, fault.NodeUnavailable, fault.As(err).Code, "%v", err)
 }
 
@@ -190,9 +190,9 @@ func TestARollingRestartLosesNoEvent(t *testing.T) {
 		for n := 1; ; n++ {
 			for try := n; ; try++ {
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				_, err := workers[try%2].Workers.RecordEvents(ctx, connect.NewRequest(&deckhandv1.RecordEventsRequest{
+				_, err := workers[try%2].Workers.RecordEvents(ctx, &deckhandv1.RecordEventsRequest{
 					Lease: lease, Batch: int64(n), Events: []*deckhandv1.EventDraft{{Type: "progress_update"}},
-				}))
+				})
 				cancel()
 				if err == nil {
 					break
@@ -244,12 +244,12 @@ func TestTwoHubsAdmitAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			res, err := users[i%2].Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "many", Goal: "x"}))
+			res, err := users[i%2].Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "many", Goal: "x"})
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			ids[i] = res.Msg.GetTask().GetId()
+			ids[i] = res.GetTask().GetId()
 		})
 	}
 	wg.Wait()
@@ -259,10 +259,10 @@ func TestTwoHubsAdmitAtOnce(t *testing.T) {
 		require.Eventually(t, func() bool { return strings.HasPrefix(r.task(id).GetReason(), "admitted") }, waittest.Limit(30*time.Second), 10*time.Millisecond)
 		for i := range 4 {
 			wg.Go(func() {
-				res, err := workers[i%2].Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: id, Attempt: 1}))
+				res, err := workers[i%2].Workers.ClaimTask(t.Context(), &deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: id, Attempt: 1})
 				if err != nil {
 					t.Error(err)
-				} else if res.Msg.GetClaimed() {
+				} else if res.GetClaimed() {
 					mu.Lock()
 					claims[id]++
 					mu.Unlock()
@@ -300,8 +300,8 @@ func TestACommandOfAHubThatIsGoneIsFollowedByAnother(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "UPDATE node_execs SET created_at = created_at - interval '1 minute' WHERE id = $1", exec.GetId())
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		res, err := r.user.NodeExecs.GetNodeExec(t.Context(), connect.NewRequest(&deckhandv1.GetNodeExecRequest{ExecId: exec.GetId()}))
-		return err == nil && res.Msg.GetExec().GetState() == deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED
+		res, err := r.user.NodeExecs.GetNodeExec(t.Context(), &deckhandv1.GetNodeExecRequest{ExecId: exec.GetId()})
+		return err == nil && res.GetExec().GetState() == deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED
 	}, time.Minute, 100*time.Millisecond)
 	end := ended(t, r.user, exec.GetId())
 	require.Equal(t, "exited", end.GetEndReason())

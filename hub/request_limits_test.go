@@ -42,24 +42,24 @@ func TestACompressedBodyIsNoLargerThanAPlainOne(t *testing.T) {
 func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
-	made, err := r.user.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	made, err := r.user.Triggers.CreateTrigger(t.Context(), &deckhandv1.CreateTriggerRequest{
 		Name: "large", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, AgentId: "walker",
 		Spec: &deckhandv1.TriggerSpec{Goal: "look", Webhook: &deckhandv1.WebhookSpec{Verify: "token", MaxBytes: 25 << 20}},
-	}))
+	})
 	require.NoError(t, err)
-	url := r.URL() + "/webhooks/" + made.Msg.GetTrigger().GetId()
+	url := r.URL() + "/webhooks/" + made.GetTrigger().GetId()
 	address := strings.TrimPrefix(r.URL(), "http://")
 	for range 50 {
 		conn, err := net.Dial("tcp", address)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
-		fmt.Fprintf(conn, "POST /webhooks/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 26214400\r\n\r\n", made.Msg.GetTrigger().GetId())
+		fmt.Fprintf(conn, "POST /webhooks/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 26214400\r\n\r\n", made.GetTrigger().GetId())
 	}
 	for i := range 10 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(fmt.Sprintf(`{"n":%d}`, i)))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("X-Deckhand-Token", made.Msg.GetSecret())
+		req.Header.Set("X-Deckhand-Token", made.GetSecret())
 		res, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
 		_ = res.Body.Close()
@@ -80,9 +80,9 @@ func TestFailedLoginsFromElsewhereLockNobodyOut(t *testing.T) {
 	const password = "correct horse 7 battery"
 	do(t, admin.Users.SetPassword, &deckhandv1.SetPasswordRequest{Password: password})
 	login := func(from, password string) error {
-		_, err := via(t, h, "", from).Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+		_, err := via(t, h, "", from).Sessions.CreateSession(t.Context(), &deckhandv1.CreateSessionRequest{
 			With: &deckhandv1.CreateSessionRequest_Password{Password: &deckhandv1.Password{Name: "admin", Password: password}},
-		}))
+		})
 		return err
 	}
 	for range 10 {

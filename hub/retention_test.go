@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -40,22 +39,22 @@ func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 		r.exec("UPDATE tasks SET finished_at = finished_at - interval '40 days' WHERE id = '" + id + "'")
 	}
 	set := func(days map[string]int32) error {
-		_, err := r.user.Retention.SetRetention(t.Context(), connect.NewRequest(&deckhandv1.SetRetentionRequest{Days: days}))
+		_, err := r.user.Retention.SetRetention(t.Context(), &deckhandv1.SetRetentionRequest{Days: days})
 		return fault.FromConnect(err)
 	}
 	require.ErrorContains(t, set(map[string]int32{"audit": 3}), "no kind \"audit\"")
 	require.NoError(t, set(map[string]int32{"turns": 30, "steps": 30, "events": 30, "inbox": 30, "model_calls": 30, "inputs": 30, "artifacts": 30}))
 	hold := func(released bool, reason string) error {
-		_, err := r.user.Retention.SetLegalHold(t.Context(), connect.NewRequest(&deckhandv1.SetLegalHoldRequest{TaskId: held, Reason: reason, Released: released}))
+		_, err := r.user.Retention.SetLegalHold(t.Context(), &deckhandv1.SetLegalHoldRequest{TaskId: held, Reason: reason, Released: released})
 		return fault.FromConnect(err)
 	}
 	require.ErrorContains(t, hold(false, " "), "reason")
 	require.NoError(t, hold(false, "case 114"))
 
 	rule := func(kind string) *deckhandv1.RetentionRule {
-		res, err := r.user.Retention.GetRetention(t.Context(), connect.NewRequest(&deckhandv1.GetRetentionRequest{Plan: true}))
+		res, err := r.user.Retention.GetRetention(t.Context(), &deckhandv1.GetRetentionRequest{Plan: true})
 		require.NoError(t, err)
-		for _, rule := range res.Msg.GetRules() {
+		for _, rule := range res.GetRules() {
 			if rule.GetKind() == kind {
 				return rule
 			}
@@ -73,18 +72,18 @@ func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
 	left := func(id string) (turns, steps, events int) {
-		res, err := r.user.Tasks.ListSteps(t.Context(), connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
+		res, err := r.user.Tasks.ListSteps(t.Context(), &deckhandv1.ListStepsRequest{TaskId: id})
 		require.NoError(t, err)
-		require.Len(t, res.Msg.GetSteps(), 1, "that it ran stays on record")
-		require.Equal(t, "shell_exec", res.Msg.GetSteps()[0].GetTool())
-		if res.Msg.GetSteps()[0].GetObservation() != "" {
+		require.Len(t, res.GetSteps(), 1, "that it ran stays on record")
+		require.Equal(t, "shell_exec", res.GetSteps()[0].GetTool())
+		if res.GetSteps()[0].GetObservation() != "" {
 			steps = 1
 		}
 		var rows int
 		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM turns WHERE task_id = $1", id).Scan(&rows))
-		found, err := r.user.Events.ListEvents(t.Context(), connect.NewRequest(&deckhandv1.ListEventsRequest{TaskId: id}))
+		found, err := r.user.Events.ListEvents(t.Context(), &deckhandv1.ListEventsRequest{TaskId: id})
 		require.NoError(t, err)
-		return rows, steps, len(found.Msg.GetEvents())
+		return rows, steps, len(found.GetEvents())
 	}
 	for range 2 { // the second time changes nothing
 		require.NoError(t, service.Collect(t.Context()))
@@ -114,16 +113,16 @@ func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 	require.Zero(t, entries, "the search does not find it either")
 	require.Equal(t, deckhandv1.TaskState_TASK_STATE_SUCCEEDED, r.task(old).GetState())
 
-	_, err = r.user.Retention.SetLegalHold(t.Context(), connect.NewRequest(&deckhandv1.SetLegalHoldRequest{TaskId: fresh, Reason: "case 115"}))
+	_, err = r.user.Retention.SetLegalHold(t.Context(), &deckhandv1.SetLegalHoldRequest{TaskId: fresh, Reason: "case 115"})
 	require.NoError(t, err)
-	holds, err := r.user.Retention.ListLegalHolds(t.Context(), connect.NewRequest(&deckhandv1.ListLegalHoldsRequest{PageSize: 1}))
+	holds, err := r.user.Retention.ListLegalHolds(t.Context(), &deckhandv1.ListLegalHoldsRequest{PageSize: 1})
 	require.NoError(t, err)
-	require.Len(t, holds.Msg.GetHolds(), 1)
-	require.Equal(t, "case 115", holds.Msg.GetHolds()[0].GetReason(), "the newest first")
-	holds, err = r.user.Retention.ListLegalHolds(t.Context(), connect.NewRequest(&deckhandv1.ListLegalHoldsRequest{PageSize: 1, PageToken: holds.Msg.GetNextPageToken()}))
+	require.Len(t, holds.GetHolds(), 1)
+	require.Equal(t, "case 115", holds.GetHolds()[0].GetReason(), "the newest first")
+	holds, err = r.user.Retention.ListLegalHolds(t.Context(), &deckhandv1.ListLegalHoldsRequest{PageSize: 1, PageToken: holds.GetNextPageToken()})
 	require.NoError(t, err)
-	require.Equal(t, "case 114", holds.Msg.GetHolds()[0].GetReason())
-	require.Empty(t, holds.Msg.GetNextPageToken())
+	require.Equal(t, "case 114", holds.GetHolds()[0].GetReason())
+	require.Empty(t, holds.GetNextPageToken())
 	require.NoError(t, hold(true, ""))
 	require.NoError(t, service.Collect(t.Context()))
 	turns, _, _ := left(held)

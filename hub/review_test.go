@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -101,9 +100,9 @@ func (r *rig) reviewOf(agent, arguments string) (*deckhandv1.Task, []*deckhandv1
 	}
 	said, err := structpb.NewStruct(map[string]any{"summary": "done"})
 	require.NoError(r.t, err)
-	_, err = r.workers.Workers.FinishTask(r.t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err = r.workers.Workers.FinishTask(r.t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: lease, State: taskSucceeded, Summary: "done", Events: []*deckhandv1.EventDraft{{Type: "execution_completed", Payload: said}},
-	}))
+	})
 	require.NoError(r.t, err)
 	require.NotContains(r.t, r.types(task.GetId()), "execution_completed", "nobody is told what it came to")
 	item := r.looked(task.GetId())
@@ -152,7 +151,7 @@ func TestWorkIsAcceptedAsItWasShown(t *testing.T) {
 	send := func(digest string) error {
 		req := accept(item.GetId())
 		req.ShownDigest = digest
-		_, err := r.user.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(req))
+		_, err := r.user.Inbox.AnswerInboxItem(t.Context(), req)
 		return fault.FromConnect(err)
 	}
 	err := send("")
@@ -312,7 +311,7 @@ func TestAReviewThatAsksForChanges(t *testing.T) {
 	require.Equal(t, stepSkipped, r.step(deferred[0].GetId()).GetState())
 	claimed := r.claim(task.GetId(), 2)
 	require.Contains(t, r.sql("SELECT content FROM task_messages WHERE task_id = $1", task.GetId()), "one note is enough")
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claimed.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claimed.GetLease()})
 	require.NoError(t, err)
 	r.turn(claimed.GetLease(), 2)
 	one, err := r.propose(claimed.GetLease(), 2, 0, "http_post", note)
@@ -445,9 +444,9 @@ func TestAnEscalatedTaskIsInTheInbox(t *testing.T) {
 		task := r.submit("walker")
 		r.exec(`UPDATE tasks SET failures = 3 WHERE id = '` + task.GetId() + `'`)
 		lease := r.begin(task.GetId(), 1)
-		_, err := r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+		_, err := r.workers.Workers.FinishTask(t.Context(), &deckhandv1.FinishTaskRequest{
 			Lease: lease, State: taskFailed, ErrorCode: string(fault.ModelUnavailable), ErrorMessage: "the model is away", Transient: true,
-		}))
+		})
 		require.NoError(t, err)
 		return r.task(task.GetId()), r.item(task.GetId())
 	}
@@ -475,7 +474,7 @@ func TestAnEscalatedTaskIsInTheInbox(t *testing.T) {
 
 	task, item = escalate()
 	closing.ItemId = item.GetId()
-	_, err = r.user.Tasks.RetryTask(t.Context(), connect.NewRequest(&deckhandv1.RetryTaskRequest{TaskId: task.GetId()}))
+	_, err = r.user.Tasks.RetryTask(t.Context(), &deckhandv1.RetryTaskRequest{TaskId: task.GetId()})
 	require.NoError(t, err)
 	require.Equal(t, "withdrawn", r.sql("SELECT state FROM inbox_items WHERE id = $1", item.GetId()), "answered another way")
 	_, err = r.answer(closing)

@@ -15,16 +15,16 @@ import (
 	"github.com/deckhand-sh/deckhand/sdk"
 )
 
-func do[Req, Res any](t *testing.T, call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req) *Res {
+func do[Req, Res any](t *testing.T, call func(context.Context, *Req) (*Res, error), req *Req) *Res {
 	t.Helper()
-	res, err := call(t.Context(), connect.NewRequest(req))
+	res, err := call(t.Context(), req)
 	require.NoError(t, err)
-	return res.Msg
+	return res
 }
 
-func refuses[Req, Res any](t *testing.T, code connect.Code, call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req) {
+func refuses[Req, Res any](t *testing.T, code connect.Code, call func(context.Context, *Req) (*Res, error), req *Req) {
 	t.Helper()
-	_, err := call(t.Context(), connect.NewRequest(req))
+	_, err := call(t.Context(), req)
 	refusedAs(t, code, err)
 }
 
@@ -62,10 +62,10 @@ func TestRolesAreTheHighestOfOnesOwnAndOnesTeams(t *testing.T) {
 	// Alice is one now, by her team, and may end the other's rights, not her own.
 	do(t, in.Users.UpdateUser, &deckhandv1.UpdateUserRequest{UserId: "admin", Role: "viewer"})
 	for what, err := range map[string]error{
-		"her team's role":   second(in.Teams.UpdateTeam(t.Context(), connect.NewRequest(&deckhandv1.UpdateTeamRequest{TeamId: "ops", Role: "basic"}))),
-		"her membership":    second(in.Teams.RemoveTeamMember(t.Context(), connect.NewRequest(&deckhandv1.RemoveTeamMemberRequest{TeamId: "ops", UserId: "alice"}))),
-		"her team":          second(in.Teams.DeleteTeam(t.Context(), connect.NewRequest(&deckhandv1.DeleteTeamRequest{TeamId: "ops"}))),
-		"herself, disabled": second(in.Users.UpdateUser(t.Context(), connect.NewRequest(&deckhandv1.UpdateUserRequest{UserId: "alice", Disabled: new(true)}))),
+		"her team's role":   second(in.Teams.UpdateTeam(t.Context(), &deckhandv1.UpdateTeamRequest{TeamId: "ops", Role: "basic"})),
+		"her membership":    second(in.Teams.RemoveTeamMember(t.Context(), &deckhandv1.RemoveTeamMemberRequest{TeamId: "ops", UserId: "alice"})),
+		"her team":          second(in.Teams.DeleteTeam(t.Context(), &deckhandv1.DeleteTeamRequest{TeamId: "ops"})),
+		"herself, disabled": second(in.Users.UpdateUser(t.Context(), &deckhandv1.UpdateUserRequest{UserId: "alice", Disabled: new(true)})),
 	} {
 		require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(err), "%s: %v", what, err)
 	}
@@ -171,13 +171,14 @@ func TestAPasswordIsChangedByWhoKnowsIt(t *testing.T) {
 	refuses(t, connect.CodeInvalidArgument, admin.Users.SetPassword, &deckhandv1.SetPasswordRequest{UserId: "alice", Password: "short"})
 	do(t, admin.Users.SetPassword, &deckhandv1.SetPasswordRequest{UserId: "alice", Password: "correct horse battery"})
 	enter := func(password string) (*sdk.Client, error) {
-		res, err := h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+		ctx, call := connect.NewClientContext(t.Context())
+		_, err := h.Client(t, "").Sessions.CreateSession(ctx, &deckhandv1.CreateSessionRequest{
 			With: &deckhandv1.CreateSessionRequest_Password{Password: &deckhandv1.Password{Name: "alice", Password: password}},
-		}))
+		})
 		if err != nil {
 			return nil, err
 		}
-		return browser(t, h, res.Header().Get("Set-Cookie")), nil
+		return browser(t, h, call.ResponseHeader().Get("Set-Cookie")), nil
 	}
 	first, err := enter("correct horse battery")
 	require.NoError(t, err)
@@ -203,9 +204,9 @@ func TestATaskLosesTheRightsThatItsSubmitterLoses(t *testing.T) {
 	r := newRig(t, hubtest.Shared(t), node.run)
 	r.apply("worker", scripted("worker"))
 	ann := r.as("ann", "advanced")
-	res, err := ann.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "worker", Goal: "go on"}))
+	res, err := ann.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "worker", Goal: "go on"})
 	require.NoError(t, err)
-	lease := r.begin(res.Msg.GetTask().GetId(), 1)
+	lease := r.begin(res.GetTask().GetId(), 1)
 	r.turn(lease, 1)
 	index := int32(-1)
 	propose := func(tool, arguments string) *deckhandv1.Step {
@@ -216,7 +217,7 @@ func TestATaskLosesTheRightsThatItsSubmitterLoses(t *testing.T) {
 	}
 	change := func(req *deckhandv1.UpdateUserRequest) {
 		req.UserId = "ann"
-		_, err := r.user.Users.UpdateUser(t.Context(), connect.NewRequest(req))
+		_, err := r.user.Users.UpdateUser(t.Context(), req)
 		require.NoError(t, err)
 	}
 	require.Equal(t, stepGranted, propose("shell_exec", command("true")).GetState())

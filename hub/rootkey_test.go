@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -43,7 +42,7 @@ func TestAHubWithoutTheNewRootKeyIsNotReadyOnceTheKeysChange(t *testing.T) {
 	second := hubtest.Beside(t, cfg)
 	second.KeysetKey = "file://" + newer
 	other := hubtest.Start(t, second)
-	_, err = other.Client(t, h.AdminToken).Vault.RotateVault(t.Context(), connect.NewRequest(&deckhandv1.RotateVaultRequest{}))
+	_, err = other.Client(t, h.AdminToken).Vault.RotateVault(t.Context(), &deckhandv1.RotateVaultRequest{})
 	require.NoError(t, err)
 	says(http.StatusServiceUnavailable, "vault: this hub lacks root key ")
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -124,9 +123,9 @@ func TestOverlap(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t, hubtest.Shared(t))
 	fire := func(name string) string {
-		res, err := r.user.Triggers.FireTrigger(t.Context(), connect.NewRequest(&deckhandv1.FireTriggerRequest{TriggerId: name}))
+		res, err := r.user.Triggers.FireTrigger(t.Context(), &deckhandv1.FireTriggerRequest{TriggerId: name})
 		require.NoError(t, err)
-		return res.Msg.GetDelivery().GetId()
+		return res.GetDelivery().GetId()
 	}
 	make := func(overlap string) string {
 		r.create(&deckhandv1.CreateTriggerRequest{Name: overlap, Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL, Spec: &deckhandv1.TriggerSpec{Overlap: overlap}})
@@ -251,10 +250,10 @@ func TestARunSaysWhenItsLoopGoesOn(t *testing.T) {
 		ended := r.task(id).GetFinishedAt().AsTime()
 		require.WithinDuration(t, ended.Add(c.want), r.trigger(name).GetNextRuns()[0].AsTime(), time.Second, name)
 	}
-	_, err := r.user.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	_, err := r.user.Triggers.CreateTrigger(t.Context(), &deckhandv1.CreateTriggerRequest{
 		Name: "wrong", AgentId: "watch", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_LOOP,
 		Spec: &deckhandv1.TriggerSpec{Loop: &deckhandv1.LoopSpec{LeastPause: durationpb.New(time.Hour), MostPause: durationpb.New(time.Minute)}},
-	}))
+	})
 	require.ErrorContains(t, err, "least_pause")
 }
 
@@ -264,9 +263,9 @@ func TestByHand(t *testing.T) {
 	r := newTriggerRig(t, hubtest.Shared(t))
 	r.create(&deckhandv1.CreateTriggerRequest{Name: "button", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL})
 	fire := func(goal, key string) *deckhandv1.Delivery {
-		res, err := r.user.Triggers.FireTrigger(t.Context(), connect.NewRequest(&deckhandv1.FireTriggerRequest{TriggerId: "button", Goal: goal, IdempotencyKey: key}))
+		res, err := r.user.Triggers.FireTrigger(t.Context(), &deckhandv1.FireTriggerRequest{TriggerId: "button", Goal: goal, IdempotencyKey: key})
 		require.NoError(t, err)
-		return r.handled(res.Msg.GetDelivery().GetId())
+		return r.handled(res.GetDelivery().GetId())
 	}
 	own := fire("", "k")
 	require.Equal(t, "Follow your standing instructions.", r.task(own.GetTaskId()).GetGoal())
@@ -297,11 +296,11 @@ func TestTheSpendBreaker(t *testing.T) {
 	require.Equal(t, http.StatusGone, r.post(tr, secret, "4", "{}").status)
 	require.Equal(t, "hub", r.audited("trigger.tripped")[0].GetActorKind())
 
-	_, err := r.user.Triggers.EnableTrigger(t.Context(), connect.NewRequest(&deckhandv1.EnableTriggerRequest{TriggerId: "hook"}))
+	_, err := r.user.Triggers.EnableTrigger(t.Context(), &deckhandv1.EnableTriggerRequest{TriggerId: "hook"})
 	require.NoError(t, err)
-	again, err := r.user.Triggers.ReplayDelivery(t.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: d.GetId()}))
+	again, err := r.user.Triggers.ReplayDelivery(t.Context(), &deckhandv1.ReplayDeliveryRequest{DeliveryId: d.GetId()})
 	require.NoError(t, err)
-	require.Equal(t, started, r.handled(again.Msg.GetDelivery().GetId()).GetState(), "what a person has looked at counts no more")
+	require.Equal(t, started, r.handled(again.GetDelivery().GetId()).GetState(), "what a person has looked at counts no more")
 }
 
 // An agent that could wait for ever gets no trigger that fires.
@@ -309,10 +308,10 @@ func TestUnattendedLint(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t, hubtest.Shared(t))
 	r.apply("watch", strings.Replace(scripted("watch"), "{iterations: 20}", "{iterations: 20, on_limit: pause}", 1))
-	request := func(name string, disabled, attended bool) *connect.Request[deckhandv1.CreateTriggerRequest] {
-		return connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	request := func(name string, disabled, attended bool) *deckhandv1.CreateTriggerRequest {
+		return &deckhandv1.CreateTriggerRequest{
 			Name: name, AgentId: "watch", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL, Spec: &deckhandv1.TriggerSpec{Attended: attended}, Disabled: disabled,
-		})
+		}
 	}
 	_, err := r.user.Triggers.CreateTrigger(t.Context(), request("a", false, false))
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
@@ -320,7 +319,7 @@ func TestUnattendedLint(t *testing.T) {
 	require.ErrorContains(t, err, "--attended")
 	_, err = r.user.Triggers.CreateTrigger(t.Context(), request("a", true, false))
 	require.NoError(t, err)
-	_, err = r.user.Triggers.EnableTrigger(t.Context(), connect.NewRequest(&deckhandv1.EnableTriggerRequest{TriggerId: "a"}))
+	_, err = r.user.Triggers.EnableTrigger(t.Context(), &deckhandv1.EnableTriggerRequest{TriggerId: "a"})
 	require.ErrorContains(t, err, "cannot run unattended")
 	_, err = r.user.Triggers.CreateTrigger(t.Context(), request("b", false, true))
 	require.NoError(t, err)
@@ -350,14 +349,14 @@ func TestTriggersThatCannotBe(t *testing.T) {
 		if req.Spec == nil {
 			req.Spec = &deckhandv1.TriggerSpec{}
 		}
-		_, err := r.user.Triggers.CreateTrigger(t.Context(), connect.NewRequest(req))
+		_, err := r.user.Triggers.CreateTrigger(t.Context(), req)
 		require.ErrorContains(t, err, says)
 		require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 	}
 	r.webhook("taken", &deckhandv1.TriggerSpec{})
-	_, err := r.user.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	_, err := r.user.Triggers.CreateTrigger(t.Context(), &deckhandv1.CreateTriggerRequest{
 		Name: "taken", AgentId: "watch", Kind: webhook, Preset: "json", Spec: &deckhandv1.TriggerSpec{},
-	}))
+	})
 	require.True(t, fault.Is(err, fault.Exists), "%v", err)
 }
 

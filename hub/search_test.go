@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -76,7 +75,7 @@ func TestSearchFindsCommandsOutputsMessagesAndTasks(t *testing.T) {
 	for _, none := range []string{`quux7 "space no left"`, "quux7 agent:walker", "quux7 tool:file_write", "quux7 in:message", "quux7 after:2999-01-01", "quux7 cost:>1000", "quux7 state:failed", "ux7"} {
 		require.Empty(t, search(t, r.user, none), none)
 	}
-	_, err = r.user.History.SearchHistory(t.Context(), connect.NewRequest(&deckhandv1.SearchHistoryRequest{Query: "x agent:nobody"}))
+	_, err = r.user.History.SearchHistory(t.Context(), &deckhandv1.SearchHistoryRequest{Query: "x agent:nobody"})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.NotFound), "%v", err)
 
 	// What somebody does not see in the list of tasks is not found either.
@@ -110,7 +109,7 @@ func TestSearchHasPagesAndForgetsPrunedMessages(t *testing.T) {
 		return page.GetNextPageToken(), nil
 	}))
 	require.Equal(t, strings.Fields("11 10 9 8 7 6 5 4 3 2 1 0"), strings.Fields(strings.Join(said, "")))
-	_, err := r.user.History.SearchHistory(t.Context(), connect.NewRequest(&deckhandv1.SearchHistoryRequest{Query: "gramophone", PageToken: "!"}))
+	_, err := r.user.History.SearchHistory(t.Context(), &deckhandv1.SearchHistoryRequest{Query: "gramophone", PageToken: "!"})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Invalid), "%v", err)
 }
 

@@ -56,11 +56,11 @@ func shift(t *testing.T, h *hubtest.Hub, sql string, args ...any) {
 
 func whoAmI(t *testing.T, c *sdk.Client) (*deckhandv1.Session, error) {
 	t.Helper()
-	res, err := c.Sessions.GetSession(t.Context(), connect.NewRequest(&deckhandv1.GetSessionRequest{}))
+	res, err := c.Sessions.GetSession(t.Context(), &deckhandv1.GetSessionRequest{})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetSession(), nil
+	return res.GetSession(), nil
 }
 
 // A session is made with a token, a code or a password, says who calls, and
@@ -70,22 +70,23 @@ func TestASessionLastsUntilItIsEnded(t *testing.T) {
 	h := hubtest.Start(t, hubtest.Config(t))
 	admin := h.Client(t, h.AdminToken)
 
-	res, err := h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+	ctx, call := connect.NewClientContext(t.Context())
+	res, err := h.Client(t, "").Sessions.CreateSession(ctx, &deckhandv1.CreateSessionRequest{
 		With: &deckhandv1.CreateSessionRequest_Token{Token: h.AdminToken},
-	}))
+	})
 	require.NoError(t, err)
-	set, err := http.ParseSetCookie(res.Header().Get("Set-Cookie"))
+	set, err := http.ParseSetCookie(call.ResponseHeader().Get("Set-Cookie"))
 	require.NoError(t, err)
 	require.Equal(t, "deckhand_session", set.Name)
 	require.True(t, set.HttpOnly)
 	require.False(t, set.Secure, "this hub speaks plain HTTP on loopback")
 	require.Equal(t, http.SameSiteStrictMode, set.SameSite)
 	require.Equal(t, "/", set.Path)
-	made := res.Msg.GetSession()
+	made := res.GetSession()
 	require.Equal(t, "admin", made.GetUserName())
 	require.Equal(t, "default", made.GetOrganisationName())
 	require.Equal(t, "token", made.GetMethod())
-	require.NotContains(t, res.Msg.String(), set.Value, "scripts do not see it")
+	require.NotContains(t, res.String(), set.Value, "scripts do not see it")
 
 	in := browser(t, h, set.Name+"="+set.Value)
 	who, err := whoAmI(t, in)
@@ -105,7 +106,7 @@ func TestASessionLastsUntilItIsEnded(t *testing.T) {
 	require.NoError(t, conn.QueryRow(t.Context(), "SELECT s::text FROM sessions s WHERE id = $1", made.GetId()).Scan(&row))
 	require.NotContains(t, row, set.Value)
 
-	_, err = in.Sessions.DeleteSession(t.Context(), connect.NewRequest(&deckhandv1.DeleteSessionRequest{}))
+	_, err = in.Sessions.DeleteSession(t.Context(), &deckhandv1.DeleteSessionRequest{})
 	require.NoError(t, err)
 	_, err = whoAmI(t, in)
 	refusedAs(t, connect.CodeUnauthenticated, err)
@@ -118,39 +119,40 @@ func TestASessionLastsUntilItIsEnded(t *testing.T) {
 		shift(t, h, sql)
 		_, err = whoAmI(t, browser(t, h, cookie))
 		refusedAs(t, connect.CodeUnauthenticated, err)
-		list, err := admin.Sessions.ListSessions(t.Context(), connect.NewRequest(&deckhandv1.ListSessionsRequest{}))
+		list, err := admin.Sessions.ListSessions(t.Context(), &deckhandv1.ListSessionsRequest{})
 		require.NoError(t, err)
-		require.Empty(t, list.Msg.GetSessions(), what)
+		require.Empty(t, list.GetSessions(), what)
 	}
 	cookie := login(t, h, h.AdminToken)
 	shift(t, h, "UPDATE sessions SET seen_at = now() - interval '2 min' WHERE ended_at IS NULL")
 	_, err = whoAmI(t, browser(t, h, cookie))
 	require.NoError(t, err)
-	list, err := admin.Sessions.ListSessions(t.Context(), connect.NewRequest(&deckhandv1.ListSessionsRequest{}))
+	list, err := admin.Sessions.ListSessions(t.Context(), &deckhandv1.ListSessionsRequest{})
 	require.NoError(t, err)
-	require.False(t, list.Msg.GetSessions()[0].GetSeenAt().AsTime().Before(list.Msg.GetSessions()[0].GetCreatedAt().AsTime()), "it was seen")
+	require.False(t, list.GetSessions()[0].GetSeenAt().AsTime().Before(list.GetSessions()[0].GetCreatedAt().AsTime()), "it was seen")
 
 	// A code works once, and what it makes has the rights of who made it.
-	code, err := admin.Sessions.CreateLoginCode(t.Context(), connect.NewRequest(&deckhandv1.CreateLoginCodeRequest{}))
+	code, err := admin.Sessions.CreateLoginCode(t.Context(), &deckhandv1.CreateLoginCodeRequest{})
 	require.NoError(t, err)
-	use := connect.NewRequest(&deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Code{Code: code.Msg.GetCode()}})
-	res, err = h.Client(t, "").Sessions.CreateSession(t.Context(), use)
+	use := &deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Code{Code: code.GetCode()}}
+	ctx, call = connect.NewClientContext(t.Context())
+	res, err = h.Client(t, "").Sessions.CreateSession(ctx, use)
 	require.NoError(t, err)
-	require.Equal(t, "code", res.Msg.GetSession().GetMethod())
-	require.Equal(t, "admin", res.Msg.GetSession().GetUserName())
+	require.Equal(t, "code", res.GetSession().GetMethod())
+	require.Equal(t, "admin", res.GetSession().GetUserName())
 	_, err = h.Client(t, "").Sessions.CreateSession(t.Context(), use)
 	refusedAs(t, connect.CodeUnauthenticated, err)
 
 	// The token's end is the end of what was made with it.
-	set, err = http.ParseSetCookie(res.Header().Get("Set-Cookie"))
+	set, err = http.ParseSetCookie(call.ResponseHeader().Get("Set-Cookie"))
 	require.NoError(t, err)
 	shift(t, h, "UPDATE api_tokens SET revoked_at = now() WHERE kind = 'user'")
 	_, err = whoAmI(t, browser(t, h, set.Name+"="+set.Value))
 	refusedAs(t, connect.CodeUnauthenticated, err)
 
-	_, err = h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+	_, err = h.Client(t, "").Sessions.CreateSession(t.Context(), &deckhandv1.CreateSessionRequest{
 		With: &deckhandv1.CreateSessionRequest_Token{Token: h.WorkerToken},
-	}))
+	})
 	refusedAs(t, connect.CodeUnauthenticated, err)
 }
 
@@ -179,14 +181,14 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 		require.NoError(t, users.SetPassword(t.Context(), user.PasswordChange{OrgID: org.ID, UserID: u.ID, Password: "correct horse battery", By: event.Hub}))
 	}
 	shift(t, h, "UPDATE users SET disabled_at = now() WHERE name = 'gone'")
-	try := func(organisation, name, password string) (*connect.Response[deckhandv1.CreateSessionResponse], error) {
-		return h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+	try := func(organisation, name, password string) (*deckhandv1.CreateSessionResponse, error) {
+		return h.Client(t, "").Sessions.CreateSession(t.Context(), &deckhandv1.CreateSessionRequest{
 			With: &deckhandv1.CreateSessionRequest_Password{Password: &deckhandv1.Password{Organisation: organisation, Name: name, Password: password}},
-		}))
+		})
 	}
 	res, err := try("", "alice", "correct horse battery")
 	require.NoError(t, err)
-	require.Equal(t, "basic", res.Msg.GetSession().GetRole())
+	require.Equal(t, "basic", res.GetSession().GetRole())
 
 	heard := map[string]bool{}
 	for _, who := range [][3]string{
@@ -228,7 +230,7 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 	require.NoError(t, err, "after a while it may be tried again")
 
 	// From one address thirty may fail, whatever is tried.
-	bad := connect.NewRequest(&deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Code{Code: "dhc_x"}})
+	bad := &deckhandv1.CreateSessionRequest{With: &deckhandv1.CreateSessionRequest_Code{Code: "dhc_x"}}
 	for range 30 {
 		_, err = h.Client(t, "").Sessions.CreateSession(t.Context(), bad)
 		refusedAs(t, connect.CodeUnauthenticated, err)
@@ -236,12 +238,12 @@ func TestPasswordsCannotBeGuessed(t *testing.T) {
 	_, err = h.Client(t, "").Sessions.CreateSession(t.Context(), bad)
 	refusedAs(t, connect.CodeResourceExhausted, err)
 
-	entries, err := h.Client(t, h.AdminToken).Audit.ListAuditEntries(t.Context(), connect.NewRequest(&deckhandv1.ListAuditEntriesRequest{
+	entries, err := h.Client(t, h.AdminToken).Audit.ListAuditEntries(t.Context(), &deckhandv1.ListAuditEntriesRequest{
 		Action: "session.refused", PageSize: 100,
-	}))
+	})
 	require.NoError(t, err)
-	require.Len(t, entries.Msg.GetEntries(), 6+8+9+30, "passwords that were tried in an organisation that there is, and codes")
-	for _, e := range entries.Msg.GetEntries() {
+	require.Len(t, entries.GetEntries(), 6+8+9+30, "passwords that were tried in an organisation that there is, and codes")
+	for _, e := range entries.GetEntries() {
 		require.NotContains(t, e.String(), "horse")
 		require.NotEmpty(t, e.GetAddress())
 	}
@@ -277,11 +279,12 @@ func userToken(t *testing.T, s *store.Store, orgID, name, role string) string {
 // login returns the Cookie header of a session that was made with a token.
 func login(t *testing.T, h *hubtest.Hub, token string) string {
 	t.Helper()
-	res, err := h.Client(t, "").Sessions.CreateSession(t.Context(), connect.NewRequest(&deckhandv1.CreateSessionRequest{
+	ctx, call := connect.NewClientContext(t.Context())
+	_, err := h.Client(t, "").Sessions.CreateSession(ctx, &deckhandv1.CreateSessionRequest{
 		With: &deckhandv1.CreateSessionRequest_Token{Token: token},
-	}))
+	})
 	require.NoError(t, err)
-	set, err := http.ParseSetCookie(res.Header().Get("Set-Cookie"))
+	set, err := http.ParseSetCookie(call.ResponseHeader().Get("Set-Cookie"))
 	require.NoError(t, err)
 	return set.Name + "=" + set.Value
 }

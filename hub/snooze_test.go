@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -20,11 +19,11 @@ func snooze(t *testing.T, client *sdk.Client, id string, until *time.Time) (*dec
 	if until != nil {
 		req.Until = timestamppb.New(*until)
 	}
-	res, err := client.Inbox.SnoozeInboxItem(t.Context(), connect.NewRequest(req))
+	res, err := client.Inbox.SnoozeInboxItem(t.Context(), req)
 	if err != nil {
 		return nil, fault.FromConnect(err)
 	}
-	return res.Msg.GetItem(), nil
+	return res.GetItem(), nil
 }
 
 // A snoozed item is out of the lists and counts of the one who snoozed it, until its time
@@ -37,9 +36,9 @@ func TestASnoozedItemIsOutOfOnesOwnListsUntilItsTime(t *testing.T) {
 	task, _, item := r.park("asker", "shell_exec", `{"command":"make"}`)
 	other := r.as("other", "admin")
 	listed := func(c *sdk.Client, snoozed deckhandv1.InboxSnoozed) *deckhandv1.ListInboxResponse {
-		res, err := c.Inbox.ListInbox(t.Context(), connect.NewRequest(&deckhandv1.ListInboxRequest{TaskId: task.GetId(), Snoozed: snoozed}))
+		res, err := c.Inbox.ListInbox(t.Context(), &deckhandv1.ListInboxRequest{TaskId: task.GetId(), Snoozed: snoozed})
 		require.NoError(t, err)
-		return res.Msg
+		return res
 	}
 	in := func(d time.Duration) *time.Time {
 		at := time.Now().Add(d)
@@ -89,11 +88,11 @@ func TestASnoozedItemIsOutOfOnesOwnListsUntilItsTime(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.answer(reject(item.GetId(), "no"))
 	require.NoError(t, err)
-	res, err := r.user.Inbox.ListInbox(t.Context(), connect.NewRequest(&deckhandv1.ListInboxRequest{
+	res, err := r.user.Inbox.ListInbox(t.Context(), &deckhandv1.ListInboxRequest{
 		TaskId: task.GetId(), States: []deckhandv1.InboxState{deckhandv1.InboxState_INBOX_STATE_ANSWERED},
-	}))
+	})
 	require.NoError(t, err)
-	require.Len(t, res.Msg.GetItems(), 1, "what is answered is not snoozed")
+	require.Len(t, res.GetItems(), 1, "what is answered is not snoozed")
 	_, err = snooze(t, r.user, item.GetId(), until)
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
 	_, err = snooze(t, r.as("stranger", "basic"), item.GetId(), until)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -22,7 +21,7 @@ import (
 
 func export(t *testing.T, c *sdk.Client, id string, format deckhandv1.ExportTaskFormat) (string, error) {
 	t.Helper()
-	stream, err := c.History.ExportTask(t.Context(), connect.NewRequest(&deckhandv1.ExportTaskRequest{TaskId: id, Format: format}))
+	stream, err := c.History.ExportTask(t.Context(), &deckhandv1.ExportTaskRequest{TaskId: id, Format: format})
 	require.NoError(t, err)
 	defer stream.Close()
 	var out bytes.Buffer
@@ -40,9 +39,9 @@ func TestATaskIsExportedWhole(t *testing.T) {
 	id := r.submit("walker").GetId()
 	lease := r.begin(id, 1)
 	for range 250 { // more than are read at once
-		_, err := r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
+		_, err := r.workers.Workers.RecordEvents(t.Context(), &deckhandv1.RecordEventsRequest{
 			Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "thinking"}},
-		}))
+		})
 		require.NoError(t, err)
 	}
 	r.turn(lease, 1)
@@ -99,10 +98,10 @@ func TestATaskIsExportedWhole(t *testing.T) {
 	viewer := r.as("vic", "viewer")
 	_, err = export(t, viewer, id, 0)
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
-	entries, err := r.user.Audit.ListAuditEntries(t.Context(), connect.NewRequest(&deckhandv1.ListAuditEntriesRequest{}))
+	entries, err := r.user.Audit.ListAuditEntries(t.Context(), &deckhandv1.ListAuditEntriesRequest{})
 	require.NoError(t, err)
 	taken := 0
-	for _, e := range entries.Msg.GetEntries() {
+	for _, e := range entries.GetEntries() {
 		if e.GetAction() == "task.exported" {
 			taken++
 		}
@@ -117,9 +116,9 @@ func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	estimate := func(req *deckhandv1.GetEstimateRequest) *deckhandv1.GetEstimateResponse {
 		t.Helper()
-		res, err := r.user.History.GetEstimate(t.Context(), connect.NewRequest(req))
+		res, err := r.user.History.GetEstimate(t.Context(), req)
 		require.NoError(t, err)
-		return res.Msg
+		return res
 	}
 	none := estimate(&deckhandv1.GetEstimateRequest{AgentId: "walker"})
 	require.Equal(t, "no history", none.GetEstimate().GetBasis())
@@ -134,7 +133,7 @@ func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	// One that a person cancelled does not count.
 	cancelled := r.submit("known").GetId()
 	r.begin(cancelled, 1)
-	_, err := r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: cancelled}))
+	_, err := r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: cancelled})
 	require.NoError(t, err)
 	r.sql("UPDATE tasks SET started_at = finished_at - interval '40 seconds', cost_micros = 20000 WHERE state = 'succeeded' RETURNING id")
 	e := estimate(&deckhandv1.GetEstimateRequest{AgentId: "known"}).GetEstimate()
@@ -155,7 +154,7 @@ func TestAnEstimateIsOfTheRunsBefore(t *testing.T) {
 	require.Equal(t, 40*time.Second, under.GetEstimate().GetDurationP50().AsDuration().Round(time.Second))
 	require.Equal(t, "task", under.GetBudgets()[0].GetScope())
 
-	_, err = r.user.History.GetEstimate(t.Context(), connect.NewRequest(&deckhandv1.GetEstimateRequest{}))
+	_, err = r.user.History.GetEstimate(t.Context(), &deckhandv1.GetEstimateRequest{})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
 
@@ -176,14 +175,14 @@ func TestTasksAreAddedUp(t *testing.T) {
 	}
 	r.finish(lease)
 	basic := r.as("bea", "basic")
-	mine, err := basic.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "mine"}))
+	mine, err := basic.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "mine"})
 	require.NoError(t, err)
 	ask := func(c *sdk.Client, req *deckhandv1.GetStatisticsRequest) map[string]*deckhandv1.StatisticsRow {
 		t.Helper()
-		res, err := c.History.GetStatistics(t.Context(), connect.NewRequest(req))
+		res, err := c.History.GetStatistics(t.Context(), req)
 		require.NoError(t, err)
 		out := map[string]*deckhandv1.StatisticsRow{}
-		for _, row := range res.Msg.GetRows() {
+		for _, row := range res.GetRows() {
 			out[row.GetKey()] = row
 		}
 		return out
@@ -201,7 +200,7 @@ func TestTasksAreAddedUp(t *testing.T) {
 	require.Empty(t, ask(r.user, &deckhandv1.GetStatisticsRequest{By: "tool", AgentId: "other"}))
 	require.EqualValues(t, 2, ask(r.user, &deckhandv1.GetStatisticsRequest{By: "outcome"})["succeeded"].GetTasks())
 	months := ask(r.user, &deckhandv1.GetStatisticsRequest{By: "month"})
-	require.EqualValues(t, 3, months[r.task(mine.Msg.GetTask().GetId()).GetCreatedAt().AsTime().Format("2006-01")].GetTasks())
+	require.EqualValues(t, 3, months[r.task(mine.GetTask().GetId()).GetCreatedAt().AsTime().Format("2006-01")].GetTasks())
 
 	own := ask(basic, &deckhandv1.GetStatisticsRequest{By: "agent"})
 	require.Len(t, own, 1)
@@ -209,7 +208,7 @@ func TestTasksAreAddedUp(t *testing.T) {
 	require.Empty(t, ask(basic, &deckhandv1.GetStatisticsRequest{By: "tool"}))
 
 	long := &deckhandv1.GetStatisticsRequest{By: "day", Since: timestamppb.New(time.Now().AddDate(-2, 0, 0))}
-	_, err = r.user.History.GetStatistics(t.Context(), connect.NewRequest(long))
+	_, err = r.user.History.GetStatistics(t.Context(), long)
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }
 
@@ -236,10 +235,10 @@ func TestStatisticsSayHowTasksWent(t *testing.T) {
 			require.NoError(t, err)
 			payload, err := structpb.NewStruct(map[string]any{"iteration": turn, "phases_ms": phases})
 			require.NoError(t, err)
-			_, err = r.workers.Workers.SaveCheckpoint(t.Context(), connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+			_, err = r.workers.Workers.SaveCheckpoint(t.Context(), &deckhandv1.SaveCheckpointRequest{
 				Lease: lease, Progress: 0.5, Checkpoint: &deckhandv1.Checkpoint{Iteration: turn, State: state},
 				Events: []*deckhandv1.EventDraft{{Type: "iteration_complete", Payload: payload}},
-			}))
+			})
 			require.NoError(t, err)
 		}
 		r.finish(lease)
@@ -253,7 +252,7 @@ func TestStatisticsSayHowTasksWent(t *testing.T) {
 	retried := do(t, r.user.Tasks.RetryTask, &deckhandv1.RetryTaskRequest{TaskId: typed}).GetTask()
 	require.Equal(t, "upkeep", retried.GetTaskType())
 	r.finish(r.begin(retried.GetId(), 1))
-	_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "typed", Goal: "go on", TaskType: "=cmd"}))
+	_, err := r.user.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "typed", Goal: "go on", TaskType: "=cmd"})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 
 	ask := func(req *deckhandv1.GetStatisticsRequest) map[string]*deckhandv1.StatisticsRow {
@@ -286,6 +285,6 @@ func TestStatisticsSayHowTasksWent(t *testing.T) {
 	require.Zero(t, tools["shell_exec"].GetDenied())
 	year, week := time.Now().UTC().ISOWeek()
 	require.EqualValues(t, 4, ask(&deckhandv1.GetStatisticsRequest{By: "week"})[fmt.Sprintf("%d-W%02d", year, week)].GetTasks())
-	_, err = r.user.History.GetStatistics(t.Context(), connect.NewRequest(&deckhandv1.GetStatisticsRequest{By: "agent", AgentVersion: 1}))
+	_, err = r.user.History.GetStatistics(t.Context(), &deckhandv1.GetStatisticsRequest{By: "agent", AgentVersion: 1})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 }

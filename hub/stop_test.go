@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -310,7 +309,7 @@ func TestARefusedHostIsOneItem(t *testing.T) {
 	old.ShownDigest = item.GetShownDigest()
 	_, err := r.answer(old)
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
-	_, err = r.user.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(allow(item.GetId())))
+	_, err = r.user.Inbox.AnswerInboxItem(t.Context(), allow(item.GetId()))
 	require.ErrorContains(t, err, "shown_digest")
 	require.Equal(t, itemOpen, r.inboxItem(item.GetId()).GetState())
 

@@ -26,7 +26,7 @@ func TestAStreamEndsWithItsCallersRights(t *testing.T) {
 		ended := make(chan error, 1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		t.Cleanup(cancel)
-		stream, err := client.Events.Watch(ctx, connect.NewRequest(&deckhandv1.WatchRequest{Follow: true}))
+		stream, err := client.Events.Watch(ctx, &deckhandv1.WatchRequest{Follow: true})
 		require.NoError(t, err)
 		require.True(t, stream.Receive(), "%v", stream.Err())
 		go func() {
@@ -91,7 +91,7 @@ func TestACallersStreamsAreBounded(t *testing.T) {
 	busy, other := token("busy"), token("other")
 	open := func(client *sdk.Client) (end context.CancelFunc, err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		stream, err := client.Events.Watch(ctx, connect.NewRequest(&deckhandv1.WatchRequest{Follow: true}))
+		stream, err := client.Events.Watch(ctx, &deckhandv1.WatchRequest{Follow: true})
 		if err == nil && !stream.Receive() {
 			err = stream.Err()
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -47,9 +46,9 @@ func (r *rig) applyAll(personas map[string]string) {
 		along = append(along, name)
 	}
 	for name, markdown := range personas {
-		_, err := r.user.Agents.ApplyAgent(r.t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		_, err := r.user.Agents.ApplyAgent(r.t.Context(), &deckhandv1.ApplyAgentRequest{
 			Filename: name + ".md", Markdown: markdown, Script: "turns: []\n", Along: along,
-		}))
+		})
 		require.NoError(r.t, err)
 	}
 }
@@ -71,9 +70,9 @@ func (r *rig) give(lease *deckhandv1.Lease, turn, index int32, tool, arguments s
 // below returns the tasks that one gave, the oldest first.
 func (r *rig) below(id string) []*deckhandv1.Task {
 	r.t.Helper()
-	res, err := r.user.Tasks.ListTasks(r.t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{ParentId: id}))
+	res, err := r.user.Tasks.ListTasks(r.t.Context(), &deckhandv1.ListTasksRequest{ParentId: id})
 	require.NoError(r.t, err)
-	tasks := res.Msg.GetTasks()
+	tasks := res.GetTasks()
 	for i, j := 0, len(tasks)-1; i < j; i, j = i+1, j-1 {
 		tasks[i], tasks[j] = tasks[j], tasks[i]
 	}
@@ -82,9 +81,9 @@ func (r *rig) below(id string) []*deckhandv1.Task {
 
 func (r *rig) fail(lease *deckhandv1.Lease, code, message string) {
 	r.t.Helper()
-	_, err := r.workers.Workers.FinishTask(r.t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err := r.workers.Workers.FinishTask(r.t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: lease, State: taskFailed, ErrorCode: code, ErrorMessage: message, Reason: message,
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
@@ -133,7 +132,7 @@ func TestAParentWaitsForItsSubtaskWithoutASlot(t *testing.T) {
 	r.awaitTask(boss.GetId(), taskQueued)
 	claim := r.claim(boss.GetId(), 2)
 	require.Equal(t, stepGranted, claim.GetSteps()[0].GetState())
-	_, err = r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: claim.GetLease()}))
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: claim.GetLease()})
 	require.NoError(t, err)
 	done, err := r.execute(claim.GetLease(), step.GetId())
 	require.NoError(t, err)
@@ -320,7 +319,7 @@ func TestWorkThatMayNotBeGiven(t *testing.T) {
 		task := r.submit(agent)
 		lease := r.claim(task.GetId(), 1).GetLease()
 		if agent != "jailed" { // the node has no such runtime
-			_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+			_, err := r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: lease})
 			require.NoError(t, err)
 		}
 		refused(lease, 0, "delegate", `{"agent":"free","goal":"x"}`, "AGENT_002", "agent free may do more than "+agent, says)
@@ -336,9 +335,9 @@ func TestAPersonaThatNamesAnAgentThatIsNotThere(t *testing.T) {
 		"delegate: [wlker]": `x.md:9: there is no agent "wlker": `,
 		"handoff: [boss]":   `x.md:9: agents names "boss" itself`,
 	} {
-		_, err := r.user.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		_, err := r.user.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 			Filename: "x.md", Markdown: colleague("boss", "", "agents: {"+names+"}"), Script: "turns: []\n",
-		}))
+		})
 		require.ErrorContains(t, err, says)
 	}
 }
@@ -491,7 +490,7 @@ func TestAWorkerThatDiesBeforeItYieldsMakesNoSubtaskTwice(t *testing.T) {
 	t.Parallel()
 	r, boss, lease := team(t, "", "")
 	step := r.give(lease, 1, 0, "create_subtask", `{"goal":"one"}`)
-	_, err := r.workers.Workers.ReleaseTask(t.Context(), connect.NewRequest(&deckhandv1.ReleaseTaskRequest{Lease: lease, Reason: "gone"}))
+	_, err := r.workers.Workers.ReleaseTask(t.Context(), &deckhandv1.ReleaseTaskRequest{Lease: lease, Reason: "gone"})
 	require.NoError(t, err)
 	second := r.begin(boss.GetId(), 2)
 	again := r.give(second, 1, 0, "create_subtask", `{"goal":"one"}`)

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -15,15 +14,15 @@ import (
 
 func (r *rig) end(lease *deckhandv1.Lease, state deckhandv1.TaskState, code fault.Code, limit string) {
 	r.t.Helper()
-	_, err := r.workers.Workers.FinishTask(r.t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err := r.workers.Workers.FinishTask(r.t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: lease, State: state, Reason: "so it ended", ErrorCode: string(code), ErrorMessage: "it ended", Limit: limit,
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
 func (r *rig) acknowledge(name string) {
 	r.t.Helper()
-	_, err := r.user.Agents.ResumeAgent(r.t.Context(), connect.NewRequest(&deckhandv1.ResumeAgentRequest{AgentId: name}))
+	_, err := r.user.Agents.ResumeAgent(r.t.Context(), &deckhandv1.ResumeAgentRequest{AgentId: name})
 	require.NoError(r.t, err)
 	require.Equal(r.t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent(name).GetStatus())
 }
@@ -72,11 +71,11 @@ func TestWhatSuspendsAnAgent(t *testing.T) {
 			return strings.HasPrefix(reason, "agent walker is error_suspended: task "+task.GetId()) && strings.HasSuffix(reason, "go on with: deckhand agent resume walker")
 		}, patience, 10*time.Millisecond)
 		if c.state == paused {
-			_, err := r.user.Tasks.ResumeTask(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: task.GetId()}))
+			_, err := r.user.Tasks.ResumeTask(t.Context(), &deckhandv1.ResumeTaskRequest{TaskId: task.GetId()})
 			require.NoError(t, err)
 			require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())
 			// Its workspace is free again.
-			_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId()}))
+			_, err = r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: task.GetId()})
 			require.NoError(t, err)
 		} else {
 			r.acknowledge("walker")
@@ -98,7 +97,7 @@ func TestWhatDoesNotSuspendAnAgent(t *testing.T) {
 	for i := range 4 {
 		r.end(r.begin(task.GetId(), int32(i+1)), deckhandv1.TaskState_TASK_STATE_PAUSED, fault.MaxIterations, "iterations") //nolint:gosec // few
 		require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())
-		_, err := r.user.Tasks.ResumeTask(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: task.GetId()}))
+		_, err := r.user.Tasks.ResumeTask(t.Context(), &deckhandv1.ResumeTaskRequest{TaskId: task.GetId()})
 		require.NoError(t, err)
 	}
 }
@@ -110,10 +109,10 @@ func TestAPartlyDoneRunDoesNotSuspend(t *testing.T) {
 	r := newRig(t, hubtest.Shared(t), nil)
 	for range 4 {
 		task := r.submit("walker")
-		_, err := r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+		_, err := r.workers.Workers.FinishTask(t.Context(), &deckhandv1.FinishTaskRequest{
 			Lease: r.begin(task.GetId(), 1), State: deckhandv1.TaskState_TASK_STATE_FAILED, Reason: "partly done",
 			ErrorCode: string(fault.PartlyDone), ErrorMessage: "a part of it", Summary: "half of it",
-		}))
+		})
 		require.NoError(t, err)
 		ended := r.task(task.GetId())
 		require.Equal(t, deckhandv1.TaskState_TASK_STATE_FAILED, ended.GetState())
@@ -153,16 +152,16 @@ func TestAnAdminLetsARunHaveMore(t *testing.T) {
 	require.Equal(t, deckhandv1.AgentStatus_AGENT_STATUS_IDLE, r.agent("walker").GetStatus())
 	limits := &deckhandv1.TaskLimits{Calls: 2000, CostMicros: 25_000_000}
 	ask := &deckhandv1.ResumeTaskRequest{TaskId: task.GetId(), Limits: limits}
-	_, err := r.as("ann", "advanced").Tasks.ResumeTask(t.Context(), connect.NewRequest(ask))
+	_, err := r.as("ann", "advanced").Tasks.ResumeTask(t.Context(), ask)
 	require.True(t, fault.Is(err, fault.Denied) || fault.Is(err, fault.NotFound), "%v", err)
-	_, err = r.user.Tasks.ResumeTask(t.Context(), connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: task.GetId(), Limits: &deckhandv1.TaskLimits{Iterations: 1001}}))
+	_, err = r.user.Tasks.ResumeTask(t.Context(), &deckhandv1.ResumeTaskRequest{TaskId: task.GetId(), Limits: &deckhandv1.TaskLimits{Iterations: 1001}})
 	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
-	_, err = r.user.Tasks.ResumeTask(t.Context(), connect.NewRequest(ask))
+	_, err = r.user.Tasks.ResumeTask(t.Context(), ask)
 	require.NoError(t, err)
 	claimed := r.claim(task.GetId(), 2)
 	require.EqualValues(t, 2000, claimed.GetTask().GetOverride().GetLimits().GetCalls())
-	list, err := r.user.Budgets.GetBudget(t.Context(), connect.NewRequest(&deckhandv1.GetBudgetRequest{Scope: "task", ObjectId: task.GetId()}))
+	list, err := r.user.Budgets.GetBudget(t.Context(), &deckhandv1.GetBudgetRequest{Scope: "task", ObjectId: task.GetId()})
 	require.NoError(t, err)
-	require.EqualValues(t, 25_000_000, list.Msg.GetBudget().GetLimitMicros())
+	require.EqualValues(t, 25_000_000, list.GetBudget().GetLimitMicros())
 	require.Len(t, r.audited("task.limits_lifted"), 1)
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -64,15 +63,15 @@ func joinedAs(t *testing.T, h *hubtest.Hub, node nodetest.Config, admin, worker,
 	require.NoError(t, r.node.Start(t.Context()))
 	t.Cleanup(r.node.Stop)
 	require.Eventually(t, func() bool {
-		_, err := r.user.Files.ListFiles(t.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
+		_, err := r.user.Files.ListFiles(t.Context(), &deckhandv1.ListFilesRequest{
 			Workspace: &deckhandv1.ListFilesRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: "sim", JailId: "none"}},
-		}))
+		})
 		return err == nil
 	}, waittest.Limit(20*time.Second), 10*time.Millisecond, "the node to be connected")
 	r.apply("walker", scripted("walker"))
-	res, err := r.workers.Workers.RegisterWorker(t.Context(), connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "by hand", Slots: 100}))
+	res, err := r.workers.Workers.RegisterWorker(t.Context(), &deckhandv1.RegisterWorkerRequest{Name: "by hand", Slots: 100})
 	require.NoError(t, err)
-	r.worker = res.Msg.GetWorkerId()
+	r.worker = res.GetWorkerId()
 	return r
 }
 
@@ -82,24 +81,24 @@ func (r *rig) apply(name, markdown string) {
 	if strings.Contains(markdown, "\nscript:") {
 		script = "turns: []\n"
 	}
-	_, err := r.user.Agents.ApplyAgent(r.t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err := r.user.Agents.ApplyAgent(r.t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: name + ".md", Markdown: markdown, Script: script,
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
 func (r *rig) submit(agent string) *deckhandv1.Task {
 	r.t.Helper()
-	res, err := r.user.Tasks.SubmitTask(r.t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: agent, Goal: "go on"}))
+	res, err := r.user.Tasks.SubmitTask(r.t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: agent, Goal: "go on"})
 	require.NoError(r.t, err)
-	return res.Msg.GetTask()
+	return res.GetTask()
 }
 
 func (r *rig) task(id string) *deckhandv1.Task {
 	r.t.Helper()
-	res, err := r.user.Tasks.GetTask(r.t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+	res, err := r.user.Tasks.GetTask(r.t.Context(), &deckhandv1.GetTaskRequest{TaskId: id})
 	require.NoError(r.t, err)
-	return res.Msg.GetTask()
+	return res.GetTask()
 }
 
 // claim claims a task as soon as it is admitted.
@@ -107,11 +106,11 @@ func (r *rig) claim(id string, attempt int32) *deckhandv1.ClaimTaskResponse {
 	r.t.Helper()
 	var out *deckhandv1.ClaimTaskResponse
 	require.Eventually(r.t, func() bool {
-		res, err := r.workers.Workers.ClaimTask(r.t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{
+		res, err := r.workers.Workers.ClaimTask(r.t.Context(), &deckhandv1.ClaimTaskRequest{
 			WorkerId: r.worker, TaskId: id, Attempt: attempt,
-		}))
+		})
 		require.NoError(r.t, err)
-		out = res.Msg
+		out = res
 		return out.GetClaimed()
 	}, waittest.Limit(20*time.Second), 20*time.Millisecond, "the task to be admitted")
 	return out
@@ -121,51 +120,51 @@ func (r *rig) claim(id string, attempt int32) *deckhandv1.ClaimTaskResponse {
 func (r *rig) begin(id string, attempt int32) *deckhandv1.Lease {
 	r.t.Helper()
 	lease := r.claim(id, attempt).GetLease()
-	_, err := r.workers.Workers.StartTask(r.t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	_, err := r.workers.Workers.StartTask(r.t.Context(), &deckhandv1.StartTaskRequest{Lease: lease})
 	require.NoError(r.t, err)
 	return lease
 }
 
 func (r *rig) turn(lease *deckhandv1.Lease, n int32) {
 	r.t.Helper()
-	_, err := r.workers.Workers.RecordTurn(r.t.Context(), connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	_, err := r.workers.Workers.RecordTurn(r.t.Context(), &deckhandv1.RecordTurnRequest{
 		Lease: lease, Turn: &deckhandv1.Turn{
 			Turn: n, Provider: "script", Model: "scripted", StopReason: "tool_use", Usage: &deckhandv1.Usage{InputTokens: 10, OutputTokens: 5},
 			Blocks: []*deckhandv1.Block{{Kind: &deckhandv1.Block_Text_{Text: &deckhandv1.Block_Text{Text: "on it"}}}},
 		},
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
 func (r *rig) propose(lease *deckhandv1.Lease, turn, index int32, tool, arguments string) (*deckhandv1.Step, error) {
-	res, err := r.workers.Workers.ProposeStep(r.t.Context(), connect.NewRequest(&deckhandv1.ProposeStepRequest{
+	res, err := r.workers.Workers.ProposeStep(r.t.Context(), &deckhandv1.ProposeStepRequest{
 		Lease: lease, Turn: turn, CallIndex: index, CallId: "c", Tool: tool, ArgumentsJson: arguments,
-	}))
+	})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetStep(), nil
+	return res.GetStep(), nil
 }
 
 func (r *rig) execute(lease *deckhandv1.Lease, stepID string) (*deckhandv1.Step, error) {
-	res, err := r.workers.Workers.ExecuteStep(r.t.Context(), connect.NewRequest(&deckhandv1.ExecuteStepRequest{Lease: lease, StepId: stepID}))
+	res, err := r.workers.Workers.ExecuteStep(r.t.Context(), &deckhandv1.ExecuteStepRequest{Lease: lease, StepId: stepID})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetStep(), nil
+	return res.GetStep(), nil
 }
 
 func (r *rig) finish(lease *deckhandv1.Lease) {
 	r.t.Helper()
-	_, err := r.workers.Workers.FinishTask(r.t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+	_, err := r.workers.Workers.FinishTask(r.t.Context(), &deckhandv1.FinishTaskRequest{
 		Lease: lease, State: deckhandv1.TaskState_TASK_STATE_SUCCEEDED, Summary: "done",
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
 func (r *rig) events(id string, follow bool) []*deckhandv1.Event {
 	r.t.Helper()
-	stream, err := r.user.Events.Watch(r.t.Context(), connect.NewRequest(&deckhandv1.WatchRequest{TaskIds: []string{id}, Follow: follow}))
+	stream, err := r.user.Events.Watch(r.t.Context(), &deckhandv1.WatchRequest{TaskIds: []string{id}, Follow: follow})
 	require.NoError(r.t, err)
 	defer stream.Close()
 	var out []*deckhandv1.Event
@@ -217,10 +216,10 @@ func TestATaskFromSubmissionToItsEnd(t *testing.T) {
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_SUCCEEDED, done.GetState())
 	require.Equal(t, 1, r.node.Runs(), "it ran once")
 
-	_, err = r.workers.Workers.SaveCheckpoint(t.Context(), connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+	_, err = r.workers.Workers.SaveCheckpoint(t.Context(), &deckhandv1.SaveCheckpointRequest{
 		Lease: lease, Progress: 0.5, Checkpoint: &deckhandv1.Checkpoint{Iteration: 1, State: &structpb.Struct{}},
 		Events: []*deckhandv1.EventDraft{{Type: "iteration_complete"}},
-	}))
+	})
 	require.NoError(t, err)
 	r.finish(lease)
 
@@ -239,9 +238,9 @@ func TestATaskFromSubmissionToItsEnd(t *testing.T) {
 
 func (r *rig) agent(name string) *deckhandv1.Agent {
 	r.t.Helper()
-	res, err := r.user.Agents.GetAgent(r.t.Context(), connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: name}))
+	res, err := r.user.Agents.GetAgent(r.t.Context(), &deckhandv1.GetAgentRequest{AgentId: name})
 	require.NoError(r.t, err)
-	return res.Msg.GetAgent()
+	return res.GetAgent()
 }
 
 // A watch that begins in the middle goes on without a gap or a repeat.
@@ -251,17 +250,17 @@ func TestAWatchGoesOnFromItsCursor(t *testing.T) {
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
 	for range 30 {
-		_, err := r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
+		_, err := r.workers.Workers.RecordEvents(t.Context(), &deckhandv1.RecordEventsRequest{
 			Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "progress_update"}},
-		}))
+		})
 		require.NoError(t, err)
 	}
 	r.finish(lease)
 	var seqs []int64
 	for cursor := ""; ; {
-		stream, err := r.user.Events.Watch(t.Context(), connect.NewRequest(&deckhandv1.WatchRequest{
+		stream, err := r.user.Events.Watch(t.Context(), &deckhandv1.WatchRequest{
 			TaskIds: []string{task.GetId()[:12]}, Cursor: cursor, Follow: true,
-		}))
+		})
 		require.NoError(t, err)
 		got := 0
 		for got < 7 && stream.Receive() {
@@ -308,26 +307,26 @@ func TestALostLeaseGoesToTheNextWorker(t *testing.T) {
 		"propose": func() error { _, err := r.propose(first, 1, 1, "shell_exec", `{"command":"true"}`); return err },
 		"execute": func() error { _, err := r.execute(first, "step_none"); return err },
 		"finish": func() error {
-			_, err := r.workers.Workers.FinishTask(t.Context(), connect.NewRequest(&deckhandv1.FinishTaskRequest{
+			_, err := r.workers.Workers.FinishTask(t.Context(), &deckhandv1.FinishTaskRequest{
 				Lease: first, State: deckhandv1.TaskState_TASK_STATE_FAILED,
-			}))
+			})
 			return err
 		},
 		"start": func() error {
-			_, err := r.workers.Workers.StartTask(t.Context(), connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: first}))
+			_, err := r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: first})
 			return err
 		},
 	} {
 		err := call()
 		require.True(t, fault.Is(err, fault.Precondition) || fault.Is(err, fault.NotFound), "%s: %v", what, err)
 	}
-	renewed, err := r.workers.Workers.RenewLeases(t.Context(), connect.NewRequest(&deckhandv1.RenewLeasesRequest{
+	renewed, err := r.workers.Workers.RenewLeases(t.Context(), &deckhandv1.RenewLeasesRequest{
 		WorkerId: r.worker, Leases: []*deckhandv1.Lease{first, claimed.GetLease()},
-	}))
+	})
 	require.NoError(t, err)
-	require.False(t, renewed.Msg.GetRenewals()[0].GetHeld())
-	require.Equal(t, "lost", renewed.Msg.GetRenewals()[0].GetReason())
-	require.True(t, renewed.Msg.GetRenewals()[1].GetHeld())
+	require.False(t, renewed.GetRenewals()[0].GetHeld())
+	require.Equal(t, "lost", renewed.GetRenewals()[0].GetReason())
+	require.True(t, renewed.GetRenewals()[1].GetHeld())
 }
 
 // Two workers that hear the same wake-up: one claims.
@@ -341,14 +340,14 @@ func TestOneOfManyClaimsWins(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			res, err := r.workers.Workers.ClaimTask(t.Context(), connect.NewRequest(&deckhandv1.ClaimTaskRequest{
+			res, err := r.workers.Workers.ClaimTask(t.Context(), &deckhandv1.ClaimTaskRequest{
 				WorkerId: r.worker, TaskId: task.GetId(), Attempt: 1,
-			}))
+			})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				t.Error(err)
-			} else if res.Msg.GetClaimed() {
+			} else if res.GetClaimed() {
 				won++
 			}
 		})
@@ -446,14 +445,14 @@ func TestCancelEndsTheRunningCommand(t *testing.T) {
 		executed <- s
 	}()
 	<-started
-	res, err := r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId(), Reason: "enough"}))
+	res, err := r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: task.GetId(), Reason: "enough"})
 	require.NoError(t, err)
-	require.Equal(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, res.Msg.GetTask().GetState())
-	require.Contains(t, res.Msg.GetTask().GetReason(), "enough")
+	require.Equal(t, deckhandv1.TaskState_TASK_STATE_CANCELLED, res.GetTask().GetState())
+	require.Contains(t, res.GetTask().GetReason(), "enough")
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_CANCELLED, (<-executed).GetState())
 	_, err = r.propose(lease, 1, 1, "shell_exec", `{"command":"true"}`)
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
-	_, err = r.user.Tasks.CancelTask(t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: task.GetId()}))
+	_, err = r.user.Tasks.CancelTask(t.Context(), &deckhandv1.CancelTaskRequest{TaskId: task.GetId()})
 	require.NoError(t, err, "cancelling twice is harmless")
 }
 
@@ -463,11 +462,11 @@ func TestSubmissions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
 	req := &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "once", IdempotencyKey: "k1"}
-	first, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(req))
+	first, err := r.user.Tasks.SubmitTask(t.Context(), req)
 	require.NoError(t, err)
-	second, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(req))
+	second, err := r.user.Tasks.SubmitTask(t.Context(), req)
 	require.NoError(t, err)
-	require.Equal(t, first.Msg.GetTask().GetId(), second.Msg.GetTask().GetId())
+	require.Equal(t, first.GetTask().GetId(), second.GetTask().GetId())
 
 	for what, c := range map[string]struct {
 		req  *deckhandv1.SubmitTaskRequest
@@ -480,7 +479,7 @@ func TestSubmissions(t *testing.T) {
 			fault.Invalid, "inputs[0].path"},
 		"a priority of 11": {&deckhandv1.SubmitTaskRequest{AgentId: "walker", Priority: 11}, fault.Invalid, "priority"},
 	} {
-		_, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(c.req))
+		_, err := r.user.Tasks.SubmitTask(t.Context(), c.req)
 		require.True(t, fault.Is(err, c.kind), "%s: %v", what, err)
 		require.ErrorContains(t, err, c.text, what)
 	}
@@ -543,9 +542,9 @@ func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
 	r := newRig(t, hubtest.Start(t, cfg), nil)
 	task := r.submit("walker")
 	lease := r.begin(task.GetId(), 1)
-	watch, err := r.user.Events.Watch(t.Context(), connect.NewRequest(&deckhandv1.WatchRequest{
+	watch, err := r.user.Events.Watch(t.Context(), &deckhandv1.WatchRequest{
 		TaskIds: []string{task.GetId()}, Follow: true, Thinking: true,
-	}))
+	})
 	require.NoError(t, err)
 	seen := make(chan string, 100)
 	go func() {
@@ -558,15 +557,15 @@ func TestStreamedThinkingHidesASecretInTwoPieces(t *testing.T) {
 		}
 	}()
 	publish := func(offset int64, text string) int32 {
-		res, err := r.workers.Workers.PublishThinking(t.Context(), connect.NewRequest(&deckhandv1.PublishThinkingRequest{
+		res, err := r.workers.Workers.PublishThinking(t.Context(), &deckhandv1.PublishThinkingRequest{
 			Lease: lease, Turn: 1, Offset: offset, Text: text,
-		}))
+		})
 		require.NoError(t, err)
-		return res.Msg.GetSettled()
+		return res.GetSettled()
 	}
-	_, err = r.workers.Workers.RecordEvents(t.Context(), connect.NewRequest(&deckhandv1.RecordEventsRequest{
+	_, err = r.workers.Workers.RecordEvents(t.Context(), &deckhandv1.RecordEventsRequest{
 		Lease: lease, Events: []*deckhandv1.EventDraft{{Type: "progress_update"}},
-	}))
+	})
 	require.NoError(t, err)
 	require.Equal(t, "there", <-seen) // the watch is live
 	require.EqualValues(t, 8, publish(0, "The key canary-of-"))

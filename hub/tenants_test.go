@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -33,11 +32,11 @@ func TestASecretOfOneOrganisationIsTextOfAnother(t *testing.T) {
 	t.Cleanup(server.Close)
 	cfg := hubtest.Config(t)
 	r := newRig(t, hubtest.Start(t, cfg), nil)
-	made, err := r.user.Organisations.CreateOrganisation(t.Context(), connect.NewRequest(&deckhandv1.CreateOrganisationRequest{Name: "research"}))
+	made, err := r.user.Organisations.CreateOrganisation(t.Context(), &deckhandv1.CreateOrganisationRequest{Name: "research"})
 	require.NoError(t, err)
-	theirs := r.Client(t, made.Msg.GetToken())
+	theirs := r.Client(t, made.GetToken())
 	put := func(key string) error {
-		_, err := theirs.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{Name: "vllm", Key: key, BaseUrl: server.URL}))
+		_, err := theirs.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{Name: "vllm", Key: key, BaseUrl: server.URL})
 		return err
 	}
 	require.True(t, fault.Is(put("confidential"), fault.Invalid), "a word is no secret")
@@ -55,20 +54,20 @@ func TestASecretOfOneOrganisationIsTextOfAnother(t *testing.T) {
 		return out.String()
 	}
 	require.Contains(t, said(func(id string) []*deckhandv1.Event { return r.events(id, false) }, task.GetId()), goal)
-	_, err = r.user.Tasks.PauseTask(t.Context(), connect.NewRequest(&deckhandv1.PauseTaskRequest{TaskId: task.GetId(), Reason: goal}))
+	_, err = r.user.Tasks.PauseTask(t.Context(), &deckhandv1.PauseTaskRequest{TaskId: task.GetId(), Reason: goal})
 	require.NoError(t, err)
 	require.Contains(t, r.audited("task.paused")[0].GetReason(), goal)
 
 	// In its own organisation it is masked, until it is disconnected.
 	org := r.sql("SELECT id FROM organisations WHERE name = 'research'")
 	require.Equal(t, "what of ⟦secret⟧ and confidential?", cfg.Redact.Org(org).String(goal))
-	_, err = theirs.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: key}))
+	_, err = theirs.Tasks.GetTask(t.Context(), &deckhandv1.GetTaskRequest{TaskId: key})
 	require.ErrorContains(t, err, "⟦secret⟧", "errors are masked too")
-	_, err = r.user.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: key}))
+	_, err = r.user.Tasks.GetTask(t.Context(), &deckhandv1.GetTaskRequest{TaskId: key})
 	require.ErrorContains(t, err, key)
 	require.NoError(t, r.ReviewSecrets(t.Context()))
 	require.True(t, cfg.Redact.Org(org).Knows([]byte(key)))
-	_, err = theirs.Providers.DisconnectProvider(t.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: "vllm"}))
+	_, err = theirs.Providers.DisconnectProvider(t.Context(), &deckhandv1.DisconnectProviderRequest{Name: "vllm"})
 	require.NoError(t, err)
 	require.NoError(t, r.ReviewSecrets(t.Context()))
 	require.Equal(t, goal, cfg.Redact.Org(org).String(goal))

@@ -18,7 +18,7 @@ import (
 // good for a moment.
 func works(t *testing.T, client *sdk.Client) bool {
 	t.Helper()
-	_, err := client.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+	_, err := client.Agents.ListAgents(t.Context(), &deckhandv1.ListAgentsRequest{})
 	if err != nil {
 		require.Equal(t, connect.CodeUnauthenticated, connect.CodeOf(err), "%v", err)
 	}
@@ -35,11 +35,11 @@ func TestAnOrganisationLimitsItsTokens(t *testing.T) {
 		if ttl > 0 {
 			req.Ttl = durationpb.New(ttl)
 		}
-		res, err := r.user.Tokens.CreateToken(t.Context(), connect.NewRequest(req))
+		res, err := r.user.Tokens.CreateToken(t.Context(), req)
 		if err != nil {
 			return nil, "", err
 		}
-		return r.Client(t, res.Msg.GetSecret()), res.Msg.GetSecret(), nil
+		return r.Client(t, res.GetSecret()), res.GetSecret(), nil
 	}
 	const user, worker = deckhandv1.TokenKind_TOKEN_KIND_USER, deckhandv1.TokenKind_TOKEN_KIND_WORKER
 	old, secret, err := create("old", user, 0)
@@ -61,7 +61,7 @@ func TestAnOrganisationLimitsItsTokens(t *testing.T) {
 	}
 	require.True(t, works(t, fresh))
 	require.True(t, works(t, r.user), "the data folder's own")
-	_, err = r.Client(t, workers).Workers.RegisterWorker(t.Context(), connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "w2", Slots: 1}))
+	_, err = r.Client(t, workers).Workers.RegisterWorker(t.Context(), &deckhandv1.RegisterWorkerRequest{Name: "w2", Slots: 1})
 	require.NoError(t, err, "a worker's")
 
 	for _, ttl := range []time.Duration{0, 25 * time.Hour} {

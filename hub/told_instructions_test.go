@@ -3,7 +3,6 @@ package hub_test
 import (
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -30,9 +29,9 @@ func TestInstructionsAreToldAgainAfterASummary(t *testing.T) {
 		t.Helper()
 		state, err := structpb.NewStruct(map[string]any{"iteration": iteration, "opening": "go on", "summary": map[string]any{"up_to": upTo, "at": iteration, "text": "…"}})
 		require.NoError(t, err)
-		_, err = r.workers.Workers.SaveCheckpoint(t.Context(), connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+		_, err = r.workers.Workers.SaveCheckpoint(t.Context(), &deckhandv1.SaveCheckpointRequest{
 			Lease: lease, Checkpoint: &deckhandv1.Checkpoint{Iteration: iteration, State: state},
-		}))
+		})
 		require.NoError(t, err)
 	}
 	r.turn(lease, 1)

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -48,9 +47,9 @@ func (r *triggerRig) create(req *deckhandv1.CreateTriggerRequest) (*deckhandv1.T
 	if req.Spec == nil {
 		req.Spec = &deckhandv1.TriggerSpec{}
 	}
-	res, err := r.user.Triggers.CreateTrigger(r.t.Context(), connect.NewRequest(req))
+	res, err := r.user.Triggers.CreateTrigger(r.t.Context(), req)
 	require.NoError(r.t, err)
-	return res.Msg.GetTrigger(), res.Msg.GetSecret()
+	return res.GetTrigger(), res.GetSecret()
 }
 
 // webhook makes one that checks GitHub's signature.
@@ -114,16 +113,16 @@ func postTo(t *testing.T, url string, trigger *deckhandv1.Trigger, secret, id, b
 
 func (r *triggerRig) deliveries(trigger string, states ...deckhandv1.DeliveryState) []*deckhandv1.Delivery {
 	r.t.Helper()
-	res, err := r.user.Triggers.ListDeliveries(r.t.Context(), connect.NewRequest(&deckhandv1.ListDeliveriesRequest{TriggerId: trigger, States: states}))
+	res, err := r.user.Triggers.ListDeliveries(r.t.Context(), &deckhandv1.ListDeliveriesRequest{TriggerId: trigger, States: states})
 	require.NoError(r.t, err)
-	return res.Msg.GetDeliveries()
+	return res.GetDeliveries()
 }
 
 func (r *triggerRig) delivery(id string) *deckhandv1.Delivery {
 	r.t.Helper()
-	res, err := r.user.Triggers.GetDelivery(r.t.Context(), connect.NewRequest(&deckhandv1.GetDeliveryRequest{DeliveryId: id}))
+	res, err := r.user.Triggers.GetDelivery(r.t.Context(), &deckhandv1.GetDeliveryRequest{DeliveryId: id})
 	require.NoError(r.t, err)
-	return res.Msg.GetDelivery()
+	return res.GetDelivery()
 }
 
 // handled waits until a delivery is decided on.
@@ -139,20 +138,20 @@ func (r *triggerRig) handled(id string) *deckhandv1.Delivery {
 
 func (r *triggerRig) trigger(id string) *deckhandv1.Trigger {
 	r.t.Helper()
-	res, err := r.user.Triggers.GetTrigger(r.t.Context(), connect.NewRequest(&deckhandv1.GetTriggerRequest{TriggerId: id}))
+	res, err := r.user.Triggers.GetTrigger(r.t.Context(), &deckhandv1.GetTriggerRequest{TriggerId: id})
 	require.NoError(r.t, err)
-	return res.Msg.GetTrigger()
+	return res.GetTrigger()
 }
 
 func (r *triggerRig) update(id string, spec *deckhandv1.TriggerSpec) {
 	r.t.Helper()
-	_, err := r.user.Triggers.UpdateTrigger(r.t.Context(), connect.NewRequest(&deckhandv1.UpdateTriggerRequest{TriggerId: id, Spec: spec}))
+	_, err := r.user.Triggers.UpdateTrigger(r.t.Context(), &deckhandv1.UpdateTriggerRequest{TriggerId: id, Spec: spec})
 	require.NoError(r.t, err)
 }
 
 func (r *triggerRig) cancel(id string) {
 	r.t.Helper()
-	_, err := r.user.Tasks.CancelTask(r.t.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id}))
+	_, err := r.user.Tasks.CancelTask(r.t.Context(), &deckhandv1.CancelTaskRequest{TaskId: id})
 	require.NoError(r.t, err)
 }
 
@@ -351,25 +350,25 @@ func TestWhatAFilterOrAMistakeLeavesOut(t *testing.T) {
 		}
 	}
 	mended := &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: "github"}, Goal: "{{ payload.?pull_request.?title.orValue('none') }}"}
-	tried, err := r.user.Triggers.TestTrigger(t.Context(), connect.NewRequest(&deckhandv1.TestTriggerRequest{TriggerId: "hook", DeliveryId: id}))
+	tried, err := r.user.Triggers.TestTrigger(t.Context(), &deckhandv1.TestTriggerRequest{TriggerId: "hook", DeliveryId: id})
 	require.NoError(t, err)
-	require.Equal(t, failed, tried.Msg.GetState())
-	tried, err = r.user.Triggers.TestTrigger(t.Context(), connect.NewRequest(&deckhandv1.TestTriggerRequest{TriggerId: "hook", DeliveryId: id, Spec: mended}))
+	require.Equal(t, failed, tried.GetState())
+	tried, err = r.user.Triggers.TestTrigger(t.Context(), &deckhandv1.TestTriggerRequest{TriggerId: "hook", DeliveryId: id, Spec: mended})
 	require.NoError(t, err)
-	require.Equal(t, started, tried.Msg.GetState())
-	require.Contains(t, tried.Msg.GetPrompt(), "none")
-	tried, err = r.user.Triggers.TestTrigger(t.Context(), connect.NewRequest(&deckhandv1.TestTriggerRequest{
+	require.Equal(t, started, tried.GetState())
+	require.Contains(t, tried.GetPrompt(), "none")
+	tried, err = r.user.Triggers.TestTrigger(t.Context(), &deckhandv1.TestTriggerRequest{
 		TriggerId: "hook", Body: []byte(`{"action":"reopened"}`), Headers: map[string]string{"content-type": "application/json", "x-github-event": "pull_request"},
-	}))
+	})
 	require.NoError(t, err)
-	require.Equal(t, filtered, tried.Msg.GetState())
-	require.Equal(t, "pull_request", tried.Msg.GetEvent())
+	require.Equal(t, filtered, tried.GetState())
+	require.Equal(t, "pull_request", tried.GetEvent())
 	require.Equal(t, "2", r.sql("SELECT count(*)::text FROM tasks WHERE trigger_id = $1", tr.GetId()), "trying starts nothing")
 
 	r.update("hook", mended)
-	replayed, err := r.user.Triggers.ReplayDelivery(t.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: id}))
+	replayed, err := r.user.Triggers.ReplayDelivery(t.Context(), &deckhandv1.ReplayDeliveryRequest{DeliveryId: id})
 	require.NoError(t, err)
-	d := r.handled(replayed.Msg.GetDelivery().GetId())
+	d := r.handled(replayed.GetDelivery().GetId())
 	require.Equal(t, started, d.GetState())
 	require.Equal(t, "replay", d.GetSource())
 	require.Equal(t, id, d.GetReplayOf())
@@ -406,11 +405,11 @@ func TestRotationOfASecret(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, send(url, old, fmt.Sprint("a", i)))
 	}
 	rotate := func(keep time.Duration) string {
-		res, err := r.user.Triggers.RotateTriggerSecret(t.Context(), connect.NewRequest(&deckhandv1.RotateTriggerSecretRequest{
+		res, err := r.user.Triggers.RotateTriggerSecret(t.Context(), &deckhandv1.RotateTriggerSecretRequest{
 			TriggerId: "hook", Keep: durationpb.New(keep),
-		}))
+		})
 		require.NoError(t, err)
-		return res.Msg.GetSecret()
+		return res.GetSecret()
 	}
 	second := rotate(time.Hour)
 	require.NotEqual(t, old, second)
@@ -435,13 +434,13 @@ func TestATriggerThatDoesNotFire(t *testing.T) {
 	r := newTriggerRig(t, hubtest.Shared(t))
 	tr, secret := r.webhook("hook", &deckhandv1.TriggerSpec{})
 	require.Equal(t, http.StatusAccepted, r.post(tr, secret, "1", "{}").status)
-	_, err := r.user.Triggers.DisableTrigger(t.Context(), connect.NewRequest(&deckhandv1.DisableTriggerRequest{TriggerId: "hook", Reason: "lunch"}))
+	_, err := r.user.Triggers.DisableTrigger(t.Context(), &deckhandv1.DisableTriggerRequest{TriggerId: "hook", Reason: "lunch"})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusGone, r.post(tr, secret, "2", "{}").status)
 	require.Equal(t, "disabled by admin: lunch", r.trigger("hook").GetReason())
-	_, err = r.user.Triggers.FireTrigger(t.Context(), connect.NewRequest(&deckhandv1.FireTriggerRequest{TriggerId: "hook"}))
+	_, err = r.user.Triggers.FireTrigger(t.Context(), &deckhandv1.FireTriggerRequest{TriggerId: "hook"})
 	require.True(t, fault.Is(err, fault.Precondition), "%v", err)
-	_, err = r.user.Triggers.EnableTrigger(t.Context(), connect.NewRequest(&deckhandv1.EnableTriggerRequest{TriggerId: "hook"}))
+	_, err = r.user.Triggers.EnableTrigger(t.Context(), &deckhandv1.EnableTriggerRequest{TriggerId: "hook"})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusAccepted, r.post(tr, secret, "2", "{}").status)
 
@@ -451,11 +450,11 @@ func TestATriggerThatDoesNotFire(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.Equal(t, "60", a.header.Get("Retry-After"))
 	require.Contains(t, r.trigger("hook").GetHeld(), "deckhand hold release")
-	_, err = r.user.Control.ReleaseHold(t.Context(), connect.NewRequest(&deckhandv1.ReleaseHoldRequest{HoldId: killed.GetHold().GetId()}))
+	_, err = r.user.Control.ReleaseHold(t.Context(), &deckhandv1.ReleaseHoldRequest{HoldId: killed.GetHold().GetId()})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusAccepted, r.post(tr, secret, "3", "{}").status)
 
-	_, err = r.user.Triggers.DeleteTrigger(t.Context(), connect.NewRequest(&deckhandv1.DeleteTriggerRequest{TriggerId: "hook"}))
+	_, err = r.user.Triggers.DeleteTrigger(t.Context(), &deckhandv1.DeleteTriggerRequest{TriggerId: "hook"})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, r.post(tr, secret, "4", "{}").status)
 	require.Equal(t, "t", r.sql("SELECT (sealed IS NULL)::text::char(1) FROM triggers WHERE id = $1", tr.GetId()))

@@ -3,7 +3,6 @@ package hub_test
 import (
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -23,7 +22,7 @@ func TestSingleFilesAreNotUndoneOnANodeThatIsTooOld(t *testing.T) {
 	shift(t, r.Hub, `INSERT INTO step_changes (step_id, org_id, task_id, node_id, jail_id, change_id, state_before, state_after, files, changes, shared_with, unkept)
 		SELECT s.id, s.org_id, s.task_id, $2, 'jail_x', s.id, 1, 2, 1, '[{"path":"a.txt"}]', '{}', 0 FROM steps s WHERE s.task_id = $1`, task, r.node.ID())
 	undo := func(preview bool, paths ...string) error {
-		_, err := r.user.Workspaces.UndoChanges(t.Context(), connect.NewRequest(&deckhandv1.UndoChangesRequest{TaskId: task, Preview: preview, Paths: paths}))
+		_, err := r.user.Workspaces.UndoChanges(t.Context(), &deckhandv1.UndoChangesRequest{TaskId: task, Preview: preview, Paths: paths})
 		return err
 	}
 	shift(t, r.Hub, `UPDATE nodes SET capability = $2 WHERE id = $1`, r.node.ID(), nodelink.States-1)
@@ -45,7 +44,7 @@ func TestSingleFilesAreNotUndoneOnANodeThatIsTooOld(t *testing.T) {
 	// An undo is stored before the node is asked. When nobody knows whether the node did it, a
 	// repetition with its key does not start another one.
 	keyedUndo := func() error {
-		_, err := r.user.Workspaces.UndoChanges(t.Context(), keyed(&deckhandv1.UndoChangesRequest{TaskId: task}, "undo"))
+		_, err := r.user.Workspaces.UndoChanges(keyed(t, "undo"), &deckhandv1.UndoChangesRequest{TaskId: task})
 		return fault.FromConnect(err)
 	}
 	require.ErrorContains(t, keyedUndo(), "not implemented", "the simulated node keeps no snapshots")

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -92,9 +91,9 @@ func TestSecretsInURLsAreNotLogged(t *testing.T) {
 		}
 	}
 	// A base URL with a password is refused, and not quoted.
-	_, err = r.user.Providers.ConnectProvider(t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
+	_, err = r.user.Providers.ConnectProvider(t.Context(), &deckhandv1.ConnectProviderRequest{
 		Name: "searxng", BaseUrl: "http://user:" + canary + "@127.0.0.1:1",
-	}))
+	})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), canary)
 

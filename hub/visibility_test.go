@@ -3,7 +3,6 @@ package hub_test
 import (
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -20,9 +19,9 @@ func TestAnothersPersonaHasNotAnAdministratorsRights(t *testing.T) {
 	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	bob := r.as("bob", "advanced")
 	apply := func(name string) error {
-		_, err := bob.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		_, err := bob.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 			Filename: name + ".md", Markdown: asking(name, "tools: [shell_exec]"), Script: "turns: []\n",
-		}))
+		})
 		return err
 	}
 	r.apply("janitor", asking("janitor", ""))
@@ -48,17 +47,17 @@ func TestAnothersPersonaHasNotAnAdministratorsRights(t *testing.T) {
 
 	// Another version of bob's is another program: what was said of the one
 	// before does not hold for it.
-	_, err = bob.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err = bob.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: "bobs.md", Markdown: asking("bobs", "tools: [shell_exec]") + "\nAnd more.\n", Script: "turns: []\n",
-	}))
+	})
 	require.NoError(t, err)
 	require.Equal(t, stepWaiting, propose().GetState())
 
 	// What an administrator starts may do what bob might when he applied it.
 	r.exec("UPDATE agent_versions SET created_by_role = 'viewer' WHERE created_by = 'bob'")
-	_, err = bob.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err = bob.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: "bobs.md", Markdown: asking("bobs", "tools: [shell_exec]"), Script: "turns: []\n",
-	}))
+	})
 	require.NoError(t, err)
 	r.exec("UPDATE agent_versions SET created_by_role = 'viewer' WHERE created_by = 'bob' AND version = 3")
 	require.Contains(t, propose().GetObservation(), "the role viewer of the one who applied the agent's persona does not allow it")
@@ -73,29 +72,29 @@ func TestATaskOfNobodyIsSeenByAll(t *testing.T) {
 	bob := r.as("bob", "viewer")
 	submit := func(req *deckhandv1.SubmitTaskRequest) string {
 		req.Goal = "tidy up"
-		res, err := r.user.Tasks.SubmitTask(t.Context(), connect.NewRequest(req))
+		res, err := r.user.Tasks.SubmitTask(t.Context(), req)
 		require.NoError(t, err)
-		return res.Msg.GetTask().GetId()
+		return res.GetTask().GetId()
 	}
 	free, admins := submit(&deckhandv1.SubmitTaskRequest{AssignTo: "none"}), submit(&deckhandv1.SubmitTaskRequest{AssignTo: "@human:admin"})
 	agents := submit(&deckhandv1.SubmitTaskRequest{AgentId: "worker"})
 	listed := func() (ids []string) {
-		res, err := bob.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{}))
+		res, err := bob.Tasks.ListTasks(t.Context(), &deckhandv1.ListTasksRequest{})
 		require.NoError(t, err)
-		for _, task := range res.Msg.GetTasks() {
+		for _, task := range res.GetTasks() {
 			ids = append(ids, task.GetId())
 		}
 		return ids
 	}
 	require.Equal(t, []string{free}, listed())
 	for _, id := range []string{admins, agents} {
-		_, err := bob.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+		_, err := bob.Tasks.GetTask(t.Context(), &deckhandv1.GetTaskRequest{TaskId: id})
 		require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	}
-	_, err := bob.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: free}))
+	_, err := bob.Tasks.GetTask(t.Context(), &deckhandv1.GetTaskRequest{TaskId: free})
 	require.NoError(t, err)
 
-	_, err = r.user.Queue.AssignTask(t.Context(), connect.NewRequest(&deckhandv1.AssignTaskRequest{TaskId: free, AssignTo: "@human:admin"}))
+	_, err = r.user.Queue.AssignTask(t.Context(), &deckhandv1.AssignTaskRequest{TaskId: free, AssignTo: "@human:admin"})
 	require.NoError(t, err)
 	require.Empty(t, listed(), "it is somebody's now")
 }
@@ -106,28 +105,28 @@ func TestDeliveriesAreSeenByWhomTheyConcern(t *testing.T) {
 	t.Parallel()
 	r := newTriggerRig(t, hubtest.Start(t, hubtest.Config(t)))
 	bob, eve := r.as("bob", "advanced"), r.as("eve", "advanced")
-	made, err := bob.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	made, err := bob.Triggers.CreateTrigger(t.Context(), &deckhandv1.CreateTriggerRequest{
 		Name: "bobs", AgentId: "watch", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL, Spec: &deckhandv1.TriggerSpec{},
-	}))
+	})
 	require.NoError(t, err)
-	fired, err := bob.Triggers.FireTrigger(t.Context(), connect.NewRequest(&deckhandv1.FireTriggerRequest{
-		TriggerId: made.Msg.GetTrigger().GetId(), Goal: "look into the salaries",
-	}))
+	fired, err := bob.Triggers.FireTrigger(t.Context(), &deckhandv1.FireTriggerRequest{
+		TriggerId: made.GetTrigger().GetId(), Goal: "look into the salaries",
+	})
 	require.NoError(t, err)
-	id := fired.Msg.GetDelivery().GetId()
+	id := fired.GetDelivery().GetId()
 	sees := func(c *sdk.Client) bool {
-		list, err := c.Triggers.ListDeliveries(t.Context(), connect.NewRequest(&deckhandv1.ListDeliveriesRequest{TriggerId: "bobs"}))
+		list, err := c.Triggers.ListDeliveries(t.Context(), &deckhandv1.ListDeliveriesRequest{TriggerId: "bobs"})
 		require.NoError(t, err)
-		_, got := c.Triggers.GetDelivery(t.Context(), connect.NewRequest(&deckhandv1.GetDeliveryRequest{DeliveryId: id}))
-		_, tried := c.Triggers.TestTrigger(t.Context(), connect.NewRequest(&deckhandv1.TestTriggerRequest{TriggerId: "bobs", DeliveryId: id}))
-		if len(list.Msg.GetDeliveries()) == 1 {
+		_, got := c.Triggers.GetDelivery(t.Context(), &deckhandv1.GetDeliveryRequest{DeliveryId: id})
+		_, tried := c.Triggers.TestTrigger(t.Context(), &deckhandv1.TestTriggerRequest{TriggerId: "bobs", DeliveryId: id})
+		if len(list.GetDeliveries()) == 1 {
 			require.NoError(t, got)
 			require.NoError(t, tried)
 			return true
 		}
 		require.True(t, fault.Is(got, fault.NotFound), "%v", got)
 		require.True(t, fault.Is(tried, fault.NotFound), "%v", tried)
-		_, replayed := c.Triggers.ReplayDelivery(t.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: id}))
+		_, replayed := c.Triggers.ReplayDelivery(t.Context(), &deckhandv1.ReplayDeliveryRequest{DeliveryId: id})
 		require.True(t, fault.Is(replayed, fault.NotFound), "%v", replayed)
 		return false
 	}
@@ -136,6 +135,6 @@ func TestDeliveriesAreSeenByWhomTheyConcern(t *testing.T) {
 	require.False(t, sees(eve), "somebody of the same role")
 	r.exec("UPDATE agents SET owner = 'eve' WHERE name = 'watch'")
 	require.True(t, sees(eve), "the owner of its agent")
-	_, err = eve.Triggers.ReplayDelivery(t.Context(), connect.NewRequest(&deckhandv1.ReplayDeliveryRequest{DeliveryId: id}))
+	_, err = eve.Triggers.ReplayDelivery(t.Context(), &deckhandv1.ReplayDeliveryRequest{DeliveryId: id})
 	require.True(t, fault.Is(err, fault.Denied), "its tasks run with bob's rights: %v", err)
 }

@@ -11,8 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -24,15 +22,15 @@ func ExampleClient_WaitForTask() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	submitted, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+	submitted, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 		AgentId: "line-counter",
 		Goal:    "Count the lines of the report.",
 		Inputs:  []*deckhandv1.InputFile{{Path: "input/report.txt", Content: []byte("one\ntwo\nthree\n")}},
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	task, err := client.WaitForTask(ctx, submitted.Msg.GetTask().GetId())
+	task, err := client.WaitForTask(ctx, submitted.GetTask().GetId())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -48,15 +46,15 @@ func ExampleClient_Watch() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	submitted, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+	submitted, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 		AgentId: "line-counter",
 		Inputs:  []*deckhandv1.InputFile{{Path: "input/report.txt", Content: []byte("one\n")}},
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	watch := &deckhandv1.WatchRequest{
-		TaskIds: []string{submitted.Msg.GetTask().GetId()},
+		TaskIds: []string{submitted.GetTask().GetId()},
 		Types:   []string{"execution_started", "tool_completed", "execution_completed"},
 		Follow:  true,
 	}
@@ -82,31 +80,31 @@ func ExampleClient_Watch_approval() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	submitted, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+	submitted, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 		AgentId: "first-agent", Goal: "Greet the reader.",
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	taskID := submitted.Msg.GetTask().GetId()
+	taskID := submitted.GetTask().GetId()
 	watch := &deckhandv1.WatchRequest{TaskIds: []string{taskID}, Types: []string{"approval_requested"}, Follow: true}
 	for response, err := range client.Watch(ctx, watch) {
 		if err != nil {
 			log.Fatal(err)
 		}
 		id := response.GetEvent().GetPayload().GetFields()["item_id"].GetStringValue()
-		read, err := client.Inbox.GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: id}))
+		read, err := client.Inbox.GetInboxItem(ctx, &deckhandv1.GetInboxItemRequest{ItemId: id})
 		if err != nil {
 			log.Fatal(err)
 		}
-		item := read.Msg.GetItem()
+		item := read.GetItem()
 		fmt.Println(item.GetTool(), item.GetArguments().GetFields()["command"].GetStringValue())
 		// The hub refuses the approval if the call is no longer what was shown.
-		_, err = client.Inbox.AnswerInboxItem(ctx, connect.NewRequest(&deckhandv1.AnswerInboxItemRequest{
+		_, err = client.Inbox.AnswerInboxItem(ctx, &deckhandv1.AnswerInboxItemRequest{
 			ItemId:      id,
 			ShownDigest: item.GetShownDigest(),
 			Answer:      &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: &deckhandv1.AnswerInboxItemRequest_Approve{}},
-		}))
+		})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -129,14 +127,14 @@ func ExampleClient_DownloadFile() {
 		log.Fatal(err)
 	}
 	report := bytes.Repeat([]byte("a line\n"), 10_000)
-	submitted, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+	submitted, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 		AgentId: "line-counter",
 		Inputs:  []*deckhandv1.InputFile{{Path: "input/report.txt", Content: report}},
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	task, err := client.WaitForTask(ctx, submitted.Msg.GetTask().GetId())
+	task, err := client.WaitForTask(ctx, submitted.GetTask().GetId())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -175,20 +173,20 @@ func ExampleVerifyWebhook() {
 	defer receiver.Close()
 
 	// The secret is shown once, when the destination is created.
-	created, err := client.Destinations.CreateDestination(ctx, connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+	created, err := client.Destinations.CreateDestination(ctx, &deckhandv1.CreateDestinationRequest{
 		Name: "go-receiver",
 		Spec: &deckhandv1.DestinationSpec{
 			Events: []string{"failures"},
 			To:     &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: receiver.URL}},
 		},
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	secret = created.Msg.GetSecret()
-	_, err = client.Destinations.TestDestination(ctx, connect.NewRequest(&deckhandv1.TestDestinationRequest{
-		DestinationId: created.Msg.GetDestination().GetId(),
-	}))
+	secret = created.GetSecret()
+	_, err = client.Destinations.TestDestination(ctx, &deckhandv1.TestDestinationRequest{
+		DestinationId: created.GetDestination().GetId(),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -222,14 +220,14 @@ func ExampleCodeOf() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: "broken.md", Markdown: "---\nname: broken\n---\n"}))
+	_, err = client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{Filename: "broken.md", Markdown: "---\nname: broken\n---\n"})
 	switch sdk.CodeOf(err) {
 	case sdk.CodeTaskParsing:
 		fmt.Println("the persona is not valid")
 	case sdk.CodeBudgetLimit, sdk.CodeRateLimited:
 		fmt.Println("later")
 	}
-	_, err = client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: "task_none"}))
+	_, err = client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: "task_none"})
 	var e *sdk.Error
 	if errors.As(err, &e) && e.Kind == sdk.KindNotFound {
 		fmt.Println(e.Message)
@@ -249,14 +247,14 @@ func ExampleWithIdempotencyKey() {
 	}
 	var ids []string
 	for range 2 {
-		submitted, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+		submitted, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 			AgentId: "line-counter",
 			Inputs:  []*deckhandv1.InputFile{{Path: "input/report.txt", Content: []byte("one\n")}},
-		}))
+		})
 		if err != nil {
 			log.Fatal(err)
 		}
-		ids = append(ids, submitted.Msg.GetTask().GetId())
+		ids = append(ids, submitted.GetTask().GetId())
 	}
 	fmt.Println(ids[0] == ids[1])
 	// Output: true

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -35,15 +34,15 @@ func All[Req, Res, Row any, Page interface {
 	*Res
 	GetNextPageToken() string
 }](
-	ctx context.Context, call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	ctx context.Context, call func(context.Context, *Req) (*Res, error),
 	request func(token string) *Req, rows func(Page) []Row,
 ) (out []Row, err error) {
 	err = Pages(func(token string) (string, error) {
-		res, err := call(ctx, connect.NewRequest(request(token)))
+		res, err := call(ctx, request(token))
 		if err != nil {
 			return "", err
 		}
-		page := Page(res.Msg)
+		page := Page(res)
 		out = append(out, rows(page)...)
 		return page.GetNextPageToken(), nil
 	})
@@ -53,12 +52,12 @@ func All[Req, Res, Row any, Page interface {
 // Steps returns all steps of a task, in order.
 func (c *Client) Steps(ctx context.Context, taskID string) (out []*deckhandv1.Step, err error) {
 	err = Pages(func(token string) (string, error) {
-		res, err := c.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: taskID, PageToken: token}))
+		res, err := c.Tasks.ListSteps(ctx, &deckhandv1.ListStepsRequest{TaskId: taskID, PageToken: token})
 		if err != nil {
 			return "", err
 		}
-		out = append(out, res.Msg.GetSteps()...)
-		return res.Msg.GetNextPageToken(), nil
+		out = append(out, res.GetSteps()...)
+		return res.GetNextPageToken(), nil
 	})
 	return out, err
 }
@@ -78,7 +77,7 @@ func List[Req, Res, Row any, Request interface {
 	*Res
 	GetNextPageToken() string
 }](
-	ctx context.Context, call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	ctx context.Context, call func(context.Context, *Req) (*Res, error),
 	request Request, rows func(Response) []Row,
 ) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
@@ -89,11 +88,11 @@ func List[Req, Res, Row any, Request interface {
 			if token != "" {
 				next.ProtoReflect().Set(field, protoreflect.ValueOfString(token))
 			}
-			res, err := call(ctx, connect.NewRequest((*Req)(next)))
+			res, err := call(ctx, (*Req)(next))
 			if err != nil {
 				return "", err
 			}
-			page := Response(res.Msg)
+			page := Response(res)
 			for _, row := range rows(page) {
 				if !yield(row, nil) {
 					return "", errLeft
@@ -118,19 +117,19 @@ const eventPage = 1000
 func (c *Client) TaskEvents(ctx context.Context, taskID string, afterSeq int64) iter.Seq2[*deckhandv1.Event, error] {
 	return func(yield func(*deckhandv1.Event, error) bool) {
 		for {
-			res, err := c.Events.ListEvents(ctx, connect.NewRequest(&deckhandv1.ListEventsRequest{TaskId: taskID, AfterSeq: afterSeq, PageSize: eventPage}))
+			res, err := c.Events.ListEvents(ctx, &deckhandv1.ListEventsRequest{TaskId: taskID, AfterSeq: afterSeq, PageSize: eventPage})
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			events := res.Msg.GetEvents()
+			events := res.GetEvents()
 			for _, e := range events {
 				if !yield(e, nil) {
 					return
 				}
 				afterSeq = e.GetSeq()
 			}
-			if len(events) == 0 || afterSeq >= res.Msg.GetNewestSeq() {
+			if len(events) == 0 || afterSeq >= res.GetNewestSeq() {
 				return
 			}
 		}

@@ -30,26 +30,27 @@ type failing struct {
 	keys []string
 }
 
-func (f *failing) call(header http.Header) error {
+func (f *failing) call(ctx context.Context) error {
+	call, _ := connect.CallInfoForHandlerContext(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.keys = append(f.keys, header.Get("Idempotency-Key"))
+	f.keys = append(f.keys, call.RequestHeader().Get("Idempotency-Key"))
 	if n := len(f.keys); n <= len(f.refuse) {
 		return fault.ToConnect(f.refuse[n-1])
 	}
 	return nil
 }
 
-func (f *failing) GetTask(_ context.Context, req *connect.Request[deckhandv1.GetTaskRequest]) (*connect.Response[deckhandv1.GetTaskResponse], error) {
-	return connect.NewResponse(&deckhandv1.GetTaskResponse{}), f.call(req.Header())
+func (f *failing) GetTask(ctx context.Context, _ *deckhandv1.GetTaskRequest) (*deckhandv1.GetTaskResponse, error) {
+	return &deckhandv1.GetTaskResponse{}, f.call(ctx)
 }
 
-func (f *failing) SubmitTask(_ context.Context, req *connect.Request[deckhandv1.SubmitTaskRequest]) (*connect.Response[deckhandv1.SubmitTaskResponse], error) {
-	return connect.NewResponse(&deckhandv1.SubmitTaskResponse{}), f.call(req.Header())
+func (f *failing) SubmitTask(ctx context.Context, _ *deckhandv1.SubmitTaskRequest) (*deckhandv1.SubmitTaskResponse, error) {
+	return &deckhandv1.SubmitTaskResponse{}, f.call(ctx)
 }
 
-func (f *failing) CreateSession(_ context.Context, req *connect.Request[deckhandv1.CreateSessionRequest]) (*connect.Response[deckhandv1.CreateSessionResponse], error) {
-	return connect.NewResponse(&deckhandv1.CreateSessionResponse{}), f.call(req.Header())
+func (f *failing) CreateSession(ctx context.Context, _ *deckhandv1.CreateSessionRequest) (*deckhandv1.CreateSessionResponse, error) {
+	return &deckhandv1.CreateSessionResponse{}, f.call(ctx)
 }
 
 // inMemory has a client call a handler directly: the time of a synctest bubble stands still
@@ -118,11 +119,11 @@ func TestCallsAreRepeatedWhereThatIsSafe(t *testing.T) {
 				var err error
 				switch tc.call {
 				case read:
-					_, err = client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{}))
+					_, err = client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{})
 				case change:
-					_, err = client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{}))
+					_, err = client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{})
 				case login:
-					_, err = client.Sessions.CreateSession(ctx, connect.NewRequest(&deckhandv1.CreateSessionRequest{}))
+					_, err = client.Sessions.CreateSession(ctx, &deckhandv1.CreateSessionRequest{})
 				}
 				if tc.fails == fault.Internal {
 					require.NoError(t, err)
@@ -157,12 +158,12 @@ func TestRetriesEndWithTheirCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		begun := time.Now()
-		_, err := client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{}))
+		_, err := client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{})
 		require.Equal(t, sdk.CodeRateLimited, sdk.CodeOf(err))
 		require.Zero(t, time.Since(begun))
 		left, leave := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, leave)
-		_, err = client.Tasks.GetTask(left, connect.NewRequest(&deckhandv1.GetTaskRequest{}))
+		_, err = client.Tasks.GetTask(left, &deckhandv1.GetTaskRequest{})
 		require.Equal(t, sdk.CodeRateLimited, sdk.CodeOf(err))
 		require.Equal(t, time.Second, time.Since(begun))
 		require.Len(t, f.keys, 2)

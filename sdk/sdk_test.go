@@ -33,23 +33,25 @@ type server struct {
 	cursors []string
 }
 
-func (s *server) GetTask(_ context.Context, req *connect.Request[deckhandv1.GetTaskRequest]) (*connect.Response[deckhandv1.GetTaskResponse], error) {
+func (s *server) GetTask(ctx context.Context, req *deckhandv1.GetTaskRequest) (*deckhandv1.GetTaskResponse, error) {
 	s.mu.Lock()
-	s.headers = append(s.headers, req.Header().Clone())
+	call, _ := connect.CallInfoForHandlerContext(ctx)
+	s.headers = append(s.headers, call.RequestHeader().Clone())
 	s.mu.Unlock()
-	if req.Msg.GetTaskId() == "none" {
+	if req.GetTaskId() == "none" {
 		return nil, fault.ToConnect(fault.New(fault.NotFound, "there is no task none").WithFix("list them").WithObject("none").WithCode(fault.CheckpointNotFound))
 	}
-	return connect.NewResponse(&deckhandv1.GetTaskResponse{Task: &deckhandv1.Task{Id: req.Msg.GetTaskId()}}), nil
+	return &deckhandv1.GetTaskResponse{Task: &deckhandv1.Task{Id: req.GetTaskId()}}, nil
 }
 
-func (s *server) Watch(ctx context.Context, req *connect.Request[deckhandv1.WatchRequest], stream *connect.ServerStream[deckhandv1.WatchResponse]) error {
+func (s *server) Watch(ctx context.Context, req *deckhandv1.WatchRequest, stream *connect.ServerStream[deckhandv1.WatchResponse]) error {
 	s.mu.Lock()
-	s.headers = append(s.headers, req.Header().Clone())
-	s.cursors = append(s.cursors, req.Msg.GetCursor())
-	call := len(s.cursors)
+	call, _ := connect.CallInfoForHandlerContext(ctx)
+	s.headers = append(s.headers, call.RequestHeader().Clone())
+	s.cursors = append(s.cursors, req.GetCursor())
+	number := len(s.cursors)
 	s.mu.Unlock()
-	return s.watch(ctx, call, req.Msg, stream)
+	return s.watch(ctx, number, req, stream)
 }
 
 func start(t *testing.T, s *server) *sdk.Client {
@@ -79,14 +81,14 @@ func TestCallsCarryTokenAndCorrelationAndErrorsComeBackWhole(t *testing.T) {
 	s := &server{}
 	client := start(t, s)
 	ctx := logging.WithCorrelation(t.Context(), "corr-1")
-	res, err := client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: "task_1"}))
+	res, err := client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: "task_1"})
 	require.NoError(t, err)
-	require.Equal(t, "task_1", res.Msg.GetTask().GetId())
+	require.Equal(t, "task_1", res.GetTask().GetId())
 	require.Equal(t, "Bearer dhu_secret", s.headers[0].Get("Authorization"))
 	require.Equal(t, "corr-1", s.headers[0].Get(logging.CorrelationHeader))
 	require.Equal(t, "test/1", s.headers[0].Get("User-Agent"))
 
-	_, err = client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: "none"}))
+	_, err = client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: "none"})
 	var e *sdk.Error
 	require.ErrorAs(t, err, &e)
 	require.Equal(t, "there is no task none (AGENT_008): list them", e.Error())
@@ -100,7 +102,7 @@ func TestAHubThatIsDeadReadsAsUnavailable(t *testing.T) {
 	srv.Close()
 	client, err := sdk.New(sdk.Config{URL: srv.URL})
 	require.NoError(t, err)
-	_, err = client.Tasks.GetTask(t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: "x"}))
+	_, err = client.Tasks.GetTask(t.Context(), &deckhandv1.GetTaskRequest{TaskId: "x"})
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 }
 
@@ -122,11 +124,11 @@ func TestAHubThatDiesDuringACallReadsAsUnavailable(t *testing.T) {
 	}()
 	client, err := sdk.New(sdk.Config{URL: "http://" + l.Addr().String(), Token: "t"})
 	require.NoError(t, err)
-	_, err = client.Agents.ListAgents(t.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+	_, err = client.Agents.ListAgents(t.Context(), &deckhandv1.ListAgentsRequest{})
 	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = client.Agents.ListAgents(cancelled, connect.NewRequest(&deckhandv1.ListAgentsRequest{}))
+	_, err = client.Agents.ListAgents(cancelled, &deckhandv1.ListAgentsRequest{})
 	require.True(t, fault.Is(err, fault.Canceled), "%v", err)
 }
 

@@ -8,8 +8,6 @@ import (
 	"hash"
 	"io"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -25,11 +23,11 @@ func (c *Client) WaitForTask(ctx context.Context, taskID string) (*deckhandv1.Ta
 			return nil, err
 		}
 	}
-	res, err := c.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: taskID}))
+	res, err := c.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: taskID})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetTask(), nil
+	return res.GetTask(), nil
 }
 
 // downloadPart is how much of a file is read at once, the most that the hub allows.
@@ -42,21 +40,21 @@ func (c *Client) DownloadFile(ctx context.Context, taskID, path string, w io.Wri
 	var first *deckhandv1.ReadFileResponse
 	digest := sha256.New()
 	for {
-		res, err := c.Files.ReadFile(ctx, connect.NewRequest(&deckhandv1.ReadFileRequest{
+		res, err := c.Files.ReadFile(ctx, &deckhandv1.ReadFileRequest{
 			Workspace: &deckhandv1.ReadFileRequest_TaskId{TaskId: taskID}, Path: path, Offset: written, Limit: downloadPart,
-		}))
+		})
 		if err != nil {
 			return written, err
 		}
 		if first == nil {
-			first = res.Msg
+			first = res
 		}
-		n, err := io.MultiWriter(w, digest).Write(res.Msg.GetContent())
+		n, err := io.MultiWriter(w, digest).Write(res.GetContent())
 		written += int64(n)
 		switch {
 		case err != nil:
 			return written, err
-		case res.Msg.GetSize() != first.GetSize() || res.Msg.GetDigest() != first.GetDigest() || n == 0 && written < first.GetSize():
+		case res.GetSize() != first.GetSize() || res.GetDigest() != first.GetDigest() || n == 0 && written < first.GetSize():
 			return written, changed(path)
 		case written >= first.GetSize():
 			return written, verified(path, digest, first.GetDigest())

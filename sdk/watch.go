@@ -6,7 +6,6 @@ import (
 	"iter"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
@@ -74,7 +73,7 @@ func (c *Client) watchOnce(ctx context.Context, req *deckhandv1.WatchRequest, si
 	quiet := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer quiet.Stop()
 
-	stream, err := c.Events.Watch(ctx, connect.NewRequest(req))
+	stream, err := c.Events.Watch(ctx, req)
 	if err != nil {
 		return false, silenceOr(ctx, err)
 	}

@@ -20,7 +20,7 @@ type silent struct {
 	calls int
 }
 
-func (s *silent) Watch(ctx context.Context, _ *connect.Request[deckhandv1.WatchRequest], stream *connect.ServerStream[deckhandv1.WatchResponse]) error {
+func (s *silent) Watch(ctx context.Context, _ *deckhandv1.WatchRequest, stream *connect.ServerStream[deckhandv1.WatchResponse]) error {
 	s.calls++
 	if s.calls == 1 {
 		<-ctx.Done() // never says anything, not even a heartbeat
@@ -56,8 +56,8 @@ type broken struct {
 	requests []*deckhandv1.WatchRequest
 }
 
-func (b *broken) Watch(_ context.Context, req *connect.Request[deckhandv1.WatchRequest], stream *connect.ServerStream[deckhandv1.WatchResponse]) error {
-	b.requests = append(b.requests, req.Msg)
+func (b *broken) Watch(_ context.Context, req *deckhandv1.WatchRequest, stream *connect.ServerStream[deckhandv1.WatchResponse]) error {
+	b.requests = append(b.requests, req)
 	if len(b.requests) > 1 {
 		return nil
 	}

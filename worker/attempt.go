@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -155,9 +154,9 @@ func lifted(l persona.Limits, by *deckhandv1.TaskLimits) persona.Limits {
 func (w *Worker) startTask(ctx context.Context, lease *deckhandv1.Lease, log hclog.Logger) (*deckhandv1.StartTaskResponse, error) {
 	patience := time.Now().Add(startPatience)
 	for failures := 1; ; failures++ {
-		res, err := w.client.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+		res, err := w.client.Workers.StartTask(ctx, &deckhandv1.StartTaskRequest{Lease: lease})
 		if err == nil {
-			return res.Msg, nil
+			return res, nil
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -212,15 +211,15 @@ func (w *Worker) finish(ctx context.Context, lease *deckhandv1.Lease, out *loop.
 	for failures := 1; ; failures++ {
 		var err error
 		if waits {
-			_, err = w.client.Workers.YieldTask(ctx, connect.NewRequest(&deckhandv1.YieldTaskRequest{Lease: lease, Events: out.Events}))
+			_, err = w.client.Workers.YieldTask(ctx, &deckhandv1.YieldTaskRequest{Lease: lease, Events: out.Events})
 		} else {
-			_, err = w.client.Workers.FinishTask(ctx, connect.NewRequest(&deckhandv1.FinishTaskRequest{
+			_, err = w.client.Workers.FinishTask(ctx, &deckhandv1.FinishTaskRequest{
 				Lease: lease, State: out.State, Reason: cut(out.Reason, 4096), Summary: cut(out.Summary, 65536),
 				ErrorCode: string(out.Code), ErrorMessage: cut(out.Message, 8192), Events: out.Events,
 				Checkpoint: out.Checkpoint, Progress: out.Progress,
 				Limit:     out.Limit,
 				Transient: out.Transient, RetryAfter: durationpb.New(out.RetryAfter), Outage: out.Outage,
-			}))
+			})
 		}
 		if err == nil {
 			log.Info("ended", "state", out.State.String(), "error_code", out.Code)
@@ -250,9 +249,9 @@ func (w *Worker) release(ctx context.Context, lease *deckhandv1.Lease, reason st
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	for failures := 1; ; failures++ {
-		_, err := w.client.Workers.ReleaseTask(ctx, connect.NewRequest(&deckhandv1.ReleaseTaskRequest{
+		_, err := w.client.Workers.ReleaseTask(ctx, &deckhandv1.ReleaseTaskRequest{
 			Lease: lease, Reason: cut(reason, 4096),
-		}))
+		})
 		if err == nil {
 			log.Info("handed back", "reason", reason)
 			return

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -159,7 +157,7 @@ func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	sent := time.Now()
-	res, err := w.client.Workers.RenewLeases(ctx, connect.NewRequest(req))
+	res, err := w.client.Workers.RenewLeases(ctx, req)
 	if len(all) > 0 {
 		w.metrics.renewed(err)
 	}
@@ -171,11 +169,11 @@ func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 	}
 	w.told.Store(&why)
 	w.heardNow()
-	w.door.set(res.Msg.GetDraining())
-	if len(res.Msg.GetRenewals()) != len(all) {
-		return fmt.Errorf("the hub answered %d renewals for %d leases", len(res.Msg.GetRenewals()), len(all))
+	w.door.set(res.GetDraining())
+	if len(res.GetRenewals()) != len(all) {
+		return fmt.Errorf("the hub answered %d renewals for %d leases", len(res.GetRenewals()), len(all))
 	}
-	for i, renewal := range res.Msg.GetRenewals() {
+	for i, renewal := range res.GetRenewals() {
 		if renewal.GetHeld() {
 			all[i].renewed(sent, registered.GetLeaseTtl().AsDuration())
 		} else {

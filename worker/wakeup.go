@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -202,14 +201,14 @@ func (w *Worker) claim(ctx context.Context, wake wakeup) (*deckhandv1.ClaimTaskR
 	// return the task to the queue.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	res, err := w.client.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
+	res, err := w.client.Workers.ClaimTask(ctx, &deckhandv1.ClaimTaskRequest{
 		WorkerId: w.registered.Load().GetWorkerId(), TaskId: wake.TaskID, Attempt: wake.Attempt,
-	}))
+	})
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
 			w.forget()
 		}
 		return nil, fmt.Errorf("claim task %s: %w", wake.TaskID, err)
 	}
-	return res.Msg, nil
+	return res, nil
 }

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/nats-io/nats.go"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
@@ -144,21 +143,21 @@ func (w *Worker) register(ctx context.Context) error {
 			WorkerId: w.registered.Load().GetWorkerId(),
 		}
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
-		res, err := w.client.Workers.RegisterWorker(callCtx, connect.NewRequest(req))
+		res, err := w.client.Workers.RegisterWorker(callCtx, req)
 		cancel()
 		if err == nil {
-			w.cfg.Redactor.Add(res.Msg.GetBus().GetPassword())
-			if req.GetWorkerId() != res.Msg.GetWorkerId() {
+			w.cfg.Redactor.Add(res.GetBus().GetPassword())
+			if req.GetWorkerId() != res.GetWorkerId() {
 				w.told.Store(nil)
 			}
-			w.registered.Store(res.Msg)
+			w.registered.Store(res)
 			w.heardNow()
 			// An earlier message about the registration is obsolete.
 			select {
 			case <-w.forgotten:
 			default:
 			}
-			w.cfg.Log.Info("registered", "worker_id", res.Msg.GetWorkerId(), "hub", w.client.URL(), "slots", w.cfg.Slots)
+			w.cfg.Log.Info("registered", "worker_id", res.GetWorkerId(), "hub", w.client.URL(), "slots", w.cfg.Slots)
 			return nil
 		}
 		if ctx.Err() != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"strings"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -33,7 +32,7 @@ type Agents struct {
 }
 
 // GetAgentGraph returns which agents may give work to which, and which did.
-func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv1.GetAgentGraphRequest]) (*connect.Response[deckhandv1.GetAgentGraphResponse], error) {
+func (h *Agents) GetAgentGraph(ctx context.Context, _ *deckhandv1.GetAgentGraphRequest) (*deckhandv1.GetAgentGraphResponse, error) {
 	edges, err := h.Subtasks.Graph(ctx, viewer(ctx))
 	if err != nil {
 		return nil, err
@@ -59,16 +58,16 @@ func (h *Agents) GetAgentGraph(ctx context.Context, _ *connect.Request[deckhandv
 		}
 		res.Triggers = append(res.Triggers, edge)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // ListAgentSummaries returns what agents did last and spent this week.
-func (h *Agents) ListAgentSummaries(ctx context.Context, req *connect.Request[deckhandv1.ListAgentSummariesRequest]) (*connect.Response[deckhandv1.ListAgentSummariesResponse], error) {
-	after, _, err := store.ParseNameToken(req.Msg.GetPageToken())
+func (h *Agents) ListAgentSummaries(ctx context.Context, req *deckhandv1.ListAgentSummariesRequest) (*deckhandv1.ListAgentSummariesResponse, error) {
+	after, _, err := store.ParseNameToken(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	size := cmp.Or(req.GetPageSize(), listPage)
 	rows, err := h.Agents.Summaries(ctx, viewer(ctx), after, size+1)
 	if err != nil {
 		return nil, err
@@ -81,13 +80,13 @@ func (h *Agents) ListAgentSummaries(ctx context.Context, req *connect.Request[de
 			LastCostMicros: row.LastCostMicros, LastErrorCode: row.LastErrorCode, Queued: row.Queued, DayCostMicros: row.DayCosts,
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // TellAgent sends an agent a message: to the task that it is working on, or as a new one.
-func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.TellAgentRequest]) (*connect.Response[deckhandv1.TellAgentResponse], error) {
+func (h *Agents) TellAgent(ctx context.Context, req *deckhandv1.TellAgentRequest) (*deckhandv1.TellAgentResponse, error) {
 	id := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +94,7 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	text, key := req.Msg.GetText(), req.Msg.GetIdempotencyKey()
+	text, key := req.GetText(), req.GetIdempotencyKey()
 	if at != nil {
 		if err := own(id, *at); err != nil {
 			return nil, err
@@ -104,7 +103,7 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 		if err != nil {
 			return nil, err
 		}
-		return connect.NewResponse(&deckhandv1.TellAgentResponse{Task: taskRow(row)}), nil
+		return &deckhandv1.TellAgentResponse{Task: taskRow(row)}, nil
 	}
 	row, err := h.Tasks.Submit(ctx, task.Submission{
 		OrgID: id.OrgID, AgentID: agentID, Goal: text, IdempotencyKey: key, By: actor(id), Role: id.Role,
@@ -112,29 +111,29 @@ func (h *Agents) TellAgent(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.TellAgentResponse{Task: taskRow(row), Created: true}), nil
+	return &deckhandv1.TellAgentResponse{Task: taskRow(row), Created: true}, nil
 }
 
 // PauseAgent keeps new tasks of an agent from starting.
-func (h *Agents) PauseAgent(ctx context.Context, req *connect.Request[deckhandv1.PauseAgentRequest]) (*connect.Response[deckhandv1.PauseAgentResponse], error) {
-	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		return h.Agents.Pause(ctx, id.OrgID, agentID, req.Msg.GetReason(), actor(id))
+func (h *Agents) PauseAgent(ctx context.Context, req *deckhandv1.PauseAgentRequest) (*deckhandv1.PauseAgentResponse, error) {
+	a, err := h.change(ctx, req.GetAgentId(), func(id auth.Identity, agentID string) error {
+		return h.Agents.Pause(ctx, id.OrgID, agentID, req.GetReason(), actor(id))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.PauseAgentResponse{Agent: a}), nil
+	return &deckhandv1.PauseAgentResponse{Agent: a}, nil
 }
 
 // ResumeAgent lets the tasks of an agent start again.
-func (h *Agents) ResumeAgent(ctx context.Context, req *connect.Request[deckhandv1.ResumeAgentRequest]) (*connect.Response[deckhandv1.ResumeAgentResponse], error) {
-	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+func (h *Agents) ResumeAgent(ctx context.Context, req *deckhandv1.ResumeAgentRequest) (*deckhandv1.ResumeAgentResponse, error) {
+	a, err := h.change(ctx, req.GetAgentId(), func(id auth.Identity, agentID string) error {
 		return h.Agents.Resume(ctx, id.OrgID, agentID, actor(id))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ResumeAgentResponse{Agent: a}), nil
+	return &deckhandv1.ResumeAgentResponse{Agent: a}, nil
 }
 
 // change changes the agent that ref identifies with do, checks the queue again, and
@@ -170,13 +169,13 @@ func (h *Agents) maySpecial(id auth.Identity, f agent.File) error {
 }
 
 // ApplyAgent stores a persona file.
-func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1.ApplyAgentRequest]) (*connect.Response[deckhandv1.ApplyAgentResponse], error) {
+func (h *Agents) ApplyAgent(ctx context.Context, req *deckhandv1.ApplyAgentRequest) (*deckhandv1.ApplyAgentResponse, error) {
 	id := auth.From(ctx)
-	name := req.Msg.GetFilename()
+	name := req.GetFilename()
 	if name == "" {
 		name = "persona"
 	}
-	file := agent.File{Name: name, Markdown: req.Msg.GetMarkdown(), Script: req.Msg.GetScript(), Along: req.Msg.GetAlong()}
+	file := agent.File{Name: name, Markdown: req.GetMarkdown(), Script: req.GetScript(), Along: req.GetAlong()}
 	if err := h.maySpecial(id, file); err != nil {
 		return nil, err
 	}
@@ -195,16 +194,16 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 		}
 	}
 	by := applier(id)
-	if by.Ownership, err = h.ownership(ctx, id.OrgID, req.Msg.GetOwner(), req.Msg.GetVisibility()); err != nil {
+	if by.Ownership, err = h.ownership(ctx, id.OrgID, req.GetOwner(), req.GetVisibility()); err != nil {
 		return nil, err
 	}
-	row, change, err := h.Agents.Apply(ctx, id.OrgID, file, by, req.Msg.GetDryRun())
+	row, change, err := h.Agents.Apply(ctx, id.OrgID, file, by, req.GetDryRun())
 	if err != nil {
 		return nil, err
 	}
 	res := &deckhandv1.ApplyAgentResponse{Agent: agentMessage(row), Change: change}
-	if req.Msg.GetDryRun() {
-		return connect.NewResponse(res), nil
+	if req.GetDryRun() {
+		return res, nil
 	}
 	res.Agent.MayManage, res.Agent.Avatar, res.Agent.Title, res.Agent.Goal = true, p.Avatar, p.Title, p.Goal
 	res.Agent.HubAccess = p.HubAccess
@@ -223,13 +222,13 @@ func (h *Agents) ApplyAgent(ctx context.Context, req *connect.Request[deckhandv1
 		}
 		res.Triggers = append(res.Triggers, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // GetAgent returns one agent with a version of its persona.
-func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.GetAgentRequest]) (*connect.Response[deckhandv1.GetAgentResponse], error) {
+func (h *Agents) GetAgent(ctx context.Context, req *deckhandv1.GetAgentRequest) (*deckhandv1.GetAgentResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
+	id, err := h.Agents.Find(ctx, viewer(ctx), req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +236,7 @@ func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.G
 	if err != nil {
 		return nil, err
 	}
-	number := req.Msg.GetVersion()
+	number := req.GetVersion()
 	if number == 0 {
 		number = row.Agent.CurrentVersion
 	}
@@ -249,24 +248,24 @@ func (h *Agents) GetAgent(ctx context.Context, req *connect.Request[deckhandv1.G
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetAgentResponse{
+	return &deckhandv1.GetAgentResponse{
 		Agent: m,
 		Version: &deckhandv1.AgentVersion{
 			Version: v.Version, Markdown: v.Markdown, Digest: v.Digest, Script: v.Script, CreatedBy: v.CreatedBy,
 			CreatedAt: timestamppb.New(v.CreatedAt),
 		},
-	}), nil
+	}, nil
 }
 
 const agentsPage = 100
 
 // ListAgents returns the agents that the caller sees by name.
-func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1.ListAgentsRequest]) (*connect.Response[deckhandv1.ListAgentsResponse], error) {
-	size := req.Msg.GetPageSize()
+func (h *Agents) ListAgents(ctx context.Context, req *deckhandv1.ListAgentsRequest) (*deckhandv1.ListAgentsResponse, error) {
+	size := req.GetPageSize()
 	if size == 0 {
 		size = agentsPage
 	}
-	rows, err := h.Agents.List(ctx, viewer(ctx), agent.Filter{After: req.Msg.GetPageToken(), Limit: size + 1, Deleted: req.Msg.GetDeleted()})
+	rows, err := h.Agents.List(ctx, viewer(ctx), agent.Filter{After: req.GetPageToken(), Limit: size + 1, Deleted: req.GetDeleted()})
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +282,7 @@ func (h *Agents) ListAgents(ctx context.Context, req *connect.Request[deckhandv1
 	if res.Agents, err = h.messages(ctx, all); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // lastState is the state of a task; unspecified for none.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -96,31 +95,31 @@ func fitting(want persona.Nodes, all []node.Record, home string) (out []*deckhan
 }
 
 // DisableAgent has an agent take no new tasks.
-func (h *Agents) DisableAgent(ctx context.Context, req *connect.Request[deckhandv1.DisableAgentRequest]) (*connect.Response[deckhandv1.DisableAgentResponse], error) {
-	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		return h.life().Disable(ctx, id.OrgID, agentID, req.Msg.GetReason(), applier(id))
+func (h *Agents) DisableAgent(ctx context.Context, req *deckhandv1.DisableAgentRequest) (*deckhandv1.DisableAgentResponse, error) {
+	a, err := h.change(ctx, req.GetAgentId(), func(id auth.Identity, agentID string) error {
+		return h.life().Disable(ctx, id.OrgID, agentID, req.GetReason(), applier(id))
 	})
-	return connect.NewResponse(&deckhandv1.DisableAgentResponse{Agent: a}), err
+	return &deckhandv1.DisableAgentResponse{Agent: a}, err
 }
 
 // EnableAgent lets a disabled agent take tasks again.
-func (h *Agents) EnableAgent(ctx context.Context, req *connect.Request[deckhandv1.EnableAgentRequest]) (*connect.Response[deckhandv1.EnableAgentResponse], error) {
-	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
+func (h *Agents) EnableAgent(ctx context.Context, req *deckhandv1.EnableAgentRequest) (*deckhandv1.EnableAgentResponse, error) {
+	a, err := h.change(ctx, req.GetAgentId(), func(id auth.Identity, agentID string) error {
 		return h.life().Enable(ctx, id.OrgID, agentID, applier(id))
 	})
-	return connect.NewResponse(&deckhandv1.EnableAgentResponse{Agent: a}), err
+	return &deckhandv1.EnableAgentResponse{Agent: a}, err
 }
 
 // DeleteAgent deletes an agent, and cancels those of its tasks that the caller wants ended.
-func (h *Agents) DeleteAgent(ctx context.Context, req *connect.Request[deckhandv1.DeleteAgentRequest]) (*connect.Response[deckhandv1.DeleteAgentResponse], error) {
+func (h *Agents) DeleteAgent(ctx context.Context, req *deckhandv1.DeleteAgentRequest) (*deckhandv1.DeleteAgentResponse, error) {
 	id := auth.From(ctx)
 	// One that is deleted is found: a call that was interrupted goes on when it is repeated.
-	agentID, err := h.Agents.FindPast(ctx, viewer(ctx), req.Msg.GetAgentId())
+	agentID, err := h.Agents.FindPast(ctx, viewer(ctx), req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
 	ends, err := h.life().Delete(ctx, id.OrgID, agentID, agent.Deletion{
-		Confirm: req.Msg.GetConfirm(), Reason: req.Msg.GetReason(), Tasks: agent.OpenTasks(req.Msg.GetTasks()),
+		Confirm: req.GetConfirm(), Reason: req.GetReason(), Tasks: agent.OpenTasks(req.GetTasks()),
 	}, applier(id))
 	if err != nil {
 		return nil, err
@@ -139,14 +138,14 @@ func (h *Agents) DeleteAgent(ctx context.Context, req *connect.Request[deckhandv
 		}
 	}
 	res.Agent, err = h.message(ctx, row)
-	return connect.NewResponse(res), err
+	return res, err
 }
 
 // UndeleteAgent undoes a deletion, and enables the triggers that it had disabled. If some of
 // them cannot be enabled, a repeated call goes on with those.
-func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhandv1.UndeleteAgentRequest]) (*connect.Response[deckhandv1.UndeleteAgentResponse], error) {
+func (h *Agents) UndeleteAgent(ctx context.Context, req *deckhandv1.UndeleteAgentRequest) (*deckhandv1.UndeleteAgentResponse, error) {
 	id := auth.From(ctx)
-	agentID, err := h.Agents.FindPast(ctx, viewer(ctx), req.Msg.GetAgentId())
+	agentID, err := h.Agents.FindPast(ctx, viewer(ctx), req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -179,18 +178,18 @@ func (h *Agents) UndeleteAgent(ctx context.Context, req *connect.Request[deckhan
 		return nil, err
 	}
 	res.Agent, err = h.message(ctx, row)
-	return connect.NewResponse(res), err
+	return res, err
 }
 
 // RenameAgent gives an agent another name.
-func (h *Agents) RenameAgent(ctx context.Context, req *connect.Request[deckhandv1.RenameAgentRequest]) (*connect.Response[deckhandv1.RenameAgentResponse], error) {
-	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) error {
-		if err := mayRename(ctx, h, id, agentID, req.Msg.GetName(), req.Msg.GetForget()); err != nil {
+func (h *Agents) RenameAgent(ctx context.Context, req *deckhandv1.RenameAgentRequest) (*deckhandv1.RenameAgentResponse, error) {
+	a, err := h.change(ctx, req.GetAgentId(), func(id auth.Identity, agentID string) error {
+		if err := mayRename(ctx, h, id, agentID, req.GetName(), req.GetForget()); err != nil {
 			return err
 		}
-		return h.life().Rename(ctx, id.OrgID, agentID, req.Msg.GetName(), req.Msg.GetForget(), applier(id))
+		return h.life().Rename(ctx, id.OrgID, agentID, req.GetName(), req.GetForget(), applier(id))
 	})
-	return connect.NewResponse(&deckhandv1.RenameAgentResponse{Agent: a}), err
+	return &deckhandv1.RenameAgentResponse{Agent: a}, err
 }
 
 // mayRename refuses a rename by which an agent, or one that gets a name which is forgotten,
@@ -222,8 +221,8 @@ func mayRename(ctx context.Context, h *Agents, id auth.Identity, agentID, name s
 }
 
 // DuplicateAgent makes an agent from another one.
-func (h *Agents) DuplicateAgent(ctx context.Context, req *connect.Request[deckhandv1.DuplicateAgentRequest]) (*connect.Response[deckhandv1.DuplicateAgentResponse], error) {
-	id, m := auth.From(ctx), req.Msg
+func (h *Agents) DuplicateAgent(ctx context.Context, req *deckhandv1.DuplicateAgentRequest) (*deckhandv1.DuplicateAgentResponse, error) {
+	id, m := auth.From(ctx), req
 	agentID, err := h.Agents.Find(ctx, viewer(ctx), m.GetAgentId())
 	if err != nil {
 		return nil, err
@@ -243,35 +242,35 @@ func (h *Agents) DuplicateAgent(ctx context.Context, req *connect.Request[deckha
 		return nil, err
 	}
 	a, err := h.message(ctx, row)
-	return connect.NewResponse(&deckhandv1.DuplicateAgentResponse{Agent: a, DroppedTriggers: dropped}), err
+	return &deckhandv1.DuplicateAgentResponse{Agent: a, DroppedTriggers: dropped}, err
 }
 
 // TransferAgent changes whose an agent is, and who sees it.
-func (h *Agents) TransferAgent(ctx context.Context, req *connect.Request[deckhandv1.TransferAgentRequest]) (*connect.Response[deckhandv1.TransferAgentResponse], error) {
-	if req.Msg.GetOwner() == "" && req.Msg.GetVisibility() == "" {
+func (h *Agents) TransferAgent(ctx context.Context, req *deckhandv1.TransferAgentRequest) (*deckhandv1.TransferAgentResponse, error) {
+	if req.GetOwner() == "" && req.GetVisibility() == "" {
 		return nil, fault.New(fault.Invalid, "owner and visibility are both empty").WithFix("give one of them, or both")
 	}
-	a, err := h.change(ctx, req.Msg.GetAgentId(), func(id auth.Identity, agentID string) (err error) {
+	a, err := h.change(ctx, req.GetAgentId(), func(id auth.Identity, agentID string) (err error) {
 		by := applier(id)
-		if by.Ownership, err = h.ownership(ctx, id.OrgID, req.Msg.GetOwner(), req.Msg.GetVisibility()); err != nil {
+		if by.Ownership, err = h.ownership(ctx, id.OrgID, req.GetOwner(), req.GetVisibility()); err != nil {
 			return err
 		}
 		return h.life().Transfer(ctx, id.OrgID, agentID, by)
 	})
-	return connect.NewResponse(&deckhandv1.TransferAgentResponse{Agent: a}), err
+	return &deckhandv1.TransferAgentResponse{Agent: a}, err
 }
 
 // versionsPage is how many versions a page has if the request sets no size.
 const versionsPage = 20
 
 // ListAgentVersions returns the versions of an agent's persona.
-func (h *Agents) ListAgentVersions(ctx context.Context, req *connect.Request[deckhandv1.ListAgentVersionsRequest]) (*connect.Response[deckhandv1.ListAgentVersionsResponse], error) {
+func (h *Agents) ListAgentVersions(ctx context.Context, req *deckhandv1.ListAgentVersionsRequest) (*deckhandv1.ListAgentVersionsResponse, error) {
 	v := viewer(ctx)
-	agentID, err := h.Agents.FindPast(ctx, v, req.Msg.GetAgentId())
+	agentID, err := h.Agents.FindPast(ctx, v, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	rows, next, err := h.life().Versions(ctx, v.OrgID, agentID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), versionsPage))
+	rows, next, err := h.life().Versions(ctx, v.OrgID, agentID, req.GetPageToken(), cmp.Or(req.GetPageSize(), versionsPage))
 	if err != nil {
 		return nil, err
 	}
@@ -281,13 +280,13 @@ func (h *Agents) ListAgentVersions(ctx context.Context, req *connect.Request[dec
 			Version: row.Version, CreatedBy: row.CreatedBy, CreatedAt: timestamppb.New(row.CreatedAt), Change: row.Change, Provider: row.Provider, Model: row.Model,
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // DiffAgentVersions compares two versions.
-func (h *Agents) DiffAgentVersions(ctx context.Context, req *connect.Request[deckhandv1.DiffAgentVersionsRequest]) (*connect.Response[deckhandv1.DiffAgentVersionsResponse], error) {
+func (h *Agents) DiffAgentVersions(ctx context.Context, req *deckhandv1.DiffAgentVersionsRequest) (*deckhandv1.DiffAgentVersionsResponse, error) {
 	v := viewer(ctx)
-	agentID, err := h.Agents.FindPast(ctx, v, req.Msg.GetAgentId())
+	agentID, err := h.Agents.FindPast(ctx, v, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +294,8 @@ func (h *Agents) DiffAgentVersions(ctx context.Context, req *connect.Request[dec
 	if err != nil {
 		return nil, err
 	}
-	to := cmp.Or(req.Msg.GetTo(), row.Agent.CurrentVersion)
-	from := cmp.Or(req.Msg.GetFrom(), to-1)
+	to := cmp.Or(req.GetTo(), row.Agent.CurrentVersion)
+	from := cmp.Or(req.GetFrom(), to-1)
 	if from < 1 {
 		return nil, fault.New(fault.Precondition, "agent %s has no version before version %d", row.Agent.Name, to).WithObject(agentID).WithFix("give from")
 	}
@@ -304,23 +303,23 @@ func (h *Agents) DiffAgentVersions(ctx context.Context, req *connect.Request[dec
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DiffAgentVersionsResponse{Diff: diff, From: from, To: to}), nil
+	return &deckhandv1.DiffAgentVersionsResponse{Diff: diff, From: from, To: to}, nil
 }
 
 // RestoreAgentVersion applies an older version again.
-func (h *Agents) RestoreAgentVersion(ctx context.Context, req *connect.Request[deckhandv1.RestoreAgentVersionRequest]) (*connect.Response[deckhandv1.RestoreAgentVersionResponse], error) {
+func (h *Agents) RestoreAgentVersion(ctx context.Context, req *deckhandv1.RestoreAgentVersionRequest) (*deckhandv1.RestoreAgentVersionResponse, error) {
 	id := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	f, err := h.life().Restored(ctx, id.OrgID, agentID, req.Msg.GetVersion())
+	f, err := h.life().Restored(ctx, id.OrgID, agentID, req.GetVersion())
 	if err != nil {
 		return nil, err
 	}
-	res, err := h.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: f.Name, Markdown: f.Markdown, Script: f.Script}))
+	res, err := h.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{Filename: f.Name, Markdown: f.Markdown, Script: f.Script})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RestoreAgentVersionResponse{Agent: res.Msg.GetAgent(), Change: res.Msg.GetChange(), Triggers: res.Msg.GetTriggers()}), nil
+	return &deckhandv1.RestoreAgentVersionResponse{Agent: res.GetAgent(), Change: res.GetChange(), Triggers: res.GetTriggers()}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -64,24 +63,24 @@ func (h *Files) place(ctx context.Context, to purpose, org string, ref *deckhand
 }
 
 // SendFiles copies files from one workspace into another.
-func (h *Files) SendFiles(ctx context.Context, req *connect.Request[deckhandv1.SendFilesRequest]) (*connect.Response[deckhandv1.SendFilesResponse], error) {
+func (h *Files) SendFiles(ctx context.Context, req *deckhandv1.SendFilesRequest) (*deckhandv1.SendFilesResponse, error) {
 	id := auth.From(ctx)
-	from, taskID, err := h.place(ctx, toRead, id.OrgID, req.Msg.GetFrom())
+	from, taskID, err := h.place(ctx, toRead, id.OrgID, req.GetFrom())
 	if err != nil {
 		return nil, err
 	}
-	to, _, err := h.place(ctx, toWrite, id.OrgID, req.Msg.GetTo())
+	to, _, err := h.place(ctx, toWrite, id.OrgID, req.GetTo())
 	if err != nil {
 		return nil, err
 	}
-	c, err := h.Artifacts.Collect(ctx, id.OrgID, taskID, from, req.Msg.GetPaths())
+	c, err := h.Artifacts.Collect(ctx, id.OrgID, taskID, from, req.GetPaths())
 	if err == nil {
 		err = c.Complete()
 	}
 	if err != nil {
 		return nil, err
 	}
-	o := artifact.Options{Folder: req.Msg.GetFolder(), Overwrite: req.Msg.GetOverwrite(), OperationID: ident.New("upload")}
+	o := artifact.Options{Folder: req.GetFolder(), Overwrite: req.GetOverwrite(), OperationID: ident.New("upload")}
 	sent, err := h.Artifacts.Send(ctx, c, to, o)
 	if err != nil {
 		return nil, err
@@ -91,9 +90,9 @@ func (h *Files) SendFiles(ctx context.Context, req *connect.Request[deckhandv1.S
 	}); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SendFilesResponse{
+	return &deckhandv1.SendFilesResponse{
 		Files: int32(sent.Files), Unchanged: int32(sent.Unchanged), Bytes: sent.Bytes, Skipped: c.Skipped,
-	}), nil
+	}, nil
 }
 
 // shownArtifacts is how many paths of a transfer are answered.
@@ -101,12 +100,12 @@ const shownArtifacts = 100
 
 // ListArtifacts returns the files that a task was given by others, and gave to
 // them.
-func (h *Workspaces) ListArtifacts(ctx context.Context, req *connect.Request[deckhandv1.ListArtifactsRequest]) (*connect.Response[deckhandv1.ListArtifactsResponse], error) {
-	t, err := h.task(ctx, req.Msg.GetTaskId())
+func (h *Workspaces) ListArtifacts(ctx context.Context, req *deckhandv1.ListArtifactsRequest) (*deckhandv1.ListArtifactsResponse, error) {
+	t, err := h.task(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	rows, next, err := h.Files.Artifacts.OfTask(ctx, t.OrgID, t.ID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	rows, next, err := h.Files.Artifacts.OfTask(ctx, t.OrgID, t.ID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +121,7 @@ func (h *Workspaces) ListArtifacts(ctx context.Context, req *connect.Request[dec
 			Shared: row.Shared, CreatedBy: row.CreatedBy, CreatedAt: timestamppb.New(row.CreatedAt), FinishedAt: timestamp(row.FinishedAt),
 		})
 	}
-	return connect.NewResponse(out), nil
+	return out, nil
 }
 
 // artifacts returns what stores the files that a new task begins with.

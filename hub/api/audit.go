@@ -29,23 +29,23 @@ func (s exportStream) Write(data []byte) (int, error) {
 }
 
 // ExportAudit returns the audit log as JSON lines. The export itself is audited.
-func (h *Control) ExportAudit(ctx context.Context, req *connect.Request[deckhandv1.ExportAuditRequest], stream *connect.ServerStream[deckhandv1.ExportAuditResponse]) error {
+func (h *Control) ExportAudit(ctx context.Context, req *deckhandv1.ExportAuditRequest, stream *connect.ServerStream[deckhandv1.ExportAuditResponse]) error {
 	id := auth.From(ctx)
 	if err := h.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		return audit.Append(tx, audit.Entry{
 			OrgID: id.OrgID, By: actor(id), Action: "audit.exported", ObjectKind: "organisation", ObjectID: id.OrgID,
-			After: map[string]any{"after": fmt.Sprint(req.Msg.GetAfter())},
+			After: map[string]any{"after": fmt.Sprint(req.GetAfter())},
 		})
 	}); err != nil {
 		return err
 	}
-	return audit.Export(ctx, h.Store, h.AuditKey, id.OrgID, req.Msg.GetAfter(), exportStream{stream})
+	return audit.Export(ctx, h.Store, h.AuditKey, id.OrgID, req.GetAfter(), exportStream{stream})
 }
 
 // GetReceipt returns the signed receipt of a task's run.
-func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv1.GetReceiptRequest]) (*connect.Response[deckhandv1.GetReceiptResponse], error) {
+func (h *Control) GetReceipt(ctx context.Context, req *deckhandv1.GetReceiptRequest) (*deckhandv1.GetReceiptResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (h *Control) GetReceipt(ctx context.Context, req *connect.Request[deckhandv
 		}
 		r.Images = append(r.Images, cmp.Or(spec.GetImage(), spec.GetRootfs()))
 	}
-	return connect.NewResponse(&deckhandv1.GetReceiptResponse{Line: append(r.Sign(h.AuditKey).Line(), '\n')}), nil
+	return &deckhandv1.GetReceiptResponse{Line: append(r.Sign(h.AuditKey).Line(), '\n')}, nil
 }
 
 // egressLines returns the entries of a list as a receipt has them.
@@ -100,7 +100,7 @@ const progressEvery = 250 * time.Millisecond
 
 // VerifyAudit verifies the organisation's audit log, and records that it was and what
 // came of it.
-func (h *Control) VerifyAudit(ctx context.Context, _ *connect.Request[deckhandv1.VerifyAuditRequest], stream *connect.ServerStream[deckhandv1.VerifyAuditResponse]) error {
+func (h *Control) VerifyAudit(ctx context.Context, _ *deckhandv1.VerifyAuditRequest, stream *connect.ServerStream[deckhandv1.VerifyAuditResponse]) error {
 	id := auth.From(ctx)
 	if _, busy := h.verifying.LoadOrStore(id.OrgID, true); busy {
 		return fault.New(fault.Precondition, "the audit log of %s is being verified already", id.OrgID).WithFix("wait until that has ended: it takes ten minutes at most")

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"sync"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -46,11 +45,11 @@ type Control struct {
 
 // Kill ends everything in a scope. One's own tasks are everybody's to kill;
 // whatever is larger is an administrator's.
-func (h *Control) Kill(ctx context.Context, req *connect.Request[deckhandv1.KillRequest]) (*connect.Response[deckhandv1.KillResponse], error) {
+func (h *Control) Kill(ctx context.Context, req *deckhandv1.KillRequest) (*deckhandv1.KillResponse, error) {
 	id := auth.From(ctx)
-	order := kill.Order{OrgID: id.OrgID, Reason: req.Msg.GetReason(), By: actor(id)}
+	order := kill.Order{OrgID: id.OrgID, Reason: req.GetReason(), By: actor(id)}
 	var err error
-	if order.Scope, order.ObjectID, err = h.scope(ctx, id, req.Msg.GetScope(), req.Msg.GetObjectId()); err != nil {
+	if order.Scope, order.ObjectID, err = h.scope(ctx, id, req.GetScope(), req.GetObjectId()); err != nil {
 		return nil, err
 	}
 	result, err := h.Kills.Kill(ctx, order)
@@ -78,7 +77,7 @@ func (h *Control) Kill(ctx context.Context, req *connect.Request[deckhandv1.Kill
 		}
 		res.Tasks = append(res.Tasks, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // scope reads what is to be killed, and refuses callers who may not kill it.
@@ -126,8 +125,8 @@ func (h *Control) scope(ctx context.Context, id auth.Identity, scope deckhandv1.
 }
 
 // ListHolds returns the holds.
-func (h *Control) ListHolds(ctx context.Context, req *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
-	rows, next, err := h.Kills.Holds(ctx, viewer(ctx), req.Msg.GetReleased(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Control) ListHolds(ctx context.Context, req *deckhandv1.ListHoldsRequest) (*deckhandv1.ListHoldsResponse, error) {
+	rows, next, err := h.Kills.Holds(ctx, viewer(ctx), req.GetReleased(), req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -135,23 +134,23 @@ func (h *Control) ListHolds(ctx context.Context, req *connect.Request[deckhandv1
 	for _, row := range rows {
 		res.Holds = append(res.Holds, holdMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // ReleaseHold ends a hold.
-func (h *Control) ReleaseHold(ctx context.Context, req *connect.Request[deckhandv1.ReleaseHoldRequest]) (*connect.Response[deckhandv1.ReleaseHoldResponse], error) {
+func (h *Control) ReleaseHold(ctx context.Context, req *deckhandv1.ReleaseHoldRequest) (*deckhandv1.ReleaseHoldResponse, error) {
 	id := auth.From(ctx)
-	ref := req.Msg.GetHoldId()
+	ref := req.GetHoldId()
 	rows, err := h.Store.FindHolds(ctx, db.FindHoldsParams{OrgID: id.OrgID, Ref: ref, Prefix: store.Prefix("hold", ref)})
 	found, err := store.One("hold", ref, rows, err)
 	if err != nil {
 		return nil, err
 	}
-	released, err := h.Kills.Release(ctx, id.OrgID, found, req.Msg.GetReason(), actor(id))
+	released, err := h.Kills.Release(ctx, id.OrgID, found, req.GetReason(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ReleaseHoldResponse{Hold: holdMessage(released)}), nil
+	return &deckhandv1.ReleaseHoldResponse{Hold: holdMessage(released)}, nil
 }
 
 func holdMessage(h db.Hold) *deckhandv1.Hold {
@@ -164,8 +163,8 @@ func holdMessage(h db.Hold) *deckhandv1.Hold {
 const auditPage = 50
 
 // ListAuditEntries returns who changed what.
-func (h *Control) ListAuditEntries(ctx context.Context, req *connect.Request[deckhandv1.ListAuditEntriesRequest]) (*connect.Response[deckhandv1.ListAuditEntriesResponse], error) {
-	m := req.Msg
+func (h *Control) ListAuditEntries(ctx context.Context, req *deckhandv1.ListAuditEntriesRequest) (*deckhandv1.ListAuditEntriesResponse, error) {
+	m := req
 	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Severity: m.GetSeverity(), Contains: m.GetContains(), Max: m.GetPageSize()}
 	if m.GetSince() != nil {
 		since := m.GetSince().AsTime()
@@ -199,5 +198,5 @@ func (h *Control) ListAuditEntries(ctx context.Context, req *connect.Request[dec
 	if len(rows) == int(filter.Max) {
 		res.NextPageToken = strconv.FormatInt(rows[len(rows)-1].ID, 10)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }

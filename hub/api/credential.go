@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
@@ -26,18 +24,18 @@ type Credentials struct {
 const credentialRequestPage = 50
 
 // CreateCredential stores a credential.
-func (h *Credentials) CreateCredential(ctx context.Context, req *connect.Request[deckhandv1.CreateCredentialRequest]) (*connect.Response[deckhandv1.CreateCredentialResponse], error) {
+func (h *Credentials) CreateCredential(ctx context.Context, req *deckhandv1.CreateCredentialRequest) (*deckhandv1.CreateCredentialResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.Credentials.Create(ctx, who.OrgID, req.Msg, actor(who))
+	m, err := h.Credentials.Create(ctx, who.OrgID, req, actor(who))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.CreateCredentialResponse{Credential: m}), nil
+	return &deckhandv1.CreateCredentialResponse{Credential: m}, nil
 }
 
 // ListCredentials returns all by name.
-func (h *Credentials) ListCredentials(ctx context.Context, req *connect.Request[deckhandv1.ListCredentialsRequest]) (*connect.Response[deckhandv1.ListCredentialsResponse], error) {
-	all, next, err := h.Credentials.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Credentials) ListCredentials(ctx context.Context, req *deckhandv1.ListCredentialsRequest) (*deckhandv1.ListCredentialsResponse, error) {
+	all, next, err := h.Credentials.List(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +44,7 @@ func (h *Credentials) ListCredentials(ctx context.Context, req *connect.Request[
 			return nil, err
 		}
 	}
-	return connect.NewResponse(&deckhandv1.ListCredentialsResponse{Credentials: all, NextPageToken: next}), nil
+	return &deckhandv1.ListCredentialsResponse{Credentials: all, NextPageToken: next}, nil
 }
 
 // hide leaves out the names of agents that the caller does not see.
@@ -56,20 +54,20 @@ func (h *Credentials) hide(ctx context.Context, m *deckhandv1.Credential) (err e
 }
 
 // GetCredential returns one.
-func (h *Credentials) GetCredential(ctx context.Context, req *connect.Request[deckhandv1.GetCredentialRequest]) (*connect.Response[deckhandv1.GetCredentialResponse], error) {
-	m, err := h.Credentials.Get(ctx, auth.From(ctx).OrgID, req.Msg.GetName())
+func (h *Credentials) GetCredential(ctx context.Context, req *deckhandv1.GetCredentialRequest) (*deckhandv1.GetCredentialResponse, error) {
+	m, err := h.Credentials.Get(ctx, auth.From(ctx).OrgID, req.GetName())
 	if err == nil {
 		err = h.hide(ctx, m)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetCredentialResponse{Credential: m}), nil
+	return &deckhandv1.GetCredentialResponse{Credential: m}, nil
 }
 
 // UpdateCredential replaces what one is for.
-func (h *Credentials) UpdateCredential(ctx context.Context, req *connect.Request[deckhandv1.UpdateCredentialRequest]) (*connect.Response[deckhandv1.UpdateCredentialResponse], error) {
-	who, in := auth.From(ctx), req.Msg
+func (h *Credentials) UpdateCredential(ctx context.Context, req *deckhandv1.UpdateCredentialRequest) (*deckhandv1.UpdateCredentialResponse, error) {
+	who, in := auth.From(ctx), req
 	if in.GetUpdateMask() != nil {
 		now, err := h.Credentials.Get(ctx, who.OrgID, in.GetName())
 		if err != nil {
@@ -79,8 +77,8 @@ func (h *Credentials) UpdateCredential(ctx context.Context, req *connect.Request
 		if in, err = masked(kept, in, in.GetUpdateMask(), "name", "version", "update_mask"); err != nil {
 			return nil, err
 		}
-		if req.Msg.GetVersion() != "" {
-			in.Version = req.Msg.GetVersion()
+		if req.GetVersion() != "" {
+			in.Version = req.GetVersion()
 		}
 		if err := validated(in); err != nil {
 			return nil, err
@@ -90,50 +88,50 @@ func (h *Credentials) UpdateCredential(ctx context.Context, req *connect.Request
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UpdateCredentialResponse{Credential: m}), nil
+	return &deckhandv1.UpdateCredentialResponse{Credential: m}, nil
 }
 
 // RotateCredential replaces a value.
-func (h *Credentials) RotateCredential(ctx context.Context, req *connect.Request[deckhandv1.RotateCredentialRequest]) (*connect.Response[deckhandv1.RotateCredentialResponse], error) {
+func (h *Credentials) RotateCredential(ctx context.Context, req *deckhandv1.RotateCredentialRequest) (*deckhandv1.RotateCredentialResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.Credentials.Rotate(ctx, who.OrgID, req.Msg, actor(who))
+	m, err := h.Credentials.Rotate(ctx, who.OrgID, req, actor(who))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RotateCredentialResponse{Credential: m}), nil
+	return &deckhandv1.RotateCredentialResponse{Credential: m}, nil
 }
 
 // DeleteCredential ends one for good.
-func (h *Credentials) DeleteCredential(ctx context.Context, req *connect.Request[deckhandv1.DeleteCredentialRequest]) (*connect.Response[deckhandv1.DeleteCredentialResponse], error) {
+func (h *Credentials) DeleteCredential(ctx context.Context, req *deckhandv1.DeleteCredentialRequest) (*deckhandv1.DeleteCredentialResponse, error) {
 	who := auth.From(ctx)
-	if err := h.Credentials.Delete(ctx, who.OrgID, req.Msg.GetName(), actor(who)); err != nil {
+	if err := h.Credentials.Delete(ctx, who.OrgID, req.GetName(), actor(who)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DeleteCredentialResponse{}), nil
+	return &deckhandv1.DeleteCredentialResponse{}, nil
 }
 
 // TestCredential sends one request with a credential.
-func (h *Credentials) TestCredential(ctx context.Context, req *connect.Request[deckhandv1.TestCredentialRequest]) (*connect.Response[deckhandv1.TestCredentialResponse], error) {
+func (h *Credentials) TestCredential(ctx context.Context, req *deckhandv1.TestCredentialRequest) (*deckhandv1.TestCredentialResponse, error) {
 	who := auth.From(ctx)
-	out, err := h.Credentials.Test(ctx, who.OrgID, req.Msg.GetName(), req.Msg.GetUrl(), actor(who))
+	out, err := h.Credentials.Test(ctx, who.OrgID, req.GetName(), req.GetUrl(), actor(who))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(out), nil
+	return out, nil
 }
 
 // ListCredentialRequests returns the requests of tasks that the caller sees.
-func (h *Credentials) ListCredentialRequests(ctx context.Context, req *connect.Request[deckhandv1.ListCredentialRequestsRequest]) (*connect.Response[deckhandv1.ListCredentialRequestsResponse], error) {
+func (h *Credentials) ListCredentialRequests(ctx context.Context, req *deckhandv1.ListCredentialRequestsRequest) (*deckhandv1.ListCredentialRequestsResponse, error) {
 	v, taskID := viewer(ctx), ""
-	if ref := req.Msg.GetTaskId(); ref != "" {
+	if ref := req.GetTaskId(); ref != "" {
 		var err error
 		if taskID, err = h.Tasks.Find(ctx, v, ref); err != nil {
 			return nil, err
 		}
 	}
-	all, next, err := h.Credentials.Requests(ctx, v, req.Msg.GetCredential(), taskID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), credentialRequestPage))
+	all, next, err := h.Credentials.Requests(ctx, v, req.GetCredential(), taskID, req.GetPageToken(), cmp.Or(req.GetPageSize(), credentialRequestPage))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ListCredentialRequestsResponse{Requests: all, NextPageToken: next}), nil
+	return &deckhandv1.ListCredentialRequestsResponse{Requests: all, NextPageToken: next}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -80,26 +79,26 @@ func (h *Destinations) named(ctx context.Context, spec *deckhandv1.DestinationSp
 }
 
 // CreateDestination makes one.
-func (h *Destinations) CreateDestination(ctx context.Context, req *connect.Request[deckhandv1.CreateDestinationRequest]) (*connect.Response[deckhandv1.CreateDestinationResponse], error) {
+func (h *Destinations) CreateDestination(ctx context.Context, req *deckhandv1.CreateDestinationRequest) (*deckhandv1.CreateDestinationResponse, error) {
 	who := auth.From(ctx)
-	if err := h.named(ctx, req.Msg.GetSpec()); err != nil {
+	if err := h.named(ctx, req.GetSpec()); err != nil {
 		return nil, err
 	}
 	row, secret, err := h.Notify.Create(ctx, notification.Draft{
-		OrgID: who.OrgID, Name: req.Msg.GetName(), Spec: req.Msg.GetSpec(), Secret: req.Msg.GetSecret(), Disabled: req.Msg.GetDisabled(), By: actor(who),
+		OrgID: who.OrgID, Name: req.GetName(), Spec: req.GetSpec(), Secret: req.GetSecret(), Disabled: req.GetDisabled(), By: actor(who),
 	})
 	if err != nil {
 		return nil, err
 	}
 	m, err := destinationMessage(row, db.CountNotificationsRow{})
-	return connect.NewResponse(&deckhandv1.CreateDestinationResponse{Destination: m, Secret: secret}), err
+	return &deckhandv1.CreateDestinationResponse{Destination: m, Secret: secret}, err
 }
 
 // UpdateDestination changes what is sent to one.
-func (h *Destinations) UpdateDestination(ctx context.Context, req *connect.Request[deckhandv1.UpdateDestinationRequest]) (*connect.Response[deckhandv1.UpdateDestinationResponse], error) {
+func (h *Destinations) UpdateDestination(ctx context.Context, req *deckhandv1.UpdateDestinationRequest) (*deckhandv1.UpdateDestinationResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error {
-		spec, mask := req.Msg.GetSpec(), req.Msg.GetUpdateMask()
+	m, err := h.change(ctx, req.GetDestinationId(), func(id string) error {
+		spec, mask := req.GetSpec(), req.GetUpdateMask()
 		if spec == nil && len(mask.GetPaths()) == 0 {
 			return fault.New(fault.Invalid, "spec is missing").WithFix("give it, or name in update_mask what changes")
 		}
@@ -117,20 +116,20 @@ func (h *Destinations) UpdateDestination(ctx context.Context, req *connect.Reque
 				}
 			}
 			return spec, validated(spec)
-		}, req.Msg.GetSecret(), actor(who))
+		}, req.GetSecret(), actor(who))
 	})
-	return connect.NewResponse(&deckhandv1.UpdateDestinationResponse{Destination: m}), err
+	return &deckhandv1.UpdateDestinationResponse{Destination: m}, err
 }
 
 // GetDestination returns one.
-func (h *Destinations) GetDestination(ctx context.Context, req *connect.Request[deckhandv1.GetDestinationRequest]) (*connect.Response[deckhandv1.GetDestinationResponse], error) {
-	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(string) error { return nil })
-	return connect.NewResponse(&deckhandv1.GetDestinationResponse{Destination: m}), err
+func (h *Destinations) GetDestination(ctx context.Context, req *deckhandv1.GetDestinationRequest) (*deckhandv1.GetDestinationResponse, error) {
+	m, err := h.change(ctx, req.GetDestinationId(), func(string) error { return nil })
+	return &deckhandv1.GetDestinationResponse{Destination: m}, err
 }
 
 // ListDestinations returns all by name.
-func (h *Destinations) ListDestinations(ctx context.Context, req *connect.Request[deckhandv1.ListDestinationsRequest]) (*connect.Response[deckhandv1.ListDestinationsResponse], error) {
-	rows, counts, next, err := h.Notify.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Destinations) ListDestinations(ctx context.Context, req *deckhandv1.ListDestinationsRequest) (*deckhandv1.ListDestinationsResponse, error) {
+	rows, counts, next, err := h.Notify.List(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +141,13 @@ func (h *Destinations) ListDestinations(ctx context.Context, req *connect.Reques
 		}
 		res.Destinations = append(res.Destinations, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // TestDestination sends a notification at once.
-func (h *Destinations) TestDestination(ctx context.Context, req *connect.Request[deckhandv1.TestDestinationRequest]) (*connect.Response[deckhandv1.TestDestinationResponse], error) {
+func (h *Destinations) TestDestination(ctx context.Context, req *deckhandv1.TestDestinationRequest) (*deckhandv1.TestDestinationResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
+	id, err := h.Notify.Find(ctx, who.OrgID, req.GetDestinationId())
 	if err != nil {
 		return nil, err
 	}
@@ -157,49 +156,49 @@ func (h *Destinations) TestDestination(ctx context.Context, req *connect.Request
 		return nil, err
 	}
 	m, err := h.notification(ctx, who.OrgID, sent)
-	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notification: m}), err
+	return &deckhandv1.TestDestinationResponse{Notification: m}, err
 }
 
 // EnableDestination starts to send notifications to a destination.
-func (h *Destinations) EnableDestination(ctx context.Context, req *connect.Request[deckhandv1.EnableDestinationRequest]) (*connect.Response[deckhandv1.EnableDestinationResponse], error) {
+func (h *Destinations) EnableDestination(ctx context.Context, req *deckhandv1.EnableDestinationRequest) (*deckhandv1.EnableDestinationResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error { return h.Notify.Enable(ctx, who.OrgID, id, actor(who)) })
-	return connect.NewResponse(&deckhandv1.EnableDestinationResponse{Destination: m}), err
+	m, err := h.change(ctx, req.GetDestinationId(), func(id string) error { return h.Notify.Enable(ctx, who.OrgID, id, actor(who)) })
+	return &deckhandv1.EnableDestinationResponse{Destination: m}, err
 }
 
 // DisableDestination stops sending notifications to a destination.
-func (h *Destinations) DisableDestination(ctx context.Context, req *connect.Request[deckhandv1.DisableDestinationRequest]) (*connect.Response[deckhandv1.DisableDestinationResponse], error) {
+func (h *Destinations) DisableDestination(ctx context.Context, req *deckhandv1.DisableDestinationRequest) (*deckhandv1.DisableDestinationResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.change(ctx, req.Msg.GetDestinationId(), func(id string) error {
-		return h.Notify.Disable(ctx, who.OrgID, id, req.Msg.GetReason(), actor(who))
+	m, err := h.change(ctx, req.GetDestinationId(), func(id string) error {
+		return h.Notify.Disable(ctx, who.OrgID, id, req.GetReason(), actor(who))
 	})
-	return connect.NewResponse(&deckhandv1.DisableDestinationResponse{Destination: m}), err
+	return &deckhandv1.DisableDestinationResponse{Destination: m}, err
 }
 
 // RotateDestinationSecret gives a webhook another secret.
-func (h *Destinations) RotateDestinationSecret(ctx context.Context, req *connect.Request[deckhandv1.RotateDestinationSecretRequest]) (*connect.Response[deckhandv1.RotateDestinationSecretResponse], error) {
+func (h *Destinations) RotateDestinationSecret(ctx context.Context, req *deckhandv1.RotateDestinationSecretRequest) (*deckhandv1.RotateDestinationSecretResponse, error) {
 	who := auth.From(ctx)
 	keep := oldSecretKept
-	if d := req.Msg.GetKeep(); d != nil {
+	if d := req.GetKeep(); d != nil {
 		keep = d.AsDuration()
 	}
 	res := &deckhandv1.RotateDestinationSecretResponse{}
 	var err error
-	res.Destination, err = h.change(ctx, req.Msg.GetDestinationId(), func(id string) (err error) {
+	res.Destination, err = h.change(ctx, req.GetDestinationId(), func(id string) (err error) {
 		res.Secret, err = h.Notify.Rotate(ctx, who.OrgID, id, keep, actor(who))
 		return err
 	})
-	return connect.NewResponse(res), err
+	return res, err
 }
 
 // DeleteDestination ends one for good.
-func (h *Destinations) DeleteDestination(ctx context.Context, req *connect.Request[deckhandv1.DeleteDestinationRequest]) (*connect.Response[deckhandv1.DeleteDestinationResponse], error) {
+func (h *Destinations) DeleteDestination(ctx context.Context, req *deckhandv1.DeleteDestinationRequest) (*deckhandv1.DeleteDestinationResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
+	id, err := h.Notify.Find(ctx, who.OrgID, req.GetDestinationId())
 	if err == nil {
 		err = h.Notify.Delete(ctx, who.OrgID, id, actor(who))
 	}
-	return connect.NewResponse(&deckhandv1.DeleteDestinationResponse{}), err
+	return &deckhandv1.DeleteDestinationResponse{}, err
 }
 
 // tries reads how sendings went, as hub/record/notification stores it.
@@ -227,17 +226,17 @@ func notificationState(word string) deckhandv1.NotificationState {
 }
 
 // ListNotifications returns notifications.
-func (h *Destinations) ListNotifications(ctx context.Context, req *connect.Request[deckhandv1.ListNotificationsRequest]) (*connect.Response[deckhandv1.ListNotificationsResponse], error) {
+func (h *Destinations) ListNotifications(ctx context.Context, req *deckhandv1.ListNotificationsRequest) (*deckhandv1.ListNotificationsResponse, error) {
 	org := auth.From(ctx).OrgID
-	f := notification.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
+	f := notification.Filter{PageSize: req.GetPageSize(), PageToken: req.GetPageToken()}
 	if f.PageSize == 0 {
 		f.PageSize = notificationPage
 	}
-	for _, state := range req.Msg.GetStates() {
+	for _, state := range req.GetStates() {
 		f.States = append(f.States, enumWord(state, "NOTIFICATION_STATE_"))
 	}
 	var err error
-	if ref := req.Msg.GetDestinationId(); ref != "" {
+	if ref := req.GetDestinationId(); ref != "" {
 		if f.DestinationID, err = h.Notify.Find(ctx, org, ref); err != nil {
 			return nil, err
 		}
@@ -254,7 +253,7 @@ func (h *Destinations) ListNotifications(ctx context.Context, req *connect.Reque
 			ExpiresAt: timestamppb.New(n.ExpiresAt), HandledAt: timestamp(n.HandledAt),
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // notification returns a notification with its content.
@@ -272,29 +271,29 @@ func (h *Destinations) notification(ctx context.Context, orgID, id string) (*dec
 }
 
 // GetNotification returns one.
-func (h *Destinations) GetNotification(ctx context.Context, req *connect.Request[deckhandv1.GetNotificationRequest]) (*connect.Response[deckhandv1.GetNotificationResponse], error) {
+func (h *Destinations) GetNotification(ctx context.Context, req *deckhandv1.GetNotificationRequest) (*deckhandv1.GetNotificationResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Notify.FindNotification(ctx, org, req.Msg.GetNotificationId())
+	id, err := h.Notify.FindNotification(ctx, org, req.GetNotificationId())
 	if err != nil {
 		return nil, err
 	}
 	m, err := h.notification(ctx, org, id)
-	return connect.NewResponse(&deckhandv1.GetNotificationResponse{Notification: m}), err
+	return &deckhandv1.GetNotificationResponse{Notification: m}, err
 }
 
 // RedriveNotifications has dead notifications sent again.
-func (h *Destinations) RedriveNotifications(ctx context.Context, req *connect.Request[deckhandv1.RedriveNotificationsRequest]) (*connect.Response[deckhandv1.RedriveNotificationsResponse], error) {
+func (h *Destinations) RedriveNotifications(ctx context.Context, req *deckhandv1.RedriveNotificationsRequest) (*deckhandv1.RedriveNotificationsResponse, error) {
 	who := auth.From(ctx)
 	var notification, destination string
 	var err error
-	if ref := req.Msg.GetNotificationId(); ref != "" {
+	if ref := req.GetNotificationId(); ref != "" {
 		notification, err = h.Notify.FindNotification(ctx, who.OrgID, ref)
 	} else {
-		destination, err = h.Notify.Find(ctx, who.OrgID, req.Msg.GetDestinationId())
+		destination, err = h.Notify.Find(ctx, who.OrgID, req.GetDestinationId())
 	}
 	if err != nil {
 		return nil, err
 	}
 	n, err := h.Notify.Redrive(ctx, who.OrgID, notification, destination, actor(who))
-	return connect.NewResponse(&deckhandv1.RedriveNotificationsResponse{Redriven: n}), err
+	return &deckhandv1.RedriveNotificationsResponse{Redriven: n}, err
 }

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/diagnose"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -23,16 +21,16 @@ var findingStates = map[diagnose.State]deckhandv1.FindingState{
 }
 
 // Diagnose makes all checks that the caller may see.
-func (h *Diagnostics) Diagnose(ctx context.Context, req *connect.Request[deckhandv1.DiagnoseRequest]) (*connect.Response[deckhandv1.DiagnoseResponse], error) {
+func (h *Diagnostics) Diagnose(ctx context.Context, req *deckhandv1.DiagnoseRequest) (*deckhandv1.DiagnoseResponse, error) {
 	who := auth.From(ctx)
 	mask := h.Redact.Org(who.OrgID)
 	res := &deckhandv1.DiagnoseResponse{}
 	for _, f := range h.Doctor.Run(ctx, diagnose.Request{
-		OrgID: who.OrgID, Installation: who.OrgID == auth.Operators, CallProviders: req.Msg.GetCallProviders(),
+		OrgID: who.OrgID, Installation: who.OrgID == auth.Operators, CallProviders: req.GetCallProviders(),
 	}) {
 		res.Findings = append(res.Findings, &deckhandv1.Finding{
 			Check: mask.String(f.Check), State: findingStates[f.State], Evidence: mask.String(f.Evidence), Fix: mask.String(f.Fix),
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }

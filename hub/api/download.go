@@ -34,13 +34,13 @@ func downloadEntry(e *nodev1.UploadEntry) *deckhandv1.UploadEntry {
 }
 
 // DescribeFiles returns what is at paths, with digests.
-func (h *Files) DescribeFiles(ctx context.Context, req *connect.Request[deckhandv1.DescribeFilesRequest], out *connect.ServerStream[deckhandv1.DescribeFilesResponse]) error {
-	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+func (h *Files) DescribeFiles(ctx context.Context, req *deckhandv1.DescribeFilesRequest, out *connect.ServerStream[deckhandv1.DescribeFilesResponse]) error {
+	node, jailID, err := h.workspace(ctx, toRead, req.GetAgentId(), req.GetTaskId(), req.GetJail())
 	if err != nil {
 		return err
 	}
 	stream, err := node.Files().DescribeFiles(ctx, &nodev1.DescribeFilesRequest{
-		JailId: jailID, Paths: req.Msg.GetPaths(), MaxFiles: maxDescribed, MaxBytes: math.MaxInt64,
+		JailId: jailID, Paths: req.GetPaths(), MaxFiles: maxDescribed, MaxBytes: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("describe files: %w", fault.FromGRPC(err))
@@ -64,12 +64,12 @@ func (h *Files) DescribeFiles(ctx context.Context, req *connect.Request[deckhand
 }
 
 // DownloadFiles passes files on from the node, message by message.
-func (h *Files) DownloadFiles(ctx context.Context, req *connect.Request[deckhandv1.DownloadFilesRequest], out *connect.ServerStream[deckhandv1.DownloadFilesResponse]) error {
-	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+func (h *Files) DownloadFiles(ctx context.Context, req *deckhandv1.DownloadFilesRequest, out *connect.ServerStream[deckhandv1.DownloadFilesResponse]) error {
+	node, jailID, err := h.workspace(ctx, toRead, req.GetAgentId(), req.GetTaskId(), req.GetJail())
 	if err != nil {
 		return err
 	}
-	entries := req.Msg.GetEntries()
+	entries := req.GetEntries()
 	var bytes int64
 	for _, e := range entries {
 		bytes += max(0, e.GetSize()-e.GetOffset())

@@ -30,29 +30,29 @@ type Events struct {
 }
 
 // Watch streams stored events, then live ones.
-func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.WatchRequest], out *connect.ServerStream[deckhandv1.WatchResponse]) error {
+func (h *Events) Watch(ctx context.Context, req *deckhandv1.WatchRequest, out *connect.ServerStream[deckhandv1.WatchResponse]) error {
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
 	watch := event.Watch{
-		OrgID: auth.From(ctx).OrgID, Follow: req.Msg.GetFollow(), Thinking: req.Msg.GetThinking(),
-		Cut: cutOf(ctx), Detailed: req.Msg.GetDetailedTaskIds(),
+		OrgID: auth.From(ctx).OrgID, Follow: req.GetFollow(), Thinking: req.GetThinking(),
+		Cut: cutOf(ctx), Detailed: req.GetDetailedTaskIds(),
 	}
 	var err error
-	if watch.Selected, err = eventkind.Select("types", req.Msg.GetTypes()); err != nil {
+	if watch.Selected, err = eventkind.Select("types", req.GetTypes()); err != nil {
 		return err
 	}
 	switch {
-	case req.Msg.GetFromNow() && req.Msg.GetCursor() != "":
+	case req.GetFromNow() && req.GetCursor() != "":
 		return fault.New(fault.Invalid, "from_now and cursor were both given").WithFix("give one of them")
-	case req.Msg.GetFromNow():
+	case req.GetFromNow():
 		watch.After, err = h.Watcher.Now(ctx)
 	default:
-		watch.After, err = event.ParseCursor(req.Msg.GetCursor())
+		watch.After, err = event.ParseCursor(req.GetCursor())
 	}
 	if err != nil {
 		return err
 	}
-	for _, ref := range req.Msg.GetTaskIds() {
+	for _, ref := range req.GetTaskIds() {
 		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 		watch.TaskIDs = append(watch.TaskIDs, id)
 	}
 	agents := map[string]bool{}
-	for _, ref := range req.Msg.GetAgentIds() {
+	for _, ref := range req.GetAgentIds() {
 		id, err := h.Agents.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return err
@@ -73,7 +73,7 @@ func (h *Events) Watch(ctx context.Context, req *connect.Request[deckhandv1.Watc
 	}); err != nil {
 		return err
 	}
-	if of := watch.TaskIDs; req.Msg.GetProgress() && watch.Follow {
+	if of := watch.TaskIDs; req.GetProgress() && watch.Follow {
 		if len(of) == 0 {
 			of = watch.Detailed
 		}
@@ -150,20 +150,20 @@ func (h *Events) seen(ctx context.Context, agents map[string]bool) func(taskID s
 const defaultEvents = 200
 
 // ListEvents returns a part of a task's history.
-func (h *Events) ListEvents(ctx context.Context, req *connect.Request[deckhandv1.ListEventsRequest]) (*connect.Response[deckhandv1.ListEventsResponse], error) {
-	if req.Msg.GetBeforeSeq() > 0 && req.Msg.GetAfterSeq() > 0 {
+func (h *Events) ListEvents(ctx context.Context, req *deckhandv1.ListEventsRequest) (*deckhandv1.ListEventsResponse, error) {
+	if req.GetBeforeSeq() > 0 && req.GetAfterSeq() > 0 {
 		return nil, fault.New(fault.Invalid, "before_seq and after_seq were both given").WithFix("give one of them")
 	}
 	orgID := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	n := req.Msg.GetPageSize()
+	n := req.GetPageSize()
 	if n == 0 {
 		n = defaultEvents
 	}
-	rows, err := h.Watcher.List(ctx, orgID, id, req.Msg.GetBeforeSeq(), req.Msg.GetAfterSeq(), n)
+	rows, err := h.Watcher.List(ctx, orgID, id, req.GetBeforeSeq(), req.GetAfterSeq(), n)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (h *Events) ListEvents(ctx context.Context, req *connect.Request[deckhandv1
 	if len(newest) > 0 {
 		res.NewestSeq = newest[0].Seq
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // until returns a context that ends with ctx or with stop.

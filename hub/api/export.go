@@ -53,9 +53,9 @@ func (s pieces) Write(data []byte) (int, error) {
 }
 
 // ExportTask returns a task as a file. The export is audited.
-func (h *Histories) ExportTask(ctx context.Context, req *connect.Request[deckhandv1.ExportTaskRequest], out *connect.ServerStream[deckhandv1.ExportTaskResponse]) error {
+func (h *Histories) ExportTask(ctx context.Context, req *deckhandv1.ExportTaskRequest, out *connect.ServerStream[deckhandv1.ExportTaskResponse]) error {
 	who := auth.From(ctx)
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (h *Histories) ExportTask(ctx context.Context, req *connect.Request[deckhan
 	if err := own(who, row.Task); err != nil {
 		return err
 	}
-	cast := req.Msg.GetFormat() == deckhandv1.ExportTaskFormat_EXPORT_TASK_FORMAT_ASCIICAST
+	cast := req.GetFormat() == deckhandv1.ExportTaskFormat_EXPORT_TASK_FORMAT_ASCIICAST
 	format := "jsonl"
 	if cast {
 		format = "asciicast"

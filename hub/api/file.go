@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -131,20 +129,20 @@ const (
 // ReadFile returns a range of a file. Secrets in it are masked with as many
 // bytes as they have, also those that begin before the range or end behind it:
 // so much more is read.
-func (h *Files) ReadFile(ctx context.Context, req *connect.Request[deckhandv1.ReadFileRequest]) (*connect.Response[deckhandv1.ReadFileResponse], error) {
-	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+func (h *Files) ReadFile(ctx context.Context, req *deckhandv1.ReadFileRequest) (*deckhandv1.ReadFileResponse, error) {
+	node, jailID, err := h.workspace(ctx, toRead, req.GetAgentId(), req.GetTaskId(), req.GetJail())
 	if err != nil {
 		return nil, err
 	}
-	if req.Msg.GetStepId() != "" {
-		return h.readAfter(ctx, req.Msg)
+	if req.GetStepId() != "" {
+		return h.readAfter(ctx, req)
 	}
-	from, most, cut := h.window(ctx, req.Msg)
-	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: jailID, Path: req.Msg.GetPath(), Offset: from, Limit: most})
+	from, most, cut := h.window(ctx, req)
+	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: jailID, Path: req.GetPath(), Offset: from, Limit: most})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", req.Msg.GetPath(), fault.FromGRPC(err))
+		return nil, fmt.Errorf("read %s: %w", req.GetPath(), fault.FromGRPC(err))
 	}
-	return connect.NewResponse(&deckhandv1.ReadFileResponse{Content: cut(res.GetContent()), Size: res.GetSize(), Digest: res.GetDigest()}), nil
+	return &deckhandv1.ReadFileResponse{Content: cut(res.GetContent()), Size: res.GetSize(), Digest: res.GetDigest()}, nil
 }
 
 // window returns which range of a file is to be read for a request, and what makes the
@@ -162,19 +160,19 @@ func (h *Files) window(ctx context.Context, req *deckhandv1.ReadFileRequest) (fr
 const maxListed = 10_000
 
 // ListFiles returns a folder's entries.
-func (h *Files) ListFiles(ctx context.Context, req *connect.Request[deckhandv1.ListFilesRequest]) (*connect.Response[deckhandv1.ListFilesResponse], error) {
-	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+func (h *Files) ListFiles(ctx context.Context, req *deckhandv1.ListFilesRequest) (*deckhandv1.ListFilesResponse, error) {
+	node, jailID, err := h.workspace(ctx, toRead, req.GetAgentId(), req.GetTaskId(), req.GetJail())
 	if err != nil {
 		return nil, err
 	}
-	if req.Msg.GetStepId() != "" {
-		return h.listAfter(ctx, req.Msg)
+	if req.GetStepId() != "" {
+		return h.listAfter(ctx, req)
 	}
 	res, err := node.Files().ListFiles(ctx, &nodev1.ListFilesRequest{
-		JailId: jailID, Path: req.Msg.GetPath(), Recursive: req.Msg.GetRecursive(), Limit: maxListed,
+		JailId: jailID, Path: req.GetPath(), Recursive: req.GetRecursive(), Limit: maxListed,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", req.Msg.GetPath(), fault.FromGRPC(err))
+		return nil, fmt.Errorf("list %s: %w", req.GetPath(), fault.FromGRPC(err))
 	}
 	out := &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated()}
 	for _, f := range res.GetFiles() {
@@ -182,5 +180,5 @@ func (h *Files) ListFiles(ctx context.Context, req *connect.Request[deckhandv1.L
 			Path: f.GetPath(), Type: f.GetType(), Size: f.GetSize(), Mode: f.GetMode(), ModifiedAt: f.GetModifiedAt(),
 		})
 	}
-	return connect.NewResponse(out), nil
+	return out, nil
 }

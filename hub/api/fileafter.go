@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -64,7 +63,7 @@ func pastErr(doing string, err error) error {
 }
 
 // readAfter returns a range of a file as it was after a step.
-func (h *Files) readAfter(ctx context.Context, req *deckhandv1.ReadFileRequest) (*connect.Response[deckhandv1.ReadFileResponse], error) {
+func (h *Files) readAfter(ctx context.Context, req *deckhandv1.ReadFileRequest) (*deckhandv1.ReadFileResponse, error) {
 	node, at, err := h.after(ctx, req.GetTaskId(), req.GetStepId())
 	if err != nil {
 		return nil, err
@@ -74,13 +73,13 @@ func (h *Files) readAfter(ctx context.Context, req *deckhandv1.ReadFileRequest) 
 	if err != nil {
 		return nil, pastErr("read "+req.GetPath(), err)
 	}
-	return connect.NewResponse(&deckhandv1.ReadFileResponse{
+	return &deckhandv1.ReadFileResponse{
 		Content: cut(res.GetContent()), Size: res.GetSize(), Digest: res.GetDigest(), State: at.GetState(),
-	}), nil
+	}, nil
 }
 
 // listAfter returns a folder's entries as they were after a step.
-func (h *Files) listAfter(ctx context.Context, req *deckhandv1.ListFilesRequest) (*connect.Response[deckhandv1.ListFilesResponse], error) {
+func (h *Files) listAfter(ctx context.Context, req *deckhandv1.ListFilesRequest) (*deckhandv1.ListFilesResponse, error) {
 	node, at, err := h.after(ctx, req.GetTaskId(), req.GetStepId())
 	if err != nil {
 		return nil, err
@@ -102,5 +101,5 @@ func (h *Files) listAfter(ctx context.Context, req *deckhandv1.ListFilesRequest)
 			Path: shown.Path, Type: kind, Size: e.GetState().GetSize(), Mode: e.GetState().GetMode(), ModifiedAt: e.GetModifiedAt(),
 		})
 	}
-	return connect.NewResponse(out), nil
+	return out, nil
 }

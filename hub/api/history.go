@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -50,12 +49,12 @@ func estimateMessage(e estimate.Estimate) *deckhandv1.Estimate {
 }
 
 // GetEstimate returns what a run is likely to take.
-func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckhandv1.GetEstimateRequest]) (*connect.Response[deckhandv1.GetEstimateResponse], error) {
+func (h *Histories) GetEstimate(ctx context.Context, req *deckhandv1.GetEstimateRequest) (*deckhandv1.GetEstimateResponse, error) {
 	id := auth.From(ctx)
 	res := &deckhandv1.GetEstimateResponse{}
 	var e estimate.Estimate
 	var names []budget.Name
-	user, refs := id.UserName, [2]string{req.Msg.GetAgentId(), req.Msg.GetTaskId()}
+	user, refs := id.UserName, [2]string{req.GetAgentId(), req.GetTaskId()}
 	switch {
 	case (refs[0] == "") == (refs[1] == ""):
 		return nil, fault.New(fault.Invalid, "one of agent_id and task_id is to be given").WithFix("name an agent, or a task that is in progress")
@@ -106,7 +105,7 @@ func (h *Histories) GetEstimate(ctx context.Context, req *connect.Request[deckha
 			res.Budgets = append(res.Budgets, budgetMessage(b))
 		}
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 const (
@@ -116,21 +115,21 @@ const (
 )
 
 // GetStatistics adds tasks up.
-func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deckhandv1.GetStatisticsRequest]) (*connect.Response[deckhandv1.GetStatisticsResponse], error) {
+func (h *Histories) GetStatistics(ctx context.Context, req *deckhandv1.GetStatisticsRequest) (*deckhandv1.GetStatisticsResponse, error) {
 	id := auth.From(ctx)
 	now := time.Now()
-	asked := estimate.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Until: now, Version: req.Msg.GetAgentVersion(), TaskType: req.Msg.GetTaskType()}
-	if at := timeOf(req.Msg.GetUntil()); at != nil {
+	asked := estimate.Asked{OrgID: id.OrgID, By: req.GetBy(), Until: now, Version: req.GetAgentVersion(), TaskType: req.GetTaskType()}
+	if at := timeOf(req.GetUntil()); at != nil {
 		asked.Until = *at
 	}
-	asked.Since = *cmp.Or(timeOf(req.Msg.GetSince()), new(asked.Until.AddDate(0, 0, -statisticsDays)))
+	asked.Since = *cmp.Or(timeOf(req.GetSince()), new(asked.Until.AddDate(0, 0, -statisticsDays)))
 	switch took := asked.Until.Sub(asked.Since); {
 	case took <= 0:
 		return nil, fault.New(fault.Invalid, "since is not before until").WithFix("ask for a time that has begun")
 	case took > maxStatisticsDays*24*time.Hour:
 		return nil, fault.New(fault.Invalid, "since is more than %d days before until", maxStatisticsDays).WithFix("ask for a shorter time")
 	}
-	if ref := req.Msg.GetAgentId(); ref != "" {
+	if ref := req.GetAgentId(); ref != "" {
 		var err error
 		if asked.AgentID, err = h.Agents.FindPast(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
@@ -167,5 +166,5 @@ func (h *Histories) GetStatistics(ctx context.Context, req *connect.Request[deck
 		}
 		res.Rows = append(res.Rows, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }

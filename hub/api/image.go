@@ -43,8 +43,8 @@ func (h *Images) node(ctx context.Context, ref string) (db.Node, error) {
 }
 
 // ListImages returns the images on a node.
-func (h *Images) ListImages(ctx context.Context, req *connect.Request[deckhandv1.ListImagesRequest]) (*connect.Response[deckhandv1.ListImagesResponse], error) {
-	on, err := h.node(ctx, req.Msg.GetNodeId())
+func (h *Images) ListImages(ctx context.Context, req *deckhandv1.ListImagesRequest) (*deckhandv1.ListImagesResponse, error) {
+	on, err := h.node(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
@@ -57,16 +57,16 @@ func (h *Images) ListImages(ctx context.Context, req *connect.Request[deckhandv1
 		by := kept[one.GetReference()]
 		one.Tasks, one.TaskIds = by.Tasks, by.TaskIDs
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // PullImage has a node pull an image.
-func (h *Images) PullImage(ctx context.Context, req *connect.Request[deckhandv1.PullImageRequest], stream *connect.ServerStream[deckhandv1.PullImageResponse]) error {
-	on, err := h.node(ctx, req.Msg.GetNodeId())
+func (h *Images) PullImage(ctx context.Context, req *deckhandv1.PullImageRequest, stream *connect.ServerStream[deckhandv1.PullImageResponse]) error {
+	on, err := h.node(ctx, req.GetNodeId())
 	if err != nil {
 		return err
 	}
-	one, err := h.Images.PullByPerson(ctx, on, req.Msg.GetReference(), actor(auth.From(ctx)), func(p *nodev1.PullImageResponse_Progress) {
+	one, err := h.Images.PullByPerson(ctx, on, req.GetReference(), actor(auth.From(ctx)), func(p *nodev1.PullImageResponse_Progress) {
 		// If the caller is gone, ctx ends as well.
 		_ = stream.Send(pullMessage(p))
 	})
@@ -84,7 +84,7 @@ func pullMessage(p *nodev1.PullImageResponse_Progress) *deckhandv1.PullImageResp
 }
 
 // ImportImage has a node keep the image of an archive.
-func (h *Images) ImportImage(ctx context.Context, in *connect.ClientStream[deckhandv1.ImportImageRequest]) (*connect.Response[deckhandv1.ImportImageResponse], error) {
+func (h *Images) ImportImage(ctx context.Context, in *connect.ClientStream[deckhandv1.ImportImageRequest]) (*deckhandv1.ImportImageResponse, error) {
 	if !in.Receive() {
 		if in.Err() != nil {
 			return nil, in.Err()
@@ -104,20 +104,20 @@ func (h *Images) ImportImage(ctx context.Context, in *connect.ClientStream[deckh
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ImportImageResponse{Image: imageMessage(one)}), nil
+	return &deckhandv1.ImportImageResponse{Image: imageMessage(one)}, nil
 }
 
 // PruneImages deletes images from a node.
-func (h *Images) PruneImages(ctx context.Context, req *connect.Request[deckhandv1.PruneImagesRequest]) (*connect.Response[deckhandv1.PruneImagesResponse], error) {
-	on, err := h.node(ctx, req.Msg.GetNodeId())
+func (h *Images) PruneImages(ctx context.Context, req *deckhandv1.PruneImagesRequest) (*deckhandv1.PruneImagesResponse, error) {
+	on, err := h.node(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
-	gone, err := h.Images.Prune(ctx, on, req.Msg.GetUnusedFor().AsDuration(), actor(auth.From(ctx)))
+	gone, err := h.Images.Prune(ctx, on, req.GetUnusedFor().AsDuration(), actor(auth.From(ctx)))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.PruneImagesResponse{Deleted: imageMessages(gone)}), nil
+	return &deckhandv1.PruneImagesResponse{Deleted: imageMessages(gone)}, nil
 }
 
 func imageMessages(all []*nodev1.Image) (out []*deckhandv1.NodeImage) {
@@ -134,21 +134,21 @@ func imageMessage(one *nodev1.Image) *deckhandv1.NodeImage {
 }
 
 // SetRegistry stores credentials and a mirror for a registry.
-func (h *Images) SetRegistry(ctx context.Context, req *connect.Request[deckhandv1.SetRegistryRequest]) (*connect.Response[deckhandv1.SetRegistryResponse], error) {
+func (h *Images) SetRegistry(ctx context.Context, req *deckhandv1.SetRegistryRequest) (*deckhandv1.SetRegistryResponse, error) {
 	who := auth.From(ctx)
 	row, err := h.Images.SetRegistry(ctx, image.Registry{
-		OrgID: who.OrgID, Host: req.Msg.GetHost(), User: req.Msg.GetUsername(), Password: config.Secret(req.Msg.GetPassword()),
-		Mirror: req.Msg.GetMirror(), By: actor(who),
+		OrgID: who.OrgID, Host: req.GetHost(), User: req.GetUsername(), Password: config.Secret(req.GetPassword()),
+		Mirror: req.GetMirror(), By: actor(who),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetRegistryResponse{Registry: registryMessage(row)}), nil
+	return &deckhandv1.SetRegistryResponse{Registry: registryMessage(row)}, nil
 }
 
 // ListRegistries returns the registries that something is stored for.
-func (h *Images) ListRegistries(ctx context.Context, req *connect.Request[deckhandv1.ListRegistriesRequest]) (*connect.Response[deckhandv1.ListRegistriesResponse], error) {
-	rows, next, err := h.Images.ListRegistries(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Images) ListRegistries(ctx context.Context, req *deckhandv1.ListRegistriesRequest) (*deckhandv1.ListRegistriesResponse, error) {
+	rows, next, err := h.Images.ListRegistries(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func (h *Images) ListRegistries(ctx context.Context, req *connect.Request[deckha
 	for _, row := range rows {
 		res.Registries = append(res.Registries, registryMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func registryMessage(row db.Registry) *deckhandv1.Registry {
@@ -166,48 +166,48 @@ func registryMessage(row db.Registry) *deckhandv1.Registry {
 }
 
 // DeleteRegistry deletes what is stored for a registry.
-func (h *Images) DeleteRegistry(ctx context.Context, req *connect.Request[deckhandv1.DeleteRegistryRequest]) (*connect.Response[deckhandv1.DeleteRegistryResponse], error) {
+func (h *Images) DeleteRegistry(ctx context.Context, req *deckhandv1.DeleteRegistryRequest) (*deckhandv1.DeleteRegistryResponse, error) {
 	who := auth.From(ctx)
-	if err := h.Images.DeleteRegistry(ctx, who.OrgID, req.Msg.GetHost(), actor(who)); err != nil {
+	if err := h.Images.DeleteRegistry(ctx, who.OrgID, req.GetHost(), actor(who)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DeleteRegistryResponse{}), nil
+	return &deckhandv1.DeleteRegistryResponse{}, nil
 }
 
 // GetImageRules returns which images the organisation's agents may use.
-func (h *Images) GetImageRules(ctx context.Context, _ *connect.Request[deckhandv1.GetImageRulesRequest]) (*connect.Response[deckhandv1.GetImageRulesResponse], error) {
+func (h *Images) GetImageRules(ctx context.Context, _ *deckhandv1.GetImageRulesRequest) (*deckhandv1.GetImageRulesResponse, error) {
 	rules, err := h.Images.Rules(ctx, auth.From(ctx).OrgID)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetImageRulesResponse{Rules: &deckhandv1.ImageRules{Allow: rules.Allow, RequireDigest: rules.RequireDigest, AllowRoot: rules.AllowRoot}}), nil
+	return &deckhandv1.GetImageRulesResponse{Rules: &deckhandv1.ImageRules{Allow: rules.Allow, RequireDigest: rules.RequireDigest, AllowRoot: rules.AllowRoot}}, nil
 }
 
 // SetImageRules replaces them.
-func (h *Images) SetImageRules(ctx context.Context, req *connect.Request[deckhandv1.SetImageRulesRequest]) (*connect.Response[deckhandv1.SetImageRulesResponse], error) {
-	who, rules := auth.From(ctx), req.Msg.GetRules()
+func (h *Images) SetImageRules(ctx context.Context, req *deckhandv1.SetImageRulesRequest) (*deckhandv1.SetImageRulesResponse, error) {
+	who, rules := auth.From(ctx), req.GetRules()
 	if err := h.Images.SetRules(ctx, who.OrgID, image.Rules{Allow: rules.GetAllow(), RequireDigest: rules.GetRequireDigest(), AllowRoot: rules.GetAllowRoot()}, actor(who)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetImageRulesResponse{Rules: rules}), nil
+	return &deckhandv1.SetImageRulesResponse{Rules: rules}, nil
 }
 
 // SetSignatureRule says who must have signed the images of some repositories.
-func (h *Images) SetSignatureRule(ctx context.Context, req *connect.Request[deckhandv1.SetSignatureRuleRequest]) (*connect.Response[deckhandv1.SetSignatureRuleResponse], error) {
+func (h *Images) SetSignatureRule(ctx context.Context, req *deckhandv1.SetSignatureRuleRequest) (*deckhandv1.SetSignatureRuleResponse, error) {
 	who := auth.From(ctx)
 	row, err := h.Images.SetSignatureRule(ctx, who.OrgID, signature.Rule{
-		Pattern: req.Msg.GetPattern(), PublicKeys: req.Msg.GetPublicKeys(), Issuer: req.Msg.GetIssuer(), Identity: req.Msg.GetIdentity(),
-		IdentityRegexp: req.Msg.GetIdentityRegexp(), TrustedRoot: req.Msg.GetTrustedRoot(),
+		Pattern: req.GetPattern(), PublicKeys: req.GetPublicKeys(), Issuer: req.GetIssuer(), Identity: req.GetIdentity(),
+		IdentityRegexp: req.GetIdentityRegexp(), TrustedRoot: req.GetTrustedRoot(),
 	}, actor(who))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetSignatureRuleResponse{Rule: signatureRuleMessage(row)}), nil
+	return &deckhandv1.SetSignatureRuleResponse{Rule: signatureRuleMessage(row)}, nil
 }
 
 // ListSignatureRules returns the rules about who must have signed images.
-func (h *Images) ListSignatureRules(ctx context.Context, req *connect.Request[deckhandv1.ListSignatureRulesRequest]) (*connect.Response[deckhandv1.ListSignatureRulesResponse], error) {
-	rows, next, err := h.Images.ListSignatureRules(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Images) ListSignatureRules(ctx context.Context, req *deckhandv1.ListSignatureRulesRequest) (*deckhandv1.ListSignatureRulesResponse, error) {
+	rows, next, err := h.Images.ListSignatureRules(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (h *Images) ListSignatureRules(ctx context.Context, req *connect.Request[de
 	for _, row := range rows {
 		res.Rules = append(res.Rules, signatureRuleMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func signatureRuleMessage(row db.SignatureRule) *deckhandv1.SignatureRule {
@@ -227,10 +227,10 @@ func signatureRuleMessage(row db.SignatureRule) *deckhandv1.SignatureRule {
 }
 
 // DeleteSignatureRule deletes a rule.
-func (h *Images) DeleteSignatureRule(ctx context.Context, req *connect.Request[deckhandv1.DeleteSignatureRuleRequest]) (*connect.Response[deckhandv1.DeleteSignatureRuleResponse], error) {
+func (h *Images) DeleteSignatureRule(ctx context.Context, req *deckhandv1.DeleteSignatureRuleRequest) (*deckhandv1.DeleteSignatureRuleResponse, error) {
 	who := auth.From(ctx)
-	if err := h.Images.DeleteSignatureRule(ctx, who.OrgID, req.Msg.GetPattern(), actor(who)); err != nil {
+	if err := h.Images.DeleteSignatureRule(ctx, who.OrgID, req.GetPattern(), actor(who)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DeleteSignatureRuleResponse{}), nil
+	return &deckhandv1.DeleteSignatureRuleResponse{}, nil
 }

@@ -22,9 +22,9 @@ import (
 const nodesAtOnce = 500
 
 // PrepareImage pulls an agent's image and runs its setup.
-func (h *Images) PrepareImage(ctx context.Context, req *connect.Request[deckhandv1.PrepareImageRequest], stream *connect.ServerStream[deckhandv1.PrepareImageResponse]) error {
+func (h *Images) PrepareImage(ctx context.Context, req *deckhandv1.PrepareImageRequest, stream *connect.ServerStream[deckhandv1.PrepareImageResponse]) error {
 	who := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.GetAgentId())
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (h *Images) PrepareImage(ctx context.Context, req *connect.Request[deckhand
 		return fault.New(fault.Precondition, "agent %s has no image: its jail has the machine's own system folders", row.Agent.Name).
 			WithObject(agentID).WithFix("name one in jail.image")
 	}
-	nodes, err := h.nodesFor(ctx, who.OrgID, req.Msg.GetNodeId(), p)
+	nodes, err := h.nodesFor(ctx, who.OrgID, req.GetNodeId(), p)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -35,8 +34,8 @@ type Inbox struct {
 const inboxPage = 20
 
 // ListInbox returns what waits.
-func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
-	who, m := auth.From(ctx), req.Msg
+func (h *Inbox) ListInbox(ctx context.Context, req *deckhandv1.ListInboxRequest) (*deckhandv1.ListInboxResponse, error) {
+	who, m := auth.From(ctx), req
 	org := who.OrgID
 	filter := inbox.Filter{
 		UserID: who.UserID, Snoozed: snoozedOf[m.GetSnoozed()],
@@ -89,12 +88,12 @@ func (h *Inbox) ListInbox(ctx context.Context, req *connect.Request[deckhandv1.L
 			res.Counts = append(res.Counts, &deckhandv1.InboxCount{Kind: deckhandv1.InboxKind(enumValue(deckhandv1.InboxKind_value, "INBOX_KIND_", k)), Items: n})
 		}
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // GetInboxItem returns one item.
-func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv1.GetInboxItemRequest]) (*connect.Response[deckhandv1.GetInboxItemResponse], error) {
-	id, err := h.Inbox.Find(ctx, viewer(ctx), req.Msg.GetItemId())
+func (h *Inbox) GetInboxItem(ctx context.Context, req *deckhandv1.GetInboxItemRequest) (*deckhandv1.GetInboxItemResponse, error) {
+	id, err := h.Inbox.Find(ctx, viewer(ctx), req.GetItemId())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +101,7 @@ func (h *Inbox) GetInboxItem(ctx context.Context, req *connect.Request[deckhandv
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), nil
+	return &deckhandv1.GetInboxItemResponse{Item: item}, nil
 }
 
 var snoozedOf = map[deckhandv1.InboxSnoozed]inbox.Snoozed{
@@ -111,14 +110,14 @@ var snoozedOf = map[deckhandv1.InboxSnoozed]inbox.Snoozed{
 }
 
 // SnoozeInboxItem leaves an item out of the caller's lists for a while.
-func (h *Inbox) SnoozeInboxItem(ctx context.Context, req *connect.Request[deckhandv1.SnoozeInboxItemRequest]) (*connect.Response[deckhandv1.SnoozeInboxItemResponse], error) {
+func (h *Inbox) SnoozeInboxItem(ctx context.Context, req *deckhandv1.SnoozeInboxItemRequest) (*deckhandv1.SnoozeInboxItemResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Inbox.Find(ctx, viewer(ctx), req.Msg.GetItemId())
+	id, err := h.Inbox.Find(ctx, viewer(ctx), req.GetItemId())
 	if err != nil {
 		return nil, err
 	}
 	var until *time.Time
-	if at := req.Msg.GetUntil(); at != nil {
+	if at := req.GetUntil(); at != nil {
 		if err := at.CheckValid(); err != nil {
 			return nil, fault.New(fault.Invalid, "until is no time: %v", err).WithFix("give a time after now")
 		}
@@ -132,7 +131,7 @@ func (h *Inbox) SnoozeInboxItem(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SnoozeInboxItemResponse{Item: item}), nil
+	return &deckhandv1.SnoozeInboxItemResponse{Item: item}, nil
 }
 
 // setSnoozed says until when the caller has snoozed an open item.
@@ -178,8 +177,8 @@ func (h *Inbox) card(ctx context.Context, id string) (*deckhandv1.InboxItem, err
 }
 
 // AnswerInboxItem answers an open item.
-func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
-	who, m := auth.From(ctx), req.Msg
+func (h *Inbox) AnswerInboxItem(ctx context.Context, req *deckhandv1.AnswerInboxItemRequest) (*deckhandv1.AnswerInboxItemResponse, error) {
+	who, m := auth.From(ctx), req
 	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
 	if err == nil {
 		err = h.Inbox.MayAnswer(ctx, viewer(ctx), id)
@@ -234,7 +233,7 @@ func (h *Inbox) AnswerInboxItem(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.AnswerInboxItemResponse{Item: item}), nil
+	return &deckhandv1.AnswerInboxItemResponse{Item: item}, nil
 }
 
 // verdictOf returns what an answer decides.

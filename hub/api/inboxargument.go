@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -30,8 +29,8 @@ const (
 
 // ReadInboxArgument returns a piece of a text among an item's arguments, or of its
 // decision.
-func (h *Inbox) ReadInboxArgument(ctx context.Context, req *connect.Request[deckhandv1.ReadInboxArgumentRequest]) (*connect.Response[deckhandv1.ReadInboxArgumentResponse], error) {
-	org, m := auth.From(ctx).OrgID, req.Msg
+func (h *Inbox) ReadInboxArgument(ctx context.Context, req *deckhandv1.ReadInboxArgumentRequest) (*deckhandv1.ReadInboxArgumentResponse, error) {
+	org, m := auth.From(ctx).OrgID, req
 	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
 	if err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func (h *Inbox) ReadInboxArgument(ctx context.Context, req *connect.Request[deck
 			WithFix("begin at 0, then go on at next_offset")
 	}
 	piece := textcut.WholeRunes(text[m.GetOffset():], argumentPiece)
-	return connect.NewResponse(&deckhandv1.ReadInboxArgumentResponse{Text: piece, NextOffset: m.GetOffset() + int64(len(piece)), SizeBytes: size}), nil
+	return &deckhandv1.ReadInboxArgumentResponse{Text: piece, NextOffset: m.GetOffset() + int64(len(piece)), SizeBytes: size}, nil
 }
 
 // beginnings returns arguments with the beginnings of long texts, and which those

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -28,8 +26,8 @@ func (h *Inbox) attachments(ctx context.Context, item db.InboxItem) (out []*deck
 }
 
 // ReadInboxAttachment returns a piece of a file that goes with a question.
-func (h *Inbox) ReadInboxAttachment(ctx context.Context, req *connect.Request[deckhandv1.ReadInboxAttachmentRequest]) (*connect.Response[deckhandv1.ReadInboxAttachmentResponse], error) {
-	who, m := auth.From(ctx), req.Msg
+func (h *Inbox) ReadInboxAttachment(ctx context.Context, req *deckhandv1.ReadInboxAttachmentRequest) (*deckhandv1.ReadInboxAttachmentResponse, error) {
+	who, m := auth.From(ctx), req
 	id, err := h.Inbox.Find(ctx, viewer(ctx), m.GetItemId())
 	if err != nil {
 		return nil, err
@@ -55,14 +53,14 @@ func (h *Inbox) ReadInboxAttachment(ctx context.Context, req *connect.Request[de
 			WithFix("read from 0, or from next_offset of the piece before")
 	}
 	piece := data[m.GetOffset():min(size, m.GetOffset()+attachmentPiece)]
-	return connect.NewResponse(&deckhandv1.ReadInboxAttachmentResponse{
+	return &deckhandv1.ReadInboxAttachmentResponse{
 		Data: piece, NextOffset: m.GetOffset() + int64(len(piece)), SizeBytes: size, Sha256: a.Sha256,
-	}), nil
+	}, nil
 }
 
 // ReplyToTask answers the open question of a task.
-func (h *Inbox) ReplyToTask(ctx context.Context, req *connect.Request[deckhandv1.ReplyToTaskRequest]) (*connect.Response[deckhandv1.ReplyToTaskResponse], error) {
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+func (h *Inbox) ReplyToTask(ctx context.Context, req *deckhandv1.ReplyToTaskRequest) (*deckhandv1.ReplyToTaskResponse, error) {
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +77,11 @@ func (h *Inbox) ReplyToTask(ctx context.Context, req *connect.Request[deckhandv1
 		return nil, fault.New(fault.Precondition, "task %s has %d open questions", id, len(questions)).WithObject(id).
 			WithFix("answer each by its id: deckhand inbox list --task %s", id)
 	}
-	res, err := h.AnswerInboxItem(ctx, connect.NewRequest(&deckhandv1.AnswerInboxItemRequest{
-		ItemId: questions[0], Answer: &deckhandv1.AnswerInboxItemRequest_Reply_{Reply: &deckhandv1.AnswerInboxItemRequest_Reply{Text: req.Msg.GetText()}},
-	}))
+	res, err := h.AnswerInboxItem(ctx, &deckhandv1.AnswerInboxItemRequest{
+		ItemId: questions[0], Answer: &deckhandv1.AnswerInboxItemRequest_Reply_{Reply: &deckhandv1.AnswerInboxItemRequest_Reply{Text: req.GetText()}},
+	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ReplyToTaskResponse{Item: res.Msg.GetItem()}), nil
+	return &deckhandv1.ReplyToTaskResponse{Item: res.GetItem()}, nil
 }

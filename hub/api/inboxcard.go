@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -20,8 +19,8 @@ import (
 const maxOutcome = 2 << 10
 
 // JudgeInboxItem returns what would be decided about an edited call.
-func (h *Inbox) JudgeInboxItem(ctx context.Context, req *connect.Request[deckhandv1.JudgeInboxItemRequest]) (*connect.Response[deckhandv1.JudgeInboxItemResponse], error) {
-	id, err := h.Inbox.Find(ctx, viewer(ctx), req.Msg.GetItemId())
+func (h *Inbox) JudgeInboxItem(ctx context.Context, req *deckhandv1.JudgeInboxItemRequest) (*deckhandv1.JudgeInboxItemResponse, error) {
+	id, err := h.Inbox.Find(ctx, viewer(ctx), req.GetItemId())
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +28,7 @@ func (h *Inbox) JudgeInboxItem(ctx context.Context, req *connect.Request[deckhan
 	if err != nil {
 		return nil, err
 	}
-	judged, err := h.Inbox.Judge(ctx, row.InboxItem, req.Msg.GetArgumentsJson())
+	judged, err := h.Inbox.Judge(ctx, row.InboxItem, req.GetArgumentsJson())
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func (h *Inbox) JudgeInboxItem(ctx context.Context, req *connect.Request[deckhan
 		Sentence: tool.Sentence(row.InboxItem.Tool, judged.Arguments, jailName(row)),
 	}
 	res.Changes, res.ChangesUnknown = changesMessage(judged.Files)
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // sentence says what an item asks.

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -13,8 +12,8 @@ import (
 )
 
 // ListJobs returns a task's background commands with what they use.
-func (h *Tasks) ListJobs(ctx context.Context, req *connect.Request[deckhandv1.ListJobsRequest]) (*connect.Response[deckhandv1.ListJobsResponse], error) {
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+func (h *Tasks) ListJobs(ctx context.Context, req *deckhandv1.ListJobsRequest) (*deckhandv1.ListJobsResponse, error) {
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -30,20 +29,20 @@ func (h *Tasks) ListJobs(ctx context.Context, req *connect.Request[deckhandv1.Li
 		}
 		res.Jobs = append(res.Jobs, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // KillJob kills a background command.
-func (h *Tasks) KillJob(ctx context.Context, req *connect.Request[deckhandv1.KillJobRequest]) (*connect.Response[deckhandv1.KillJobResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+func (h *Tasks) KillJob(ctx context.Context, req *deckhandv1.KillJobRequest) (*deckhandv1.KillJobResponse, error) {
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	j, left, err := h.Jobs.Kill(ctx, id.OrgID, taskID, req.Msg.GetJobId(), actor(id))
+	j, left, err := h.Jobs.Kill(ctx, id.OrgID, taskID, req.GetJobId(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.KillJobResponse{Job: jobMessage(j), ProcessesLeft: left}), nil
+	return &deckhandv1.KillJobResponse{Job: jobMessage(j), ProcessesLeft: left}, nil
 }
 
 func jobMessage(j db.Job) *deckhandv1.Job {

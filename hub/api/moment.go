@@ -5,7 +5,6 @@ import (
 	"context"
 	"strings"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -20,20 +19,20 @@ import (
 const momentsPage = 5000
 
 // ListMoments returns the index of a task's history.
-func (h *Events) ListMoments(ctx context.Context, req *connect.Request[deckhandv1.ListMomentsRequest]) (*connect.Response[deckhandv1.ListMomentsResponse], error) {
+func (h *Events) ListMoments(ctx context.Context, req *deckhandv1.ListMomentsRequest) (*deckhandv1.ListMomentsResponse, error) {
 	orgID := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	after, err := store.ParseNumberToken(req.Msg.GetPageToken())
+	after, err := store.ParseNumberToken(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	size := cmp.Or(req.Msg.GetPageSize(), momentsPage)
+	size := cmp.Or(req.GetPageSize(), momentsPage)
 	res := &deckhandv1.ListMomentsResponse{}
 	var rows []db.TaskMomentsRow
-	if req.Msg.GetNewest() {
+	if req.GetNewest() {
 		if after > 0 {
 			return nil, fault.New(fault.Invalid, "newest and page_token are both set").WithFix("leave page_token out: the newest moments are one page")
 		}
@@ -48,7 +47,7 @@ func (h *Events) ListMoments(ctx context.Context, req *connect.Request[deckhandv
 	for _, row := range rows {
 		res.Moments = append(res.Moments, momentMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func momentMessage(row db.TaskMomentsRow) *deckhandv1.Moment {

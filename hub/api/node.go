@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -24,8 +23,8 @@ type Nodes struct {
 }
 
 // ListNodes returns the organisation's nodes by name, a page at a time.
-func (h *Nodes) ListNodes(ctx context.Context, req *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
-	rows, next, err := h.Nodes.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Nodes) ListNodes(ctx context.Context, req *deckhandv1.ListNodesRequest) (*deckhandv1.ListNodesResponse, error) {
+	rows, next, err := h.Nodes.List(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +40,12 @@ func (h *Nodes) ListNodes(ctx context.Context, req *connect.Request[deckhandv1.L
 	for _, row := range rows {
 		res.Nodes = append(res.Nodes, nodeMessage(row, seen))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // GetNode returns one node.
-func (h *Nodes) GetNode(ctx context.Context, req *connect.Request[deckhandv1.GetNodeRequest]) (*connect.Response[deckhandv1.GetNodeResponse], error) {
-	row, err := h.find(ctx, req.Msg.GetNodeId())
+func (h *Nodes) GetNode(ctx context.Context, req *deckhandv1.GetNodeRequest) (*deckhandv1.GetNodeResponse, error) {
+	row, err := h.find(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +53,7 @@ func (h *Nodes) GetNode(ctx context.Context, req *connect.Request[deckhandv1.Get
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetNodeResponse{Node: nodeMessage(row, seen)}), nil
+	return &deckhandv1.GetNodeResponse{Node: nodeMessage(row, seen)}, nil
 }
 
 // seen returns the tasks that took some locks and that the caller sees.
@@ -75,22 +74,22 @@ func (h *Nodes) find(ctx context.Context, ref string) (node.Record, error) {
 const joinTokenTTL = time.Hour
 
 // CreateJoinToken creates a single-use token that enrols one node.
-func (h *Nodes) CreateJoinToken(ctx context.Context, req *connect.Request[deckhandv1.CreateJoinTokenRequest]) (*connect.Response[deckhandv1.CreateJoinTokenResponse], error) {
+func (h *Nodes) CreateJoinToken(ctx context.Context, req *deckhandv1.CreateJoinTokenRequest) (*deckhandv1.CreateJoinTokenResponse, error) {
 	ttl := joinTokenTTL
-	if d := req.Msg.GetTtl(); d != nil {
+	if d := req.GetTtl(); d != nil {
 		ttl = d.AsDuration()
 	}
 	id := auth.From(ctx)
-	token, expires, err := h.Nodes.CreateJoinToken(ctx, id.OrgID, userOf(id), h.CAFingerprint, ttl, req.Msg.GetLabels())
+	token, expires, err := h.Nodes.CreateJoinToken(ctx, id.OrgID, userOf(id), h.CAFingerprint, ttl, req.GetLabels())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.CreateJoinTokenResponse{Token: token.Reveal(), ExpiresAt: timestamppb.New(expires)}), nil
+	return &deckhandv1.CreateJoinTokenResponse{Token: token.Reveal(), ExpiresAt: timestamppb.New(expires)}, nil
 }
 
 // RevokeNode ends a node's right to connect and drops its link.
-func (h *Nodes) RevokeNode(ctx context.Context, req *connect.Request[deckhandv1.RevokeNodeRequest]) (*connect.Response[deckhandv1.RevokeNodeResponse], error) {
-	row, err := h.find(ctx, req.Msg.GetNodeId())
+func (h *Nodes) RevokeNode(ctx context.Context, req *deckhandv1.RevokeNodeRequest) (*deckhandv1.RevokeNodeResponse, error) {
+	row, err := h.find(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
@@ -106,5 +105,5 @@ func (h *Nodes) RevokeNode(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RevokeNodeResponse{Node: nodeMessage(row, seen)}), nil
+	return &deckhandv1.RevokeNodeResponse{Node: nodeMessage(row, seen)}, nil
 }

@@ -82,47 +82,47 @@ func (h *NodeExecs) request(ctx context.Context, at place) (nodeexec.Request, er
 }
 
 // StartNodeExec stores a command and has it started.
-func (h *NodeExecs) StartNodeExec(ctx context.Context, req *connect.Request[deckhandv1.StartNodeExecRequest]) (*connect.Response[deckhandv1.StartNodeExecResponse], error) {
-	r, err := h.request(ctx, req.Msg)
+func (h *NodeExecs) StartNodeExec(ctx context.Context, req *deckhandv1.StartNodeExecRequest) (*deckhandv1.StartNodeExecResponse, error) {
+	r, err := h.request(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	r.Argv, r.Env, r.Dir, r.Stdin = req.Msg.GetArgv(), req.Msg.GetEnv(), req.Msg.GetDir(), req.Msg.GetStdin()
-	r.Timeout = req.Msg.GetTimeout().AsDuration()
+	r.Argv, r.Env, r.Dir, r.Stdin = req.GetArgv(), req.GetEnv(), req.GetDir(), req.GetStdin()
+	r.Timeout = req.GetTimeout().AsDuration()
 	row, err := h.Execs.Submit(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.StartNodeExecResponse{Exec: execMessage(row)}), nil
+	return &deckhandv1.StartNodeExecResponse{Exec: execMessage(row)}, nil
 }
 
 // GetNodeExec returns a command, at once or when it has ended.
-func (h *NodeExecs) GetNodeExec(ctx context.Context, req *connect.Request[deckhandv1.GetNodeExecRequest]) (*connect.Response[deckhandv1.GetNodeExecResponse], error) {
+func (h *NodeExecs) GetNodeExec(ctx context.Context, req *deckhandv1.GetNodeExecRequest) (*deckhandv1.GetNodeExecResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Execs.Find(ctx, viewer(ctx), req.Msg.GetExecId())
+	id, err := h.Execs.Find(ctx, viewer(ctx), req.GetExecId())
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.Execs.Wait(ctx, org, id, req.Msg.GetWait().AsDuration())
+	row, err := h.Execs.Wait(ctx, org, id, req.GetWait().AsDuration())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetNodeExecResponse{Exec: execMessage(row)}), nil
+	return &deckhandv1.GetNodeExecResponse{Exec: execMessage(row)}, nil
 }
 
 const execsPage = 50
 
 // ListNodeExecs returns people's commands, newest first, a page at a time.
-func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deckhandv1.ListNodeExecsRequest]) (*connect.Response[deckhandv1.ListNodeExecsResponse], error) {
+func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *deckhandv1.ListNodeExecsRequest) (*deckhandv1.ListNodeExecsResponse, error) {
 	org, nodeID := auth.From(ctx).OrgID, ""
-	if ref := req.Msg.GetNodeId(); ref != "" {
+	if ref := req.GetNodeId(); ref != "" {
 		id, err := h.Nodes.Find(ctx, org, ref)
 		if err != nil {
 			return nil, err
 		}
 		nodeID = id
 	}
-	rows, next, err := h.Execs.List(ctx, viewer(ctx), nodeID, req.Msg.GetLiveOnly(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), execsPage))
+	rows, next, err := h.Execs.List(ctx, viewer(ctx), nodeID, req.GetLiveOnly(), req.GetPageToken(), cmp.Or(req.GetPageSize(), execsPage))
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *connect.Request[deck
 	for _, row := range rows {
 		res.Execs = append(res.Execs, execMessage(db.GetNodeExecRow(row)))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // seen refuses a command in the jail of an agent that the caller does not see.
@@ -147,9 +147,9 @@ func (h *NodeExecs) seen(ctx context.Context, e db.NodeExec) error {
 }
 
 // KillNodeExec ends a command with its whole tree.
-func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckhandv1.KillNodeExecRequest]) (*connect.Response[deckhandv1.KillNodeExecResponse], error) {
+func (h *NodeExecs) KillNodeExec(ctx context.Context, req *deckhandv1.KillNodeExecRequest) (*deckhandv1.KillNodeExecResponse, error) {
 	id := auth.From(ctx)
-	execID, err := h.Execs.Find(ctx, task.Viewer{OrgID: id.OrgID, All: true}, req.Msg.GetExecId())
+	execID, err := h.Execs.Find(ctx, task.Viewer{OrgID: id.OrgID, All: true}, req.GetExecId())
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (h *NodeExecs) KillNodeExec(ctx context.Context, req *connect.Request[deckh
 	if row, err = h.Execs.Kill(ctx, id.OrgID, execID, userOf(id), ""); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.KillNodeExecResponse{Exec: execMessage(row)}), nil
+	return &deckhandv1.KillNodeExecResponse{Exec: execMessage(row)}, nil
 }
 
 // onHost refuses calls about the machine itself to everybody but administrators.
@@ -203,14 +203,14 @@ func (h *NodeExecs) source(ctx context.Context, ref, nodeRef string) (nodeexec.S
 }
 
 // ReadNodeLog streams what a command or a step wrote.
-func (h *NodeExecs) ReadNodeLog(ctx context.Context, req *connect.Request[deckhandv1.ReadNodeLogRequest], out *connect.ServerStream[deckhandv1.ReadNodeLogResponse]) error {
-	src, link, err := h.source(ctx, req.Msg.GetExecId(), req.Msg.GetNodeId())
+func (h *NodeExecs) ReadNodeLog(ctx context.Context, req *deckhandv1.ReadNodeLogRequest, out *connect.ServerStream[deckhandv1.ReadNodeLogResponse]) error {
+	src, link, err := h.source(ctx, req.GetExecId(), req.GetNodeId())
 	if err != nil {
 		return err
 	}
 	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{
-		ExecId: src.ExecID, Offset: req.Msg.GetOffset(), Follow: req.Msg.GetFollow(), Since: req.Msg.GetSince(),
-		TailLines: req.Msg.GetTailLines(), TailBytes: req.Msg.GetTailBytes(), Limit: req.Msg.GetLimit(),
+		ExecId: src.ExecID, Offset: req.GetOffset(), Follow: req.GetFollow(), Since: req.GetSince(),
+		TailLines: req.GetTailLines(), TailBytes: req.GetTailBytes(), Limit: req.GetLimit(),
 	})
 	if err != nil {
 		return fault.FromGRPC(err)
@@ -247,16 +247,16 @@ func streamName(s nodev1.LogStream) string {
 }
 
 // SearchNodeLog finds a text or an expression in a log.
-func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *connect.Request[deckhandv1.SearchNodeLogRequest]) (*connect.Response[deckhandv1.SearchNodeLogResponse], error) {
-	src, link, err := h.source(ctx, req.Msg.GetExecId(), req.Msg.GetNodeId())
+func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *deckhandv1.SearchNodeLogRequest) (*deckhandv1.SearchNodeLogResponse, error) {
+	src, link, err := h.source(ctx, req.GetExecId(), req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
 	found, err := link.Exec().SearchLog(ctx, &nodev1.SearchLogRequest{
-		ExecId: src.ExecID, Pattern: req.Msg.GetPattern(), Regexp: req.Msg.GetRegexp(), IgnoreCase: req.Msg.GetIgnoreCase(),
-		Offset: req.Msg.GetOffset(), MaxMatches: req.Msg.GetMaxMatches(), ContextLines: req.Msg.GetContextLines(),
-		Caller: auth.From(ctx).UserID, End: req.Msg.GetEnd(), Backwards: req.Msg.GetBackwards(),
-		MaxTime: req.Msg.GetMaxTime(),
+		ExecId: src.ExecID, Pattern: req.GetPattern(), Regexp: req.GetRegexp(), IgnoreCase: req.GetIgnoreCase(),
+		Offset: req.GetOffset(), MaxMatches: req.GetMaxMatches(), ContextLines: req.GetContextLines(),
+		Caller: auth.From(ctx).UserID, End: req.GetEnd(), Backwards: req.GetBackwards(),
+		MaxTime: req.GetMaxTime(),
 	})
 	if err != nil {
 		return nil, fault.FromGRPC(err)
@@ -268,18 +268,18 @@ func (h *NodeExecs) SearchNodeLog(ctx context.Context, req *connect.Request[deck
 			Excerpt: m.GetExcerpt(), ExcerptOffset: m.GetExcerptOffset(),
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // IndexNodeLog counts the rows and lines of a log.
-func (h *NodeExecs) IndexNodeLog(ctx context.Context, req *connect.Request[deckhandv1.IndexNodeLogRequest]) (*connect.Response[deckhandv1.IndexNodeLogResponse], error) {
-	src, link, err := h.source(ctx, req.Msg.GetExecId(), req.Msg.GetNodeId())
+func (h *NodeExecs) IndexNodeLog(ctx context.Context, req *deckhandv1.IndexNodeLogRequest) (*deckhandv1.IndexNodeLogResponse, error) {
+	src, link, err := h.source(ctx, req.GetExecId(), req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
 	found, err := link.Exec().IndexLog(ctx, &nodev1.IndexLogRequest{
-		ExecId: src.ExecID, Offset: req.Msg.GetOffset(), RowBytes: req.Msg.GetRowBytes(), Stride: req.Msg.GetStride(),
-		Wait: req.Msg.GetWait(), Seen: req.Msg.GetSeen(),
+		ExecId: src.ExecID, Offset: req.GetOffset(), RowBytes: req.GetRowBytes(), Stride: req.GetStride(),
+		Wait: req.GetWait(), Seen: req.GetSeen(),
 	})
 	if err != nil {
 		return nil, fault.FromGRPC(err)
@@ -291,7 +291,7 @@ func (h *NodeExecs) IndexNodeLog(ctx context.Context, req *connect.Request[deckh
 	for _, m := range found.GetMarks() {
 		res.Marks = append(res.Marks, &deckhandv1.NodeLogMark{Offset: m.GetOffset(), Rows: m.GetRows(), Lines: m.GetLines(), Continued: m.GetContinued()})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func execMessage(row db.GetNodeExecRow) *deckhandv1.NodeExec {

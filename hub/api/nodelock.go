@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -17,12 +15,12 @@ func userOf(id auth.Identity) node.User {
 }
 
 // DrainNode keeps new tasks off a node.
-func (h *Nodes) DrainNode(ctx context.Context, req *connect.Request[deckhandv1.DrainNodeRequest]) (*connect.Response[deckhandv1.DrainNodeResponse], error) {
-	row, err := h.find(ctx, req.Msg.GetNodeId())
+func (h *Nodes) DrainNode(ctx context.Context, req *deckhandv1.DrainNodeRequest) (*deckhandv1.DrainNodeResponse, error) {
+	row, err := h.find(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
-	active, err := h.Nodes.Drain(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetReason())
+	active, err := h.Nodes.Drain(ctx, row.Node, userOf(auth.From(ctx)), req.GetReason())
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +31,12 @@ func (h *Nodes) DrainNode(ctx context.Context, req *connect.Request[deckhandv1.D
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DrainNodeResponse{Node: nodeMessage(row, seen), ActiveTasks: int32(active)}), nil //nolint:gosec // bounded by the slots
+	return &deckhandv1.DrainNodeResponse{Node: nodeMessage(row, seen), ActiveTasks: int32(active)}, nil //nolint:gosec // bounded by the slots
 }
 
 // UndrainNode lets tasks start on a node again.
-func (h *Nodes) UndrainNode(ctx context.Context, req *connect.Request[deckhandv1.UndrainNodeRequest]) (*connect.Response[deckhandv1.UndrainNodeResponse], error) {
-	row, err := h.find(ctx, req.Msg.GetNodeId())
+func (h *Nodes) UndrainNode(ctx context.Context, req *deckhandv1.UndrainNodeRequest) (*deckhandv1.UndrainNodeResponse, error) {
+	row, err := h.find(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
@@ -52,31 +50,31 @@ func (h *Nodes) UndrainNode(ctx context.Context, req *connect.Request[deckhandv1
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UndrainNodeResponse{Node: nodeMessage(row, seen)}), nil
+	return &deckhandv1.UndrainNodeResponse{Node: nodeMessage(row, seen)}, nil
 }
 
 // LockNode takes a node for work on the machine itself.
-func (h *Nodes) LockNode(ctx context.Context, req *connect.Request[deckhandv1.LockNodeRequest]) (*connect.Response[deckhandv1.LockNodeResponse], error) {
-	row, err := h.find(ctx, req.Msg.GetNodeId())
+func (h *Nodes) LockNode(ctx context.Context, req *deckhandv1.LockNodeRequest) (*deckhandv1.LockNodeResponse, error) {
+	row, err := h.find(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
-	lock, active, err := h.Nodes.Lock(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetReason())
+	lock, active, err := h.Nodes.Lock(ctx, row.Node, userOf(auth.From(ctx)), req.GetReason())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.LockNodeResponse{
+	return &deckhandv1.LockNodeResponse{
 		Lock: lockMessage(lock, row.Node.Name, nil), ActiveTasks: int32(active), //nolint:gosec // bounded by the slots
-	}), nil
+	}, nil
 }
 
 // UnlockNode releases a node's lock.
-func (h *Nodes) UnlockNode(ctx context.Context, req *connect.Request[deckhandv1.UnlockNodeRequest]) (*connect.Response[deckhandv1.UnlockNodeResponse], error) {
-	row, err := h.find(ctx, req.Msg.GetNodeId())
+func (h *Nodes) UnlockNode(ctx context.Context, req *deckhandv1.UnlockNodeRequest) (*deckhandv1.UnlockNodeResponse, error) {
+	row, err := h.find(ctx, req.GetNodeId())
 	if err != nil {
 		return nil, err
 	}
-	if err := h.Nodes.Unlock(ctx, row.Node, userOf(auth.From(ctx)), req.Msg.GetForce()); err != nil {
+	if err := h.Nodes.Unlock(ctx, row.Node, userOf(auth.From(ctx)), req.GetForce()); err != nil {
 		return nil, err
 	}
 	if row, err = h.Nodes.Get(ctx, row.Node.OrgID, row.Node.ID); err != nil {
@@ -86,20 +84,20 @@ func (h *Nodes) UnlockNode(ctx context.Context, req *connect.Request[deckhandv1.
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UnlockNodeResponse{Node: nodeMessage(row, seen)}), nil
+	return &deckhandv1.UnlockNodeResponse{Node: nodeMessage(row, seen)}, nil
 }
 
 // ListNodeLocks returns the locks that are held, and those that were.
-func (h *Nodes) ListNodeLocks(ctx context.Context, req *connect.Request[deckhandv1.ListNodeLocksRequest]) (*connect.Response[deckhandv1.ListNodeLocksResponse], error) {
+func (h *Nodes) ListNodeLocks(ctx context.Context, req *deckhandv1.ListNodeLocksRequest) (*deckhandv1.ListNodeLocksResponse, error) {
 	org, nodeID := auth.From(ctx).OrgID, ""
-	if ref := req.Msg.GetNodeId(); ref != "" {
+	if ref := req.GetNodeId(); ref != "" {
 		id, err := h.Nodes.Find(ctx, org, ref)
 		if err != nil {
 			return nil, err
 		}
 		nodeID = id
 	}
-	rows, next, err := h.Nodes.Locks(ctx, org, nodeID, req.Msg.GetReleased(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	rows, next, err := h.Nodes.Locks(ctx, org, nodeID, req.GetReleased(), req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -115,5 +113,5 @@ func (h *Nodes) ListNodeLocks(ctx context.Context, req *connect.Request[deckhand
 	for _, row := range rows {
 		res.Locks = append(res.Locks, lockMessage(row.NodeLock, row.NodeName, seen))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }

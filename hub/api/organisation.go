@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -35,20 +34,20 @@ func organisationMessage(row db.ListOrganisationsRow) *deckhandv1.Organisation {
 }
 
 // CreateOrganisation makes one.
-func (h *Organisations) CreateOrganisation(ctx context.Context, req *connect.Request[deckhandv1.CreateOrganisationRequest]) (*connect.Response[deckhandv1.CreateOrganisationResponse], error) {
+func (h *Organisations) CreateOrganisation(ctx context.Context, req *deckhandv1.CreateOrganisationRequest) (*deckhandv1.CreateOrganisationResponse, error) {
 	who := auth.From(ctx)
-	made, token, err := h.Organisations.Create(ctx, req.Msg.GetName(), req.Msg.GetAdmin(), who.OrgID, actor(who))
+	made, token, err := h.Organisations.Create(ctx, req.GetName(), req.GetAdmin(), who.OrgID, actor(who))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.CreateOrganisationResponse{
+	return &deckhandv1.CreateOrganisationResponse{
 		Organisation: organisationMessage(db.ListOrganisationsRow{Organisation: made, Users: 1}), Token: token,
-	}), nil
+	}, nil
 }
 
 // ListOrganisations returns a page of all, by name.
-func (h *Organisations) ListOrganisations(ctx context.Context, req *connect.Request[deckhandv1.ListOrganisationsRequest]) (*connect.Response[deckhandv1.ListOrganisationsResponse], error) {
-	rows, next, err := h.Organisations.List(ctx, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Organisations) ListOrganisations(ctx context.Context, req *deckhandv1.ListOrganisationsRequest) (*deckhandv1.ListOrganisationsResponse, error) {
+	rows, next, err := h.Organisations.List(ctx, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -56,30 +55,30 @@ func (h *Organisations) ListOrganisations(ctx context.Context, req *connect.Requ
 	for _, row := range rows {
 		res.Organisations = append(res.Organisations, organisationMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // GetTaskSharing returns who sees the tasks of the caller's organisation.
-func (h *Organisations) GetTaskSharing(ctx context.Context, _ *connect.Request[deckhandv1.GetTaskSharingRequest]) (*connect.Response[deckhandv1.GetTaskSharingResponse], error) {
+func (h *Organisations) GetTaskSharing(ctx context.Context, _ *deckhandv1.GetTaskSharingRequest) (*deckhandv1.GetTaskSharingResponse, error) {
 	shared, err := h.Organisations.TasksShared(ctx, auth.From(ctx).OrgID)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetTaskSharingResponse{Shared: shared}), nil
+	return &deckhandv1.GetTaskSharingResponse{Shared: shared}, nil
 }
 
 // SetTaskSharing says who sees the tasks of the caller's organisation.
-func (h *Organisations) SetTaskSharing(ctx context.Context, req *connect.Request[deckhandv1.SetTaskSharingRequest]) (*connect.Response[deckhandv1.SetTaskSharingResponse], error) {
+func (h *Organisations) SetTaskSharing(ctx context.Context, req *deckhandv1.SetTaskSharingRequest) (*deckhandv1.SetTaskSharingResponse, error) {
 	who := auth.From(ctx)
-	if err := h.Organisations.ShareTasks(ctx, who.OrgID, req.Msg.GetShared(), actor(who)); err != nil {
+	if err := h.Organisations.ShareTasks(ctx, who.OrgID, req.GetShared(), actor(who)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetTaskSharingResponse{Shared: req.Msg.GetShared()}), nil
+	return &deckhandv1.SetTaskSharingResponse{Shared: req.GetShared()}, nil
 }
 
 // SetOrganisationLimits sets the limits of an organisation.
-func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.Request[deckhandv1.SetOrganisationLimitsRequest]) (*connect.Response[deckhandv1.SetOrganisationLimitsResponse], error) {
-	who, m := auth.From(ctx), req.Msg.GetLimits()
+func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *deckhandv1.SetOrganisationLimitsRequest) (*deckhandv1.SetOrganisationLimitsResponse, error) {
+	who, m := auth.From(ctx), req.GetLimits()
 	change := organisation.Change{CPUMillis: m.JailCpuMillis, MemoryBytes: m.JailMemoryBytes, PIDs: m.JailPids, WorkspaceBytes: m.JailWorkspaceBytes} //nolint:protogetter // unset is not 0
 	if m.GetUndoWindow() != nil {
 		window := m.GetUndoWindow().AsDuration()
@@ -89,12 +88,12 @@ func (h *Organisations) SetOrganisationLimits(ctx context.Context, req *connect.
 		ttl := m.GetCheckpointTtl().AsDuration()
 		change.CheckpointTTL = &ttl
 	}
-	if err := h.Organisations.SetLimits(ctx, req.Msg.GetName(), change, who.OrgID, actor(who)); err != nil {
+	if err := h.Organisations.SetLimits(ctx, req.GetName(), change, who.OrgID, actor(who)); err != nil {
 		return nil, err
 	}
-	row, err := h.Organisations.Get(ctx, req.Msg.GetName())
+	row, err := h.Organisations.Get(ctx, req.GetName())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetOrganisationLimitsResponse{Organisation: organisationMessage(row)}), nil
+	return &deckhandv1.SetOrganisationLimitsResponse{Organisation: organisationMessage(row)}, nil
 }

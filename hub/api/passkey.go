@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -54,29 +53,29 @@ func requestDigest(m *deckhandv1.AnswerInboxItemRequest) (string, error) {
 }
 
 // BeginPasskeyRegistration begins to register a passkey.
-func (h *Passkeys) BeginPasskeyRegistration(ctx context.Context, _ *connect.Request[deckhandv1.BeginPasskeyRegistrationRequest]) (*connect.Response[deckhandv1.BeginPasskeyRegistrationResponse], error) {
+func (h *Passkeys) BeginPasskeyRegistration(ctx context.Context, _ *deckhandv1.BeginPasskeyRegistrationRequest) (*deckhandv1.BeginPasskeyRegistrationResponse, error) {
 	challenge, options, err := h.Passkeys.BeginRegistration(ctx, auth.From(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.BeginPasskeyRegistrationResponse{ChallengeId: challenge, OptionsJson: options}), nil
+	return &deckhandv1.BeginPasskeyRegistrationResponse{ChallengeId: challenge, OptionsJson: options}, nil
 }
 
 // CreatePasskey stores a passkey.
-func (h *Passkeys) CreatePasskey(ctx context.Context, req *connect.Request[deckhandv1.CreatePasskeyRequest]) (*connect.Response[deckhandv1.CreatePasskeyResponse], error) {
-	id, m := auth.From(ctx), req.Msg
+func (h *Passkeys) CreatePasskey(ctx context.Context, req *deckhandv1.CreatePasskeyRequest) (*deckhandv1.CreatePasskeyResponse, error) {
+	id, m := auth.From(ctx), req
 	row, err := h.Passkeys.Register(ctx, id, passkey.Proof{Challenge: m.GetChallengeId(), Credential: m.GetCredentialJson()}, m.GetName(), proofOf(m.GetProof()), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.CreatePasskeyResponse{Passkey: passkeyMessage(row.Passkey, row.UserName)}), nil
+	return &deckhandv1.CreatePasskeyResponse{Passkey: passkeyMessage(row.Passkey, row.UserName)}, nil
 }
 
 // ListPasskeys returns the caller's passkeys or, for administrators, a user's.
-func (h *Passkeys) ListPasskeys(ctx context.Context, req *connect.Request[deckhandv1.ListPasskeysRequest]) (*connect.Response[deckhandv1.ListPasskeysResponse], error) {
+func (h *Passkeys) ListPasskeys(ctx context.Context, req *deckhandv1.ListPasskeysRequest) (*deckhandv1.ListPasskeysResponse, error) {
 	id := auth.From(ctx)
 	of := id.UserID
-	if ref := req.Msg.GetUser(); ref != "" && ref != id.UserID && ref != id.UserName {
+	if ref := req.GetUser(); ref != "" && ref != id.UserID && ref != id.UserName {
 		if id.Role != "admin" {
 			return nil, fault.New(fault.Denied, "user: only administrators may list the passkeys of others").WithCode(fault.PermissionDenied).WithFix("leave it out for your own")
 		}
@@ -93,36 +92,36 @@ func (h *Passkeys) ListPasskeys(ctx context.Context, req *connect.Request[deckha
 	for _, row := range rows {
 		res.Passkeys = append(res.Passkeys, passkeyMessage(row.Passkey, row.UserName))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // RenamePasskey gives a passkey another name.
-func (h *Passkeys) RenamePasskey(ctx context.Context, req *connect.Request[deckhandv1.RenamePasskeyRequest]) (*connect.Response[deckhandv1.RenamePasskeyResponse], error) {
+func (h *Passkeys) RenamePasskey(ctx context.Context, req *deckhandv1.RenamePasskeyRequest) (*deckhandv1.RenamePasskeyResponse, error) {
 	id := auth.From(ctx)
-	if err := h.Passkeys.Rename(ctx, id, req.Msg.GetPasskeyId(), req.Msg.GetName(), actor(id)); err != nil {
+	if err := h.Passkeys.Rename(ctx, id, req.GetPasskeyId(), req.GetName(), actor(id)); err != nil {
 		return nil, err
 	}
-	row, err := h.Passkeys.Get(ctx, id.OrgID, req.Msg.GetPasskeyId())
+	row, err := h.Passkeys.Get(ctx, id.OrgID, req.GetPasskeyId())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RenamePasskeyResponse{Passkey: passkeyMessage(row.Passkey, row.UserName)}), nil
+	return &deckhandv1.RenamePasskeyResponse{Passkey: passkeyMessage(row.Passkey, row.UserName)}, nil
 }
 
 // DeletePasskey removes a passkey.
-func (h *Passkeys) DeletePasskey(ctx context.Context, req *connect.Request[deckhandv1.DeletePasskeyRequest]) (*connect.Response[deckhandv1.DeletePasskeyResponse], error) {
+func (h *Passkeys) DeletePasskey(ctx context.Context, req *deckhandv1.DeletePasskeyRequest) (*deckhandv1.DeletePasskeyResponse, error) {
 	id := auth.From(ctx)
-	if err := h.Passkeys.Delete(ctx, id, req.Msg.GetPasskeyId(), proofOf(req.Msg.GetProof()), actor(id)); err != nil {
+	if err := h.Passkeys.Delete(ctx, id, req.GetPasskeyId(), proofOf(req.GetProof()), actor(id)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DeletePasskeyResponse{}), nil
+	return &deckhandv1.DeletePasskeyResponse{}, nil
 }
 
 // BeginPasskeyProof begins to prove a decision.
-func (h *Passkeys) BeginPasskeyProof(ctx context.Context, req *connect.Request[deckhandv1.BeginPasskeyProofRequest]) (*connect.Response[deckhandv1.BeginPasskeyProofResponse], error) {
+func (h *Passkeys) BeginPasskeyProof(ctx context.Context, req *deckhandv1.BeginPasskeyProofRequest) (*deckhandv1.BeginPasskeyProofResponse, error) {
 	id := auth.From(ctx)
 	var statement passkeyproof.Statement
-	switch of := req.Msg.GetDecision().(type) {
+	switch of := req.GetDecision().(type) {
 	case *deckhandv1.BeginPasskeyProofRequest_Answer:
 		item, err := h.Inbox.Find(ctx, viewer(ctx), of.Answer.GetItemId())
 		if err != nil {
@@ -151,24 +150,24 @@ func (h *Passkeys) BeginPasskeyProof(ctx context.Context, req *connect.Request[d
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.BeginPasskeyProofResponse{ChallengeId: challenge, OptionsJson: options}), nil
+	return &deckhandv1.BeginPasskeyProofResponse{ChallengeId: challenge, OptionsJson: options}, nil
 }
 
 // GetPasskeyRules returns what the organisation asks a passkey for.
-func (h *Passkeys) GetPasskeyRules(ctx context.Context, _ *connect.Request[deckhandv1.GetPasskeyRulesRequest]) (*connect.Response[deckhandv1.GetPasskeyRulesResponse], error) {
+func (h *Passkeys) GetPasskeyRules(ctx context.Context, _ *deckhandv1.GetPasskeyRulesRequest) (*deckhandv1.GetPasskeyRulesResponse, error) {
 	on, err := h.Passkeys.DangerousApprovals(ctx, auth.From(ctx).OrgID)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetPasskeyRulesResponse{Rules: &deckhandv1.PasskeyRules{DangerousApprovals: on}}), nil
+	return &deckhandv1.GetPasskeyRulesResponse{Rules: &deckhandv1.PasskeyRules{DangerousApprovals: on}}, nil
 }
 
 // SetPasskeyRules sets what the organisation asks a passkey for.
-func (h *Passkeys) SetPasskeyRules(ctx context.Context, req *connect.Request[deckhandv1.SetPasskeyRulesRequest]) (*connect.Response[deckhandv1.SetPasskeyRulesResponse], error) {
+func (h *Passkeys) SetPasskeyRules(ctx context.Context, req *deckhandv1.SetPasskeyRulesRequest) (*deckhandv1.SetPasskeyRulesResponse, error) {
 	id := auth.From(ctx)
-	on := req.Msg.GetRules().GetDangerousApprovals()
-	if err := h.Passkeys.SetDangerousApprovals(ctx, id, on, proofOf(req.Msg.GetProof()), actor(id)); err != nil {
+	on := req.GetRules().GetDangerousApprovals()
+	if err := h.Passkeys.SetDangerousApprovals(ctx, id, on, proofOf(req.GetProof()), actor(id)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetPasskeyRulesResponse{Rules: &deckhandv1.PasskeyRules{DangerousApprovals: on}}), nil
+	return &deckhandv1.SetPasskeyRulesResponse{Rules: &deckhandv1.PasskeyRules{DangerousApprovals: on}}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -42,16 +41,16 @@ func (h *Policies) agent(ctx context.Context, ref string) (string, error) {
 }
 
 // GetPolicy returns a version of a policy.
-func (h *Policies) GetPolicy(ctx context.Context, req *connect.Request[deckhandv1.GetPolicyRequest]) (*connect.Response[deckhandv1.GetPolicyResponse], error) {
-	id, err := h.agent(ctx, req.Msg.GetAgentId())
+func (h *Policies) GetPolicy(ctx context.Context, req *deckhandv1.GetPolicyRequest) (*deckhandv1.GetPolicyResponse, error) {
+	id, err := h.agent(ctx, req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.Policies.Get(ctx, auth.From(ctx).OrgID, id, req.Msg.GetVersion())
+	row, err := h.Policies.Get(ctx, auth.From(ctx).OrgID, id, req.GetVersion())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetPolicyResponse{Policy: policyMessage(row)}), nil
+	return &deckhandv1.GetPolicyResponse{Policy: policyMessage(row)}, nil
 }
 
 func policyMessage(p db.Policy) *deckhandv1.Policy {
@@ -63,8 +62,8 @@ func policyMessage(p db.Policy) *deckhandv1.Policy {
 }
 
 // ApplyPolicy stores the next version of a policy.
-func (h *Policies) ApplyPolicy(ctx context.Context, req *connect.Request[deckhandv1.ApplyPolicyRequest]) (*connect.Response[deckhandv1.ApplyPolicyResponse], error) {
-	who, m := auth.From(ctx), req.Msg
+func (h *Policies) ApplyPolicy(ctx context.Context, req *deckhandv1.ApplyPolicyRequest) (*deckhandv1.ApplyPolicyResponse, error) {
+	who, m := auth.From(ctx), req
 	id, err := h.agent(ctx, m.GetAgentId())
 	if err != nil {
 		return nil, err
@@ -73,12 +72,12 @@ func (h *Policies) ApplyPolicy(ctx context.Context, req *connect.Request[deckhan
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ApplyPolicyResponse{Policy: policyMessage(row), Changed: changed}), nil
+	return &deckhandv1.ApplyPolicyResponse{Policy: policyMessage(row), Changed: changed}, nil
 }
 
 // TestPolicy returns what a call would get.
-func (h *Policies) TestPolicy(ctx context.Context, req *connect.Request[deckhandv1.TestPolicyRequest]) (*connect.Response[deckhandv1.TestPolicyResponse], error) {
-	who, m := auth.From(ctx), req.Msg
+func (h *Policies) TestPolicy(ctx context.Context, req *deckhandv1.TestPolicyRequest) (*deckhandv1.TestPolicyResponse, error) {
+	who, m := auth.From(ctx), req
 	c := policy.Call{Tool: m.GetTool(), Arguments: map[string]any{}, Labels: m.GetLabels(), At: time.Now()}
 	if c.Tool == "" {
 		c.Tool = toolname.ShellExec
@@ -122,7 +121,7 @@ func (h *Policies) TestPolicy(ctx context.Context, req *connect.Request[deckhand
 	if res.Agents, err = h.verdicts(ctx, id, m, c); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // maxVerdicts is for how many agents a test says what a call would get.
@@ -166,8 +165,8 @@ func (h *Policies) decision(ctx context.Context, d policy.Decision) *deckhandv1.
 }
 
 // ReplayPolicy returns what a policy would have decided on the newest steps.
-func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckhandv1.ReplayPolicyRequest]) (*connect.Response[deckhandv1.ReplayPolicyResponse], error) {
-	m := req.Msg
+func (h *Policies) ReplayPolicy(ctx context.Context, req *deckhandv1.ReplayPolicyRequest) (*deckhandv1.ReplayPolicyResponse, error) {
+	m := req
 	id, err := h.agent(ctx, m.GetAgentId())
 	if err != nil {
 		return nil, err
@@ -187,13 +186,13 @@ func (h *Policies) ReplayPolicy(ctx context.Context, req *connect.Request[deckha
 			Was: h.decision(ctx, c.Was), WouldBe: h.decision(ctx, c.WouldBe),
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // ListAllowRules returns the rules by which people always allow calls.
-func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
+func (h *Policies) ListAllowRules(ctx context.Context, req *deckhandv1.ListAllowRulesRequest) (*deckhandv1.ListAllowRulesResponse, error) {
 	v := viewer(ctx)
-	rows, next, err := h.Policies.AllowRules(ctx, v.OrgID, v.Name, v.All, req.Msg.GetPast(), req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	rows, next, err := h.Policies.AllowRules(ctx, v.OrgID, v.Name, v.All, req.GetPast(), req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +202,7 @@ func (h *Policies) ListAllowRules(ctx context.Context, req *connect.Request[deck
 		m.AgentName = row.AgentName
 		res.Rules = append(res.Rules, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func allowRuleMessage(r db.AllowRule) *deckhandv1.AllowRule {
@@ -215,11 +214,11 @@ func allowRuleMessage(r db.AllowRule) *deckhandv1.AllowRule {
 }
 
 // RevokeAllowRule takes such a rule back.
-func (h *Policies) RevokeAllowRule(ctx context.Context, req *connect.Request[deckhandv1.RevokeAllowRuleRequest]) (*connect.Response[deckhandv1.RevokeAllowRuleResponse], error) {
+func (h *Policies) RevokeAllowRule(ctx context.Context, req *deckhandv1.RevokeAllowRuleRequest) (*deckhandv1.RevokeAllowRuleResponse, error) {
 	who := auth.From(ctx)
-	rule, err := h.Policies.Revoke(ctx, who.OrgID, req.Msg.GetRuleId(), actor(who), who.Role)
+	rule, err := h.Policies.Revoke(ctx, who.OrgID, req.GetRuleId(), actor(who), who.Role)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RevokeAllowRuleResponse{Rule: allowRuleMessage(rule)}), nil
+	return &deckhandv1.RevokeAllowRuleResponse{Rule: allowRuleMessage(rule)}, nil
 }

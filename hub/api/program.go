@@ -118,7 +118,7 @@ func program(id auth.Identity) event.Actor {
 }
 
 // submitByProgram creates a subtask of a program's task.
-func (h *Tasks) submitByProgram(ctx context.Context, id auth.Identity, m *deckhandv1.SubmitTaskRequest) (*connect.Response[deckhandv1.SubmitTaskResponse], error) {
+func (h *Tasks) submitByProgram(ctx context.Context, id auth.Identity, m *deckhandv1.SubmitTaskRequest) (*deckhandv1.SubmitTaskResponse, error) {
 	known := &deckhandv1.SubmitTaskRequest{AgentId: m.GetAgentId(), Goal: m.GetGoal(), Title: m.GetTitle(), Context: m.GetContext(), IdempotencyKey: m.GetIdempotencyKey()}
 	if !proto.Equal(known, m) {
 		return nil, fault.New(fault.Denied, "a program in a jail gives a subtask agent_id, goal, title, context and idempotency_key only").WithCode(fault.PermissionDenied).
@@ -130,11 +130,11 @@ func (h *Tasks) submitByProgram(ctx context.Context, id auth.Identity, m *deckha
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SubmitTaskResponse{Task: taskRow(row)}), nil
+	return &deckhandv1.SubmitTaskResponse{Task: taskRow(row)}, nil
 }
 
 // tellParent sends the parent of a program's task a message.
-func (h *Tasks) tellParent(ctx context.Context, id auth.Identity, m *deckhandv1.TellTaskRequest) (*connect.Response[deckhandv1.TellTaskResponse], error) {
+func (h *Tasks) tellParent(ctx context.Context, id auth.Identity, m *deckhandv1.TellTaskRequest) (*deckhandv1.TellTaskResponse, error) {
 	switch {
 	case id.ParentID == "":
 		return nil, fault.New(fault.Precondition, "task %s has no parent to send a message to", id.TaskID).WithObject(id.TaskID).
@@ -150,5 +150,5 @@ func (h *Tasks) tellParent(ctx context.Context, id auth.Identity, m *deckhandv1.
 		return nil, err
 	}
 	// Of the parent it gets to see nothing else.
-	return connect.NewResponse(&deckhandv1.TellTaskResponse{Task: &deckhandv1.Task{Id: row.Task.ID, State: taskState(row.Task.State)}, Message: taskMessageOf(sent)}), nil
+	return &deckhandv1.TellTaskResponse{Task: &deckhandv1.Task{Id: row.Task.ID, State: taskState(row.Task.State)}, Message: taskMessageOf(sent)}, nil
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -38,18 +37,18 @@ type Providers struct {
 }
 
 // ConnectProvider tests and stores a key.
-func (h *Providers) ConnectProvider(ctx context.Context, req *connect.Request[deckhandv1.ConnectProviderRequest]) (*connect.Response[deckhandv1.ConnectProviderResponse], error) {
+func (h *Providers) ConnectProvider(ctx context.Context, req *deckhandv1.ConnectProviderRequest) (*deckhandv1.ConnectProviderResponse, error) {
 	id := auth.From(ctx)
 	in := credential.Connection{
-		OrgID: id.OrgID, Provider: req.Msg.GetName(), BaseURL: req.Msg.GetBaseUrl(), Key: config.Secret(req.Msg.GetKey()), By: actor(id),
+		OrgID: id.OrgID, Provider: req.GetName(), BaseURL: req.GetBaseUrl(), Key: config.Secret(req.GetKey()), By: actor(id),
 	}
-	if at := req.Msg.GetExpiresAt(); at != nil {
+	if at := req.GetExpiresAt(); at != nil {
 		in.ExpiresAt = new(at.AsTime())
 		if !in.ExpiresAt.After(time.Now()) {
 			return nil, fault.New(fault.Invalid, "expires_at is in the past").WithFix("give a key that is valid still")
 		}
 	}
-	if l := req.Msg.GetLogin(); l != nil {
+	if l := req.GetLogin(); l != nil {
 		in.Login = &credential.Login{
 			ClientID: l.GetClientId(), ClientSecret: config.Secret(l.GetClientSecret()), TokenURL: l.GetTokenUrl(),
 			Code: config.Secret(l.GetCode()), Verifier: config.Secret(l.GetCodeVerifier()), RedirectURL: l.GetRedirectUrl(),
@@ -59,7 +58,7 @@ func (h *Providers) ConnectProvider(ctx context.Context, req *connect.Request[de
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ConnectProviderResponse{Provider: providerMessage(db.ListCredentialsRow{Credential: row})}), nil
+	return &deckhandv1.ConnectProviderResponse{Provider: providerMessage(db.ListCredentialsRow{Credential: row})}, nil
 }
 
 func providerMessage(row db.ListCredentialsRow) *deckhandv1.Provider {
@@ -77,8 +76,8 @@ func providerMessage(row db.ListCredentialsRow) *deckhandv1.Provider {
 }
 
 // ListProviders returns what is connected.
-func (h *Providers) ListProviders(ctx context.Context, req *connect.Request[deckhandv1.ListProvidersRequest]) (*connect.Response[deckhandv1.ListProvidersResponse], error) {
-	rows, next, err := h.Credentials.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Providers) ListProviders(ctx context.Context, req *deckhandv1.ListProvidersRequest) (*deckhandv1.ListProvidersResponse, error) {
+	rows, next, err := h.Credentials.List(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +85,11 @@ func (h *Providers) ListProviders(ctx context.Context, req *connect.Request[deck
 	for _, row := range rows {
 		res.Providers = append(res.Providers, providerMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // GetProviderCatalogue returns what can be connected, and what is.
-func (h *Providers) GetProviderCatalogue(ctx context.Context, _ *connect.Request[deckhandv1.GetProviderCatalogueRequest]) (*connect.Response[deckhandv1.GetProviderCatalogueResponse], error) {
+func (h *Providers) GetProviderCatalogue(ctx context.Context, _ *deckhandv1.GetProviderCatalogueRequest) (*deckhandv1.GetProviderCatalogueResponse, error) {
 	org := auth.From(ctx).OrgID
 	rows, _, err := h.Credentials.List(ctx, org, "", int32(2*len(provider.Connectable()))) //nolint:gosec // a few
 	if err != nil {
@@ -128,26 +127,26 @@ func (h *Providers) GetProviderCatalogue(ctx context.Context, _ *connect.Request
 		}
 		res.Providers = append(res.Providers, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // DisconnectProvider deletes a key.
-func (h *Providers) DisconnectProvider(ctx context.Context, req *connect.Request[deckhandv1.DisconnectProviderRequest]) (*connect.Response[deckhandv1.DisconnectProviderResponse], error) {
+func (h *Providers) DisconnectProvider(ctx context.Context, req *deckhandv1.DisconnectProviderRequest) (*deckhandv1.DisconnectProviderResponse, error) {
 	id := auth.From(ctx)
-	if err := h.Credentials.Disconnect(ctx, id.OrgID, req.Msg.GetName(), actor(id)); err != nil {
+	if err := h.Credentials.Disconnect(ctx, id.OrgID, req.GetName(), actor(id)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DisconnectProviderResponse{}), nil
+	return &deckhandv1.DisconnectProviderResponse{}, nil
 }
 
 // GetProviderUsage returns what models used and cost.
-func (h *Providers) GetProviderUsage(ctx context.Context, req *connect.Request[deckhandv1.GetProviderUsageRequest]) (*connect.Response[deckhandv1.GetProviderUsageResponse], error) {
+func (h *Providers) GetProviderUsage(ctx context.Context, req *deckhandv1.GetProviderUsageRequest) (*deckhandv1.GetProviderUsageResponse, error) {
 	now := time.Now().UTC()
 	params := db.ProviderUsageParams{OrgID: auth.From(ctx).OrgID, Since: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)}
-	if at := req.Msg.GetSince(); at != nil {
+	if at := req.GetSince(); at != nil {
 		params.Since = at.AsTime()
 	}
-	if name := req.Msg.GetName(); name != "" {
+	if name := req.GetName(); name != "" {
 		params.Provider = &name
 	}
 	rows, err := h.Store.ProviderUsage(ctx, params)
@@ -163,13 +162,13 @@ func (h *Providers) GetProviderUsage(ctx context.Context, req *connect.Request[d
 			},
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // SetPrice sets the price of a model.
-func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv1.SetPriceRequest]) (*connect.Response[deckhandv1.SetPriceResponse], error) {
+func (h *Providers) SetPrice(ctx context.Context, req *deckhandv1.SetPriceRequest) (*deckhandv1.SetPriceResponse, error) {
 	id := auth.From(ctx)
-	m := req.Msg
+	m := req
 	if p, ok := provider.Of(m.GetProvider()); !ok || p.Format == provider.Script || p.Format.Searches() {
 		return nil, fault.New(fault.Invalid, "provider %q is not one to connect to", m.GetProvider()).WithFix("see deckhand provider connect --help")
 	}
@@ -193,11 +192,11 @@ func (h *Providers) SetPrice(ctx context.Context, req *connect.Request[deckhandv
 			After: map[string]any{"input": m.GetInput(), "output": m.GetOutput()},
 		})
 	})
-	return connect.NewResponse(&deckhandv1.SetPriceResponse{}), err
+	return &deckhandv1.SetPriceResponse{}, err
 }
 
 // ListPrices returns what models cost.
-func (h *Providers) ListPrices(ctx context.Context, req *connect.Request[deckhandv1.ListPricesRequest]) (*connect.Response[deckhandv1.ListPricesResponse], error) {
+func (h *Providers) ListPrices(ctx context.Context, req *deckhandv1.ListPricesRequest) (*deckhandv1.ListPricesResponse, error) {
 	rows, err := h.Store.AllPrices(ctx, auth.From(ctx).OrgID)
 	if err != nil {
 		return nil, fmt.Errorf("read the prices: %w", err)
@@ -216,7 +215,7 @@ func (h *Providers) ListPrices(ctx context.Context, req *connect.Request[deckhan
 		p := add(row.Provider, row.Model, price.FromMicros(row.Input, row.Output, row.CacheRead, row.CacheWrite))
 		p.SetBy, p.SetAt = row.SetBy, timestamppb.New(row.SetAt)
 	}
-	after, _, err := store.ParseNameToken(req.Msg.GetPageToken())
+	after, _, err := store.ParseNameToken(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -226,12 +225,12 @@ func (h *Providers) ListPrices(ctx context.Context, req *connect.Request[deckhan
 	} else {
 		names = names[i:]
 	}
-	names, next := store.Page(names, cmp.Or(req.Msg.GetPageSize(), listPage), func(last string) string { return store.NameToken(last, "") })
+	names, next := store.Page(names, cmp.Or(req.GetPageSize(), listPage), func(last string) string { return store.NameToken(last, "") })
 	res := &deckhandv1.ListPricesResponse{NextPageToken: next}
 	for _, name := range names {
 		res.Prices = append(res.Prices, all[name])
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // budgetName reads whose budget is meant.
@@ -266,8 +265,8 @@ func budgetMessage(b budget.Budget) *deckhandv1.Budget {
 }
 
 // ListBudgets returns budgets.
-func (h *Providers) ListBudgets(ctx context.Context, req *connect.Request[deckhandv1.ListBudgetsRequest]) (*connect.Response[deckhandv1.ListBudgetsResponse], error) {
-	list, next, err := h.Budgets.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Providers) ListBudgets(ctx context.Context, req *deckhandv1.ListBudgetsRequest) (*deckhandv1.ListBudgetsResponse, error) {
+	list, next, err := h.Budgets.List(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -275,13 +274,13 @@ func (h *Providers) ListBudgets(ctx context.Context, req *connect.Request[deckha
 	for _, b := range list {
 		res.Budgets = append(res.Budgets, budgetMessage(b))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // GetBudget returns one budget.
-func (h *Providers) GetBudget(ctx context.Context, req *connect.Request[deckhandv1.GetBudgetRequest]) (*connect.Response[deckhandv1.GetBudgetResponse], error) {
+func (h *Providers) GetBudget(ctx context.Context, req *deckhandv1.GetBudgetRequest) (*deckhandv1.GetBudgetResponse, error) {
 	org := auth.From(ctx).OrgID
-	n, err := h.budgetName(ctx, org, req.Msg.GetScope(), req.Msg.GetObjectId(), req.Msg.GetEvery())
+	n, err := h.budgetName(ctx, org, req.GetScope(), req.GetObjectId(), req.GetEvery())
 	if err != nil {
 		return nil, err
 	}
@@ -289,18 +288,18 @@ func (h *Providers) GetBudget(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetBudgetResponse{Budget: budgetMessage(b)}), nil
+	return &deckhandv1.GetBudgetResponse{Budget: budgetMessage(b)}, nil
 }
 
 // SetBudget sets a limit.
-func (h *Providers) SetBudget(ctx context.Context, req *connect.Request[deckhandv1.SetBudgetRequest]) (*connect.Response[deckhandv1.SetBudgetResponse], error) {
+func (h *Providers) SetBudget(ctx context.Context, req *deckhandv1.SetBudgetRequest) (*deckhandv1.SetBudgetResponse, error) {
 	id := auth.From(ctx)
-	n, err := h.budgetName(ctx, id.OrgID, req.Msg.GetScope(), req.Msg.GetObjectId(), req.Msg.GetEvery())
+	n, err := h.budgetName(ctx, id.OrgID, req.GetScope(), req.GetObjectId(), req.GetEvery())
 	if err != nil {
 		return nil, err
 	}
 	var limit *int64
-	switch l := req.Msg.GetLimit().(type) {
+	switch l := req.GetLimit().(type) {
 	case *deckhandv1.SetBudgetRequest_LimitMicros:
 		limit = &l.LimitMicros
 	case *deckhandv1.SetBudgetRequest_Unlimited:
@@ -313,24 +312,24 @@ func (h *Providers) SetBudget(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetBudgetResponse{Budget: budgetMessage(b)}), nil
+	return &deckhandv1.SetBudgetResponse{Budget: budgetMessage(b)}, nil
 }
 
 // GetUsageReport adds up what calls of models cost.
-func (h *Providers) GetUsageReport(ctx context.Context, req *connect.Request[deckhandv1.GetUsageReportRequest]) (*connect.Response[deckhandv1.GetUsageReportResponse], error) {
+func (h *Providers) GetUsageReport(ctx context.Context, req *deckhandv1.GetUsageReportRequest) (*deckhandv1.GetUsageReportResponse, error) {
 	id := auth.From(ctx)
 	now := time.Now().UTC()
-	asked := budget.Asked{OrgID: id.OrgID, By: req.Msg.GetBy(), Since: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), Until: now}
-	if at := req.Msg.GetSince(); at != nil {
+	asked := budget.Asked{OrgID: id.OrgID, By: req.GetBy(), Since: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC), Until: now}
+	if at := req.GetSince(); at != nil {
 		asked.Since = at.AsTime()
 	}
-	if at := req.Msg.GetUntil(); at != nil {
+	if at := req.GetUntil(); at != nil {
 		asked.Until = at.AsTime()
 	}
 	if !asked.Since.Before(asked.Until) {
 		return nil, fault.New(fault.Invalid, "since is not before until").WithFix("ask for a time that has begun")
 	}
-	asked.Split = req.Msg.GetSplit()
+	asked.Split = req.GetSplit()
 	if err := splits(asked); err != nil {
 		return nil, err
 	}
@@ -363,7 +362,7 @@ func (h *Providers) GetUsageReport(ctx context.Context, req *connect.Request[dec
 	for _, r := range report.Rows {
 		res.Rows = append(res.Rows, row(r))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // splitDays is how many days a report by hours or days covers at most, so that its chart

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -31,14 +30,14 @@ func deviceMessage(row db.Destination) (*deckhandv1.PushDevice, error) {
 }
 
 // GetPushKey returns the key that devices subscribe with.
-func (h *Push) GetPushKey(context.Context, *connect.Request[deckhandv1.GetPushKeyRequest]) (*connect.Response[deckhandv1.GetPushKeyResponse], error) {
-	return connect.NewResponse(&deckhandv1.GetPushKeyResponse{PublicKey: h.Key}), nil
+func (h *Push) GetPushKey(context.Context, *deckhandv1.GetPushKeyRequest) (*deckhandv1.GetPushKeyResponse, error) {
+	return &deckhandv1.GetPushKeyResponse{PublicKey: h.Key}, nil
 }
 
 // CreatePushDevice adds a device of the caller. It gets what its user may see, for as long as
 // it is there: more, and for longer, than a token with a scope.
-func (h *Push) CreatePushDevice(ctx context.Context, req *connect.Request[deckhandv1.CreatePushDeviceRequest]) (*connect.Response[deckhandv1.CreatePushDeviceResponse], error) {
-	id, m := auth.From(ctx), req.Msg
+func (h *Push) CreatePushDevice(ctx context.Context, req *deckhandv1.CreatePushDeviceRequest) (*deckhandv1.CreatePushDeviceResponse, error) {
+	id, m := auth.From(ctx), req
 	if !id.Scope.All() {
 		return nil, fault.New(fault.Denied, "a token with a scope, or a login with one, adds no device").WithCode(fault.PermissionDenied).
 			WithFix("log in with a password, a passkey or a token without a scope")
@@ -50,11 +49,11 @@ func (h *Push) CreatePushDevice(ctx context.Context, req *connect.Request[deckha
 		return nil, err
 	}
 	device, err := deviceMessage(row)
-	return connect.NewResponse(&deckhandv1.CreatePushDeviceResponse{Device: device}), err
+	return &deckhandv1.CreatePushDeviceResponse{Device: device}, err
 }
 
 // ListPushDevices returns the caller's devices.
-func (h *Push) ListPushDevices(ctx context.Context, _ *connect.Request[deckhandv1.ListPushDevicesRequest]) (*connect.Response[deckhandv1.ListPushDevicesResponse], error) {
+func (h *Push) ListPushDevices(ctx context.Context, _ *deckhandv1.ListPushDevicesRequest) (*deckhandv1.ListPushDevicesResponse, error) {
 	id := auth.From(ctx)
 	rows, err := h.Notify.Devices(ctx, id.OrgID, id.UserID)
 	if err != nil {
@@ -68,14 +67,14 @@ func (h *Push) ListPushDevices(ctx context.Context, _ *connect.Request[deckhandv
 		}
 		res.Devices = append(res.Devices, device)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // UpdatePushDevice changes a device of the caller.
-func (h *Push) UpdatePushDevice(ctx context.Context, req *connect.Request[deckhandv1.UpdatePushDeviceRequest]) (*connect.Response[deckhandv1.UpdatePushDeviceResponse], error) {
+func (h *Push) UpdatePushDevice(ctx context.Context, req *deckhandv1.UpdatePushDeviceRequest) (*deckhandv1.UpdatePushDeviceResponse, error) {
 	id := auth.From(ctx)
-	row, err := h.Notify.ChangeDevice(ctx, id.OrgID, id.UserID, req.Msg.GetDeviceId(), func(row db.Destination) (string, []string, error) {
-		m := req.Msg
+	row, err := h.Notify.ChangeDevice(ctx, id.OrgID, id.UserID, req.GetDeviceId(), func(row db.Destination) (string, []string, error) {
+		m := req
 		if m.GetUpdateMask() != nil {
 			now, err := deviceMessage(row)
 			if err != nil {
@@ -95,24 +94,24 @@ func (h *Push) UpdatePushDevice(ctx context.Context, req *connect.Request[deckha
 		return nil, err
 	}
 	device, err := deviceMessage(row)
-	return connect.NewResponse(&deckhandv1.UpdatePushDeviceResponse{Device: device}), err
+	return &deckhandv1.UpdatePushDeviceResponse{Device: device}, err
 }
 
 // DeletePushDevice removes a device of the caller.
-func (h *Push) DeletePushDevice(ctx context.Context, req *connect.Request[deckhandv1.DeletePushDeviceRequest]) (*connect.Response[deckhandv1.DeletePushDeviceResponse], error) {
+func (h *Push) DeletePushDevice(ctx context.Context, req *deckhandv1.DeletePushDeviceRequest) (*deckhandv1.DeletePushDeviceResponse, error) {
 	id := auth.From(ctx)
-	if err := h.Notify.DeleteDevice(ctx, id.OrgID, id.UserID, req.Msg.GetDeviceId(), actor(id)); err != nil {
+	if err := h.Notify.DeleteDevice(ctx, id.OrgID, id.UserID, req.GetDeviceId(), actor(id)); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DeletePushDeviceResponse{}), nil
+	return &deckhandv1.DeletePushDeviceResponse{}, nil
 }
 
 // TestPushDevice sends a notification to a device of the caller.
-func (h *Push) TestPushDevice(ctx context.Context, req *connect.Request[deckhandv1.TestPushDeviceRequest]) (*connect.Response[deckhandv1.TestPushDeviceResponse], error) {
+func (h *Push) TestPushDevice(ctx context.Context, req *deckhandv1.TestPushDeviceRequest) (*deckhandv1.TestPushDeviceResponse, error) {
 	id := auth.From(ctx)
-	refused, err := h.Notify.TestDevice(ctx, id.OrgID, id.UserID, req.Msg.GetDeviceId(), actor(id))
+	refused, err := h.Notify.TestDevice(ctx, id.OrgID, id.UserID, req.GetDeviceId(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.TestPushDeviceResponse{Accepted: refused == "", Error: refused}), nil
+	return &deckhandv1.TestPushDeviceResponse{Accepted: refused == "", Error: refused}, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -109,17 +108,17 @@ func (h *Queue) show(ctx context.Context, orgID, id string) (*deckhandv1.Task, e
 }
 
 // ReorderTask puts a queued task to another place.
-func (h *Queue) ReorderTask(ctx context.Context, req *connect.Request[deckhandv1.ReorderTaskRequest]) (*connect.Response[deckhandv1.ReorderTaskResponse], error) {
+func (h *Queue) ReorderTask(ctx context.Context, req *deckhandv1.ReorderTaskRequest) (*deckhandv1.ReorderTaskResponse, error) {
 	who := auth.From(ctx)
-	id, t, err := h.task(ctx, who, req.Msg.GetTaskId())
+	id, t, err := h.task(ctx, who, req.GetTaskId())
 	if err == nil {
 		err = h.Agents.ChangesTask(ctx, viewer(ctx), t)
 	}
 	if err != nil {
 		return nil, err
 	}
-	to := task.Reorder{First: req.Msg.GetFirst(), Priority: req.Msg.GetPriority()}
-	if ref := req.Msg.GetBefore(); ref != "" {
+	to := task.Reorder{First: req.GetFirst(), Priority: req.GetPriority()}
+	if ref := req.GetBefore(); ref != "" {
 		if to.Before, err = h.Tasks.Find(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
@@ -128,7 +127,7 @@ func (h *Queue) ReorderTask(ctx context.Context, req *connect.Request[deckhandv1
 		return nil, err
 	}
 	m, err := h.show(ctx, who.OrgID, id)
-	return connect.NewResponse(&deckhandv1.ReorderTaskResponse{Task: m}), err
+	return &deckhandv1.ReorderTaskResponse{Task: m}, err
 }
 
 // task finds a task of the caller's organisation.
@@ -151,13 +150,13 @@ func ownOrGiven(who auth.Identity, t db.Task) error {
 }
 
 // AssignTask assigns a task.
-func (h *Queue) AssignTask(ctx context.Context, req *connect.Request[deckhandv1.AssignTaskRequest]) (*connect.Response[deckhandv1.AssignTaskResponse], error) {
+func (h *Queue) AssignTask(ctx context.Context, req *deckhandv1.AssignTaskRequest) (*deckhandv1.AssignTaskResponse, error) {
 	who := auth.From(ctx)
-	id, t, err := h.task(ctx, who, req.Msg.GetTaskId())
+	id, t, err := h.task(ctx, who, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	to, err := assignee(ctx, h.Agents, h.Tasks, who.OrgID, req.Msg.GetAssignTo())
+	to, err := assignee(ctx, h.Agents, h.Tasks, who.OrgID, req.GetAssignTo())
 	if err != nil {
 		return nil, err
 	}
@@ -171,24 +170,24 @@ func (h *Queue) AssignTask(ctx context.Context, req *connect.Request[deckhandv1.
 		return nil, err
 	}
 	m, err := h.show(ctx, who.OrgID, id)
-	return connect.NewResponse(&deckhandv1.AssignTaskResponse{Task: m}), err
+	return &deckhandv1.AssignTaskResponse{Task: m}, err
 }
 
 // CompleteTask ends a task that a person did by hand.
-func (h *Queue) CompleteTask(ctx context.Context, req *connect.Request[deckhandv1.CompleteTaskRequest]) (*connect.Response[deckhandv1.CompleteTaskResponse], error) {
+func (h *Queue) CompleteTask(ctx context.Context, req *deckhandv1.CompleteTaskRequest) (*deckhandv1.CompleteTaskResponse, error) {
 	who := auth.From(ctx)
-	id, t, err := h.task(ctx, who, req.Msg.GetTaskId())
+	id, t, err := h.task(ctx, who, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	if err := ownOrGiven(who, t); err != nil {
 		return nil, err
 	}
-	if err := h.Tasks.Complete(ctx, who.OrgID, id, req.Msg.GetSummary(), actor(who)); err != nil {
+	if err := h.Tasks.Complete(ctx, who.OrgID, id, req.GetSummary(), actor(who)); err != nil {
 		return nil, err
 	}
 	m, err := h.show(ctx, who.OrgID, id)
-	return connect.NewResponse(&deckhandv1.CompleteTaskResponse{Task: m}), err
+	return &deckhandv1.CompleteTaskResponse{Task: m}, err
 }
 
 func workerMessage(w db.Worker, active int64) *deckhandv1.Worker {
@@ -203,8 +202,8 @@ func workerMessage(w db.Worker, active int64) *deckhandv1.Worker {
 }
 
 // ListWorkers returns the workers that called recently.
-func (h *Queue) ListWorkers(ctx context.Context, req *connect.Request[deckhandv1.ListWorkersRequest]) (*connect.Response[deckhandv1.ListWorkersResponse], error) {
-	rows, next, err := h.Leases.Workers(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Queue) ListWorkers(ctx context.Context, req *deckhandv1.ListWorkersRequest) (*deckhandv1.ListWorkersResponse, error) {
+	rows, next, err := h.Leases.Workers(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -212,25 +211,25 @@ func (h *Queue) ListWorkers(ctx context.Context, req *connect.Request[deckhandv1
 	for _, row := range rows {
 		res.Workers = append(res.Workers, workerMessage(row.Worker, row.Active))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // DrainWorker keeps new tasks off a worker.
-func (h *Queue) DrainWorker(ctx context.Context, req *connect.Request[deckhandv1.DrainWorkerRequest]) (*connect.Response[deckhandv1.DrainWorkerResponse], error) {
+func (h *Queue) DrainWorker(ctx context.Context, req *deckhandv1.DrainWorkerRequest) (*deckhandv1.DrainWorkerResponse, error) {
 	who := auth.From(ctx)
-	w, err := h.Leases.Drain(ctx, who.OrgID, req.Msg.GetWorkerId(), actor(who), req.Msg.GetReason())
+	w, err := h.Leases.Drain(ctx, who.OrgID, req.GetWorkerId(), actor(who), req.GetReason())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.DrainWorkerResponse{Worker: workerMessage(w.Worker, w.Active)}), nil
+	return &deckhandv1.DrainWorkerResponse{Worker: workerMessage(w.Worker, w.Active)}, nil
 }
 
 // UndrainWorker lets a worker take tasks again.
-func (h *Queue) UndrainWorker(ctx context.Context, req *connect.Request[deckhandv1.UndrainWorkerRequest]) (*connect.Response[deckhandv1.UndrainWorkerResponse], error) {
+func (h *Queue) UndrainWorker(ctx context.Context, req *deckhandv1.UndrainWorkerRequest) (*deckhandv1.UndrainWorkerResponse, error) {
 	who := auth.From(ctx)
-	w, err := h.Leases.Undrain(ctx, who.OrgID, req.Msg.GetWorkerId(), actor(who))
+	w, err := h.Leases.Undrain(ctx, who.OrgID, req.GetWorkerId(), actor(who))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UndrainWorkerResponse{Worker: workerMessage(w.Worker, w.Active)}), nil
+	return &deckhandv1.UndrainWorkerResponse{Worker: workerMessage(w.Worker, w.Active)}, nil
 }

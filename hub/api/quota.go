@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -78,27 +77,27 @@ func quotaMessages(lines []quota.Line) []*deckhandv1.QuotaUsage {
 }
 
 // SetQuota sets what the organisation, each user or one user may use.
-func (h *Quotas) SetQuota(ctx context.Context, req *connect.Request[deckhandv1.SetQuotaRequest]) (*connect.Response[deckhandv1.SetQuotaResponse], error) {
-	id, m := auth.From(ctx), req.Msg.GetQuota()
+func (h *Quotas) SetQuota(ctx context.Context, req *deckhandv1.SetQuotaRequest) (*deckhandv1.SetQuotaResponse, error) {
+	id, m := auth.From(ctx), req.GetQuota()
 	change := quota.Change{Runs: m.Runs, Iterations: m.Iterations, Tokens: m.Tokens, ToolCalls: m.ToolCalls} //nolint:protogetter // unset is not 0
 	if err := h.Plans.SetLimits(ctx, id.OrgID, m.GetUserName(), change, actor(id)); err != nil {
 		return nil, err
 	}
 	plan, err := h.message(ctx)
-	return connect.NewResponse(&deckhandv1.SetQuotaResponse{Plan: plan}), err
+	return &deckhandv1.SetQuotaResponse{Plan: plan}, err
 }
 
 // historyPeriods is how many billing periods a history has by default.
 const historyPeriods = 12
 
 // GetQuotaHistory returns what was used in billing periods.
-func (h *Quotas) GetQuotaHistory(ctx context.Context, req *connect.Request[deckhandv1.GetQuotaHistoryRequest]) (*connect.Response[deckhandv1.GetQuotaHistoryResponse], error) {
-	id, user := auth.From(ctx), req.Msg.GetUserName()
+func (h *Quotas) GetQuotaHistory(ctx context.Context, req *deckhandv1.GetQuotaHistoryRequest) (*deckhandv1.GetQuotaHistoryResponse, error) {
+	id, user := auth.From(ctx), req.GetUserName()
 	if user != "" && user != id.UserName && id.Role != auth.Admin {
 		return nil, fault.New(fault.Denied, "only an admin may see what other users have used").WithCode(fault.PermissionDenied).
 			WithFix("leave user_name out, or give your own")
 	}
-	periods, err := h.Plans.History(ctx, id.OrgID, user, int(cmp.Or(req.Msg.GetPeriods(), historyPeriods)))
+	periods, err := h.Plans.History(ctx, id.OrgID, user, int(cmp.Or(req.GetPeriods(), historyPeriods)))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +109,7 @@ func (h *Quotas) GetQuotaHistory(ctx context.Context, req *connect.Request[deckh
 		}
 		res.Users = pastMessages(users)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func pastMessages(past []quota.Past) []*deckhandv1.QuotaPeriod {
@@ -125,39 +124,39 @@ func pastMessages(past []quota.Past) []*deckhandv1.QuotaPeriod {
 }
 
 // GetPlan returns the plan.
-func (h *Quotas) GetPlan(ctx context.Context, _ *connect.Request[deckhandv1.GetPlanRequest]) (*connect.Response[deckhandv1.GetPlanResponse], error) {
+func (h *Quotas) GetPlan(ctx context.Context, _ *deckhandv1.GetPlanRequest) (*deckhandv1.GetPlanResponse, error) {
 	m, err := h.message(ctx)
-	return connect.NewResponse(&deckhandv1.GetPlanResponse{Plan: m}), err
+	return &deckhandv1.GetPlanResponse{Plan: m}, err
 }
 
 // SetPlan puts the organisation on a plan.
-func (h *Quotas) SetPlan(ctx context.Context, req *connect.Request[deckhandv1.SetPlanRequest]) (*connect.Response[deckhandv1.SetPlanResponse], error) {
+func (h *Quotas) SetPlan(ctx context.Context, req *deckhandv1.SetPlanRequest) (*deckhandv1.SetPlanResponse, error) {
 	id := auth.From(ctx)
 	if err := h.Plans.Set(ctx, id.OrgID, quota.PlanChange{
-		Name: req.Msg.GetName(), Runs: req.Msg.Runs, CycleDay: req.Msg.CycleDay, Hard: req.Msg.HardBlock, //nolint:protogetter // unset is not 0
+		Name: req.GetName(), Runs: req.Runs, CycleDay: req.CycleDay, Hard: req.HardBlock, //nolint:protogetter // unset is not 0
 	}, actor(id)); err != nil {
 		return nil, err
 	}
 	m, err := h.message(ctx)
-	return connect.NewResponse(&deckhandv1.SetPlanResponse{Plan: m}), err
+	return &deckhandv1.SetPlanResponse{Plan: m}, err
 }
 
 // SetAllowedModels sets which models may be called.
-func (h *Quotas) SetAllowedModels(ctx context.Context, req *connect.Request[deckhandv1.SetAllowedModelsRequest]) (*connect.Response[deckhandv1.SetAllowedModelsResponse], error) {
+func (h *Quotas) SetAllowedModels(ctx context.Context, req *deckhandv1.SetAllowedModelsRequest) (*deckhandv1.SetAllowedModelsResponse, error) {
 	id := auth.From(ctx)
-	if err := h.Plans.SetModels(ctx, id.OrgID, req.Msg.GetModels(), actor(id)); err != nil {
+	if err := h.Plans.SetModels(ctx, id.OrgID, req.GetModels(), actor(id)); err != nil {
 		return nil, err
 	}
 	m, err := h.message(ctx)
-	return connect.NewResponse(&deckhandv1.SetAllowedModelsResponse{Plan: m}), err
+	return &deckhandv1.SetAllowedModelsResponse{Plan: m}, err
 }
 
 // SetCallRate limits the calls a minute to a provider.
-func (h *Quotas) SetCallRate(ctx context.Context, req *connect.Request[deckhandv1.SetCallRateRequest]) (*connect.Response[deckhandv1.SetCallRateResponse], error) {
+func (h *Quotas) SetCallRate(ctx context.Context, req *deckhandv1.SetCallRateRequest) (*deckhandv1.SetCallRateResponse, error) {
 	id := auth.From(ctx)
-	if err := h.Plans.SetCallRate(ctx, id.OrgID, req.Msg.GetProvider(), req.Msg.GetCallsPerMinute(), actor(id)); err != nil {
+	if err := h.Plans.SetCallRate(ctx, id.OrgID, req.GetProvider(), req.GetCallsPerMinute(), actor(id)); err != nil {
 		return nil, err
 	}
 	m, err := h.message(ctx)
-	return connect.NewResponse(&deckhandv1.SetCallRateResponse{Plan: m}), err
+	return &deckhandv1.SetCallRateResponse{Plan: m}, err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -32,35 +31,35 @@ func (h *Retention) rules(ctx context.Context, orgID string, plan bool) (out []*
 }
 
 // GetRetention returns the rules of the caller's organisation.
-func (h *Retention) GetRetention(ctx context.Context, req *connect.Request[deckhandv1.GetRetentionRequest]) (*connect.Response[deckhandv1.GetRetentionResponse], error) {
-	rules, err := h.rules(ctx, auth.From(ctx).OrgID, req.Msg.GetPlan())
+func (h *Retention) GetRetention(ctx context.Context, req *deckhandv1.GetRetentionRequest) (*deckhandv1.GetRetentionResponse, error) {
+	rules, err := h.rules(ctx, auth.From(ctx).OrgID, req.GetPlan())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetRetentionResponse{Rules: rules}), nil
+	return &deckhandv1.GetRetentionResponse{Rules: rules}, nil
 }
 
 // SetRetention changes rules of the caller's organisation.
-func (h *Retention) SetRetention(ctx context.Context, req *connect.Request[deckhandv1.SetRetentionRequest]) (*connect.Response[deckhandv1.SetRetentionResponse], error) {
+func (h *Retention) SetRetention(ctx context.Context, req *deckhandv1.SetRetentionRequest) (*deckhandv1.SetRetentionResponse, error) {
 	who := auth.From(ctx)
-	if err := h.Retention.Set(ctx, who.OrgID, req.Msg.GetDays(), actor(who)); err != nil {
+	if err := h.Retention.Set(ctx, who.OrgID, req.GetDays(), actor(who)); err != nil {
 		return nil, err
 	}
 	rules, err := h.rules(ctx, who.OrgID, false)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.SetRetentionResponse{Rules: rules}), nil
+	return &deckhandv1.SetRetentionResponse{Rules: rules}, nil
 }
 
 // SetLegalHold keeps everything of a task, or releases it.
-func (h *Retention) SetLegalHold(ctx context.Context, req *connect.Request[deckhandv1.SetLegalHoldRequest]) (*connect.Response[deckhandv1.SetLegalHoldResponse], error) {
+func (h *Retention) SetLegalHold(ctx context.Context, req *deckhandv1.SetLegalHoldRequest) (*deckhandv1.SetLegalHoldResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	hold, err := h.Retention.Hold(ctx, who.OrgID, id, req.Msg.GetReason(), req.Msg.GetReleased(), actor(who))
+	hold, err := h.Retention.Hold(ctx, who.OrgID, id, req.GetReason(), req.GetReleased(), actor(who))
 	if err != nil {
 		return nil, err
 	}
@@ -68,12 +67,12 @@ func (h *Retention) SetLegalHold(ctx context.Context, req *connect.Request[deckh
 	if hold != nil {
 		res.Hold = legalHoldMessage(*hold)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // ListLegalHolds returns a page of the tasks that are kept.
-func (h *Retention) ListLegalHolds(ctx context.Context, req *connect.Request[deckhandv1.ListLegalHoldsRequest]) (*connect.Response[deckhandv1.ListLegalHoldsResponse], error) {
-	rows, next, err := h.Retention.Holds(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *Retention) ListLegalHolds(ctx context.Context, req *deckhandv1.ListLegalHoldsRequest) (*deckhandv1.ListLegalHoldsResponse, error) {
+	rows, next, err := h.Retention.Holds(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +80,7 @@ func (h *Retention) ListLegalHolds(ctx context.Context, req *connect.Request[dec
 	for _, row := range rows {
 		res.Holds = append(res.Holds, legalHoldMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func legalHoldMessage(row db.LegalHold) *deckhandv1.LegalHold {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -23,9 +22,9 @@ var searchKinds = map[string]deckhandv1.SearchKind{
 }
 
 // SearchHistory finds words in the histories of the tasks that the caller sees.
-func (h *Histories) SearchHistory(ctx context.Context, req *connect.Request[deckhandv1.SearchHistoryRequest]) (*connect.Response[deckhandv1.SearchHistoryResponse], error) {
+func (h *Histories) SearchHistory(ctx context.Context, req *deckhandv1.SearchHistoryRequest) (*deckhandv1.SearchHistoryResponse, error) {
 	org := auth.From(ctx).OrgID
-	q, err := search.Parse(req.Msg.GetQuery())
+	q, err := search.Parse(req.GetQuery())
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +39,7 @@ func (h *Histories) SearchHistory(ctx context.Context, req *connect.Request[deck
 			return nil, err
 		}
 	}
-	page := search.Page{Size: cmp.Or(req.Msg.GetPageSize(), searchPage), Token: req.Msg.GetPageToken()}
+	page := search.Page{Size: cmp.Or(req.GetPageSize(), searchPage), Token: req.GetPageToken()}
 	hits, next, err := h.Search.Search(ctx, viewer(ctx), q, agentID, taskID, page)
 	if err != nil {
 		return nil, err
@@ -64,5 +63,5 @@ func (h *Histories) SearchHistory(ctx context.Context, req *connect.Request[deck
 		}
 		res.Hits = append(res.Hits, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -40,13 +41,25 @@ func (h *Sessions) cookie(ctx context.Context, secret string) string {
 	return c.String()
 }
 
+// callInfo returns what is known of the call that a handler serves: its peer and headers.
+func callInfo(ctx context.Context) (connect.CallInfo, error) {
+	call, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok {
+		return nil, errors.New("there is no call in this context")
+	}
+	return call, nil
+}
+
 // CreateSession logs a user in.
-func (h *Sessions) CreateSession(ctx context.Context, req *connect.Request[deckhandv1.CreateSessionRequest]) (*connect.Response[deckhandv1.CreateSessionResponse], error) {
-	from := session.From{Address: req.Peer().Addr, UserAgent: req.Header().Get("User-Agent")}
+func (h *Sessions) CreateSession(ctx context.Context, req *deckhandv1.CreateSessionRequest) (*deckhandv1.CreateSessionResponse, error) {
+	call, err := callInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	from := session.From{Address: call.Peer().Addr, UserAgent: call.RequestHeader().Get("User-Agent")}
 	var secret string
 	var row db.GetSessionRow
-	var err error
-	switch with := req.Msg.GetWith().(type) {
+	switch with := req.GetWith().(type) {
 	case *deckhandv1.CreateSessionRequest_Token:
 		secret, row, err = h.Sessions.ByToken(ctx, with.Token, from)
 	case *deckhandv1.CreateSessionRequest_Code:
@@ -65,9 +78,8 @@ func (h *Sessions) CreateSession(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
-	res := connect.NewResponse(&deckhandv1.CreateSessionResponse{Session: m})
-	res.Header().Set("Set-Cookie", h.cookie(ctx, secret))
-	return res, nil
+	call.ResponseHeader().Set("Set-Cookie", h.cookie(ctx, secret))
+	return &deckhandv1.CreateSessionResponse{Session: m}, nil
 }
 
 func sessionMessage(row db.GetSessionRow) (*deckhandv1.Session, error) {
@@ -86,7 +98,7 @@ func sessionMessage(row db.GetSessionRow) (*deckhandv1.Session, error) {
 }
 
 // GetSession returns who calls.
-func (h *Sessions) GetSession(ctx context.Context, _ *connect.Request[deckhandv1.GetSessionRequest]) (*connect.Response[deckhandv1.GetSessionResponse], error) {
+func (h *Sessions) GetSession(ctx context.Context, _ *deckhandv1.GetSessionRequest) (*deckhandv1.GetSessionResponse, error) {
 	id := auth.From(ctx)
 	if id.SessionID != "" {
 		row, err := h.Sessions.Get(ctx, id.OrgID, id.SessionID)
@@ -94,22 +106,22 @@ func (h *Sessions) GetSession(ctx context.Context, _ *connect.Request[deckhandv1
 			return nil, err
 		}
 		m, err := sessionMessage(row)
-		return connect.NewResponse(&deckhandv1.GetSessionResponse{Session: m}), err
+		return &deckhandv1.GetSessionResponse{Session: m}, err
 	}
 	org, err := h.Store.GetOrganisation(ctx, id.OrgID)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetSessionResponse{Session: &deckhandv1.Session{
+	return &deckhandv1.GetSessionResponse{Session: &deckhandv1.Session{
 		UserId: id.UserID, UserName: id.UserName, OrganisationId: id.OrgID, OrganisationName: org.Name, Role: id.Role,
 		ReadOnly: id.Scope.ReadOnly, Services: id.Scope.Services, ExpiresAt: timestamp(id.ExpiresAt),
-	}}), nil
+	}}, nil
 }
 
 // ListSessions returns the caller's sessions.
-func (h *Sessions) ListSessions(ctx context.Context, req *connect.Request[deckhandv1.ListSessionsRequest]) (*connect.Response[deckhandv1.ListSessionsResponse], error) {
+func (h *Sessions) ListSessions(ctx context.Context, req *deckhandv1.ListSessionsRequest) (*deckhandv1.ListSessionsResponse, error) {
 	id := auth.From(ctx)
-	rows, next, err := h.Sessions.List(ctx, id.OrgID, id.UserID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	rows, next, err := h.Sessions.List(ctx, id.OrgID, id.UserID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -121,13 +133,13 @@ func (h *Sessions) ListSessions(ctx context.Context, req *connect.Request[deckha
 		}
 		res.Sessions = append(res.Sessions, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // DeleteSession logs out.
-func (h *Sessions) DeleteSession(ctx context.Context, req *connect.Request[deckhandv1.DeleteSessionRequest]) (*connect.Response[deckhandv1.DeleteSessionResponse], error) {
+func (h *Sessions) DeleteSession(ctx context.Context, req *deckhandv1.DeleteSessionRequest) (*deckhandv1.DeleteSessionResponse, error) {
 	id := auth.From(ctx)
-	end := req.Msg.GetSessionId()
+	end := req.GetSessionId()
 	if end == "" {
 		if end = id.SessionID; end == "" {
 			return nil, fault.New(fault.Invalid, "session_id is empty, and the call came with a token and not with a session").
@@ -137,36 +149,43 @@ func (h *Sessions) DeleteSession(ctx context.Context, req *connect.Request[deckh
 	if err := h.Sessions.End(ctx, id.OrgID, id.UserID, end, actor(id)); err != nil {
 		return nil, err
 	}
-	res := connect.NewResponse(&deckhandv1.DeleteSessionResponse{})
 	if end == id.SessionID {
-		res.Header().Set("Set-Cookie", h.cookie(ctx, ""))
+		call, err := callInfo(ctx)
+		if err != nil {
+			return nil, err
+		}
+		call.ResponseHeader().Set("Set-Cookie", h.cookie(ctx, ""))
 	}
-	return res, nil
+	return &deckhandv1.DeleteSessionResponse{}, nil
 }
 
 // CreateLoginCode creates a code for one login.
-func (h *Sessions) CreateLoginCode(ctx context.Context, _ *connect.Request[deckhandv1.CreateLoginCodeRequest]) (*connect.Response[deckhandv1.CreateLoginCodeResponse], error) {
+func (h *Sessions) CreateLoginCode(ctx context.Context, _ *deckhandv1.CreateLoginCodeRequest) (*deckhandv1.CreateLoginCodeResponse, error) {
 	code, expires, err := h.Sessions.CreateCode(ctx, auth.From(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.CreateLoginCodeResponse{Code: code, ExpiresAt: timestamppb.New(expires), PublicUrl: h.Public.String()}), nil
+	return &deckhandv1.CreateLoginCodeResponse{Code: code, ExpiresAt: timestamppb.New(expires), PublicUrl: h.Public.String()}, nil
 }
 
 // GetLoginMethods returns how people can log in.
-func (h *Sessions) GetLoginMethods(context.Context, *connect.Request[deckhandv1.GetLoginMethodsRequest]) (*connect.Response[deckhandv1.GetLoginMethodsResponse], error) {
+func (h *Sessions) GetLoginMethods(context.Context, *deckhandv1.GetLoginMethodsRequest) (*deckhandv1.GetLoginMethodsResponse, error) {
 	ok, missing := h.Passkeys.Available()
-	return connect.NewResponse(&deckhandv1.GetLoginMethodsResponse{Passkeys: ok, PasskeysMissing: missing, PublicUrl: h.Public.String()}), nil
+	return &deckhandv1.GetLoginMethodsResponse{Passkeys: ok, PasskeysMissing: missing, PublicUrl: h.Public.String()}, nil
 }
 
 // BeginPasskeyLogin returns a challenge for a login.
-func (h *Sessions) BeginPasskeyLogin(ctx context.Context, req *connect.Request[deckhandv1.BeginPasskeyLoginRequest]) (*connect.Response[deckhandv1.BeginPasskeyLoginResponse], error) {
-	if err := h.Sessions.Begin(ctx, req.Peer().Addr); err != nil {
+func (h *Sessions) BeginPasskeyLogin(ctx context.Context, _ *deckhandv1.BeginPasskeyLoginRequest) (*deckhandv1.BeginPasskeyLoginResponse, error) {
+	call, err := callInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.Sessions.Begin(ctx, call.Peer().Addr); err != nil {
 		return nil, err
 	}
 	challenge, options, err := h.Passkeys.BeginLogin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.BeginPasskeyLoginResponse{ChallengeId: challenge, OptionsJson: options}), nil
+	return &deckhandv1.BeginPasskeyLoginResponse{ChallengeId: challenge, OptionsJson: options}, nil
 }

@@ -60,37 +60,37 @@ func actor(id auth.Identity) event.Actor {
 }
 
 // SubmitTask stores a task and lets admission start it.
-func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.SubmitTaskRequest]) (*connect.Response[deckhandv1.SubmitTaskResponse], error) {
+func (h *Tasks) SubmitTask(ctx context.Context, req *deckhandv1.SubmitTaskRequest) (*deckhandv1.SubmitTaskResponse, error) {
 	id := auth.From(ctx)
 	if id.Kind == auth.Program {
-		return h.submitByProgram(ctx, id, req.Msg)
+		return h.submitByProgram(ctx, id, req)
 	}
-	to := req.Msg.GetAssignTo()
+	to := req.GetAssignTo()
 	switch {
-	case to == "" && req.Msg.GetAgentId() == "":
+	case to == "" && req.GetAgentId() == "":
 		return nil, fault.New(fault.Invalid, "agent_id is empty").WithFix("name an agent, or say with assign_to who is to do it")
 	case to == "":
-		to = "@agent:" + req.Msg.GetAgentId()
-	case req.Msg.GetAgentId() != "":
+		to = "@agent:" + req.GetAgentId()
+	case req.GetAgentId() != "":
 		return nil, fault.New(fault.Invalid, "agent_id and assign_to are both given").WithFix("give one of them")
 	}
 	sub := task.Submission{
-		OrgID: id.OrgID, Goal: req.Msg.GetGoal(), Title: req.Msg.GetTitle(), Priority: req.Msg.GetPriority(),
-		Context: req.Msg.GetContext(), IdempotencyKey: req.Msg.GetIdempotencyKey(), By: actor(id), Role: id.Role,
-		TaskType: req.Msg.GetTaskType(),
+		OrgID: id.OrgID, Goal: req.GetGoal(), Title: req.GetTitle(), Priority: req.GetPriority(),
+		Context: req.GetContext(), IdempotencyKey: req.GetIdempotencyKey(), By: actor(id), Role: id.Role,
+		TaskType: req.GetTaskType(),
 	}
 	who, err := assignee(ctx, h.Agents, h.Tasks, id.OrgID, to)
 	if err != nil {
 		return nil, err
 	}
 	sub.AgentID, sub.Human = who.AgentID, who.Human
-	for _, m := range req.Msg.GetConversation() {
+	for _, m := range req.GetConversation() {
 		sub.Conversation = append(sub.Conversation, task.Message{Role: m.GetRole(), Text: m.GetText()})
 	}
-	for _, in := range req.Msg.GetInputs() {
+	for _, in := range req.GetInputs() {
 		sub.Inputs = append(sub.Inputs, task.Input{Path: in.GetPath(), Content: in.GetContent()})
 	}
-	for _, ref := range req.Msg.GetAfter() {
+	for _, ref := range req.GetAfter() {
 		after, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
@@ -99,21 +99,21 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 			sub.After = append(sub.After, after)
 		}
 	}
-	if sub.With, err = h.artifacts(ctx, req.Msg.GetArtifacts()); err != nil {
+	if sub.With, err = h.artifacts(ctx, req.GetArtifacts()); err != nil {
 		return nil, err
 	}
-	if o := req.Msg.GetOverride(); o != nil {
+	if o := req.GetOverride(); o != nil {
 		if sub.Override, err = h.overridden(ctx, id, sub.AgentID, o); err != nil {
 			return nil, err
 		}
 	}
-	sub.Override.Chat = req.Msg.GetChat()
-	if sub.Override.Chat && len(req.Msg.GetArtifacts()) > 0 {
+	sub.Override.Chat = req.GetChat()
+	if sub.Override.Chat && len(req.GetArtifacts()) > 0 {
 		return nil, fault.New(fault.Invalid, "a chat takes no artifacts: its agent could not read them").
 			WithFix("say what they hold, or submit a task")
 	}
-	if ref := req.Msg.GetReplyTo(); ref != "" {
-		if !req.Msg.GetChat() {
+	if ref := req.GetReplyTo(); ref != "" {
+		if !req.GetChat() {
 			return nil, fault.New(fault.Invalid, "reply_to goes with chat only").WithFix("set chat, or leave reply_to out")
 		}
 		if ref, err = h.Tasks.Find(ctx, viewer(ctx), ref); err != nil {
@@ -142,7 +142,7 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *connect.Request[deckhandv1.
 			res.Estimate = estimateMessage(e)
 		}
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func taskRow(row db.GetTaskRow) *deckhandv1.Task {
@@ -152,9 +152,9 @@ func taskRow(row db.GetTaskRow) *deckhandv1.Task {
 }
 
 // GetTask returns one task.
-func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.GetTaskRequest]) (*connect.Response[deckhandv1.GetTaskResponse], error) {
+func (h *Tasks) GetTask(ctx context.Context, req *deckhandv1.GetTaskRequest) (*deckhandv1.GetTaskResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (h *Tasks) GetTask(ctx context.Context, req *connect.Request[deckhandv1.Get
 	if err := h.detail(ctx, m, row.Task); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetTaskResponse{Task: m}), nil
+	return &deckhandv1.GetTaskResponse{Task: m}, nil
 }
 
 func subtasksMessage(s db.SumBelowRow) *deckhandv1.Subtasks {
@@ -200,30 +200,30 @@ func timeOf(t *timestamppb.Timestamp) *time.Time {
 }
 
 // ListTasks returns tasks, newest first.
-func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.ListTasksRequest]) (*connect.Response[deckhandv1.ListTasksResponse], error) {
+func (h *Tasks) ListTasks(ctx context.Context, req *deckhandv1.ListTasksRequest) (*deckhandv1.ListTasksResponse, error) {
 	org := auth.From(ctx).OrgID
 	filter := task.Filter{
-		PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken(), Query: req.Msg.GetQuery(), Chat: req.Msg.GetChat(),
-		CreatedFrom: timeOf(req.Msg.GetCreatedFrom()), CreatedBefore: timeOf(req.Msg.GetCreatedBefore()),
+		PageSize: req.GetPageSize(), PageToken: req.GetPageToken(), Query: req.GetQuery(), Chat: req.GetChat(),
+		CreatedFrom: timeOf(req.GetCreatedFrom()), CreatedBefore: timeOf(req.GetCreatedBefore()),
 	}
 	if filter.PageSize == 0 {
 		filter.PageSize = tasksPage
 	}
-	if ref := req.Msg.GetAgentId(); ref != "" {
+	if ref := req.GetAgentId(); ref != "" {
 		id, err := h.Agents.FindPast(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
 		}
 		filter.AgentID = id
 	}
-	if ref := req.Msg.GetParentId(); ref != "" {
+	if ref := req.GetParentId(); ref != "" {
 		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
 		}
 		filter.ParentID = id
 	}
-	if ref := req.Msg.GetLineageOf(); ref != "" {
+	if ref := req.GetLineageOf(); ref != "" {
 		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
 			return nil, err
@@ -234,7 +234,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 		}
 		filter.LineageID = of.Task.LineageID
 	}
-	for i, st := range req.Msg.GetStates() {
+	for i, st := range req.GetStates() {
 		word, ok := taskStates[st]
 		if !ok {
 			return nil, fault.New(fault.Invalid, "states[%d] is not a task state", i).WithFix("use a state of TaskState")
@@ -260,7 +260,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *connect.Request[deckhandv1.L
 		m.Standing = standing(st, ok)
 		res.Tasks = append(res.Tasks, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 const (
@@ -271,19 +271,19 @@ const (
 )
 
 // ListSteps returns a task's steps in order, a page at a time.
-func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.ListStepsRequest]) (*connect.Response[deckhandv1.ListStepsResponse], error) {
+func (h *Tasks) ListSteps(ctx context.Context, req *deckhandv1.ListStepsRequest) (*deckhandv1.ListStepsResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	after, err := store.ParseNumberToken(req.Msg.GetPageToken())
+	after, err := store.ParseNumberToken(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	size := cmp.Or(req.GetPageSize(), listPage)
 	rows, err := h.Store.ListSteps(ctx, db.ListStepsParams{
-		OrgID: org, TaskID: id, StepID: req.Msg.GetStepId(), AfterNumber: after, MaxRows: size + 1, MaxBytes: stepsBytes,
+		OrgID: org, TaskID: id, StepID: req.GetStepId(), AfterNumber: after, MaxRows: size + 1, MaxBytes: stepsBytes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list steps of %s: %w", id, err)
@@ -291,10 +291,10 @@ func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.L
 	res := &deckhandv1.ListStepsResponse{}
 	for _, row := range rows[:min(len(rows), int(size))] {
 		s := stepMessage(listedStep(row))
-		if req.Msg.GetBrief() {
+		if req.GetBrief() {
 			shorten(s)
 		}
-		if req.Msg.GetImages() && req.Msg.GetStepId() != "" && s.GetOutcome().GetFields()["images"].GetNumberValue() > 0 {
+		if req.GetImages() && req.GetStepId() != "" && s.GetOutcome().GetFields()["images"].GetNumberValue() > 0 {
 			images, err := h.Steps.Images(ctx, org, s.GetTaskId(), s.GetId())
 			if err != nil {
 				return nil, err
@@ -309,7 +309,7 @@ func (h *Tasks) ListSteps(ctx context.Context, req *connect.Request[deckhandv1.L
 	if n := len(res.GetSteps()); n > 0 && n < int(rows[0].Found) {
 		res.NextPageToken = store.NumberToken(rows[n-1].Number)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // briefText is how many characters of an argument a short list has.
@@ -347,9 +347,9 @@ func openLog(ctx context.Context, link machine.Link, s db.Step, req *deckhandv1.
 const LogSizeHeader = "Deckhand-Log-Size"
 
 // ReadLog streams a step's output from the node that ran it.
-func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.ReadLogRequest], out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
+func (h *Tasks) ReadLog(ctx context.Context, req *deckhandv1.ReadLogRequest, out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
 	org := auth.From(ctx).OrgID
-	id, err := h.Steps.Find(ctx, viewer(ctx), req.Msg.GetStepId())
+	id, err := h.Steps.Find(ctx, viewer(ctx), req.GetStepId())
 	if err != nil {
 		return err
 	}
@@ -367,16 +367,16 @@ func (h *Tasks) ReadLog(ctx context.Context, req *connect.Request[deckhandv1.Rea
 	if err != nil {
 		return err
 	}
-	in, piece, err := openLog(ctx, link, s, req.Msg)
+	in, piece, err := openLog(ctx, link, s, req)
 	for fault.Is(fault.FromGRPC(err), fault.NotFound) && step.State(s.State) == step.Started && time.Since(*s.StartedAt) < comesToNode {
 		// The step is stored as started, and the node has not received it yet.
-		if !req.Msg.GetFollow() {
+		if !req.GetFollow() {
 			return nil
 		}
 		if err := backoff.Wait(ctx, lookAgain); err != nil {
 			return err
 		}
-		in, piece, err = openLog(ctx, link, s, req.Msg)
+		in, piece, err = openLog(ctx, link, s, req)
 	}
 	for ; ; piece, err = in.Recv() {
 		if errors.Is(err, io.EOF) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -47,42 +46,42 @@ func own(id auth.Identity, t db.Task) error {
 }
 
 // CancelTask ends a task.
-func (h *Tasks) CancelTask(ctx context.Context, req *connect.Request[deckhandv1.CancelTaskRequest]) (*connect.Response[deckhandv1.CancelTaskResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+func (h *Tasks) CancelTask(ctx context.Context, req *deckhandv1.CancelTaskRequest) (*deckhandv1.CancelTaskResponse, error) {
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.Tasks.Cancel(ctx, id.OrgID, taskID, req.Msg.GetReason(), actor(id))
+	row, err := h.Tasks.Cancel(ctx, id.OrgID, taskID, req.GetReason(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.CancelTaskResponse{Task: taskRow(row)}), nil
+	return &deckhandv1.CancelTaskResponse{Task: taskRow(row)}, nil
 }
 
 // PauseTask pauses a task.
-func (h *Tasks) PauseTask(ctx context.Context, req *connect.Request[deckhandv1.PauseTaskRequest]) (*connect.Response[deckhandv1.PauseTaskResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+func (h *Tasks) PauseTask(ctx context.Context, req *deckhandv1.PauseTaskRequest) (*deckhandv1.PauseTaskResponse, error) {
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	pause := h.Tasks.Pause
-	if req.Msg.GetOnNextTool() {
+	if req.GetOnNextTool() {
 		pause = h.Tasks.PauseNext
 	}
-	row, err := pause(ctx, id.OrgID, taskID, req.Msg.GetReason(), actor(id))
+	row, err := pause(ctx, id.OrgID, taskID, req.GetReason(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.PauseTaskResponse{Task: taskRow(row)}), nil
+	return &deckhandv1.PauseTaskResponse{Task: taskRow(row)}, nil
 }
 
 // ResumeTask resumes a paused task.
-func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.ResumeTaskRequest]) (*connect.Response[deckhandv1.ResumeTaskResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+func (h *Tasks) ResumeTask(ctx context.Context, req *deckhandv1.ResumeTaskRequest) (*deckhandv1.ResumeTaskResponse, error) {
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	limits, err := limitsOf(id, req.Msg.GetLimits())
+	limits, err := limitsOf(id, req.GetLimits())
 	if err != nil {
 		return nil, err
 	}
@@ -95,38 +94,38 @@ func (h *Tasks) ResumeTask(ctx context.Context, req *connect.Request[deckhandv1.
 			return nil, err
 		}
 	}
-	return connect.NewResponse(&deckhandv1.ResumeTaskResponse{Task: taskRow(row)}), nil
+	return &deckhandv1.ResumeTaskResponse{Task: taskRow(row)}, nil
 }
 
 // TellTask sends a task's agent a message.
-func (h *Tasks) TellTask(ctx context.Context, req *connect.Request[deckhandv1.TellTaskRequest]) (*connect.Response[deckhandv1.TellTaskResponse], error) {
+func (h *Tasks) TellTask(ctx context.Context, req *deckhandv1.TellTaskRequest) (*deckhandv1.TellTaskResponse, error) {
 	if who := auth.From(ctx); who.Kind == auth.Program {
-		return h.tellParent(ctx, who, req.Msg)
+		return h.tellParent(ctx, who, req)
 	}
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	row, m, err := h.Tasks.SendMessage(ctx, id.OrgID, taskID, task.Instruction{
-		Text: req.Msg.GetText(), IdempotencyKey: req.Msg.GetIdempotencyKey(), Interrupt: req.Msg.GetInterrupt(),
+		Text: req.GetText(), IdempotencyKey: req.GetIdempotencyKey(), Interrupt: req.GetInterrupt(),
 	}, actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.TellTaskResponse{Task: taskRow(row), Message: taskMessageOf(m)}), nil
+	return &deckhandv1.TellTaskResponse{Task: taskRow(row), Message: taskMessageOf(m)}, nil
 }
 
 // WithdrawMessage takes back a message that the agent has not got yet.
-func (h *Tasks) WithdrawMessage(ctx context.Context, req *connect.Request[deckhandv1.WithdrawMessageRequest]) (*connect.Response[deckhandv1.WithdrawMessageResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+func (h *Tasks) WithdrawMessage(ctx context.Context, req *deckhandv1.WithdrawMessageRequest) (*deckhandv1.WithdrawMessageResponse, error) {
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	row, m, err := task.Messages{Tasks: h.Tasks}.Withdraw(ctx, id.OrgID, taskID, req.Msg.GetMessageId(), actor(id))
+	row, m, err := task.Messages{Tasks: h.Tasks}.Withdraw(ctx, id.OrgID, taskID, req.GetMessageId(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.WithdrawMessageResponse{Task: taskRow(row), Message: taskMessageOf(m)}), nil
+	return &deckhandv1.WithdrawMessageResponse{Task: taskRow(row), Message: taskMessageOf(m)}, nil
 }
 
 // again reads how a task is to be run once more.
@@ -165,12 +164,12 @@ func limitsOf(id auth.Identity, m *deckhandv1.TaskLimits) (task.Limits, error) {
 }
 
 // RetryTask runs a task once more.
-func (h *Tasks) RetryTask(ctx context.Context, req *connect.Request[deckhandv1.RetryTaskRequest]) (*connect.Response[deckhandv1.RetryTaskResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+func (h *Tasks) RetryTask(ctx context.Context, req *deckhandv1.RetryTaskRequest) (*deckhandv1.RetryTaskResponse, error) {
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	again, err := h.again(ctx, id, req.Msg.GetOverride(), req.Msg.GetIdempotencyKey())
+	again, err := h.again(ctx, id, req.GetOverride(), req.GetIdempotencyKey())
 	if err != nil {
 		return nil, err
 	}
@@ -178,12 +177,12 @@ func (h *Tasks) RetryTask(ctx context.Context, req *connect.Request[deckhandv1.R
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RetryTaskResponse{Task: taskRow(row)}), nil
+	return &deckhandv1.RetryTaskResponse{Task: taskRow(row)}, nil
 }
 
 // ResumeTaskFrom creates a task that is resumed from a checkpoint of another.
-func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhandv1.ResumeTaskFromRequest]) (*connect.Response[deckhandv1.ResumeTaskFromResponse], error) {
-	m := req.Msg
+func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *deckhandv1.ResumeTaskFromRequest) (*deckhandv1.ResumeTaskFromResponse, error) {
+	m := req
 	id, taskID, err := h.mine(ctx, m.GetTaskId())
 	if err != nil {
 		return nil, err
@@ -218,7 +217,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 		if err != nil {
 			return nil, err
 		}
-		return connect.NewResponse(res), nil
+		return res, nil
 	}
 	again, err := h.again(ctx, id, m.GetOverride(), m.GetIdempotencyKey())
 	if err != nil {
@@ -239,7 +238,7 @@ func (h *Tasks) ResumeTaskFrom(ctx context.Context, req *connect.Request[deckhan
 		return nil, err
 	}
 	res.Task = taskRow(row)
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // restoreMessage describes what restoring a workspace changes.
@@ -255,13 +254,13 @@ func (h *Tasks) restoreMessage(ctx context.Context, r *workspace.Restore) *deckh
 }
 
 // ListCheckpoints returns a task's checkpoints.
-func (h *Tasks) ListCheckpoints(ctx context.Context, req *connect.Request[deckhandv1.ListCheckpointsRequest]) (*connect.Response[deckhandv1.ListCheckpointsResponse], error) {
+func (h *Tasks) ListCheckpoints(ctx context.Context, req *deckhandv1.ListCheckpointsRequest) (*deckhandv1.ListCheckpointsResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	rows, next, err := h.Tasks.Checkpoints(ctx, org, id, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	rows, next, err := h.Tasks.Checkpoints(ctx, org, id, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -269,26 +268,26 @@ func (h *Tasks) ListCheckpoints(ctx context.Context, req *connect.Request[deckha
 	for _, row := range rows {
 		res.Checkpoints = append(res.Checkpoints, checkpointMessage(row))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // KeepCheckpoint keeps a checkpoint for longer.
-func (h *Tasks) KeepCheckpoint(ctx context.Context, req *connect.Request[deckhandv1.KeepCheckpointRequest]) (*connect.Response[deckhandv1.KeepCheckpointResponse], error) {
-	id, taskID, err := h.mine(ctx, req.Msg.GetTaskId())
+func (h *Tasks) KeepCheckpoint(ctx context.Context, req *deckhandv1.KeepCheckpointRequest) (*deckhandv1.KeepCheckpointResponse, error) {
+	id, taskID, err := h.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	at := task.Point{Iteration: req.Msg.GetIteration()}
-	if ref := req.Msg.GetCheckpointId(); ref != "" {
+	at := task.Point{Iteration: req.GetIteration()}
+	if ref := req.GetCheckpointId(); ref != "" {
 		if at, err = task.CheckpointAt(ctx, h.Store.Queries, id.OrgID, taskID, ref); err != nil {
 			return nil, err
 		}
 	}
-	row, err := h.Tasks.KeepCheckpoint(ctx, id.OrgID, taskID, at, req.Msg.GetKeepFor().AsDuration(), actor(id))
+	row, err := h.Tasks.KeepCheckpoint(ctx, id.OrgID, taskID, at, req.GetKeepFor().AsDuration(), actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.KeepCheckpointResponse{Checkpoint: checkpointMessage(row)}), nil
+	return &deckhandv1.KeepCheckpointResponse{Checkpoint: checkpointMessage(row)}, nil
 }
 
 func checkpointMessage(row db.ListCheckpointsRow) *deckhandv1.TaskCheckpoint {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -20,8 +19,8 @@ type TaskPlans struct {
 }
 
 // GetTaskPlan returns the plan of a task.
-func (h *TaskPlans) GetTaskPlan(ctx context.Context, req *connect.Request[deckhandv1.GetTaskPlanRequest]) (*connect.Response[deckhandv1.GetTaskPlanResponse], error) {
-	id, err := h.Tasks.Tasks.Find(ctx, viewer(ctx), req.Msg.GetTaskId())
+func (h *TaskPlans) GetTaskPlan(ctx context.Context, req *deckhandv1.GetTaskPlanRequest) (*deckhandv1.GetTaskPlanResponse, error) {
+	id, err := h.Tasks.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
@@ -29,17 +28,17 @@ func (h *TaskPlans) GetTaskPlan(ctx context.Context, req *connect.Request[deckha
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetTaskPlanResponse{Plan: planMessage(p)}), nil
+	return &deckhandv1.GetTaskPlanResponse{Plan: planMessage(p)}, nil
 }
 
 // EditTaskPlan changes the plan of a task.
-func (h *TaskPlans) EditTaskPlan(ctx context.Context, req *connect.Request[deckhandv1.EditTaskPlanRequest]) (*connect.Response[deckhandv1.EditTaskPlanResponse], error) {
-	id, taskID, err := h.Tasks.mine(ctx, req.Msg.GetTaskId())
+func (h *TaskPlans) EditTaskPlan(ctx context.Context, req *deckhandv1.EditTaskPlanRequest) (*deckhandv1.EditTaskPlanResponse, error) {
+	id, taskID, err := h.Tasks.mine(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	var change plan.Change
-	switch c := req.Msg.GetChange().(type) {
+	switch c := req.GetChange().(type) {
 	case *deckhandv1.EditTaskPlanRequest_Add:
 		change, err = plan.Add(nodeOf(c.Add.GetItem()), c.Add.GetParent(), c.Add.GetBefore())
 	case *deckhandv1.EditTaskPlanRequest_Remove:
@@ -56,11 +55,11 @@ func (h *TaskPlans) EditTaskPlan(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.Plans.Edit(ctx, id.OrgID, taskID, req.Msg.GetRevision(), change, actor(id))
+	p, err := h.Plans.Edit(ctx, id.OrgID, taskID, req.GetRevision(), change, actor(id))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.EditTaskPlanResponse{Plan: planMessage(p)}), nil
+	return &deckhandv1.EditTaskPlanResponse{Plan: planMessage(p)}, nil
 }
 
 func nodeOf(m *deckhandv1.PlanItem) plan.Node {

@@ -32,11 +32,11 @@ type Telemetry struct {
 }
 
 // WatchNodeTelemetry streams what a machine and its jails use.
-func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request[deckhandv1.WatchNodeTelemetryRequest], out *connect.ServerStream[deckhandv1.WatchNodeTelemetryResponse]) error {
+func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *deckhandv1.WatchNodeTelemetryRequest, out *connect.ServerStream[deckhandv1.WatchNodeTelemetryResponse]) error {
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
 	org := auth.From(ctx).OrgID
-	id, err := h.Nodes.Find(ctx, org, req.Msg.GetNodeId())
+	id, err := h.Nodes.Find(ctx, org, req.GetNodeId())
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 		return err
 	}
 	named := time.Now()
-	if req.Msg.GetHistory() {
+	if req.GetHistory() {
 		kept, err := client.GetTelemetry(ctx, &nodev1.GetTelemetryRequest{})
 		if err != nil {
 			return fault.FromGRPC(err)
@@ -89,7 +89,7 @@ func (h *Telemetry) WatchNodeTelemetry(ctx context.Context, req *connect.Request
 		if err := out.Send(telemetryMessage(res, names, v.All)); err != nil {
 			return err
 		}
-		if !req.Msg.GetFollow() {
+		if !req.GetFollow() {
 			return nil
 		}
 	}

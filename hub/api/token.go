@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -36,8 +35,8 @@ func tokenMessage(t db.ListTokensRow) (*deckhandv1.Token, error) {
 }
 
 // CreateToken makes one.
-func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv1.CreateTokenRequest]) (*connect.Response[deckhandv1.CreateTokenResponse], error) {
-	who, m := auth.From(ctx), req.Msg
+func (h *Tokens) CreateToken(ctx context.Context, req *deckhandv1.CreateTokenRequest) (*deckhandv1.CreateTokenResponse, error) {
+	who, m := auth.From(ctx), req
 	d := token.Draft{
 		OrgID: who.OrgID, Kind: auth.User, Name: m.GetName(), UserID: who.UserID, By: actor(who), TTL: m.GetTtl().AsDuration(),
 		Scope: auth.Scope{Role: m.GetRole(), ReadOnly: m.GetReadOnly(), Services: m.GetServices(), Pools: m.GetPools(), Decide: m.GetDecide()},
@@ -71,21 +70,21 @@ func (h *Tokens) CreateToken(ctx context.Context, req *connect.Request[deckhandv
 		return nil, err
 	}
 	made, err := tokenMessage(row)
-	return connect.NewResponse(&deckhandv1.CreateTokenResponse{Token: made, Secret: secret}), err
+	return &deckhandv1.CreateTokenResponse{Token: made, Secret: secret}, err
 }
 
 // ListTokens returns one's own tokens, or all, a page at a time.
-func (h *Tokens) ListTokens(ctx context.Context, req *connect.Request[deckhandv1.ListTokensRequest]) (*connect.Response[deckhandv1.ListTokensResponse], error) {
+func (h *Tokens) ListTokens(ctx context.Context, req *deckhandv1.ListTokensRequest) (*deckhandv1.ListTokensResponse, error) {
 	who := auth.From(ctx)
 	whose := who.UserID
-	if req.Msg.GetAll() {
+	if req.GetAll() {
 		if who.Role != auth.Admin {
 			return nil, fault.New(fault.Denied, "to list everybody's tokens needs the role admin, and you have %s", who.Role).
 				WithCode(fault.PermissionDenied).WithFix("leave out all for your own")
 		}
 		whose = ""
 	}
-	rows, next, err := h.Tokens.List(ctx, who.OrgID, whose, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+	rows, next, err := h.Tokens.List(ctx, who.OrgID, whose, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -97,35 +96,35 @@ func (h *Tokens) ListTokens(ctx context.Context, req *connect.Request[deckhandv1
 		}
 		res.Tokens = append(res.Tokens, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // RevokeToken ends one.
-func (h *Tokens) RevokeToken(ctx context.Context, req *connect.Request[deckhandv1.RevokeTokenRequest]) (*connect.Response[deckhandv1.RevokeTokenResponse], error) {
+func (h *Tokens) RevokeToken(ctx context.Context, req *deckhandv1.RevokeTokenRequest) (*deckhandv1.RevokeTokenResponse, error) {
 	who := auth.From(ctx)
 	whose := who.UserID
 	if who.Role == auth.Admin {
 		whose = ""
 	}
-	err := h.Tokens.Revoke(ctx, who.OrgID, whose, req.Msg.GetTokenId(), actor(who))
-	return connect.NewResponse(&deckhandv1.RevokeTokenResponse{}), err
+	err := h.Tokens.Revoke(ctx, who.OrgID, whose, req.GetTokenId(), actor(who))
+	return &deckhandv1.RevokeTokenResponse{}, err
 }
 
 // GetTokenLimits returns how long tokens may be used.
-func (h *Tokens) GetTokenLimits(ctx context.Context, _ *connect.Request[deckhandv1.GetTokenLimitsRequest]) (*connect.Response[deckhandv1.GetTokenLimitsResponse], error) {
+func (h *Tokens) GetTokenLimits(ctx context.Context, _ *deckhandv1.GetTokenLimitsRequest) (*deckhandv1.GetTokenLimitsResponse, error) {
 	limits, err := h.Tokens.Limits(ctx, auth.From(ctx).OrgID)
-	return connect.NewResponse(&deckhandv1.GetTokenLimitsResponse{Limits: tokenLimits(limits)}), err
+	return &deckhandv1.GetTokenLimitsResponse{Limits: tokenLimits(limits)}, err
 }
 
 // SetTokenLimits changes that.
-func (h *Tokens) SetTokenLimits(ctx context.Context, req *connect.Request[deckhandv1.SetTokenLimitsRequest]) (*connect.Response[deckhandv1.SetTokenLimitsResponse], error) {
-	who, m := auth.From(ctx), req.Msg.GetLimits()
+func (h *Tokens) SetTokenLimits(ctx context.Context, req *deckhandv1.SetTokenLimitsRequest) (*deckhandv1.SetTokenLimitsResponse, error) {
+	who, m := auth.From(ctx), req.GetLimits()
 	limits := token.Limits{MaxTTL: m.GetMaxTtl().AsDuration(), LoginWithin: m.GetLoginWithin().AsDuration()}
 	if err := h.Tokens.SetLimits(ctx, who.OrgID, limits, actor(who)); err != nil {
 		return nil, err
 	}
 	limits, err := h.Tokens.Limits(ctx, who.OrgID)
-	return connect.NewResponse(&deckhandv1.SetTokenLimitsResponse{Limits: tokenLimits(limits)}), err
+	return &deckhandv1.SetTokenLimitsResponse{Limits: tokenLimits(limits)}, err
 }
 
 func tokenLimits(l token.Limits) *deckhandv1.TokenLimits {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/step"
@@ -111,8 +109,8 @@ func (h *Tools) all(u *toolUser) []known {
 }
 
 // ListTools returns the registry.
-func (h *Tools) ListTools(ctx context.Context, req *connect.Request[deckhandv1.ListToolsRequest]) (*connect.Response[deckhandv1.ListToolsResponse], error) {
-	m := req.Msg
+func (h *Tools) ListTools(ctx context.Context, req *deckhandv1.ListToolsRequest) (*deckhandv1.ListToolsResponse, error) {
+	m := req
 	u, err := h.toolUser(ctx, m.GetAgentId())
 	if err != nil {
 		return nil, err
@@ -147,12 +145,12 @@ func (h *Tools) ListTools(ctx context.Context, req *connect.Request[deckhandv1.L
 		}
 		res.Tools = append(res.Tools, e)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // GetTool returns one tool, and what a call would get.
-func (h *Tools) GetTool(ctx context.Context, req *connect.Request[deckhandv1.GetToolRequest]) (*connect.Response[deckhandv1.GetToolResponse], error) {
-	m := req.Msg
+func (h *Tools) GetTool(ctx context.Context, req *deckhandv1.GetToolRequest) (*deckhandv1.GetToolResponse, error) {
+	m := req
 	u, err := h.toolUser(ctx, m.GetAgentId())
 	if err != nil {
 		return nil, err
@@ -175,5 +173,5 @@ func (h *Tools) GetTool(ctx context.Context, req *connect.Request[deckhandv1.Get
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetToolResponse{Tool: e}), nil
+	return &deckhandv1.GetToolResponse{Tool: e}, nil
 }

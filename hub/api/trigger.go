@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -75,36 +74,36 @@ func (h *Triggers) show(ctx context.Context, orgID, id string) (*deckhandv1.Trig
 }
 
 // CreateTrigger creates a trigger.
-func (h *Triggers) CreateTrigger(ctx context.Context, req *connect.Request[deckhandv1.CreateTriggerRequest]) (*connect.Response[deckhandv1.CreateTriggerResponse], error) {
+func (h *Triggers) CreateTrigger(ctx context.Context, req *deckhandv1.CreateTriggerRequest) (*deckhandv1.CreateTriggerResponse, error) {
 	who := auth.From(ctx)
-	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.Msg.GetAgentId())
+	agentID, err := h.Agents.Find(ctx, viewer(ctx), req.GetAgentId())
 	if err != nil {
 		return nil, err
 	}
 	row, secret, err := h.Triggers.Create(ctx, trigger.Draft{
-		OrgID: who.OrgID, Name: req.Msg.GetName(), AgentID: agentID, Kind: trigger.Kind(enumWord(req.Msg.GetKind(), "TRIGGER_KIND_")),
-		Spec: req.Msg.GetSpec(), Preset: req.Msg.GetPreset(), Secret: req.Msg.GetSecret(), Disabled: req.Msg.GetDisabled(), By: actor(who),
+		OrgID: who.OrgID, Name: req.GetName(), AgentID: agentID, Kind: trigger.Kind(enumWord(req.GetKind(), "TRIGGER_KIND_")),
+		Spec: req.GetSpec(), Preset: req.GetPreset(), Secret: req.GetSecret(), Disabled: req.GetDisabled(), By: actor(who),
 	})
 	if err != nil {
 		return nil, err
 	}
 	m, err := h.show(ctx, who.OrgID, row.Trigger.ID)
-	return connect.NewResponse(&deckhandv1.CreateTriggerResponse{Trigger: m, Secret: secret}), err
+	return &deckhandv1.CreateTriggerResponse{Trigger: m, Secret: secret}, err
 }
 
 // UpdateTrigger changes what a trigger does.
-func (h *Triggers) UpdateTrigger(ctx context.Context, req *connect.Request[deckhandv1.UpdateTriggerRequest]) (*connect.Response[deckhandv1.UpdateTriggerResponse], error) {
+func (h *Triggers) UpdateTrigger(ctx context.Context, req *deckhandv1.UpdateTriggerRequest) (*deckhandv1.UpdateTriggerResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) error {
+	m, err := h.changeMine(ctx, req.GetTriggerId(), func(id string) error {
 		return h.Triggers.Change(ctx, who.OrgID, id, func(now *deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, error) {
-			spec, err := masked(now, req.Msg.GetSpec(), req.Msg.GetUpdateMask())
+			spec, err := masked(now, req.GetSpec(), req.GetUpdateMask())
 			if err != nil {
 				return nil, err
 			}
 			return spec, validated(spec)
 		}, actor(who))
 	})
-	return connect.NewResponse(&deckhandv1.UpdateTriggerResponse{Trigger: m}), err
+	return &deckhandv1.UpdateTriggerResponse{Trigger: m}, err
 }
 
 // mine finds a trigger that the caller may have do things. Its tasks run with the
@@ -150,26 +149,26 @@ func (h *Triggers) change(ctx context.Context, ref string, do func(id string) er
 }
 
 // GetTrigger returns a trigger.
-func (h *Triggers) GetTrigger(ctx context.Context, req *connect.Request[deckhandv1.GetTriggerRequest]) (*connect.Response[deckhandv1.GetTriggerResponse], error) {
-	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(string) error { return nil })
-	return connect.NewResponse(&deckhandv1.GetTriggerResponse{Trigger: m}), err
+func (h *Triggers) GetTrigger(ctx context.Context, req *deckhandv1.GetTriggerRequest) (*deckhandv1.GetTriggerResponse, error) {
+	m, err := h.change(ctx, req.GetTriggerId(), func(string) error { return nil })
+	return &deckhandv1.GetTriggerResponse{Trigger: m}, err
 }
 
 // ListTriggers returns triggers by name.
-func (h *Triggers) ListTriggers(ctx context.Context, req *connect.Request[deckhandv1.ListTriggersRequest]) (*connect.Response[deckhandv1.ListTriggersResponse], error) {
+func (h *Triggers) ListTriggers(ctx context.Context, req *deckhandv1.ListTriggersRequest) (*deckhandv1.ListTriggersResponse, error) {
 	org := auth.From(ctx).OrgID
-	size := req.Msg.GetPageSize()
+	size := req.GetPageSize()
 	if size == 0 {
 		size = triggerPage
 	}
 	agentID := ""
-	if ref := req.Msg.GetAgentId(); ref != "" {
+	if ref := req.GetAgentId(); ref != "" {
 		var err error
 		if agentID, err = h.Agents.Find(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 	}
-	rows, err := h.Triggers.List(ctx, viewer(ctx), agentID, req.Msg.GetPageToken(), size+1)
+	rows, err := h.Triggers.List(ctx, viewer(ctx), agentID, req.GetPageToken(), size+1)
 	if err != nil {
 		return nil, err
 	}
@@ -189,75 +188,75 @@ func (h *Triggers) ListTriggers(ctx context.Context, req *connect.Request[deckha
 		}
 		res.Triggers = append(res.Triggers, m)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // EnableTrigger lets a trigger fire.
-func (h *Triggers) EnableTrigger(ctx context.Context, req *connect.Request[deckhandv1.EnableTriggerRequest]) (*connect.Response[deckhandv1.EnableTriggerResponse], error) {
+func (h *Triggers) EnableTrigger(ctx context.Context, req *deckhandv1.EnableTriggerRequest) (*deckhandv1.EnableTriggerResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) error { return h.Triggers.Enable(ctx, who.OrgID, id, actor(who)) })
-	return connect.NewResponse(&deckhandv1.EnableTriggerResponse{Trigger: m}), err
+	m, err := h.changeMine(ctx, req.GetTriggerId(), func(id string) error { return h.Triggers.Enable(ctx, who.OrgID, id, actor(who)) })
+	return &deckhandv1.EnableTriggerResponse{Trigger: m}, err
 }
 
 // DisableTrigger keeps a trigger from firing.
-func (h *Triggers) DisableTrigger(ctx context.Context, req *connect.Request[deckhandv1.DisableTriggerRequest]) (*connect.Response[deckhandv1.DisableTriggerResponse], error) {
+func (h *Triggers) DisableTrigger(ctx context.Context, req *deckhandv1.DisableTriggerRequest) (*deckhandv1.DisableTriggerResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.change(ctx, req.Msg.GetTriggerId(), func(id string) error {
-		return h.Triggers.Disable(ctx, who.OrgID, id, req.Msg.GetReason(), actor(who))
+	m, err := h.change(ctx, req.GetTriggerId(), func(id string) error {
+		return h.Triggers.Disable(ctx, who.OrgID, id, req.GetReason(), actor(who))
 	})
-	return connect.NewResponse(&deckhandv1.DisableTriggerResponse{Trigger: m}), err
+	return &deckhandv1.DisableTriggerResponse{Trigger: m}, err
 }
 
 // DeleteTrigger ends a trigger for good.
-func (h *Triggers) DeleteTrigger(ctx context.Context, req *connect.Request[deckhandv1.DeleteTriggerRequest]) (*connect.Response[deckhandv1.DeleteTriggerResponse], error) {
+func (h *Triggers) DeleteTrigger(ctx context.Context, req *deckhandv1.DeleteTriggerRequest) (*deckhandv1.DeleteTriggerResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.mine(ctx, req.Msg.GetTriggerId())
+	id, err := h.mine(ctx, req.GetTriggerId())
 	if err == nil {
 		err = h.Triggers.Delete(ctx, who.OrgID, id, actor(who))
 	}
-	return connect.NewResponse(&deckhandv1.DeleteTriggerResponse{}), err
+	return &deckhandv1.DeleteTriggerResponse{}, err
 }
 
 // RotateTriggerSecret gives a webhook another secret.
-func (h *Triggers) RotateTriggerSecret(ctx context.Context, req *connect.Request[deckhandv1.RotateTriggerSecretRequest]) (*connect.Response[deckhandv1.RotateTriggerSecretResponse], error) {
+func (h *Triggers) RotateTriggerSecret(ctx context.Context, req *deckhandv1.RotateTriggerSecretRequest) (*deckhandv1.RotateTriggerSecretResponse, error) {
 	who := auth.From(ctx)
 	keep := oldSecretKept
-	if d := req.Msg.GetKeep(); d != nil {
+	if d := req.GetKeep(); d != nil {
 		keep = d.AsDuration()
 	}
 	res := &deckhandv1.RotateTriggerSecretResponse{}
 	var err error
-	res.Trigger, err = h.changeMine(ctx, req.Msg.GetTriggerId(), func(id string) (err error) {
-		res.Secret, err = h.Triggers.Rotate(ctx, who.OrgID, id, req.Msg.GetSecret(), keep, actor(who))
+	res.Trigger, err = h.changeMine(ctx, req.GetTriggerId(), func(id string) (err error) {
+		res.Secret, err = h.Triggers.Rotate(ctx, who.OrgID, id, req.GetSecret(), keep, actor(who))
 		return err
 	})
-	return connect.NewResponse(res), err
+	return res, err
 }
 
 // FireTrigger starts a run by hand.
-func (h *Triggers) FireTrigger(ctx context.Context, req *connect.Request[deckhandv1.FireTriggerRequest]) (*connect.Response[deckhandv1.FireTriggerResponse], error) {
+func (h *Triggers) FireTrigger(ctx context.Context, req *deckhandv1.FireTriggerRequest) (*deckhandv1.FireTriggerResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.mine(ctx, req.Msg.GetTriggerId())
+	id, err := h.mine(ctx, req.GetTriggerId())
 	if err != nil {
 		return nil, err
 	}
-	made, err := h.Triggers.Fire(ctx, who.OrgID, id, req.Msg.GetGoal(), req.Msg.GetIdempotencyKey(), actor(who))
+	made, err := h.Triggers.Fire(ctx, who.OrgID, id, req.GetGoal(), req.GetIdempotencyKey(), actor(who))
 	if err != nil {
 		return nil, err
 	}
 	d, err := h.delivery(ctx, who.OrgID, made)
-	return connect.NewResponse(&deckhandv1.FireTriggerResponse{Delivery: d}), err
+	return &deckhandv1.FireTriggerResponse{Delivery: d}, err
 }
 
 // TestTrigger returns what a payload would lead to.
-func (h *Triggers) TestTrigger(ctx context.Context, req *connect.Request[deckhandv1.TestTriggerRequest]) (*connect.Response[deckhandv1.TestTriggerResponse], error) {
+func (h *Triggers) TestTrigger(ctx context.Context, req *deckhandv1.TestTriggerRequest) (*deckhandv1.TestTriggerResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Triggers.Find(ctx, viewer(ctx), req.Msg.GetTriggerId())
+	id, err := h.Triggers.Find(ctx, viewer(ctx), req.GetTriggerId())
 	if err != nil {
 		return nil, err
 	}
-	trial := trigger.Trial{Body: req.Msg.GetBody(), Headers: req.Msg.GetHeaders(), Spec: req.Msg.GetSpec()}
-	if ref := req.Msg.GetDeliveryId(); ref != "" {
+	trial := trigger.Trial{Body: req.GetBody(), Headers: req.GetHeaders(), Spec: req.GetSpec()}
+	if ref := req.GetDeliveryId(); ref != "" {
 		if trial.DeliveryID, err = h.Triggers.FindDelivery(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
@@ -272,7 +271,7 @@ func (h *Triggers) TestTrigger(ctx context.Context, req *connect.Request[deckhan
 	if data, err := json.Marshal(maskOf(ctx, h.Redact).Map(v.Mapped)); err == nil {
 		res.Mapped = object(data)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func deliveryState(word string) deckhandv1.DeliveryState {
@@ -280,16 +279,16 @@ func deliveryState(word string) deckhandv1.DeliveryState {
 }
 
 // ListDeliveries returns the firings that the caller sees.
-func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deckhandv1.ListDeliveriesRequest]) (*connect.Response[deckhandv1.ListDeliveriesResponse], error) {
-	f := trigger.Filter{PageSize: req.Msg.GetPageSize(), PageToken: req.Msg.GetPageToken()}
+func (h *Triggers) ListDeliveries(ctx context.Context, req *deckhandv1.ListDeliveriesRequest) (*deckhandv1.ListDeliveriesResponse, error) {
+	f := trigger.Filter{PageSize: req.GetPageSize(), PageToken: req.GetPageToken()}
 	if f.PageSize == 0 {
 		f.PageSize = deliveryPage
 	}
-	for _, state := range req.Msg.GetStates() {
+	for _, state := range req.GetStates() {
 		f.States = append(f.States, enumWord(state, "DELIVERY_STATE_"))
 	}
 	var err error
-	if ref := req.Msg.GetTriggerId(); ref != "" {
+	if ref := req.GetTriggerId(); ref != "" {
 		if f.TriggerID, err = h.Triggers.Find(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
@@ -307,7 +306,7 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *connect.Request[deck
 			Size: d.Size,
 		})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // delivery returns one with what was sent, secrets masked.
@@ -334,20 +333,20 @@ func (h *Triggers) delivery(ctx context.Context, orgID, id string) (*deckhandv1.
 }
 
 // GetDelivery returns one firing.
-func (h *Triggers) GetDelivery(ctx context.Context, req *connect.Request[deckhandv1.GetDeliveryRequest]) (*connect.Response[deckhandv1.GetDeliveryResponse], error) {
+func (h *Triggers) GetDelivery(ctx context.Context, req *deckhandv1.GetDeliveryRequest) (*deckhandv1.GetDeliveryResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Triggers.FindDelivery(ctx, viewer(ctx), req.Msg.GetDeliveryId())
+	id, err := h.Triggers.FindDelivery(ctx, viewer(ctx), req.GetDeliveryId())
 	if err != nil {
 		return nil, err
 	}
 	d, err := h.delivery(ctx, org, id)
-	return connect.NewResponse(&deckhandv1.GetDeliveryResponse{Delivery: d}), err
+	return &deckhandv1.GetDeliveryResponse{Delivery: d}, err
 }
 
 // ReplayDelivery has what was sent come in once more.
-func (h *Triggers) ReplayDelivery(ctx context.Context, req *connect.Request[deckhandv1.ReplayDeliveryRequest]) (*connect.Response[deckhandv1.ReplayDeliveryResponse], error) {
+func (h *Triggers) ReplayDelivery(ctx context.Context, req *deckhandv1.ReplayDeliveryRequest) (*deckhandv1.ReplayDeliveryResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Triggers.FindDelivery(ctx, viewer(ctx), req.Msg.GetDeliveryId())
+	id, err := h.Triggers.FindDelivery(ctx, viewer(ctx), req.GetDeliveryId())
 	if err != nil {
 		return nil, err
 	}
@@ -363,5 +362,5 @@ func (h *Triggers) ReplayDelivery(ctx context.Context, req *connect.Request[deck
 		return nil, err
 	}
 	d, err := h.delivery(ctx, who.OrgID, made)
-	return connect.NewResponse(&deckhandv1.ReplayDeliveryResponse{Delivery: d}), err
+	return &deckhandv1.ReplayDeliveryResponse{Delivery: d}, err
 }

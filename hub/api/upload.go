@@ -31,24 +31,24 @@ func uploadEntry(e *deckhandv1.UploadEntry) *nodev1.UploadEntry {
 }
 
 // CompareFiles returns which of some files an upload has to send.
-func (h *Files) CompareFiles(ctx context.Context, req *connect.Request[deckhandv1.CompareFilesRequest]) (*connect.Response[deckhandv1.CompareFilesResponse], error) {
-	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+func (h *Files) CompareFiles(ctx context.Context, req *deckhandv1.CompareFilesRequest) (*deckhandv1.CompareFilesResponse, error) {
+	node, jailID, err := h.workspace(ctx, toRead, req.GetAgentId(), req.GetTaskId(), req.GetJail())
 	if err != nil {
 		return nil, err
 	}
-	ask := &nodev1.CompareFilesRequest{JailId: jailID, Path: req.Msg.GetPath()}
-	for _, e := range req.Msg.GetEntries() {
+	ask := &nodev1.CompareFilesRequest{JailId: jailID, Path: req.GetPath()}
+	for _, e := range req.GetEntries() {
 		ask.Entries = append(ask.Entries, uploadEntry(e))
 	}
 	res, err := node.Files().CompareFiles(ctx, ask)
 	if err != nil {
 		return nil, fmt.Errorf("compare files: %w", fault.FromGRPC(err))
 	}
-	return connect.NewResponse(&deckhandv1.CompareFilesResponse{SendFrom: res.GetSendFrom()}), nil
+	return &deckhandv1.CompareFilesResponse{SendFrom: res.GetSendFrom()}, nil
 }
 
 // UploadFiles passes a tree on to the node, message by message.
-func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckhandv1.UploadFilesRequest]) (*connect.Response[deckhandv1.UploadFilesResponse], error) {
+func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckhandv1.UploadFilesRequest]) (*deckhandv1.UploadFilesResponse, error) {
 	if !in.Receive() {
 		if in.Err() != nil {
 			return nil, in.Err()
@@ -89,9 +89,9 @@ func (h *Files) UploadFiles(ctx context.Context, in *connect.ClientStream[deckha
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UploadFilesResponse{
+	return &deckhandv1.UploadFilesResponse{
 		Files: res.GetFiles(), Bytes: res.GetBytes(), Changed: res.GetWorkspace().GetFiles(),
-	}), nil
+	}, nil
 }
 
 // uploadMode are the permission bits of a file that a browser sends.
@@ -101,8 +101,8 @@ const uploadMode = 0o644
 const uploadPiece = 1 << 20
 
 // WriteFile uploads one file.
-func (h *Files) WriteFile(ctx context.Context, req *connect.Request[deckhandv1.WriteFileRequest]) (*connect.Response[deckhandv1.WriteFileResponse], error) {
-	m := req.Msg
+func (h *Files) WriteFile(ctx context.Context, req *deckhandv1.WriteFileRequest) (*deckhandv1.WriteFileResponse, error) {
+	m := req
 	node, jailID, err := h.workspace(ctx, toWrite, m.GetAgentId(), m.GetTaskId(), m.GetJail())
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (h *Files) WriteFile(ctx context.Context, req *connect.Request[deckhandv1.W
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.WriteFileResponse{Changed: res.GetWorkspace().GetFiles()}), nil
+	return &deckhandv1.WriteFileResponse{Changed: res.GetWorkspace().GetFiles()}, nil
 }
 
 type uploadStream = grpc.ClientStreamingClient[nodev1.UploadFilesRequest, nodev1.UploadFilesResponse]
@@ -171,12 +171,12 @@ func (h *Files) endUpload(ctx context.Context, out uploadStream, sent error, jai
 }
 
 // WatchFiles reports changes below a folder as they happen.
-func (h *Files) WatchFiles(ctx context.Context, req *connect.Request[deckhandv1.WatchFilesRequest], out *connect.ServerStream[deckhandv1.WatchFilesResponse]) error {
-	node, jailID, err := h.workspace(ctx, toRead, req.Msg.GetAgentId(), req.Msg.GetTaskId(), req.Msg.GetJail())
+func (h *Files) WatchFiles(ctx context.Context, req *deckhandv1.WatchFilesRequest, out *connect.ServerStream[deckhandv1.WatchFilesResponse]) error {
+	node, jailID, err := h.workspace(ctx, toRead, req.GetAgentId(), req.GetTaskId(), req.GetJail())
 	if err != nil {
 		return err
 	}
-	stream, err := node.Files().WatchFiles(ctx, &nodev1.WatchFilesRequest{JailId: jailID, Path: req.Msg.GetPath()})
+	stream, err := node.Files().WatchFiles(ctx, &nodev1.WatchFilesRequest{JailId: jailID, Path: req.GetPath()})
 	if err != nil {
 		return fmt.Errorf("watch: %w", fault.FromGRPC(err))
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -45,34 +44,34 @@ func (h *People) user(ctx context.Context, orgID, id string) (*deckhandv1.User, 
 }
 
 // CreateUser makes one.
-func (h *People) CreateUser(ctx context.Context, req *connect.Request[deckhandv1.CreateUserRequest]) (*connect.Response[deckhandv1.CreateUserResponse], error) {
+func (h *People) CreateUser(ctx context.Context, req *deckhandv1.CreateUserRequest) (*deckhandv1.CreateUserResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Users.Create(ctx, who.OrgID, req.Msg.GetName(), cmp.Or(req.Msg.GetRole(), leastRole), actor(who))
+	id, err := h.Users.Create(ctx, who.OrgID, req.GetName(), cmp.Or(req.GetRole(), leastRole), actor(who))
 	if err != nil {
 		return nil, err
 	}
 	m, err := h.user(ctx, who.OrgID, id)
-	return connect.NewResponse(&deckhandv1.CreateUserResponse{User: m}), err
+	return &deckhandv1.CreateUserResponse{User: m}, err
 }
 
 // GetUser returns one.
-func (h *People) GetUser(ctx context.Context, req *connect.Request[deckhandv1.GetUserRequest]) (*connect.Response[deckhandv1.GetUserResponse], error) {
+func (h *People) GetUser(ctx context.Context, req *deckhandv1.GetUserRequest) (*deckhandv1.GetUserResponse, error) {
 	org := auth.From(ctx).OrgID
-	id, err := h.Users.Find(ctx, org, req.Msg.GetUserId())
+	id, err := h.Users.Find(ctx, org, req.GetUserId())
 	if err != nil {
 		return nil, err
 	}
 	m, err := h.user(ctx, org, id)
-	return connect.NewResponse(&deckhandv1.GetUserResponse{User: m}), err
+	return &deckhandv1.GetUserResponse{User: m}, err
 }
 
 // ListUsers returns users by name, a page at a time.
-func (h *People) ListUsers(ctx context.Context, req *connect.Request[deckhandv1.ListUsersRequest]) (*connect.Response[deckhandv1.ListUsersResponse], error) {
-	after, _, err := store.ParseNameToken(req.Msg.GetPageToken())
+func (h *People) ListUsers(ctx context.Context, req *deckhandv1.ListUsersRequest) (*deckhandv1.ListUsersResponse, error) {
+	after, _, err := store.ParseNameToken(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	size := cmp.Or(req.GetPageSize(), listPage)
 	rows, err := h.Users.List(ctx, auth.From(ctx).OrgID, after, size+1)
 	if err != nil {
 		return nil, err
@@ -85,32 +84,32 @@ func (h *People) ListUsers(ctx context.Context, req *connect.Request[deckhandv1.
 	for _, row := range rows {
 		res.Users = append(res.Users, userMessage(db.GetUserRow(row)))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // UpdateUser changes one.
-func (h *People) UpdateUser(ctx context.Context, req *connect.Request[deckhandv1.UpdateUserRequest]) (*connect.Response[deckhandv1.UpdateUserResponse], error) {
+func (h *People) UpdateUser(ctx context.Context, req *deckhandv1.UpdateUserRequest) (*deckhandv1.UpdateUserResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Users.Find(ctx, who.OrgID, req.Msg.GetUserId())
+	id, err := h.Users.Find(ctx, who.OrgID, req.GetUserId())
 	if err != nil {
 		return nil, err
 	}
-	change := user.Change{Disabled: req.Msg.Disabled}
-	if role := req.Msg.GetRole(); role != "" {
+	change := user.Change{Disabled: req.Disabled}
+	if role := req.GetRole(); role != "" {
 		change.Role = &role
 	}
 	if err := h.Users.Update(ctx, who.OrgID, id, change, actor(who)); err != nil {
 		return nil, err
 	}
 	m, err := h.user(ctx, who.OrgID, id)
-	return connect.NewResponse(&deckhandv1.UpdateUserResponse{User: m}), err
+	return &deckhandv1.UpdateUserResponse{User: m}, err
 }
 
 // SetPassword sets one's own password, or anybody's.
-func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv1.SetPasswordRequest]) (*connect.Response[deckhandv1.SetPasswordResponse], error) {
+func (h *People) SetPassword(ctx context.Context, req *deckhandv1.SetPasswordRequest) (*deckhandv1.SetPasswordResponse, error) {
 	who := auth.From(ctx)
 	id := who.UserID
-	if ref := req.Msg.GetUserId(); ref != "" {
+	if ref := req.GetUserId(); ref != "" {
 		var err error
 		if id, err = h.Users.Find(ctx, who.OrgID, ref); err != nil {
 			return nil, err
@@ -127,7 +126,7 @@ func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv
 		if err != nil {
 			return nil, err
 		}
-		if err := h.Users.CheckPassword(ctx, who.OrgID, id, req.Msg.GetCurrentPassword(), who.SignedIn(auth.SignInLasts)); err != nil {
+		if err := h.Users.CheckPassword(ctx, who.OrgID, id, req.GetCurrentPassword(), who.SignedIn(auth.SignInLasts)); err != nil {
 			return nil, err
 		}
 		right()
@@ -136,9 +135,9 @@ func (h *People) SetPassword(ctx context.Context, req *connect.Request[deckhandv
 			WithCode(fault.PermissionDenied).WithFix("ask an administrator")
 	}
 	err := h.Users.SetPassword(ctx, user.PasswordChange{
-		OrgID: who.OrgID, UserID: id, Password: req.Msg.GetPassword(), Keep: keep, RevokeTokens: req.Msg.GetRevokeTokens(), By: actor(who),
+		OrgID: who.OrgID, UserID: id, Password: req.GetPassword(), Keep: keep, RevokeTokens: req.GetRevokeTokens(), By: actor(who),
 	})
-	return connect.NewResponse(&deckhandv1.SetPasswordResponse{}), err
+	return &deckhandv1.SetPasswordResponse{}, err
 }
 
 func teamMessage(row db.GetTeamRow) *deckhandv1.Team {
@@ -165,19 +164,19 @@ func (h *People) team(ctx context.Context, ref string, do func(id string) error)
 }
 
 // CreateTeam makes one.
-func (h *People) CreateTeam(ctx context.Context, req *connect.Request[deckhandv1.CreateTeamRequest]) (*connect.Response[deckhandv1.CreateTeamResponse], error) {
+func (h *People) CreateTeam(ctx context.Context, req *deckhandv1.CreateTeamRequest) (*deckhandv1.CreateTeamResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Teams.Create(ctx, who.OrgID, req.Msg.GetName(), cmp.Or(req.Msg.GetRole(), leastRole), actor(who))
+	id, err := h.Teams.Create(ctx, who.OrgID, req.GetName(), cmp.Or(req.GetRole(), leastRole), actor(who))
 	if err != nil {
 		return nil, err
 	}
 	row, err := h.Teams.Get(ctx, who.OrgID, id)
-	return connect.NewResponse(&deckhandv1.CreateTeamResponse{Team: teamMessage(row)}), err
+	return &deckhandv1.CreateTeamResponse{Team: teamMessage(row)}, err
 }
 
 // ListTeams returns all by name.
-func (h *People) ListTeams(ctx context.Context, req *connect.Request[deckhandv1.ListTeamsRequest]) (*connect.Response[deckhandv1.ListTeamsResponse], error) {
-	rows, next, err := h.Teams.List(ctx, auth.From(ctx).OrgID, req.Msg.GetPageToken(), cmp.Or(req.Msg.GetPageSize(), listPage))
+func (h *People) ListTeams(ctx context.Context, req *deckhandv1.ListTeamsRequest) (*deckhandv1.ListTeamsResponse, error) {
+	rows, next, err := h.Teams.List(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -185,48 +184,48 @@ func (h *People) ListTeams(ctx context.Context, req *connect.Request[deckhandv1.
 	for _, row := range rows {
 		res.Teams = append(res.Teams, teamMessage(db.GetTeamRow(row)))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // UpdateTeam changes its role.
-func (h *People) UpdateTeam(ctx context.Context, req *connect.Request[deckhandv1.UpdateTeamRequest]) (*connect.Response[deckhandv1.UpdateTeamResponse], error) {
+func (h *People) UpdateTeam(ctx context.Context, req *deckhandv1.UpdateTeamRequest) (*deckhandv1.UpdateTeamResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error { return h.Teams.SetRole(ctx, who.OrgID, id, req.Msg.GetRole(), actor(who)) })
-	return connect.NewResponse(&deckhandv1.UpdateTeamResponse{Team: m}), err
+	m, err := h.team(ctx, req.GetTeamId(), func(id string) error { return h.Teams.SetRole(ctx, who.OrgID, id, req.GetRole(), actor(who)) })
+	return &deckhandv1.UpdateTeamResponse{Team: m}, err
 }
 
 // DeleteTeam ends one.
-func (h *People) DeleteTeam(ctx context.Context, req *connect.Request[deckhandv1.DeleteTeamRequest]) (*connect.Response[deckhandv1.DeleteTeamResponse], error) {
+func (h *People) DeleteTeam(ctx context.Context, req *deckhandv1.DeleteTeamRequest) (*deckhandv1.DeleteTeamResponse, error) {
 	who := auth.From(ctx)
-	id, err := h.Teams.Find(ctx, who.OrgID, req.Msg.GetTeamId())
+	id, err := h.Teams.Find(ctx, who.OrgID, req.GetTeamId())
 	if err == nil {
 		err = h.Teams.Delete(ctx, who.OrgID, id, actor(who))
 	}
-	return connect.NewResponse(&deckhandv1.DeleteTeamResponse{}), err
+	return &deckhandv1.DeleteTeamResponse{}, err
 }
 
 // AddTeamMember adds a user to a team.
-func (h *People) AddTeamMember(ctx context.Context, req *connect.Request[deckhandv1.AddTeamMemberRequest]) (*connect.Response[deckhandv1.AddTeamMemberResponse], error) {
+func (h *People) AddTeamMember(ctx context.Context, req *deckhandv1.AddTeamMemberRequest) (*deckhandv1.AddTeamMemberResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error {
-		member, err := h.Users.Find(ctx, who.OrgID, req.Msg.GetUserId())
+	m, err := h.team(ctx, req.GetTeamId(), func(id string) error {
+		member, err := h.Users.Find(ctx, who.OrgID, req.GetUserId())
 		if err != nil {
 			return err
 		}
 		return h.Teams.Add(ctx, who.OrgID, id, member, actor(who))
 	})
-	return connect.NewResponse(&deckhandv1.AddTeamMemberResponse{Team: m}), err
+	return &deckhandv1.AddTeamMemberResponse{Team: m}, err
 }
 
 // RemoveTeamMember removes a user from a team.
-func (h *People) RemoveTeamMember(ctx context.Context, req *connect.Request[deckhandv1.RemoveTeamMemberRequest]) (*connect.Response[deckhandv1.RemoveTeamMemberResponse], error) {
+func (h *People) RemoveTeamMember(ctx context.Context, req *deckhandv1.RemoveTeamMemberRequest) (*deckhandv1.RemoveTeamMemberResponse, error) {
 	who := auth.From(ctx)
-	m, err := h.team(ctx, req.Msg.GetTeamId(), func(id string) error {
-		member, err := h.Users.Find(ctx, who.OrgID, req.Msg.GetUserId())
+	m, err := h.team(ctx, req.GetTeamId(), func(id string) error {
+		member, err := h.Users.Find(ctx, who.OrgID, req.GetUserId())
 		if err != nil {
 			return err
 		}
 		return h.Teams.Remove(ctx, who.OrgID, id, member, actor(who))
 	})
-	return connect.NewResponse(&deckhandv1.RemoveTeamMemberResponse{Team: m}), err
+	return &deckhandv1.RemoveTeamMemberResponse{Team: m}, err
 }

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -15,22 +14,22 @@ import (
 type Vault struct{ Rotation *rotation.Rotation }
 
 // GetVault returns which key seals.
-func (h *Vault) GetVault(ctx context.Context, _ *connect.Request[deckhandv1.GetVaultRequest]) (*connect.Response[deckhandv1.GetVaultResponse], error) {
+func (h *Vault) GetVault(ctx context.Context, _ *deckhandv1.GetVaultRequest) (*deckhandv1.GetVaultResponse, error) {
 	state, err := h.Rotation.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetVaultResponse{Vault: vaultMessage(state)}), nil
+	return &deckhandv1.GetVaultResponse{Vault: vaultMessage(state)}, nil
 }
 
 // RotateVault starts to encrypt with a new key.
-func (h *Vault) RotateVault(ctx context.Context, _ *connect.Request[deckhandv1.RotateVaultRequest]) (*connect.Response[deckhandv1.RotateVaultResponse], error) {
+func (h *Vault) RotateVault(ctx context.Context, _ *deckhandv1.RotateVaultRequest) (*deckhandv1.RotateVaultResponse, error) {
 	who := auth.From(ctx)
 	state, err := h.Rotation.Begin(ctx, who.OrgID, actor(who))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RotateVaultResponse{Vault: vaultMessage(state)}), nil
+	return &deckhandv1.RotateVaultResponse{Vault: vaultMessage(state)}, nil
 }
 
 func vaultMessage(s rotation.State) *deckhandv1.Vault {

@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -70,9 +69,9 @@ type Workers struct {
 }
 
 // RegisterWorker registers a worker.
-func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckhandv1.RegisterWorkerRequest]) (*connect.Response[deckhandv1.RegisterWorkerResponse], error) {
+func (h *Workers) RegisterWorker(ctx context.Context, req *deckhandv1.RegisterWorkerRequest) (*deckhandv1.RegisterWorkerResponse, error) {
 	org := auth.From(ctx).OrgID
-	pool := req.Msg.GetPool()
+	pool := req.GetPool()
 	if pool == "" {
 		pool = bus.DefaultPool
 	}
@@ -81,7 +80,7 @@ func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckh
 		return nil, err
 	}
 	id, err := h.Leases.Register(ctx, org, lease.Worker{
-		ID: req.Msg.GetWorkerId(), Name: req.Msg.GetName(), Pool: pool, Slots: req.Msg.GetSlots(), Version: req.Msg.GetVersion(),
+		ID: req.GetWorkerId(), Name: req.GetName(), Pool: pool, Slots: req.GetSlots(), Version: req.GetVersion(),
 	}, scope.Pools...)
 	if err != nil {
 		return nil, err
@@ -91,24 +90,24 @@ func (h *Workers) RegisterWorker(ctx context.Context, req *connect.Request[deckh
 		return nil, fmt.Errorf("give worker %s access to the bus: %w", id, err)
 	}
 	ttl := h.Leases.TTL()
-	return connect.NewResponse(&deckhandv1.RegisterWorkerResponse{
+	return &deckhandv1.RegisterWorkerResponse{
 		WorkerId: id, LeaseTtl: durationpb.New(ttl), RenewInterval: durationpb.New(ttl / renewalsPerLease),
 		Bus: &deckhandv1.RegisterWorkerResponse_Bus{
 			Url: access.URL, Username: access.Username, Password: access.Password, InboxPrefix: access.InboxPrefix,
 			Stream: access.Stream, Consumer: access.Consumer, Authority: access.Authority, ServerName: access.ServerName,
 		},
-	}), nil
+	}, nil
 }
 
 // ClaimTask takes the lease on an admitted task.
-func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1.ClaimTaskRequest]) (*connect.Response[deckhandv1.ClaimTaskResponse], error) {
+func (h *Workers) ClaimTask(ctx context.Context, req *deckhandv1.ClaimTaskRequest) (*deckhandv1.ClaimTaskResponse, error) {
 	who := auth.From(ctx)
-	le, t, err := h.Leases.Claim(ctx, who.OrgID, req.Msg.GetWorkerId(), req.Msg.GetTaskId(), req.Msg.GetAttempt(), who.Scope.Pools...)
+	le, t, err := h.Leases.Claim(ctx, who.OrgID, req.GetWorkerId(), req.GetTaskId(), req.GetAttempt(), who.Scope.Pools...)
 	if err != nil {
 		return nil, err
 	}
 	if le == nil {
-		return connect.NewResponse(&deckhandv1.ClaimTaskResponse{}), nil
+		return &deckhandv1.ClaimTaskResponse{}, nil
 	}
 	res, err := h.claimed(ctx, *t)
 	if err != nil {
@@ -117,7 +116,7 @@ func (h *Workers) ClaimTask(ctx context.Context, req *connect.Request[deckhandv1
 	res.Claimed, res.Started = true, task.State(t.State) == task.Running
 	res.Lease = &deckhandv1.Lease{TaskId: le.TaskID, Attempt: le.Attempt, Token: le.Token}
 	res.LeaseTtl = durationpb.New(h.Leases.TTL())
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // claimed returns everything that a worker needs to begin or continue a task.
@@ -231,12 +230,12 @@ func (h *Workers) shorten(ctx context.Context, t db.Task, p *persona.Persona, cl
 }
 
 // RenewLeases renews all of a worker's leases.
-func (h *Workers) RenewLeases(ctx context.Context, req *connect.Request[deckhandv1.RenewLeasesRequest]) (*connect.Response[deckhandv1.RenewLeasesResponse], error) {
-	leases := make([]lease.Lease, len(req.Msg.GetLeases()))
-	for i, l := range req.Msg.GetLeases() {
+func (h *Workers) RenewLeases(ctx context.Context, req *deckhandv1.RenewLeasesRequest) (*deckhandv1.RenewLeasesResponse, error) {
+	leases := make([]lease.Lease, len(req.GetLeases()))
+	for i, l := range req.GetLeases() {
 		leases[i] = leaseOf(l)
 	}
-	renewals, draining, err := h.Leases.Renew(ctx, auth.From(ctx).OrgID, req.Msg.GetWorkerId(), maskOf(ctx, h.Redact).String(req.Msg.GetPressure()), leases)
+	renewals, draining, err := h.Leases.Renew(ctx, auth.From(ctx).OrgID, req.GetWorkerId(), maskOf(ctx, h.Redact).String(req.GetPressure()), leases)
 	if err != nil {
 		return nil, err
 	}
@@ -244,12 +243,12 @@ func (h *Workers) RenewLeases(ctx context.Context, req *connect.Request[deckhand
 	for _, r := range renewals {
 		res.Renewals = append(res.Renewals, &deckhandv1.RenewLeasesResponse_Renewal{TaskId: r.TaskID, Held: r.Held, Reason: r.Reason})
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // StartTask creates the jail and moves the task to running.
-func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1.StartTaskRequest]) (*connect.Response[deckhandv1.StartTaskResponse], error) {
-	p, err := h.Steps.Prepare(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), h.Leases.Check)
+func (h *Workers) StartTask(ctx context.Context, req *deckhandv1.StartTaskRequest) (*deckhandv1.StartTaskResponse, error) {
+	p, err := h.Steps.Prepare(ctx, auth.From(ctx).OrgID, leaseOf(req.GetLease()), h.Leases.Check)
 	if err != nil {
 		return nil, err
 	}
@@ -267,37 +266,37 @@ func (h *Workers) StartTask(ctx context.Context, req *connect.Request[deckhandv1
 	for _, problem := range p.Problems {
 		res.Problems = append(res.Problems, textcut.Bytes(problem, maxProblem, ""))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // RecordEvents appends to the task's history.
-func (h *Workers) RecordEvents(ctx context.Context, req *connect.Request[deckhandv1.RecordEventsRequest]) (*connect.Response[deckhandv1.RecordEventsResponse], error) {
-	seq, err := h.Reports.Events(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetBatch(), drafts(req.Msg.GetEvents()))
+func (h *Workers) RecordEvents(ctx context.Context, req *deckhandv1.RecordEventsRequest) (*deckhandv1.RecordEventsResponse, error) {
+	seq, err := h.Reports.Events(ctx, auth.From(ctx).OrgID, leaseOf(req.GetLease()), req.GetBatch(), drafts(req.GetEvents()))
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.RecordEventsResponse{Seq: seq}), nil
+	return &deckhandv1.RecordEventsResponse{Seq: seq}, nil
 }
 
 // PublishThinking passes on a piece of a turn that is still being streamed.
-func (h *Workers) PublishThinking(ctx context.Context, req *connect.Request[deckhandv1.PublishThinkingRequest]) (*connect.Response[deckhandv1.PublishThinkingResponse], error) {
-	t, err := h.Leases.Check(ctx, leaseOf(req.Msg.GetLease()))
+func (h *Workers) PublishThinking(ctx context.Context, req *deckhandv1.PublishThinkingRequest) (*deckhandv1.PublishThinkingResponse, error) {
+	t, err := h.Leases.Check(ctx, leaseOf(req.GetLease()))
 	if err != nil {
 		return nil, err
 	}
 	if org := auth.From(ctx).OrgID; t.OrgID != org {
-		return nil, lease.Stale(leaseOf(req.Msg.GetLease()))
+		return nil, lease.Stale(leaseOf(req.GetLease()))
 	}
-	text := []byte(req.Msg.GetText())
+	text := []byte(req.GetText())
 	settled := maskOf(ctx, h.Redact).Mask(text)
 	for settled < len(text) && settled > 0 && !utf8.RuneStart(text[settled]) {
 		settled--
 	}
 	if settled == 0 {
-		return connect.NewResponse(&deckhandv1.PublishThinkingResponse{}), nil
+		return &deckhandv1.PublishThinkingResponse{}, nil
 	}
 	piece, err := proto.Marshal(&deckhandv1.Thinking{
-		TaskId: t.ID, Attempt: t.Attempt, Turn: req.Msg.GetTurn(), Offset: req.Msg.GetOffset(), Text: string(text[:settled]),
+		TaskId: t.ID, Attempt: t.Attempt, Turn: req.GetTurn(), Offset: req.GetOffset(), Text: string(text[:settled]),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode thinking: %w", err)
@@ -305,12 +304,12 @@ func (h *Workers) PublishThinking(ctx context.Context, req *connect.Request[deck
 	if err := h.Bus.PublishThinking(t.OrgID, t.ID, piece); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{Settled: int32(settled)}), nil //nolint:gosec // 64 KiB at most
+	return &deckhandv1.PublishThinkingResponse{Settled: int32(settled)}, nil //nolint:gosec // 64 KiB at most
 }
 
 // RecordTurn stores a finished model turn.
-func (h *Workers) RecordTurn(ctx context.Context, req *connect.Request[deckhandv1.RecordTurnRequest]) (*connect.Response[deckhandv1.RecordTurnResponse], error) {
-	m := req.Msg
+func (h *Workers) RecordTurn(ctx context.Context, req *deckhandv1.RecordTurnRequest) (*deckhandv1.RecordTurnResponse, error) {
+	m := req
 	turn, steps, err := h.Reports.Turn(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), m.GetTurn(), drafts(m.GetEvents()), m.GetPropose())
 	if err != nil {
 		return nil, err
@@ -319,12 +318,12 @@ func (h *Workers) RecordTurn(ctx context.Context, req *connect.Request[deckhandv
 	for _, s := range steps {
 		res.Steps = append(res.Steps, stepMessage(s))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // ProposeStep asks the hub to decide one tool call.
-func (h *Workers) ProposeStep(ctx context.Context, req *connect.Request[deckhandv1.ProposeStepRequest]) (*connect.Response[deckhandv1.ProposeStepResponse], error) {
-	m := req.Msg
+func (h *Workers) ProposeStep(ctx context.Context, req *deckhandv1.ProposeStepRequest) (*deckhandv1.ProposeStepResponse, error) {
+	m := req
 	s, err := h.Steps.Propose(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), step.Proposal{
 		Turn: m.GetTurn(), CallIndex: m.GetCallIndex(), CallID: m.GetCallId(), Tool: m.GetTool(),
 		ArgumentsJSON: m.GetArgumentsJson(), Reasoning: m.GetReasoning(), AtOnce: m.GetAtOnce(),
@@ -332,16 +331,16 @@ func (h *Workers) ProposeStep(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: stepMessage(s)}), nil
+	return &deckhandv1.ProposeStepResponse{Step: stepMessage(s)}, nil
 }
 
 // ExecuteStep runs a granted step or re-attaches to a started one.
-func (h *Workers) ExecuteStep(ctx context.Context, req *connect.Request[deckhandv1.ExecuteStepRequest]) (*connect.Response[deckhandv1.ExecuteStepResponse], error) {
+func (h *Workers) ExecuteStep(ctx context.Context, req *deckhandv1.ExecuteStepRequest) (*deckhandv1.ExecuteStepResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, executeWait)
 	defer cancel()
 	ctx, release := until(ctx, h.Draining)
 	defer release()
-	s, err := h.Steps.Execute(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetStepId())
+	s, err := h.Steps.Execute(ctx, auth.From(ctx).OrgID, leaseOf(req.GetLease()), req.GetStepId())
 	if err != nil {
 		return nil, err
 	}
@@ -349,7 +348,7 @@ func (h *Workers) ExecuteStep(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: m}), nil
+	return &deckhandv1.ExecuteStepResponse{Step: m}, nil
 }
 
 // withImages returns a step with the images of its result.
@@ -364,8 +363,8 @@ func (h *Workers) withImages(ctx context.Context, s db.Step) (*deckhandv1.Step, 
 }
 
 // SaveCheckpoint stores the loop's state at an iteration boundary.
-func (h *Workers) SaveCheckpoint(ctx context.Context, req *connect.Request[deckhandv1.SaveCheckpointRequest]) (*connect.Response[deckhandv1.SaveCheckpointResponse], error) {
-	m := req.Msg
+func (h *Workers) SaveCheckpoint(ctx context.Context, req *deckhandv1.SaveCheckpointRequest) (*deckhandv1.SaveCheckpointResponse, error) {
+	m := req
 	told, err := h.Reports.Checkpoint(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), *checkpointOf(m.GetCheckpoint(), m.GetProgress()), drafts(m.GetEvents()))
 	if err != nil {
 		return nil, err
@@ -374,7 +373,7 @@ func (h *Workers) SaveCheckpoint(ctx context.Context, req *connect.Request[deckh
 	for _, m := range told {
 		res.Messages = append(res.Messages, taskMessageOf(m))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // retryAfter returns the shortest time that a task waits before it continues by itself.
@@ -395,8 +394,8 @@ func checkpointOf(c *deckhandv1.Checkpoint, progress float64) *attempt.Checkpoin
 }
 
 // FinishTask moves the task to the state in which its loop ended.
-func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
-	m := req.Msg
+func (h *Workers) FinishTask(ctx context.Context, req *deckhandv1.FinishTaskRequest) (*deckhandv1.FinishTaskResponse, error) {
+	m := req
 	if err := h.Reports.Finish(ctx, auth.From(ctx).OrgID, leaseOf(m.GetLease()), attempt.Outcome{
 		State: taskStates[m.GetState()], Reason: m.GetReason(), Summary: m.GetSummary(),
 		ErrorCode: m.GetErrorCode(), ErrorMessage: m.GetErrorMessage(), Events: drafts(m.GetEvents()),
@@ -407,22 +406,22 @@ func (h *Workers) FinishTask(ctx context.Context, req *connect.Request[deckhandv
 	}); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.FinishTaskResponse{}), nil
+	return &deckhandv1.FinishTaskResponse{}, nil
 }
 
 // ReleaseTask hands the task back to the queue.
-func (h *Workers) ReleaseTask(ctx context.Context, req *connect.Request[deckhandv1.ReleaseTaskRequest]) (*connect.Response[deckhandv1.ReleaseTaskResponse], error) {
-	if err := h.Leases.Release(ctx, auth.From(ctx).OrgID, leaseOf(req.Msg.GetLease()), req.Msg.GetReason()); err != nil {
+func (h *Workers) ReleaseTask(ctx context.Context, req *deckhandv1.ReleaseTaskRequest) (*deckhandv1.ReleaseTaskResponse, error) {
+	if err := h.Leases.Release(ctx, auth.From(ctx).OrgID, leaseOf(req.GetLease()), req.GetReason()); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.ReleaseTaskResponse{}), nil
+	return &deckhandv1.ReleaseTaskResponse{}, nil
 }
 
 // YieldTask ends an attempt whose next call waits for a person.
-func (h *Workers) YieldTask(ctx context.Context, req *connect.Request[deckhandv1.YieldTaskRequest]) (*connect.Response[deckhandv1.YieldTaskResponse], error) {
-	org, m := auth.From(ctx).OrgID, req.Msg
+func (h *Workers) YieldTask(ctx context.Context, req *deckhandv1.YieldTaskRequest) (*deckhandv1.YieldTaskResponse, error) {
+	org, m := auth.From(ctx).OrgID, req
 	if err := h.Inbox.Yield(ctx, org, leaseOf(m.GetLease()), drafts(m.GetEvents())); err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.YieldTaskResponse{}), nil
+	return &deckhandv1.YieldTaskResponse{}, nil
 }

@@ -76,16 +76,16 @@ func (h *Workspaces) steps(ctx context.Context, t db.Task, refs []string) ([]str
 }
 
 // ListChanges returns which files each step of a task changed.
-func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckhandv1.ListChangesRequest]) (*connect.Response[deckhandv1.ListChangesResponse], error) {
-	t, err := h.task(ctx, req.Msg.GetTaskId())
+func (h *Workspaces) ListChanges(ctx context.Context, req *deckhandv1.ListChangesRequest) (*deckhandv1.ListChangesResponse, error) {
+	t, err := h.task(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	after, err := store.ParseNumberToken(req.Msg.GetPageToken())
+	after, err := store.ParseNumberToken(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	size := cmp.Or(req.Msg.GetPageSize(), listPage)
+	size := cmp.Or(req.GetPageSize(), listPage)
 	// A page ends with a step: what its job changed is on the same one.
 	rows, span, err := h.Changes.ChangesAfter(ctx, t, after, size+2)
 	if err != nil {
@@ -125,7 +125,7 @@ func (h *Workspaces) ListChanges(ctx context.Context, req *connect.Request[deckh
 		}
 		out.Steps = append(out.Steps, one)
 	}
-	return connect.NewResponse(out), nil
+	return out, nil
 }
 
 func left(span workspace.Span) (*timestamppb.Timestamp, *durationpb.Duration) {
@@ -208,13 +208,13 @@ func (h *Workspaces) changesOf(ctx context.Context, taskRef string, stepRefs []s
 }
 
 // DiffChanges streams a task's changes.
-func (h *Workspaces) DiffChanges(ctx context.Context, req *connect.Request[deckhandv1.DiffChangesRequest], out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
-	all, err := h.changesOf(ctx, req.Msg.GetTaskId(), req.Msg.GetStepIds())
+func (h *Workspaces) DiffChanges(ctx context.Context, req *deckhandv1.DiffChangesRequest, out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
+	all, err := h.changesOf(ctx, req.GetTaskId(), req.GetStepIds())
 	for _, one := range all {
 		switch {
 		case err != nil:
 		case one.onMachine():
-			err = h.diffOfMachine(ctx, req.Msg, one, out)
+			err = h.diffOfMachine(ctx, req, one, out)
 		default:
 			err = h.diff(ctx, req, one, out)
 		}
@@ -222,16 +222,16 @@ func (h *Workspaces) DiffChanges(ctx context.Context, req *connect.Request[deckh
 	return err
 }
 
-func (h *Workspaces) diff(ctx context.Context, req *connect.Request[deckhandv1.DiffChangesRequest], at changesAt, out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
+func (h *Workspaces) diff(ctx context.Context, req *deckhandv1.DiffChangesRequest, at changesAt, out *connect.ServerStream[deckhandv1.DiffChangesResponse]) error {
 	node, err := h.Files.Node(at.nodeID)
 	if err != nil {
 		return err
 	}
 	stream, err := node.Snapshots().DiffChanges(ctx, &nodev1.DiffChangesRequest{
-		JailId: at.jailID, Range: at.span, Path: []byte(req.Msg.GetPath()), ContextLines: req.Msg.GetContextLines(),
+		JailId: at.jailID, Range: at.span, Path: []byte(req.GetPath()), ContextLines: req.GetContextLines(),
 	})
 	if err != nil {
-		return fmt.Errorf("compare the changes of %s: %w", req.Msg.GetTaskId(), fault.FromGRPC(err))
+		return fmt.Errorf("compare the changes of %s: %w", req.GetTaskId(), fault.FromGRPC(err))
 	}
 	for {
 		one, err := stream.Recv()
@@ -239,7 +239,7 @@ func (h *Workspaces) diff(ctx context.Context, req *connect.Request[deckhandv1.D
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("compare the changes of %s: %w", req.Msg.GetTaskId(), fault.FromGRPC(err))
+			return fmt.Errorf("compare the changes of %s: %w", req.GetTaskId(), fault.FromGRPC(err))
 		}
 		maskOf(ctx, h.Files.Redact).Mask(one.GetUnified())
 		if err := out.Send(&deckhandv1.DiffChangesResponse{
@@ -255,21 +255,21 @@ func (h *Workspaces) diff(ctx context.Context, req *connect.Request[deckhandv1.D
 const maxUndone = 1000
 
 // UndoChanges restores the files as they were before some steps of a task.
-func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckhandv1.UndoChangesRequest]) (*connect.Response[deckhandv1.UndoChangesResponse], error) {
-	t, err := h.task(ctx, req.Msg.GetTaskId())
+func (h *Workspaces) UndoChanges(ctx context.Context, req *deckhandv1.UndoChangesRequest) (*deckhandv1.UndoChangesResponse, error) {
+	t, err := h.task(ctx, req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	if err := own(auth.From(ctx), t); err != nil {
 		return nil, err
 	}
-	ids, err := h.steps(ctx, t, req.Msg.GetStepIds())
+	ids, err := h.steps(ctx, t, req.GetStepIds())
 	if err != nil {
 		return nil, err
 	}
 	ask := workspace.Request{
-		Task: t, StepIDs: ids, Last: int(req.Msg.GetLast()), OnConflict: nodev1.OnConflict(req.Msg.GetOnConflict()),
-		Preview: req.Msg.GetPreview(), ExpectState: req.Msg.GetExpectState(), Paths: req.Msg.GetPaths(), By: actor(auth.From(ctx)),
+		Task: t, StepIDs: ids, Last: int(req.GetLast()), OnConflict: nodev1.OnConflict(req.GetOnConflict()),
+		Preview: req.GetPreview(), ExpectState: req.GetExpectState(), Paths: req.GetPaths(), By: actor(auth.From(ctx)),
 	}
 	done, onMachine, err := h.undoOnMachine(ctx, ask)
 	if err == nil && !onMachine {
@@ -278,7 +278,7 @@ func (h *Workspaces) UndoChanges(ctx context.Context, req *connect.Request[deckh
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(h.undone(ctx, done)), nil
+	return h.undone(ctx, done), nil
 }
 
 // undoOnMachine undoes what a named step changed on a machine itself; false if it changed files
@@ -314,9 +314,9 @@ func (h *Workspaces) undoOnMachine(ctx context.Context, ask workspace.Request) (
 }
 
 // UndoNodeExec restores the files as they were before a person's command.
-func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deckhandv1.UndoNodeExecRequest]) (*connect.Response[deckhandv1.UndoNodeExecResponse], error) {
+func (h *Workspaces) UndoNodeExec(ctx context.Context, req *deckhandv1.UndoNodeExecRequest) (*deckhandv1.UndoNodeExecResponse, error) {
 	by := auth.From(ctx)
-	id, err := h.Execs.Find(ctx, viewer(ctx), req.Msg.GetExecId())
+	id, err := h.Execs.Find(ctx, viewer(ctx), req.GetExecId())
 	if err != nil {
 		return nil, err
 	}
@@ -325,13 +325,13 @@ func (h *Workspaces) UndoNodeExec(ctx context.Context, req *connect.Request[deck
 		return nil, err
 	}
 	done, err := h.Changes.UndoExec(ctx, workspace.ExecRequest{
-		Exec: row.NodeExec, OnConflict: nodev1.OnConflict(req.Msg.GetOnConflict()), Preview: req.Msg.GetPreview(),
-		ExpectState: req.Msg.GetExpectState(), By: actor(by),
+		Exec: row.NodeExec, OnConflict: nodev1.OnConflict(req.GetOnConflict()), Preview: req.GetPreview(),
+		ExpectState: req.GetExpectState(), By: actor(by),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.UndoNodeExecResponse{Undo: h.undone(ctx, done)}), nil
+	return &deckhandv1.UndoNodeExecResponse{Undo: h.undone(ctx, done)}, nil
 }
 
 // undone returns the result of an undo as a message.
@@ -366,8 +366,8 @@ func conflictMessages(conflicts []*nodev1.UndoConflict, mask *redact.Redactor) (
 }
 
 // ExportWorkspace streams a workspace, or a task's changes.
-func (h *Workspaces) ExportWorkspace(ctx context.Context, req *connect.Request[deckhandv1.ExportWorkspaceRequest], out *connect.ServerStream[deckhandv1.ExportWorkspaceResponse]) error {
-	m := req.Msg
+func (h *Workspaces) ExportWorkspace(ctx context.Context, req *deckhandv1.ExportWorkspaceRequest, out *connect.ServerStream[deckhandv1.ExportWorkspaceResponse]) error {
+	m := req
 	format := nodev1.ExportFormat(m.GetFormat())
 	ask := &nodev1.ExportWorkspaceRequest{Format: format, Path: []byte(m.GetPath())}
 	var node machine.Link

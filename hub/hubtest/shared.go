@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -53,16 +52,16 @@ func Shared(t testing.TB) *Hub {
 		}
 	})
 	own := *shared.hub
-	made, err := own.Client(t, own.AdminToken).Organisations.CreateOrganisation(t.Context(), connect.NewRequest(&deckhandv1.CreateOrganisationRequest{
+	made, err := own.Client(t, own.AdminToken).Organisations.CreateOrganisation(t.Context(), &deckhandv1.CreateOrganisationRequest{
 		Name: strings.ReplaceAll(ident.New("org"), "_", "-"),
-	}))
+	})
 	require.NoError(t, err)
-	own.OrgID, own.AdminToken = made.Msg.GetOrganisation().GetId(), made.Msg.GetToken()
-	worker, err := own.Client(t, own.AdminToken).Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{
+	own.OrgID, own.AdminToken = made.GetOrganisation().GetId(), made.GetToken()
+	worker, err := own.Client(t, own.AdminToken).Tokens.CreateToken(t.Context(), &deckhandv1.CreateTokenRequest{
 		Name: "workers", Kind: deckhandv1.TokenKind_TOKEN_KIND_WORKER,
-	}))
+	})
 	require.NoError(t, err)
-	own.WorkerToken = worker.Msg.GetSecret()
+	own.WorkerToken = worker.GetSecret()
 	return &own
 }
 

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -208,29 +207,29 @@ func (s *stories) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // time the command line would take a process.
 func (s *stories) task(ctx context.Context, id string) (proto.Message, error) {
 	if id != "" {
-		res, err := s.fleet.Client().Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+		res, err := s.fleet.Client().Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: id})
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetTask(), nil
+		return res.GetTask(), nil
 	}
-	res, err := s.fleet.Client().Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{PageSize: 1}))
+	res, err := s.fleet.Client().Tasks.ListTasks(ctx, &deckhandv1.ListTasksRequest{PageSize: 1})
 	if err != nil {
 		return nil, err
 	}
-	if len(res.Msg.GetTasks()) == 0 {
+	if len(res.GetTasks()) == 0 {
 		return nil, errors.New("there is no task")
 	}
-	return res.Msg.GetTasks()[0], nil
+	return res.GetTasks()[0], nil
 }
 
 // steps returns the steps of a task.
 func (s *stories) steps(ctx context.Context, id string) (proto.Message, error) {
-	res, err := s.fleet.Client().Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: id}))
+	res, err := s.fleet.Client().Tasks.ListSteps(ctx, &deckhandv1.ListStepsRequest{TaskId: id})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg, nil
+	return res, nil
 }
 
 func (s *stories) do(r *http.Request) (string, error) {

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -91,21 +90,21 @@ turns:
 	ctx, cancel := context.WithTimeout(t.Context(), waittest.Limit(2*time.Minute))
 	defer cancel()
 	c := f.Client()
-	res, err := c.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+	res, err := c.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 		AgentId: "caller", Goal: "Call the hub.", Inputs: []*deckhandv1.InputFile{{Path: "walk.cfg", Content: walk(t)}},
-	}))
+	})
 	require.NoError(t, err)
-	id := f.Ended(res.Msg.GetTask().GetId())
+	id := f.Ended(res.GetTask().GetId())
 	f.Ended(other)
 
 	steps, err := c.Steps(ctx, id)
 	require.NoError(t, err)
 	out := steps[0].GetObservation()
 	assert.Contains(t, out, "SELF "+id+"\n")
-	children, err := c.Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{ParentId: id}))
+	children, err := c.Tasks.ListTasks(ctx, &deckhandv1.ListTasksRequest{ParentId: id})
 	require.NoError(t, err)
-	require.Len(t, children.Msg.GetTasks(), 1, "%s", out)
-	child := children.Msg.GetTasks()[0]
+	require.Len(t, children.GetTasks(), 1, "%s", out)
+	child := children.GetTasks()[0]
 	assert.Contains(t, out, fmt.Sprintf("CHILD %[1]s %[1]s\n", child.GetId()))
 	for _, want := range []string{
 		"STATE TASK_STATE_SUCCEEDED\n", "PRIORITY AGENT_002\n", "has no parent to send a message to", "OTHER 404\n", "PREFIX 404\n", "TOKEN 403\n", "EVENTS 1\n", "ALL 403\n",
@@ -123,9 +122,9 @@ turns:
 
 	// It is recorded: the message, and who submitted the subtask.
 	events := func(task string) (types []string, said string) {
-		list, err := c.Events.ListEvents(ctx, connect.NewRequest(&deckhandv1.ListEventsRequest{TaskId: task, PageSize: 500}))
+		list, err := c.Events.ListEvents(ctx, &deckhandv1.ListEventsRequest{TaskId: task, PageSize: 500})
 		require.NoError(t, err)
-		for _, e := range list.Msg.GetEvents() {
+		for _, e := range list.GetEvents() {
 			types = append(types, e.GetType())
 			if e.GetType() == "message_received" {
 				said = e.GetPayload().GetFields()["by"].GetStringValue() + ": " + e.GetPayload().GetFields()["text"].GetStringValue()

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -45,14 +44,14 @@ func TestAThousandReadersOfOneTask(t *testing.T) {
 	r.startHub(nil, hub, host+":7801", host+":7801")
 	r.connect(hub)
 	r.agent("watched", "", "turns: []\n")
-	submitted, err := r.client.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "watched", Goal: "be watched"}))
+	submitted, err := r.client.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "watched", Goal: "be watched"})
 	require.NoError(t, err)
-	task := submitted.Msg.GetTask().GetId()
+	task := submitted.GetTask().GetId()
 	var tokens []string
 	for n := range manyReaders/90 + 1 { // a token has at most 100 streams
-		made, err := r.client.Tokens.CreateToken(t.Context(), connect.NewRequest(&deckhandv1.CreateTokenRequest{Name: fmt.Sprintf("reader-%d", n)}))
+		made, err := r.client.Tokens.CreateToken(t.Context(), &deckhandv1.CreateTokenRequest{Name: fmt.Sprintf("reader-%d", n)})
 		require.NoError(t, err)
-		tokens = append(tokens, made.Msg.GetSecret())
+		tokens = append(tokens, made.GetSecret())
 	}
 	before := r.hubs[0].resident(t)
 	var readers sync.WaitGroup

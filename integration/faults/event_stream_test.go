@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -38,9 +37,9 @@ func TestAReaderOfEventsWhoseHubIsKilled(t *testing.T) {
 	r.startHub(nil, hubs[0], host(0)+":7801", host(0)+":7801")
 	r.connect(hubs[0])
 	r.agent("watched", "", "turns: []\n")
-	submitted, err := r.client.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "watched", Goal: "be watched"}))
+	submitted, err := r.client.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "watched", Goal: "be watched"})
 	require.NoError(t, err)
-	task := submitted.Msg.GetTask().GetId()
+	task := submitted.GetTask().GetId()
 	r.startHub(nil, hubs[1], host(1)+":7801", host(1)+":7801")
 	token := r.token("admin-token")
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -125,7 +124,7 @@ func (r *rig) attend(ids []string) (open []task) {
 func (r *rig) cancel(one task) {
 	r.t.Helper()
 	r.retry("cancel "+one.ID, func(ctx context.Context) error {
-		_, err := r.client.Tasks.CancelTask(ctx, connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: one.ID}))
+		_, err := r.client.Tasks.CancelTask(ctx, &deckhandv1.CancelTaskRequest{TaskId: one.ID})
 		if fault.Is(err, fault.Precondition) {
 			return nil
 		}
@@ -156,7 +155,7 @@ func (r *rig) output(stepID string) (out string) {
 	r.t.Helper()
 	r.retry("read the log of "+stepID, func(ctx context.Context) error {
 		var b strings.Builder
-		stream, err := r.client.Tasks.ReadLog(ctx, connect.NewRequest(&deckhandv1.ReadLogRequest{StepId: stepID}))
+		stream, err := r.client.Tasks.ReadLog(ctx, &deckhandv1.ReadLogRequest{StepId: stepID})
 		if err != nil {
 			return err
 		}

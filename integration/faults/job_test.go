@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -65,8 +64,8 @@ func TestAJobSurvivesKills(t *testing.T) {
 		r.nodes[0].kill()
 		r.hubs[0].kill()
 		r.eventually(time.Minute, "the node to be connected again", func() bool {
-			res, err := r.client.Nodes.GetNode(t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: "node-1"}))
-			return err == nil && res.Msg.GetNode().GetStatus() == "connected"
+			res, err := r.client.Nodes.GetNode(t.Context(), &deckhandv1.GetNodeRequest{NodeId: "node-1"})
+			return err == nil && res.GetNode().GetStatus() == "connected"
 		})
 	}
 	var want strings.Builder

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/waittest"
@@ -127,15 +126,15 @@ func TestTheKillSwitch(t *testing.T) {
 // kill gives an order to kill.
 func (r *rig) kill(scope deckhandv1.KillScope, id string) []*deckhandv1.KilledTask {
 	r.t.Helper()
-	res, err := r.client.Control.Kill(r.t.Context(), connect.NewRequest(&deckhandv1.KillRequest{Scope: scope, ObjectId: id, Reason: "a test"}))
+	res, err := r.client.Control.Kill(r.t.Context(), &deckhandv1.KillRequest{Scope: scope, ObjectId: id, Reason: "a test"})
 	require.NoError(r.t, err)
-	return res.Msg.GetTasks()
+	return res.GetTasks()
 }
 
 // status returns a node's.
 func (r *rig) status(node string) string {
 	r.t.Helper()
-	res, err := r.client.Nodes.GetNode(r.t.Context(), connect.NewRequest(&deckhandv1.GetNodeRequest{NodeId: node}))
+	res, err := r.client.Nodes.GetNode(r.t.Context(), &deckhandv1.GetNodeRequest{NodeId: node})
 	require.NoError(r.t, err)
-	return res.Msg.GetNode().GetStatus()
+	return res.GetNode().GetStatus()
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
@@ -36,9 +35,9 @@ func TestTheMachineAndItsLockSurviveKills(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	r := newMatrixRig(t)
-	nodes, err := r.client.Nodes.ListNodes(t.Context(), connect.NewRequest(&deckhandv1.ListNodesRequest{}))
+	nodes, err := r.client.Nodes.ListNodes(t.Context(), &deckhandv1.ListNodesRequest{})
 	require.NoError(t, err)
-	name := nodes.Msg.GetNodes()[0].GetName()
+	name := nodes.GetNodes()[0].GetName()
 	for i, c := range []struct {
 		victim string
 		at     crashpoint.Point
@@ -52,7 +51,7 @@ func TestTheMachineAndItsLockSurviveKills(t *testing.T) {
 		agent := fmt.Sprintf("machinist-%d", i)
 		all := r.points.arm(c.at, 1)
 		r.retry("apply "+agent, func(ctx context.Context) error {
-			_, err := r.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+			_, err := r.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 				Filename: agent + ".md", Script: fmt.Sprintf(machineScript, name, counter), Markdown: fmt.Sprintf(`---
 name: %[1]s
 description: For tests.
@@ -63,7 +62,7 @@ host: {nodes: [%[2]q], paths: [%[3]q]}
 ---
 Do what the script says.
 `, agent, name, filepath.Dir(counter)),
-			}))
+			})
 			return err
 		})
 		id := r.submit(agent, fmt.Sprintf("%s-machine-%d", r.id, i))
@@ -107,18 +106,18 @@ Do what the script says.
 func (r *rig) approveAll(taskID string) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 	defer cancel()
-	list, err := r.client.Inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{TaskId: taskID}))
+	list, err := r.client.Inbox.ListInbox(ctx, &deckhandv1.ListInboxRequest{TaskId: taskID})
 	if err != nil {
 		return
 	}
-	for _, one := range list.Msg.GetItems() {
-		item, err := r.client.Inbox.GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: one.GetId()}))
+	for _, one := range list.GetItems() {
+		item, err := r.client.Inbox.GetInboxItem(ctx, &deckhandv1.GetInboxItemRequest{ItemId: one.GetId()})
 		if err != nil {
 			return
 		}
-		_, _ = r.client.Inbox.AnswerInboxItem(ctx, connect.NewRequest(&deckhandv1.AnswerInboxItemRequest{
-			ItemId: one.GetId(), ShownDigest: item.Msg.GetItem().GetShownDigest(),
+		_, _ = r.client.Inbox.AnswerInboxItem(ctx, &deckhandv1.AnswerInboxItemRequest{
+			ItemId: one.GetId(), ShownDigest: item.GetItem().GetShownDigest(),
 			Answer: &deckhandv1.AnswerInboxItemRequest_Approve_{Approve: &deckhandv1.AnswerInboxItemRequest_Approve{}},
-		}))
+		})
 	}
 }

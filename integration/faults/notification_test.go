@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
@@ -38,14 +37,14 @@ func TestAHubKilledAfterItSentANotification(t *testing.T) {
 	r.startHub(nil, ip+":7800", ip+":7801", ip+":7801")
 	r.connect(ip + ":7800")
 	r.agent("told", "", "turns: []\n")
-	_, err := r.client.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+	_, err := r.client.Destinations.CreateDestination(t.Context(), &deckhandv1.CreateDestinationRequest{
 		Name: "hook", Spec: &deckhandv1.DestinationSpec{
 			Events: []string{"task.submitted"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: receiver.URL}},
 		},
-	}))
+	})
 	require.NoError(t, err)
 	all := r.points.arm(crashpoint.AfterNotification, 1)
-	_, err = r.client.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "told", Goal: "be told of"}))
+	_, err = r.client.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "told", Goal: "be told of"})
 	require.NoError(t, err)
 	select {
 	case <-all:

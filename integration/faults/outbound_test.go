@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
@@ -44,12 +43,12 @@ func TestAHubKilledAfterItSentWhatAnAgentSends(t *testing.T) {
 			Host: mails.Host, Port: mails.Port, Security: "none", From: "agents@example.com", To: []string{"ops@example.com"},
 		}}},
 	} {
-		_, err := r.client.Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{Name: name, Spec: spec}))
+		_, err := r.client.Destinations.CreateDestination(t.Context(), &deckhandv1.CreateDestinationRequest{Name: name, Spec: spec})
 		require.NoError(t, err)
 	}
-	_, err := r.client.Policies.ApplyPolicy(t.Context(), connect.NewRequest(&deckhandv1.ApplyPolicyRequest{
+	_, err := r.client.Policies.ApplyPolicy(t.Context(), &deckhandv1.ApplyPolicyRequest{
 		File: "policy.yaml", Yaml: "rules:\n  - {name: mail, effect: allow, tool: send_email}\n",
-	}))
+	})
 	require.NoError(t, err)
 	var ids []string
 	for name, call := range map[string][2]string{
@@ -57,10 +56,10 @@ func TestAHubKilledAfterItSentWhatAnAgentSends(t *testing.T) {
 		"writer": {"send_email", `{to: [ada@example.com], subject: Report, body: It is done.}`},
 	} {
 		r.retry("apply "+name, func(ctx context.Context) error {
-			_, err := r.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+			_, err := r.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 				Filename: name + ".md", Script: fmt.Sprintf(sendsOnce, call[0], call[1]),
 				Markdown: fmt.Sprintf("---\nname: %[1]s\ndescription: x\nprovider: script\nscript: %[1]s.script.yaml\nlimits: {iterations: 5}\ntools: [%[2]s]\nworkspace: {scope: task}\n---\nGo.\n", name, call[0]),
-			}))
+			})
 			return err
 		})
 	}
@@ -81,16 +80,16 @@ func TestAHubKilledAfterItSentWhatAnAgentSends(t *testing.T) {
 	require.Equal(t, int32(1), requests.Load())
 	require.Len(t, mails.Messages(), 1)
 	// One of them is found to have arrived, and the other is sent again by a person's decision.
-	items, err := r.client.Inbox.ListInbox(t.Context(), connect.NewRequest(&deckhandv1.ListInboxRequest{Kinds: []deckhandv1.InboxKind{deckhandv1.InboxKind_INBOX_KIND_UNKNOWN}}))
+	items, err := r.client.Inbox.ListInbox(t.Context(), &deckhandv1.ListInboxRequest{Kinds: []deckhandv1.InboxKind{deckhandv1.InboxKind_INBOX_KIND_UNKNOWN}})
 	require.NoError(t, err)
-	for _, item := range items.Msg.GetItems() {
+	for _, item := range items.GetItems() {
 		answer := &deckhandv1.AnswerInboxItemRequest{ItemId: item.GetId(), ShownDigest: item.GetShownDigest()}
 		if item.GetTool() == "webhook_trigger" {
 			answer.Answer = &deckhandv1.AnswerInboxItemRequest_Retry_{Retry: &deckhandv1.AnswerInboxItemRequest_Retry{}}
 		} else {
 			answer.Answer = &deckhandv1.AnswerInboxItemRequest_Resolve_{Resolve: &deckhandv1.AnswerInboxItemRequest_Resolve{Succeeded: true}}
 		}
-		_, err := r.client.Inbox.AnswerInboxItem(t.Context(), connect.NewRequest(answer))
+		_, err := r.client.Inbox.AnswerInboxItem(t.Context(), answer)
 		require.NoError(t, err)
 	}
 	for _, one := range r.settle(ids, 2*time.Minute) {

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -193,22 +192,22 @@ func (r *rig) startNode(on *host, args ...string) {
 			DataDir: r.nodeDir(n), Containerd: r.socket, Namespace: r.namespace(n), InitPath: bin(r.t, "deckhand-init"),
 		})
 	})
-	res, err := r.client.Nodes.CreateJoinToken(r.t.Context(), connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	res, err := r.client.Nodes.CreateJoinToken(r.t.Context(), &deckhandv1.CreateJoinTokenRequest{})
 	require.NoError(r.t, err)
 	r.nodes = append(r.nodes, r.unit(name, syscall.SIGTERM, func() *exec.Cmd {
 		cmd := on.command(bin(r.t, "deckhand-node"), append([]string{
 			"--data-dir", r.nodeDir(n), "--hub-url", r.api, "--name", name, "--containerd", r.socket,
 			"--containerd-namespace", r.namespace(n), "--init-path", bin(r.t, "deckhand-init"),
 		}, args...)...)
-		cmd.Env = r.env("DECKHAND_JOIN_TOKEN=" + res.Msg.GetToken())
+		cmd.Env = r.env("DECKHAND_JOIN_TOKEN=" + res.GetToken())
 		return cmd
 	}))
 	r.eventually(time.Minute, "the node to be connected", func() bool {
-		res, err := r.client.Nodes.ListNodes(r.t.Context(), connect.NewRequest(&deckhandv1.ListNodesRequest{}))
+		res, err := r.client.Nodes.ListNodes(r.t.Context(), &deckhandv1.ListNodesRequest{})
 		if err != nil {
 			return false
 		}
-		for _, node := range res.Msg.GetNodes() {
+		for _, node := range res.GetNodes() {
 			if node.GetName() == name {
 				return node.GetStatus() == "connected"
 			}
@@ -221,7 +220,7 @@ func (r *rig) startNode(on *host, args ...string) {
 func (r *rig) agent(name, front, script string) {
 	r.t.Helper()
 	r.retry("apply "+name, func(ctx context.Context) error {
-		_, err := r.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		_, err := r.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 			Filename: name + ".md", Script: script, Markdown: fmt.Sprintf(`---
 name: %[1]s
 description: For tests.
@@ -233,7 +232,7 @@ tools: [shell_exec, complete_task]
 ---
 Do what the script says.
 `, name, front),
-		}))
+		})
 		return err
 	})
 }
@@ -242,11 +241,11 @@ Do what the script says.
 func (r *rig) submit(agent, key string) (id string) {
 	r.t.Helper()
 	r.retry("submit to "+agent, func(ctx context.Context) error {
-		res, err := r.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+		res, err := r.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 			AgentId: agent, Goal: "Go on.", IdempotencyKey: key,
-		}))
+		})
 		if err == nil {
-			id = res.Msg.GetTask().GetId()
+			id = res.GetTask().GetId()
 		}
 		return err
 	})

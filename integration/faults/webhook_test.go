@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
@@ -31,16 +30,16 @@ func TestAHubKilledBeforeItAnswersAWebhook(t *testing.T) {
 	r.startHub(nil, ip+":7800", ip+":7801", ip+":7801")
 	r.connect(ip + ":7800")
 	r.agent("hooked", "", "turns: []\n")
-	made, err := r.client.Triggers.CreateTrigger(t.Context(), connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	made, err := r.client.Triggers.CreateTrigger(t.Context(), &deckhandv1.CreateTriggerRequest{
 		Name: "hook", AgentId: "hooked", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, Preset: "github", Spec: &deckhandv1.TriggerSpec{},
-	}))
+	})
 	require.NoError(t, err)
 	const body = `{"action":"opened"}`
-	m := hmac.New(sha256.New, []byte(made.Msg.GetSecret()))
+	m := hmac.New(sha256.New, []byte(made.GetSecret()))
 	m.Write([]byte(body))
 	signature := "sha256=" + hex.EncodeToString(m.Sum(nil))
 	send := func() (int, error) {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.api+made.Msg.GetTrigger().GetPath(), strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.api+made.GetTrigger().GetPath(), strings.NewReader(body))
 		require.NoError(t, err)
 		req.Header.Set("X-GitHub-Event", "pull_request")
 		req.Header.Set("X-GitHub-Delivery", "gh-1")

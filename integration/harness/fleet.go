@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
@@ -170,9 +169,9 @@ func (f *Fleet) nodes() []*deckhandv1.Node {
 	f.T.Helper()
 	ctx, cancel := f.call()
 	defer cancel()
-	res, err := f.Client().Nodes.ListNodes(ctx, connect.NewRequest(&deckhandv1.ListNodesRequest{}))
+	res, err := f.Client().Nodes.ListNodes(ctx, &deckhandv1.ListNodesRequest{})
 	require.NoError(f.T, err)
-	return res.Msg.GetNodes()
+	return res.GetNodes()
 }
 
 // NodeName returns the name of the only node.

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/waittest"
@@ -52,9 +51,9 @@ func (f *Fleet) Task(id string) Task {
 	f.T.Helper()
 	ctx, cancel := f.call()
 	defer cancel()
-	res, err := f.Client().Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+	res, err := f.Client().Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: id})
 	require.NoError(f.T, err)
-	t := res.Msg.GetTask()
+	t := res.GetTask()
 	return Task{ID: t.GetId(), State: t.GetState().String(), Reason: t.GetReason(), Summary: t.GetSummary(), Attempt: int(t.GetAttempt())}
 }
 
@@ -103,9 +102,9 @@ func (f *Fleet) Item(taskID, last string) (id string) {
 	waittest.Until(f.T, 90*time.Second, "a task to wait for a person", func() bool {
 		ctx, cancel := f.call()
 		defer cancel()
-		res, err := f.Client().Inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{TaskId: taskID}))
+		res, err := f.Client().Inbox.ListInbox(ctx, &deckhandv1.ListInboxRequest{TaskId: taskID})
 		require.NoError(f.T, err)
-		if items := res.Msg.GetItems(); len(items) == 1 && items[0].GetId() != last {
+		if items := res.GetItems(); len(items) == 1 && items[0].GetId() != last {
 			id = items[0].GetId()
 		}
 		return id != ""

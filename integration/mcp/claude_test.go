@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -25,9 +24,9 @@ func TestClaudeCodeRunsATask(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
 	client := h.Client(t, h.AdminToken)
-	_, err := client.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err := client.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: "walker.md", Markdown: walker, Script: "turns: []\n",
-	}))
+	})
 	require.NoError(t, err)
 	model := modeltest.New(t, func(r modeltest.Request) modeltest.Answer {
 		answer := modeltest.Answer{Answer: anthropictest.Answer{Blocks: []anthropictest.Block{{Text: "ok"}}}}
@@ -61,11 +60,11 @@ func TestClaudeCodeRunsATask(t *testing.T) {
 	out, err := claude.Output()
 	require.NoError(t, err, "%s\n%s", out, &stderr)
 	require.Contains(t, string(out), "The walker has its task.")
-	listed, err := client.Tasks.ListTasks(t.Context(), connect.NewRequest(&deckhandv1.ListTasksRequest{}))
+	listed, err := client.Tasks.ListTasks(t.Context(), &deckhandv1.ListTasksRequest{})
 	require.NoError(t, err)
-	require.Len(t, listed.Msg.GetTasks(), 1)
-	require.Equal(t, "Walk for Claude.", listed.Msg.GetTasks()[0].GetGoal())
+	require.Len(t, listed.GetTasks(), 1)
+	require.Equal(t, "Walk for Claude.", listed.GetTasks()[0].GetGoal())
 	// The result went to the model, with what to do next.
 	requests := model.Requests()
-	require.Contains(t, requests[len(requests)-1].Text, listed.Msg.GetTasks()[0].GetId())
+	require.Contains(t, requests[len(requests)-1].Text, listed.GetTasks()[0].GetId())
 }

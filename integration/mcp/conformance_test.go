@@ -21,7 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
@@ -88,11 +87,11 @@ func TestTheOfficialConformanceSuitePasses(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
 	client := h.Client(t, h.AdminToken)
-	_, err := client.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err := client.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: "walker.md", Markdown: walker, Script: "turns: []\n",
-	}))
+	})
 	require.NoError(t, err)
-	_, err = client.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"}))
+	_, err = client.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"})
 	require.NoError(t, err)
 	at, dir := authorized(t, h.URL(), h.AdminToken)+"/mcp", modules(t)
 	shim, err := filepath.Abs("node20.mjs")

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -78,7 +77,7 @@ func TestAnotherModelGoesOnInTheMiddleOfATask(t *testing.T) {
 			n++
 			// Each fails on a model of its own: one breaker is for all of a model.
 			agent, model := fmt.Sprintf("from-%s-%d", named, n), fmt.Sprintf("%s-%d", served[f][1], n)
-			_, err := r.client.Providers.SetPrice(t.Context(), connect.NewRequest(&deckhandv1.SetPriceRequest{Provider: served[f][0], Model: model, Input: 1, Output: 2}))
+			_, err := r.client.Providers.SetPrice(t.Context(), &deckhandv1.SetPriceRequest{Provider: served[f][0], Model: model, Input: 1, Output: 2})
 			require.NoError(t, err)
 			r.apply(agent, served[f][0], model, fmt.Sprintf("thinking: adaptive\nfallbacks: [{provider: %s, model: %s}]\n", to[0], to[1]))
 			ids[named+":"+way] = r.submit(agent, "mishap["+named+":"+way+"]")

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -37,9 +36,9 @@ func spentQuota(f modeltest.Format) modeltest.Answer {
 
 func (r *rig) task(id string) *deckhandv1.Task {
 	r.t.Helper()
-	res, err := r.client.Tasks.GetTask(r.t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+	res, err := r.client.Tasks.GetTask(r.t.Context(), &deckhandv1.GetTaskRequest{TaskId: id})
 	require.NoError(r.t, err)
-	return res.Msg.GetTask()
+	return res.GetTask()
 }
 
 // A used-up quota pauses the task until the time that the provider states; then it
@@ -86,7 +85,7 @@ func TestABudgetThatTheRelayKeeps(t *testing.T) {
 		"pauses": {"limits: {iterations: 10, cost_usd: 0.02, on_limit: pause}", paused},
 	} {
 		file := strings.Replace(fmt.Sprintf(personaFile, agent, "anthropic", "claude-sonnet-4-5", ""), "limits: {iterations: 10, cost_usd: 5}", c.limits, 1)
-		_, err := r.client.Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: agent + ".md", Markdown: file}))
+		_, err := r.client.Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{Filename: agent + ".md", Markdown: file})
 		require.NoError(t, err)
 		task := r.rested(r.submit(agent, "go"))
 		require.Equal(t, c.state, task.GetState(), task.GetReason())
@@ -97,7 +96,7 @@ func TestABudgetThatTheRelayKeeps(t *testing.T) {
 		require.Equal(t, 1, row[int](r, "SELECT failures FROM agents WHERE name = $1", agent))
 	}
 	r.apply("thrifty", "anthropic", "claude-sonnet-4-5", "")
-	_, err := r.client.Budgets.SetBudget(t.Context(), connect.NewRequest(&deckhandv1.SetBudgetRequest{Scope: "organisation", Every: "day", Limit: &deckhandv1.SetBudgetRequest_LimitMicros{LimitMicros: 1}}))
+	_, err := r.client.Budgets.SetBudget(t.Context(), &deckhandv1.SetBudgetRequest{Scope: "organisation", Every: "day", Limit: &deckhandv1.SetBudgetRequest_LimitMicros{LimitMicros: 1}})
 	require.NoError(t, err)
 	task := r.rested(r.submit("thrifty", "go"))
 	require.Equal(t, paused, task.GetState(), task.GetReason())

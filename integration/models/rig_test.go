@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/assert"
@@ -114,9 +113,9 @@ func (r *rig) connect(f modeltest.Format, url string) {
 	if f == modeltest.Chat || f == modeltest.Responses {
 		url += "/v1"
 	}
-	_, err := r.client.Providers.ConnectProvider(r.t.Context(), connect.NewRequest(&deckhandv1.ConnectProviderRequest{
+	_, err := r.client.Providers.ConnectProvider(r.t.Context(), &deckhandv1.ConnectProviderRequest{
 		Name: served[f][0], BaseUrl: url, Key: "the-key-of-the-provider-0123",
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
@@ -135,17 +134,17 @@ Test.
 
 func (r *rig) apply(name, provider, model, more string) {
 	r.t.Helper()
-	_, err := r.client.Agents.ApplyAgent(r.t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err := r.client.Agents.ApplyAgent(r.t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: name + ".md", Markdown: fmt.Sprintf(personaFile, name, provider, model, more),
-	}))
+	})
 	require.NoError(r.t, err)
 }
 
 func (r *rig) submit(agent, goal string) string {
 	r.t.Helper()
-	res, err := r.client.Tasks.SubmitTask(r.t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: agent, Goal: goal}))
+	res, err := r.client.Tasks.SubmitTask(r.t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: agent, Goal: goal})
 	require.NoError(r.t, err)
-	return res.Msg.GetTask().GetId()
+	return res.GetTask().GetId()
 }
 
 // ran returns how many commands contained a word.
@@ -172,9 +171,9 @@ func (r *rig) rested(id string) *deckhandv1.Task {
 	r.t.Helper()
 	var task *deckhandv1.Task
 	waittest.Until(r.t, time.Minute, "task "+id+" to come to rest", func() bool {
-		res, err := r.client.Tasks.GetTask(r.t.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+		res, err := r.client.Tasks.GetTask(r.t.Context(), &deckhandv1.GetTaskRequest{TaskId: id})
 		require.NoError(r.t, err)
-		task = res.Msg.GetTask()
+		task = res.GetTask()
 		return rests[task.GetState()]
 	})
 	return task

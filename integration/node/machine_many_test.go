@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
@@ -33,9 +32,9 @@ func TestACommandOnSeveralNodesOfWhichSomeAreLost(t *testing.T) {
 	away := func(name string) {
 		t.Helper()
 		waittest.Until(t, time.Minute, name+" to be disconnected", func() bool {
-			res, err := f.Client().Nodes.ListNodes(t.Context(), connect.NewRequest(&deckhandv1.ListNodesRequest{}))
+			res, err := f.Client().Nodes.ListNodes(t.Context(), &deckhandv1.ListNodesRequest{})
 			require.NoError(t, err)
-			for _, node := range res.Msg.GetNodes() {
+			for _, node := range res.GetNodes() {
 				if node.GetName() == name {
 					return node.GetStatus() != "connected"
 				}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
@@ -108,11 +107,11 @@ turns:
 	require.Contains(t, steps[0].GetObservation(), name+": connected")
 	require.Contains(t, steps[0].GetObservation(), "kernel")
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_DENIED, steps[1].GetState(), "not without the lock")
-	item, err := f.Client().Inbox.GetInboxItem(t.Context(), connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: first}))
+	item, err := f.Client().Inbox.GetInboxItem(t.Context(), &deckhandv1.GetInboxItemRequest{ItemId: first})
 	require.NoError(t, err)
-	require.Contains(t, item.Msg.GetItem().GetPreview(), "on the machine itself, not in a jail")
-	require.Contains(t, item.Msg.GetItem().GetPreview(), "mend the configuration")
-	require.True(t, item.Msg.GetItem().GetDecision().GetOnMachine())
+	require.Contains(t, item.GetItem().GetPreview(), "on the machine itself, not in a jail")
+	require.Contains(t, item.GetItem().GetPreview(), "mend the configuration")
+	require.True(t, item.GetItem().GetDecision().GetOnMachine())
 	always := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + f.Dir}, "inbox", "approve", first, "--always", "tool")
 	require.NotZero(t, always.Code)
 	require.Contains(t, always.Err, "each call of node_lock is asked about")
@@ -125,9 +124,9 @@ turns:
 		require.Contains(t, f.CLI(0, "node", "locks").Out, "agent ops", "the lock survives")
 	}
 	killHub() // after the lock was taken
-	item, err = f.Client().Inbox.GetInboxItem(t.Context(), connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: second}))
+	item, err = f.Client().Inbox.GetInboxItem(t.Context(), &deckhandv1.GetInboxItemRequest{ItemId: second})
 	require.NoError(t, err)
-	require.Contains(t, item.Msg.GetItem().GetPreview(), "On node "+name+". It runs on the machine itself, as root, and not in a jail.")
+	require.Contains(t, item.GetItem().GetPreview(), "On node "+name+". It runs on the machine itself, as root, and not in a jail.")
 	f.CLI(0, "inbox", "approve", second)
 	run := step(f, id, 4, deckhandv1.StepState_STEP_STATE_STARTED)
 	waittest.Until(t, time.Minute, "the command to have changed files", func() bool { _, err := os.Stat(in("created")); return err == nil })
@@ -140,7 +139,7 @@ turns:
 	})
 	require.Contains(t, f.CLI(0, "node", "locks").Out, "agent ops")
 	client := f.Client()
-	_, err = client.NodeExecs.StartNodeExec(t.Context(), connect.NewRequest(&deckhandv1.StartNodeExecRequest{NodeId: name, Target: &deckhandv1.StartNodeExecRequest_Host{Host: true}, Argv: []string{"true"}}))
+	_, err = client.NodeExecs.StartNodeExec(t.Context(), &deckhandv1.StartNodeExecRequest{NodeId: name, Target: &deckhandv1.StartNodeExecRequest_Host{Host: true}, Argv: []string{"true"}})
 	require.Equal(t, fault.NodeLocked, fault.As(err).Code)
 
 	// Neither kill is noticed.

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
@@ -158,17 +157,17 @@ func (f fleet) webhookReceiver(t *testing.T, dir string) {
 	_, port, err := net.SplitHostPort(listener.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
-	made, err := f.Client().Destinations.CreateDestination(t.Context(), connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+	made, err := f.Client().Destinations.CreateDestination(t.Context(), &deckhandv1.CreateDestinationRequest{
 		Name: "node-receiver",
 		Spec: &deckhandv1.DestinationSpec{
 			Events: []string{"failures"},
 			To:     &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: "http://127.0.0.1:" + port + "/deckhand"}},
 		},
-	}))
+	})
 	require.NoError(t, err)
 	node, err := exec.LookPath("node")
 	require.NoError(t, err)
-	receiver := harness.Start(t, f.env("PORT="+port, "DECKHAND_WEBHOOK_SECRET="+made.Msg.GetSecret()), node, filepath.Join(dir, "webhook-receiver.js"))
+	receiver := harness.Start(t, f.env("PORT="+port, "DECKHAND_WEBHOOK_SECRET="+made.GetSecret()), node, filepath.Join(dir, "webhook-receiver.js"))
 	waittest.Until(t, 30*time.Second, "the receiver to listen", func() bool { return strings.Contains(receiver.Output.String(), "listening") })
 	require.Equal(t, "400", run(t, dir, os.Environ(), "curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-d", "{}", "http://127.0.0.1:"+port+"/deckhand"))
 	f.CLI(0, "destination", "test", "node-receiver")
@@ -179,11 +178,11 @@ func (f fleet) webhookReceiver(t *testing.T, dir string) {
 // a few: they get each event once.
 func (f fleet) watchOverBrokenConnections(t *testing.T, dir string) {
 	client := f.Client()
-	submitted, err := client.Tasks.SubmitTask(t.Context(), connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+	submitted, err := client.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{
 		AgentId: "line-counter", Inputs: []*deckhandv1.InputFile{{Path: "input/report.txt", Content: []byte("one\n")}},
-	}))
+	})
 	require.NoError(t, err)
-	id := submitted.Msg.GetTask().GetId()
+	id := submitted.GetTask().GetId()
 	_, err = client.WaitForTask(t.Context(), id)
 	require.NoError(t, err)
 	var want []string

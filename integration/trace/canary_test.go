@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/stretchr/testify/require"
@@ -292,7 +291,7 @@ func watchThinking(f *harness.Fleet, id string) (seen func() string) {
 	require.NoError(f.T, err)
 	client, err := sdk.New(sdk.Config{URL: f.URL(), Token: strings.TrimSpace(string(token))})
 	require.NoError(f.T, err)
-	stream, err := client.Events.Watch(f.T.Context(), connect.NewRequest(&deckhandv1.WatchRequest{TaskIds: []string{id}, Follow: true, Thinking: true}))
+	stream, err := client.Events.Watch(f.T.Context(), &deckhandv1.WatchRequest{TaskIds: []string{id}, Follow: true, Thinking: true})
 	require.NoError(f.T, err)
 	require.True(f.T, stream.Receive()) // it is live
 	done := make(chan string, 1)

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
@@ -336,22 +335,22 @@ turns:
 func asAfter(t *testing.T, f *harness.Fleet, taskID, stepID string, want map[string]string) {
 	t.Helper()
 	files := f.Client().Files
-	listed, err := files.ListFiles(t.Context(), connect.NewRequest(&deckhandv1.ListFilesRequest{
+	listed, err := files.ListFiles(t.Context(), &deckhandv1.ListFilesRequest{
 		Workspace: &deckhandv1.ListFilesRequest_TaskId{TaskId: taskID}, Recursive: true, StepId: stepID,
-	}))
+	})
 	require.NoError(t, err)
 	got := map[string]string{}
-	for _, file := range listed.Msg.GetFiles() {
+	for _, file := range listed.GetFiles() {
 		if file.GetType() != "file" {
 			continue
 		}
-		read, err := files.ReadFile(t.Context(), connect.NewRequest(&deckhandv1.ReadFileRequest{
+		read, err := files.ReadFile(t.Context(), &deckhandv1.ReadFileRequest{
 			Workspace: &deckhandv1.ReadFileRequest_TaskId{TaskId: taskID}, Path: file.GetPath(), StepId: stepID,
-		}))
+		})
 		require.NoError(t, err)
-		require.Equal(t, file.GetSize(), read.Msg.GetSize())
-		require.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte(want[file.GetPath()]))), read.Msg.GetDigest(), file.GetPath())
-		got[file.GetPath()] = string(read.Msg.GetContent())
+		require.Equal(t, file.GetSize(), read.GetSize())
+		require.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte(want[file.GetPath()]))), read.GetDigest(), file.GetPath())
+		got[file.GetPath()] = string(read.GetContent())
 		if strings.Contains(want[file.GetPath()], "canary") {
 			require.NotContains(t, got[file.GetPath()], "canary", "secrets in a file are masked")
 			got[file.GetPath()] = want[file.GetPath()]

@@ -56,18 +56,18 @@ func (i *Identity) Enrol(ctx context.Context, e Enrolment) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := client.EnrollNode(ctx, connect.NewRequest(&deckhandv1.EnrollNodeRequest{
+	answer, err := client.EnrollNode(ctx, &deckhandv1.EnrollNodeRequest{
 		JoinToken: token.Reveal(), Csr: request, Name: e.Name, Labels: e.Labels, Version: version.Version,
-	}))
+	})
 	if err != nil {
 		return explain(e.HubURL, err)
 	}
 	r := record{
-		NodeID:         answer.Msg.GetNodeId(),
+		NodeID:         answer.GetNodeId(),
 		HubURL:         e.HubURL,
-		EdgeAddress:    answer.Msg.GetEdgeAddress(),
-		CertificatePEM: answer.Msg.GetCertificatePem(),
-		CAPEM:          answer.Msg.GetCaPem(),
+		EdgeAddress:    answer.GetEdgeAddress(),
+		CertificatePEM: answer.GetCertificatePem(),
+		CAPEM:          answer.GetCaPem(),
 	}
 	ca, err := parseCertificate(r.CAPEM)
 	if err != nil {
@@ -106,13 +106,13 @@ func (i *Identity) Renew(ctx context.Context, hubURL string, httpClient *http.Cl
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := client.RenewCertificate(ctx, connect.NewRequest(&deckhandv1.RenewCertificateRequest{
+	answer, err := client.RenewCertificate(ctx, &deckhandv1.RenewCertificateRequest{
 		CertificatePem: r.CertificatePEM, Csr: request,
-	}))
+	})
 	if err != nil {
 		return explain(hubURL, err)
 	}
-	r.CertificatePEM, r.EdgeAddress = answer.Msg.GetCertificatePem(), answer.Msg.GetEdgeAddress()
+	r.CertificatePEM, r.EdgeAddress = answer.GetCertificatePem(), answer.GetEdgeAddress()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err := i.store(r); err != nil {

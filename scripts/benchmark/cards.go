@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -33,7 +32,7 @@ func (s *stack) runningTasks(ctx context.Context, n int) (*sdk.Client, []*deckha
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	registered, err := workers.Workers.RegisterWorker(ctx, connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "benchmark", Slots: int32(n)})) //nolint:gosec // small
+	registered, err := workers.Workers.RegisterWorker(ctx, &deckhandv1.RegisterWorkerRequest{Name: "benchmark", Slots: int32(n)}) //nolint:gosec // small
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -41,28 +40,28 @@ func (s *stack) runningTasks(ctx context.Context, n int) (*sdk.Client, []*deckha
 	var jails []string
 	for i := range n {
 		name := fmt.Sprintf("card-%03d", i)
-		applied, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		applied, err := s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 			Filename: name + ".md", Script: noopScript, Markdown: strings.Replace(noopPersona, "name: noop", "name: "+name+"\nnodes: {names: [simulated]}", 1),
-		}))
+		})
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		jails = append(jails, "jail_"+strings.TrimPrefix(applied.Msg.GetAgent().GetId(), "agent_"))
-		submitted, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: name}))
+		jails = append(jails, "jail_"+strings.TrimPrefix(applied.GetAgent().GetId(), "agent_"))
+		submitted, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: name})
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			claimed, err := workers.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
-				WorkerId: registered.Msg.GetWorkerId(), TaskId: submitted.Msg.GetTask().GetId(), Attempt: 1,
-			}))
+			claimed, err := workers.Workers.ClaimTask(ctx, &deckhandv1.ClaimTaskRequest{
+				WorkerId: registered.GetWorkerId(), TaskId: submitted.GetTask().GetId(), Attempt: 1,
+			})
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			if claimed.Msg.GetClaimed() {
-				lease := claimed.Msg.GetLease()
-				go keep(ctx, workers, registered.Msg.GetWorkerId(), lease)
-				if _, err := workers.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease})); err != nil {
+			if claimed.GetClaimed() {
+				lease := claimed.GetLease()
+				go keep(ctx, workers, registered.GetWorkerId(), lease)
+				if _, err := workers.Workers.StartTask(ctx, &deckhandv1.StartTaskRequest{Lease: lease}); err != nil {
 					return nil, nil, nil, err
 				}
 				leases = append(leases, lease)
@@ -125,20 +124,20 @@ func (s *stack) printed(ctx context.Context, m *nodeRig) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		step, err := workers.Workers.ProposeStep(ctx, connect.NewRequest(&deckhandv1.ProposeStepRequest{
+		step, err := workers.Workers.ProposeStep(ctx, &deckhandv1.ProposeStepRequest{
 			Lease: lease, Turn: 1, CallIndex: int32(i) + 1, CallId: "c", Tool: "shell_exec", ArgumentsJson: string(arguments), //nolint:gosec // small
-		}))
+		})
 		if err != nil {
 			return "", err
 		}
-		done, err := workers.Workers.ExecuteStep(ctx, connect.NewRequest(&deckhandv1.ExecuteStepRequest{
-			Lease: lease, StepId: step.Msg.GetStep().GetId(),
-		}))
+		done, err := workers.Workers.ExecuteStep(ctx, &deckhandv1.ExecuteStepRequest{
+			Lease: lease, StepId: step.GetStep().GetId(),
+		})
 		if err != nil {
 			return "", err
 		}
-		if state := done.Msg.GetStep().GetState(); state != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
-			return "", fmt.Errorf("the step is %s: %s", state, done.Msg.GetStep().GetObservation())
+		if state := done.GetStep().GetState(); state != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
+			return "", fmt.Errorf("the step is %s: %s", state, done.GetStep().GetObservation())
 		}
 	}
 	return lease.GetTaskId(), nil

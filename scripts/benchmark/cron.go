@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -30,10 +29,10 @@ func cronLateness(ctx context.Context) (result, error) {
 	if err := s.applyNoop(ctx); err != nil {
 		return nil, err
 	}
-	made, err := s.client.Triggers.CreateTrigger(ctx, connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	made, err := s.client.Triggers.CreateTrigger(ctx, &deckhandv1.CreateTriggerRequest{
 		Name: "first", AgentId: "noop", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_CRON,
 		Spec: &deckhandv1.TriggerSpec{Filter: "false", Cron: &deckhandv1.CronSpec{Schedule: "0 0 1 1 *"}},
-	}))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +41,7 @@ func cronLateness(ctx context.Context) (result, error) {
 		return nil, err
 	}
 	defer pool.Close()
-	id := made.Msg.GetTrigger().GetId()
+	id := made.GetTrigger().GetId()
 	if _, err := pool.Exec(ctx, `INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, created_by, slot_at, next_at)
 		SELECT 'trig_' || lpad(n::text, 20, '0'), org_id, agent_id, 'cron-' || n, kind, spec, created_by, slot_at, next_at
 		FROM triggers, generate_series(1, $2) AS n WHERE id = $1`, id, cronTriggers-1); err != nil {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -79,9 +77,9 @@ func dispatch(ctx context.Context) (result, error) {
 }
 
 func (s *stack) applyNoop(ctx context.Context) error {
-	_, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err := s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 		Filename: "noop.md", Markdown: noopPersona, Script: noopScript,
-	}))
+	})
 	return err
 }
 
@@ -121,14 +119,14 @@ func (s *stack) measure(ctx context.Context, during time.Duration) ([]time.Durat
 		<-tick.C
 		wg.Go(func() {
 			begin := time.Now()
-			res, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "noop"}))
+			res, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "noop"})
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				failed = err
 				return
 			}
-			submitted[res.Msg.GetTask().GetId()] = begin
+			submitted[res.GetTask().GetId()] = begin
 		})
 	}
 	wg.Wait()

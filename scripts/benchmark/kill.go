@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/node/daemon"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -73,9 +71,9 @@ func killSwitch(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	mark := strconv.Itoa(1_000_000_000 + os.Getpid())
-	if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	if _, err := s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 		Filename: "sleeper.md", Markdown: sleeperPersona, Script: fmt.Sprintf(sleeperScript, mark),
-	})); err != nil {
+	}); err != nil {
 		return nil, err
 	}
 	var took []time.Duration
@@ -96,7 +94,7 @@ func killSwitch(ctx context.Context) (_ result, err error) {
 // killRound has fifty tasks run, kills them, and returns how long each took.
 func (s *stack) killRound(ctx context.Context, mark string) ([]time.Duration, error) {
 	for range killTasks {
-		if _, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "sleeper"})); err != nil {
+		if _, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "sleeper"}); err != nil {
 			return nil, err
 		}
 	}
@@ -106,9 +104,9 @@ func (s *stack) killRound(ctx context.Context, mark string) ([]time.Duration, er
 		}
 	}
 	begin := time.Now()
-	res, err := s.client.Control.Kill(ctx, connect.NewRequest(&deckhandv1.KillRequest{
+	res, err := s.client.Control.Kill(ctx, &deckhandv1.KillRequest{
 		Scope: deckhandv1.KillScope_KILL_SCOPE_AGENT, ObjectId: "sleeper", Reason: "benchmark",
-	}))
+	})
 	lasted := time.Since(begin)
 	if err != nil {
 		return nil, err
@@ -117,7 +115,7 @@ func (s *stack) killRound(ctx context.Context, mark string) ([]time.Duration, er
 		return nil, fmt.Errorf("%d processes are left after the answer", left)
 	}
 	took := make([]time.Duration, 0, killTasks)
-	for _, k := range res.Msg.GetTasks() {
+	for _, k := range res.GetTasks() {
 		if k.GetOutcome() != deckhandv1.KillOutcome_KILL_OUTCOME_CONFIRMED {
 			return nil, fmt.Errorf("task %s: %s: %s", k.GetTaskId(), k.GetOutcome(), k.GetDetail())
 		}
@@ -126,7 +124,7 @@ func (s *stack) killRound(ctx context.Context, mark string) ([]time.Duration, er
 	if len(took) != killTasks {
 		return nil, errors.New("the answer does not have every task")
 	}
-	_, err = s.client.Control.ReleaseHold(ctx, connect.NewRequest(&deckhandv1.ReleaseHoldRequest{HoldId: res.Msg.GetHold().GetId()}))
+	_, err = s.client.Control.ReleaseHold(ctx, &deckhandv1.ReleaseHoldRequest{HoldId: res.GetHold().GetId()})
 	return took, err
 }
 

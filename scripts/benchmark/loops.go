@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deckhand-sh/deckhand/hub"
@@ -80,11 +79,11 @@ func loops(ctx context.Context) (_ result, err error) {
 		return nil, err
 	}
 	defer func() { err = firstError(err, worker.stop()) }()
-	if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: "waiter.md", Markdown: loopPersona})); err != nil {
+	if _, err := s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{Filename: "waiter.md", Markdown: loopPersona}); err != nil {
 		return nil, err
 	}
 	for range loopTasks {
-		if _, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "waiter"})); err != nil {
+		if _, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "waiter"}); err != nil {
 			return nil, err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/deckhand-sh/deckhand/internal/datadir"
@@ -45,11 +44,11 @@ func mcpGet(ctx context.Context) (_ result, err error) {
 	if err := s.applyNoop(ctx); err != nil {
 		return nil, err
 	}
-	submitted, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "noop"}))
+	submitted, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "noop"})
 	if err != nil {
 		return nil, err
 	}
-	id := submitted.Msg.GetTask().GetId()
+	id := submitted.GetTask().GetId()
 	token, err := os.ReadFile(filepath.Join(s.dir, "hub", datadir.AdminTokenFile))
 	if err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func mcpGet(ctx context.Context) (_ result, err error) {
 		}
 		tool := time.Since(begin)
 		begin = time.Now()
-		if _, err := s.client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id})); err != nil {
+		if _, err := s.client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: id}); err != nil {
 			return nil, err
 		}
 		if call := time.Since(begin); i >= mcpWarm {

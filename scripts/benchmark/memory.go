@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model/anthropic/anthropictest"
@@ -102,11 +100,11 @@ func memory(ctx context.Context) (_ result, err error) {
 	if held != 0 {
 		return nil, fmt.Errorf("the worker holds %d tasks that wait for a person", held)
 	}
-	list, err := s.client.Inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{}))
+	list, err := s.client.Inbox.ListInbox(ctx, &deckhandv1.ListInboxRequest{})
 	if err != nil {
 		return nil, err
 	}
-	if n := len(list.Msg.GetItems()); n != memoryTasks {
+	if n := len(list.GetItems()); n != memoryTasks {
 		return nil, fmt.Errorf("%d questions wait, of %d", n, memoryTasks)
 	}
 	return result{"unit": "MB a running task at 100 turns", "ours": running, "waiting": held, "n": memoryTasks}, nil

@@ -15,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -61,20 +60,20 @@ func execEndToEnd(ctx context.Context) (_ result, err error) {
 	calls := int32(0)
 	a, b, err := pair(n, func() error {
 		calls++
-		step, err := workers.Workers.ProposeStep(ctx, connect.NewRequest(&deckhandv1.ProposeStepRequest{
+		step, err := workers.Workers.ProposeStep(ctx, &deckhandv1.ProposeStepRequest{
 			Lease: lease, Turn: 1, CallIndex: calls, CallId: "c", Tool: "shell_exec", ArgumentsJson: `{"command":"true"}`,
-		}))
+		})
 		if err != nil {
 			return err
 		}
-		done, err := workers.Workers.ExecuteStep(ctx, connect.NewRequest(&deckhandv1.ExecuteStepRequest{
-			Lease: lease, StepId: step.Msg.GetStep().GetId(),
-		}))
+		done, err := workers.Workers.ExecuteStep(ctx, &deckhandv1.ExecuteStepRequest{
+			Lease: lease, StepId: step.GetStep().GetId(),
+		})
 		if err != nil {
 			return err
 		}
-		if state := done.Msg.GetStep().GetState(); state != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
-			return fmt.Errorf("the step is %s: %s", state, done.Msg.GetStep().GetObservation())
+		if state := done.GetStep().GetState(); state != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
+			return fmt.Errorf("the step is %s: %s", state, done.GetStep().GetObservation())
 		}
 		return nil
 	}, func() error { return p.run(ctx, "/bin/bash", "-c", "true") })
@@ -97,32 +96,32 @@ func (s *stack) runningTask(ctx context.Context) (*deckhandv1.Lease, *sdk.Client
 	if err != nil {
 		return nil, nil, err
 	}
-	registered, err := workers.Workers.RegisterWorker(ctx, connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "benchmark", Slots: 1}))
+	registered, err := workers.Workers.RegisterWorker(ctx, &deckhandv1.RegisterWorkerRequest{Name: "benchmark", Slots: 1})
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	if _, err := s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 		Filename: "shell.md", Script: noopScript,
 		Markdown: strings.NewReplacer("name: noop", "name: shell", "[complete_task]", "[shell_exec, complete_task]").Replace(noopPersona),
-	})); err != nil {
+	}); err != nil {
 		return nil, nil, err
 	}
-	submitted, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "shell"}))
+	submitted, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "shell"})
 	if err != nil {
 		return nil, nil, err
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		claimed, err := workers.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
-			WorkerId: registered.Msg.GetWorkerId(), TaskId: submitted.Msg.GetTask().GetId(), Attempt: 1,
-		}))
+		claimed, err := workers.Workers.ClaimTask(ctx, &deckhandv1.ClaimTaskRequest{
+			WorkerId: registered.GetWorkerId(), TaskId: submitted.GetTask().GetId(), Attempt: 1,
+		})
 		if err != nil {
 			return nil, nil, err
 		}
-		if lease := claimed.Msg.GetLease(); claimed.Msg.GetClaimed() {
+		if lease := claimed.GetLease(); claimed.GetClaimed() {
 			// The lease lasts as long as the benchmark: it is renewed beside it.
-			go keep(ctx, workers, registered.Msg.GetWorkerId(), lease)
-			_, err := workers.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+			go keep(ctx, workers, registered.GetWorkerId(), lease)
+			_, err := workers.Workers.StartTask(ctx, &deckhandv1.StartTaskRequest{Lease: lease})
 			return lease, workers, err
 		}
 		if time.Now().After(deadline) {
@@ -135,10 +134,10 @@ func (s *stack) runningTask(ctx context.Context) (*deckhandv1.Lease, *sdk.Client
 // keep renews a lease until it is gone.
 func keep(ctx context.Context, workers *sdk.Client, workerID string, lease *deckhandv1.Lease) {
 	for range time.Tick(5 * time.Second) {
-		res, err := workers.Workers.RenewLeases(ctx, connect.NewRequest(&deckhandv1.RenewLeasesRequest{
+		res, err := workers.Workers.RenewLeases(ctx, &deckhandv1.RenewLeasesRequest{
 			WorkerId: workerID, Leases: []*deckhandv1.Lease{lease},
-		}))
-		if err != nil || !res.Msg.GetRenewals()[0].GetHeld() {
+		})
+		if err != nil || !res.GetRenewals()[0].GetHeld() {
 			return
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/deckhand-sh/deckhand/node/nodetest"
@@ -146,12 +145,12 @@ func (s *stack) enrolMany(ctx context.Context, count int, fleet *sync.WaitGroup)
 }
 
 func (s *stack) enrolOne(ctx context.Context, i int, fleet *sync.WaitGroup) error {
-	token, err := s.client.Nodes.CreateJoinToken(ctx, connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	token, err := s.client.Nodes.CreateJoinToken(ctx, &deckhandv1.CreateJoinTokenRequest{})
 	if err != nil {
 		return err
 	}
 	node, err := nodetest.New(ctx, nodetest.Config{
-		Dir: filepath.Join(s.dir, "nodes", strconv.Itoa(i)), HubURL: s.client.URL(), JoinToken: token.Msg.GetToken(), Name: fmt.Sprintf("node-%d", i),
+		Dir: filepath.Join(s.dir, "nodes", strconv.Itoa(i)), HubURL: s.client.URL(), JoinToken: token.GetToken(), Name: fmt.Sprintf("node-%d", i),
 	})
 	if err != nil {
 		return err

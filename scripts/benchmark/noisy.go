@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/hub/hubtest/noisy"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
@@ -125,11 +123,11 @@ func newVictim(ctx context.Context, s *stack) (v *victim, err error) {
 	if v.lease, v.workers, err = s.runningTask(ctx); err != nil {
 		return nil, err
 	}
-	registered, err := v.workers.Workers.RegisterWorker(ctx, connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "claims", Slots: 1000}))
+	registered, err := v.workers.Workers.RegisterWorker(ctx, &deckhandv1.RegisterWorkerRequest{Name: "claims", Slots: 1000})
 	if err != nil {
 		return nil, err
 	}
-	v.workerID = registered.Msg.GetWorkerId()
+	v.workerID = registered.GetWorkerId()
 	if err := s.applyNoop(ctx); err != nil {
 		return nil, err
 	}
@@ -175,7 +173,7 @@ func (v *victim) measure(ctx context.Context, into map[string][]time.Duration) e
 
 func (v *victim) api(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
-	_, err := v.s.client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: v.lease.GetTaskId()}))
+	_, err := v.s.client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: v.lease.GetTaskId()})
 	return time.Since(begin), err
 }
 
@@ -193,17 +191,17 @@ func (v *victim) webhook(ctx context.Context) (time.Duration, error) {
 // while; the task is taken back then.
 func (v *victim) dispatch(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
-	task, err := v.s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "noop"}))
+	task, err := v.s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "noop"})
 	if err != nil {
 		return 0, err
 	}
-	id := task.Msg.GetTask().GetId()
+	id := task.GetTask().GetId()
 	for {
-		res, err := v.workers.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{WorkerId: v.workerID, TaskId: id, Attempt: 1}))
+		res, err := v.workers.Workers.ClaimTask(ctx, &deckhandv1.ClaimTaskRequest{WorkerId: v.workerID, TaskId: id, Attempt: 1})
 		if err != nil {
 			return 0, err
 		}
-		if res.Msg.GetClaimed() {
+		if res.GetClaimed() {
 			break
 		}
 		if time.Since(begin) > noisyTime {
@@ -212,7 +210,7 @@ func (v *victim) dispatch(ctx context.Context) (time.Duration, error) {
 		time.Sleep(time.Millisecond)
 	}
 	took := time.Since(begin)
-	_, err = v.s.client.Tasks.CancelTask(ctx, connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id}))
+	_, err = v.s.client.Tasks.CancelTask(ctx, &deckhandv1.CancelTaskRequest{TaskId: id})
 	return took, err
 }
 
@@ -220,15 +218,15 @@ func (v *victim) dispatch(ctx context.Context) (time.Duration, error) {
 func (v *victim) step(ctx context.Context) (time.Duration, error) {
 	v.calls++
 	begin := time.Now()
-	step, err := v.workers.Workers.ProposeStep(ctx, connect.NewRequest(&deckhandv1.ProposeStepRequest{
+	step, err := v.workers.Workers.ProposeStep(ctx, &deckhandv1.ProposeStepRequest{
 		Lease: v.lease, Turn: 1, CallIndex: v.calls, CallId: "c", Tool: "shell_exec", ArgumentsJson: `{"command":"true"}`,
-	}))
+	})
 	if err != nil {
 		return 0, err
 	}
-	ended, err := v.workers.Workers.ExecuteStep(ctx, connect.NewRequest(&deckhandv1.ExecuteStepRequest{Lease: v.lease, StepId: step.Msg.GetStep().GetId()}))
-	if err == nil && ended.Msg.GetStep().GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
-		err = fmt.Errorf("step %s is %s", step.Msg.GetStep().GetId(), ended.Msg.GetStep().GetState())
+	ended, err := v.workers.Workers.ExecuteStep(ctx, &deckhandv1.ExecuteStepRequest{Lease: v.lease, StepId: step.GetStep().GetId()})
+	if err == nil && ended.GetStep().GetState() != deckhandv1.StepState_STEP_STATE_SUCCEEDED {
+		err = fmt.Errorf("step %s is %s", step.GetStep().GetId(), ended.GetStep().GetState())
 	}
 	return time.Since(begin), err
 }

@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -137,9 +135,9 @@ func relayed(ctx context.Context) (_ result, err error) {
 // noBudget lifts the organisation's budgets.
 func noBudget(ctx context.Context, client *sdk.Client) error {
 	for _, every := range []string{"day", "month"} {
-		if _, err := client.Budgets.SetBudget(ctx, connect.NewRequest(&deckhandv1.SetBudgetRequest{
+		if _, err := client.Budgets.SetBudget(ctx, &deckhandv1.SetBudgetRequest{
 			Scope: "organisation", Every: every, Limit: &deckhandv1.SetBudgetRequest_Unlimited{Unlimited: true},
-		})); err != nil {
+		}); err != nil {
 			return err
 		}
 	}
@@ -156,30 +154,30 @@ func (s *stack) leased(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: "waiter.md", Markdown: loopPersona})); err != nil {
+	if _, err := s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{Filename: "waiter.md", Markdown: loopPersona}); err != nil {
 		return "", err
 	}
-	task, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "waiter"}))
+	task, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "waiter"})
 	if err != nil {
 		return "", err
 	}
-	worker, err := workers.Workers.RegisterWorker(ctx, connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "bench", Slots: 1}))
+	worker, err := workers.Workers.RegisterWorker(ctx, &deckhandv1.RegisterWorkerRequest{Name: "bench", Slots: 1})
 	if err != nil {
 		return "", err
 	}
 	for {
-		res, err := workers.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
-			WorkerId: worker.Msg.GetWorkerId(), TaskId: task.Msg.GetTask().GetId(), Attempt: 1,
-		}))
+		res, err := workers.Workers.ClaimTask(ctx, &deckhandv1.ClaimTaskRequest{
+			WorkerId: worker.GetWorkerId(), TaskId: task.GetTask().GetId(), Attempt: 1,
+		})
 		if err != nil {
 			return "", err
 		}
-		if !res.Msg.GetClaimed() {
+		if !res.GetClaimed() {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		lease := res.Msg.GetLease()
-		_, err = workers.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+		lease := res.GetLease()
+		_, err = workers.Workers.StartTask(ctx, &deckhandv1.StartTaskRequest{Lease: lease})
 		return fmt.Sprintf("%s:%d:%s", lease.GetTaskId(), lease.GetAttempt(), lease.GetToken()), err
 	}
 }

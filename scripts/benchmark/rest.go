@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/internal/datadir"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -41,20 +39,20 @@ func restCalls(ctx context.Context) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	if _, err := s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 		Filename: "rested.md", Markdown: strings.ReplaceAll(noopPersona, "noop", "rested"), Script: noopScript,
-	})); err != nil {
+	}); err != nil {
 		return nil, err
 	}
 	// The tasks wait: what is measured is the call.
-	if _, err := s.client.Agents.PauseAgent(ctx, connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: "rested", Reason: "measured"})); err != nil {
+	if _, err := s.client.Agents.PauseAgent(ctx, &deckhandv1.PauseAgentRequest{AgentId: "rested", Reason: "measured"}); err != nil {
 		return nil, err
 	}
-	first, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "rested", Goal: "rest"}))
+	first, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "rested", Goal: "rest"})
 	if err != nil {
 		return nil, err
 	}
-	id := first.Msg.GetTask().GetId()
+	id := first.GetTask().GetId()
 	call := func(client *http.Client, method, path, body string) func() error {
 		return func() error {
 			req, err := http.NewRequestWithContext(ctx, method, s.hub.URL()+path, bytes.NewReader([]byte(body)))

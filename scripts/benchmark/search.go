@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -34,7 +33,7 @@ func search(ctx context.Context) (result, error) {
 	if err := s.applyNoop(ctx); err != nil {
 		return nil, err
 	}
-	agent, err := s.client.Agents.GetAgent(ctx, connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: "noop"}))
+	agent, err := s.client.Agents.GetAgent(ctx, &deckhandv1.GetAgentRequest{AgentId: "noop"})
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +41,7 @@ func search(ctx context.Context) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.history(ctx, agent.Msg.GetAgent().GetId()); err != nil {
+	if err := s.history(ctx, agent.GetAgent().GetId()); err != nil {
 		return nil, err
 	}
 	out := result{"unit": "ms, p95", "tasks": searchedTasks}
@@ -52,12 +51,12 @@ func search(ctx context.Context) (result, error) {
 		for range searchRounds {
 			for _, query := range searched {
 				begin := time.Now()
-				res, err := client.History.SearchHistory(ctx, connect.NewRequest(&deckhandv1.SearchHistoryRequest{Query: query}))
+				res, err := client.History.SearchHistory(ctx, &deckhandv1.SearchHistoryRequest{Query: query})
 				if err != nil {
 					return nil, fmt.Errorf("search for %s: %w", query, err)
 				}
 				took = append(took, time.Since(begin))
-				found += len(res.Msg.GetHits())
+				found += len(res.GetHits())
 			}
 		}
 		slices.Sort(took)
@@ -66,7 +65,7 @@ func search(ctx context.Context) (result, error) {
 	var took []time.Duration
 	for i := range searchRounds {
 		begin := time.Now()
-		if _, err := s.client.Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{Query: fmt.Sprintf("w%d ", i*31)})); err != nil {
+		if _, err := s.client.Tasks.ListTasks(ctx, &deckhandv1.ListTasksRequest{Query: fmt.Sprintf("w%d ", i*31)}); err != nil {
 			return nil, err
 		}
 		took = append(took, time.Since(begin))
@@ -78,17 +77,17 @@ func search(ctx context.Context) (result, error) {
 
 // user creates a user who may run tasks, and returns their client.
 func (s *stack) user(ctx context.Context, name string) (*sdk.Client, error) {
-	created, err := s.client.Users.CreateUser(ctx, connect.NewRequest(&deckhandv1.CreateUserRequest{Name: name, Role: "basic"}))
+	created, err := s.client.Users.CreateUser(ctx, &deckhandv1.CreateUserRequest{Name: name, Role: "basic"})
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.client.Tokens.CreateToken(ctx, connect.NewRequest(&deckhandv1.CreateTokenRequest{
-		Name: "benchmark", Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, UserId: created.Msg.GetUser().GetId(),
-	}))
+	token, err := s.client.Tokens.CreateToken(ctx, &deckhandv1.CreateTokenRequest{
+		Name: "benchmark", Kind: deckhandv1.TokenKind_TOKEN_KIND_USER, UserId: created.GetUser().GetId(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return sdk.New(sdk.Config{URL: s.hub.URL(), Token: token.Msg.GetSecret()})
+	return sdk.New(sdk.Config{URL: s.hub.URL(), Token: token.GetSecret()})
 }
 
 // history stores tasks that have ended, with the index of their words as hub/work/search

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -47,13 +45,13 @@ func sse(ctx context.Context) (result, error) {
 	}
 	var tokens []string
 	for i := range sseReaders/ssePerToken + 1 {
-		made, err := s.client.Tokens.CreateToken(ctx, connect.NewRequest(&deckhandv1.CreateTokenRequest{
+		made, err := s.client.Tokens.CreateToken(ctx, &deckhandv1.CreateTokenRequest{
 			Name: fmt.Sprintf("reader-%d", i), Kind: deckhandv1.TokenKind_TOKEN_KIND_USER,
-		}))
+		})
 		if err != nil {
 			return nil, err
 		}
-		tokens = append(tokens, made.Msg.GetSecret())
+		tokens = append(tokens, made.GetSecret())
 	}
 	var batch int64
 	send := func() error {
@@ -62,9 +60,9 @@ func sse(ctx context.Context) (result, error) {
 		for range sseWarmUp + sseEvents {
 			<-tick.C
 			batch++
-			if _, err := workers.Workers.RecordEvents(ctx, connect.NewRequest(&deckhandv1.RecordEventsRequest{
+			if _, err := workers.Workers.RecordEvents(ctx, &deckhandv1.RecordEventsRequest{
 				Lease: lease, Batch: batch, Events: []*deckhandv1.EventDraft{{Type: watchedType}},
-			})); err != nil {
+			}); err != nil {
 				return err
 			}
 		}
@@ -186,7 +184,7 @@ func readSSE(from *bufio.Reader) (took []time.Duration, err error) {
 func readWatch(ctx context.Context, client *sdk.Client, task string, ready func()) (took []time.Duration, err error) {
 	first := sync.OnceFunc(ready)
 	defer first()
-	stream, err := client.Events.Watch(ctx, connect.NewRequest(&deckhandv1.WatchRequest{TaskIds: []string{task}, Follow: true, FromNow: true}))
+	stream, err := client.Events.Watch(ctx, &deckhandv1.WatchRequest{TaskIds: []string{task}, Follow: true, FromNow: true})
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,7 @@ func streams(ctx context.Context) (result, error) {
 	for range streamsAtOnce {
 		openers.Go(func() {
 			for next.Add(1) <= streamAttempts {
-				stream, err := s.client.Events.Watch(ctx, connect.NewRequest(&deckhandv1.WatchRequest{Follow: true, FromNow: true}))
+				stream, err := s.client.Events.Watch(ctx, &deckhandv1.WatchRequest{Follow: true, FromNow: true})
 				if err == nil {
 					if stream.Receive() {
 						opened.Add(1)

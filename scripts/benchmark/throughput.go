@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -79,7 +77,7 @@ func (s *stack) lives(ctx context.Context, n int) (float64, error) {
 	for range throughputSubmitters {
 		submitters.Go(func() {
 			for range work {
-				if _, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "noop"})); err != nil {
+				if _, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "noop"}); err != nil {
 					submitted <- err
 					cancel()
 					return

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -177,7 +175,7 @@ func longRuns(ctx context.Context, m *model, output func(command string) string,
 		err = s.start(ctx, node)
 	}
 	if err == nil {
-		_, err = s.client.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: "runner.md", Markdown: turnsPersona}))
+		_, err = s.client.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{Filename: "runner.md", Markdown: turnsPersona})
 	}
 	if err != nil {
 		s.stop()
@@ -188,21 +186,21 @@ func longRuns(ctx context.Context, m *model, output func(command string) string,
 
 // submitRun submits a run and returns the task's id.
 func (s *stack) submitRun(ctx context.Context, name string) (string, error) {
-	res, err := s.client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "runner", Goal: "Do run[" + name + "]."}))
+	res, err := s.client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "runner", Goal: "Do run[" + name + "]."})
 	if err != nil {
 		return "", err
 	}
-	return res.Msg.GetTask().GetId(), nil
+	return res.GetTask().GetId(), nil
 }
 
 // ends waits until a task is in a state, and fails when it rests in another.
 func (s *stack) ends(ctx context.Context, id string, state deckhandv1.TaskState) error {
 	for {
-		res, err := s.client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+		res, err := s.client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: id})
 		if err != nil {
 			return err
 		}
-		switch t := res.Msg.GetTask(); t.GetState() {
+		switch t := res.GetTask(); t.GetState() {
 		case state:
 			return nil
 		case deckhandv1.TaskState_TASK_STATE_FAILED, deckhandv1.TaskState_TASK_STATE_PAUSED, deckhandv1.TaskState_TASK_STATE_ESCALATED,

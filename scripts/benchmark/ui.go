@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/internal/datadir"
@@ -87,7 +86,7 @@ func console(ctx context.Context) (_ result, err error) {
 			}
 			events[i] = &deckhandv1.EventDraft{Type: kind, Payload: payload}
 		}
-		_, err := workers.Workers.RecordEvents(ctx, connect.NewRequest(&deckhandv1.RecordEventsRequest{Lease: lease, Batch: batch, Events: events}))
+		_, err := workers.Workers.RecordEvents(ctx, &deckhandv1.RecordEventsRequest{Lease: lease, Batch: batch, Events: events})
 		return err
 	}
 	turn := func(n int) map[string]any {

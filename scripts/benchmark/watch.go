@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -69,9 +67,9 @@ func watch(ctx context.Context) (result, error) {
 	defer tick.Stop()
 	for n := range watchWarmUp + watchEvents {
 		<-tick.C
-		if _, err := workers.Workers.RecordEvents(ctx, connect.NewRequest(&deckhandv1.RecordEventsRequest{
+		if _, err := workers.Workers.RecordEvents(ctx, &deckhandv1.RecordEventsRequest{
 			Lease: lease, Batch: int64(n + 1), Events: []*deckhandv1.EventDraft{{Type: watchedType}},
-		})); err != nil {
+		}); err != nil {
 			return nil, err
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -41,16 +40,16 @@ type hook struct {
 }
 
 func (s *stack) webhook(ctx context.Context, name, agent, filter string) (*hook, error) {
-	res, err := s.client.Triggers.CreateTrigger(ctx, connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+	res, err := s.client.Triggers.CreateTrigger(ctx, &deckhandv1.CreateTriggerRequest{
 		Name: name, AgentId: agent, Kind: deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, Spec: &deckhandv1.TriggerSpec{
 			Filter: filter, Goal: "Look at {{ payload.number }}.", Webhook: &deckhandv1.WebhookSpec{Verify: "github", RatePerMinute: 1_000_000},
 		},
-	}))
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &hook{
-		url: s.hub.URL() + res.Msg.GetTrigger().GetPath(), secret: res.Msg.GetSecret(),
+		url: s.hub.URL() + res.GetTrigger().GetPath(), secret: res.GetSecret(),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512}},
 	}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -37,10 +36,10 @@ func (h *Hub) leased(lease *deckhandv1.Lease) (*Task, error) {
 }
 
 // RegisterWorker implements the service.
-func (h *Hub) RegisterWorker(_ context.Context, req *connect.Request[deckhandv1.RegisterWorkerRequest]) (*connect.Response[deckhandv1.RegisterWorkerResponse], error) {
+func (h *Hub) RegisterWorker(_ context.Context, req *deckhandv1.RegisterWorkerRequest) (*deckhandv1.RegisterWorkerResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	id := req.Msg.GetWorkerId()
+	id := req.GetWorkerId()
 	if id == "" {
 		id = ident.New("worker")
 	} else if !h.workers[id] {
@@ -57,17 +56,17 @@ func (h *Hub) RegisterWorker(_ context.Context, req *connect.Request[deckhandv1.
 			res.Bus.Url = h.nats.ClientURL()
 		}
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // ClaimTask implements the service.
-func (h *Hub) ClaimTask(_ context.Context, req *connect.Request[deckhandv1.ClaimTaskRequest]) (*connect.Response[deckhandv1.ClaimTaskResponse], error) {
+func (h *Hub) ClaimTask(_ context.Context, req *deckhandv1.ClaimTaskRequest) (*deckhandv1.ClaimTaskResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.workers[req.Msg.GetWorkerId()] {
-		return nil, fault.New(fault.NotFound, "worker %s is not registered", req.Msg.GetWorkerId())
+	if !h.workers[req.GetWorkerId()] {
+		return nil, fault.New(fault.NotFound, "worker %s is not registered", req.GetWorkerId())
 	}
-	return connect.NewResponse(h.claim(req.Msg.GetTaskId(), req.Msg.GetAttempt())), nil
+	return h.claim(req.GetTaskId(), req.GetAttempt()), nil
 }
 
 // Claim takes a task directly.
@@ -100,17 +99,17 @@ func (h *Hub) claim(taskID string, attempt int32) *deckhandv1.ClaimTaskResponse 
 }
 
 // RenewLeases implements the service.
-func (h *Hub) RenewLeases(_ context.Context, req *connect.Request[deckhandv1.RenewLeasesRequest]) (*connect.Response[deckhandv1.RenewLeasesResponse], error) {
+func (h *Hub) RenewLeases(_ context.Context, req *deckhandv1.RenewLeasesRequest) (*deckhandv1.RenewLeasesResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.workers[req.Msg.GetWorkerId()] {
-		return nil, fault.New(fault.NotFound, "worker %s is not registered", req.Msg.GetWorkerId())
+	if !h.workers[req.GetWorkerId()] {
+		return nil, fault.New(fault.NotFound, "worker %s is not registered", req.GetWorkerId())
 	}
 	res := &deckhandv1.RenewLeasesResponse{Draining: h.draining}
 	h.heard++
-	h.pressure = req.Msg.GetPressure()
+	h.pressure = req.GetPressure()
 	h.poke()
-	for _, lease := range req.Msg.GetLeases() {
+	for _, lease := range req.GetLeases() {
 		renewal := &deckhandv1.RenewLeasesResponse_Renewal{TaskId: lease.GetTaskId(), Reason: "lost"}
 		task := h.tasks[lease.GetTaskId()]
 		if task != nil && task.token == lease.GetToken() && time.Now().Before(task.expires) {
@@ -121,35 +120,35 @@ func (h *Hub) RenewLeases(_ context.Context, req *connect.Request[deckhandv1.Ren
 		}
 		res.Renewals = append(res.Renewals, renewal)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 // StartTask implements the service.
-func (h *Hub) StartTask(_ context.Context, req *connect.Request[deckhandv1.StartTaskRequest]) (*connect.Response[deckhandv1.StartTaskResponse], error) {
+func (h *Hub) StartTask(_ context.Context, req *deckhandv1.StartTaskRequest) (*deckhandv1.StartTaskResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
 	task.Task.State = stateRunning
 	h.poke()
-	return connect.NewResponse(&deckhandv1.StartTaskResponse{NodeId: "node_1", JailId: "jail_1", Scratchpad: task.Scratchpad}), nil
+	return &deckhandv1.StartTaskResponse{NodeId: "node_1", JailId: "jail_1", Scratchpad: task.Scratchpad}, nil
 }
 
 // RecordEvents implements the service.
-func (h *Hub) RecordEvents(_ context.Context, req *connect.Request[deckhandv1.RecordEventsRequest]) (*connect.Response[deckhandv1.RecordEventsResponse], error) {
+func (h *Hub) RecordEvents(_ context.Context, req *deckhandv1.RecordEventsRequest) (*deckhandv1.RecordEventsResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
-	if req.Msg.GetBatch() > task.Batch {
-		task.Batch = req.Msg.GetBatch()
-		h.append(task, req.Msg.GetEvents())
+	if req.GetBatch() > task.Batch {
+		task.Batch = req.GetBatch()
+		h.append(task, req.GetEvents())
 	}
-	return connect.NewResponse(&deckhandv1.RecordEventsResponse{Seq: int64(len(task.Events))}), nil
+	return &deckhandv1.RecordEventsResponse{Seq: int64(len(task.Events))}, nil
 }
 
 func (h *Hub) append(task *Task, events []*deckhandv1.EventDraft) {
@@ -158,32 +157,32 @@ func (h *Hub) append(task *Task, events []*deckhandv1.EventDraft) {
 }
 
 // PublishThinking implements the service.
-func (h *Hub) PublishThinking(_ context.Context, req *connect.Request[deckhandv1.PublishThinkingRequest]) (*connect.Response[deckhandv1.PublishThinkingResponse], error) {
+func (h *Hub) PublishThinking(_ context.Context, req *deckhandv1.PublishThinkingRequest) (*deckhandv1.PublishThinkingResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
-	settled := len(req.Msg.GetText())
+	settled := len(req.GetText())
 	if h.cfg.Settle != nil {
-		settled = h.cfg.Settle(req.Msg.GetText())
+		settled = h.cfg.Settle(req.GetText())
 	}
-	piece := proto.CloneOf(req.Msg)
+	piece := proto.CloneOf(req)
 	piece.Text = piece.GetText()[:settled]
 	task.Thinking = append(task.Thinking, piece)
-	return connect.NewResponse(&deckhandv1.PublishThinkingResponse{Settled: int32(settled)}), nil //nolint:gosec // 64 KiB at most
+	return &deckhandv1.PublishThinkingResponse{Settled: int32(settled)}, nil //nolint:gosec // 64 KiB at most
 }
 
 // RecordTurn implements the service. A thousand tokens cost one cent.
-func (h *Hub) RecordTurn(_ context.Context, req *connect.Request[deckhandv1.RecordTurnRequest]) (*connect.Response[deckhandv1.RecordTurnResponse], error) {
+func (h *Hub) RecordTurn(_ context.Context, req *deckhandv1.RecordTurnRequest) (*deckhandv1.RecordTurnResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
-	turn := proto.CloneOf(req.Msg.GetTurn())
+	turn := proto.CloneOf(req.GetTurn())
 	switch n := int(turn.GetTurn()); {
 	case n <= len(task.Turns):
 		turn = task.Turns[n-1]
@@ -196,17 +195,17 @@ func (h *Hub) RecordTurn(_ context.Context, req *connect.Request[deckhandv1.Reco
 		turn.Usage.LimitTokens = turn.Usage.GetInputTokens() + turn.Usage.GetOutputTokens()
 		turn.Usage.CostMicros = 10 * (turn.Usage.GetInputTokens() + turn.Usage.GetOutputTokens())
 		task.Turns = append(task.Turns, turn)
-		h.append(task, req.Msg.GetEvents())
+		h.append(task, req.GetEvents())
 	}
 	res := &deckhandv1.RecordTurnResponse{Turn: proto.CloneOf(turn)}
-	for _, index := range req.Msg.GetPropose() {
+	for _, index := range req.GetPropose() {
 		call := calls(turn)[index]
 		res.Steps = append(res.Steps, h.propose(task, &deckhandv1.ProposeStepRequest{
-			Lease: req.Msg.GetLease(), Turn: turn.GetTurn(), CallIndex: index, CallId: call.GetId(), Tool: call.GetName(),
+			Lease: req.GetLease(), Turn: turn.GetTurn(), CallIndex: index, CallId: call.GetId(), Tool: call.GetName(),
 			ArgumentsJson: call.GetArgumentsJson(), Reasoning: said(turn),
 		}))
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func said(turn *deckhandv1.Turn) string {
@@ -228,18 +227,18 @@ func calls(turn *deckhandv1.Turn) []*deckhandv1.Block_ToolCall {
 }
 
 // ProposeStep implements the service.
-func (h *Hub) ProposeStep(_ context.Context, req *connect.Request[deckhandv1.ProposeStepRequest]) (*connect.Response[deckhandv1.ProposeStepResponse], error) {
+func (h *Hub) ProposeStep(_ context.Context, req *deckhandv1.ProposeStepRequest) (*deckhandv1.ProposeStepResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
-	m := req.Msg
+	m := req
 	if int(m.GetTurn()) > len(task.Turns) {
 		return nil, fault.New(fault.Invalid, "turn %d is not stored", m.GetTurn())
 	}
-	return connect.NewResponse(&deckhandv1.ProposeStepResponse{Step: h.propose(task, m)}), nil
+	return &deckhandv1.ProposeStepResponse{Step: h.propose(task, m)}, nil
 }
 
 func (h *Hub) propose(task *Task, m *deckhandv1.ProposeStepRequest) *deckhandv1.Step {
@@ -266,22 +265,22 @@ func (h *Hub) propose(task *Task, m *deckhandv1.ProposeStepRequest) *deckhandv1.
 }
 
 // ExecuteStep implements the service.
-func (h *Hub) ExecuteStep(ctx context.Context, req *connect.Request[deckhandv1.ExecuteStepRequest]) (*connect.Response[deckhandv1.ExecuteStepResponse], error) {
+func (h *Hub) ExecuteStep(ctx context.Context, req *deckhandv1.ExecuteStepRequest) (*deckhandv1.ExecuteStepResponse, error) {
 	h.mu.Lock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		h.mu.Unlock()
 		return nil, err
 	}
 	var step *deckhandv1.Step
 	for _, s := range task.Steps {
-		if s.GetId() == req.Msg.GetStepId() {
+		if s.GetId() == req.GetStepId() {
 			step = s
 		}
 	}
 	if step == nil {
 		h.mu.Unlock()
-		return nil, fault.New(fault.NotFound, "no step %s", req.Msg.GetStepId())
+		return nil, fault.New(fault.NotFound, "no step %s", req.GetStepId())
 	}
 	if step.GetState() == deckhandv1.StepState_STEP_STATE_GRANTED {
 		step.State = deckhandv1.StepState_STEP_STATE_STARTED
@@ -300,7 +299,7 @@ func (h *Hub) ExecuteStep(ctx context.Context, req *connect.Request[deckhandv1.E
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return connect.NewResponse(&deckhandv1.ExecuteStepResponse{Step: proto.CloneOf(step)}), nil
+	return &deckhandv1.ExecuteStepResponse{Step: proto.CloneOf(step)}, nil
 }
 
 // exec runs a step as the node does: once, however many callers wait for it.
@@ -334,17 +333,17 @@ func (h *Hub) exec(task *Task, step *deckhandv1.Step) {
 }
 
 // SaveCheckpoint implements the service.
-func (h *Hub) SaveCheckpoint(_ context.Context, req *connect.Request[deckhandv1.SaveCheckpointRequest]) (*connect.Response[deckhandv1.SaveCheckpointResponse], error) {
+func (h *Hub) SaveCheckpoint(_ context.Context, req *deckhandv1.SaveCheckpointRequest) (*deckhandv1.SaveCheckpointResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
-	if h.checkpoint(task, req.Msg.GetCheckpoint(), req.Msg.GetProgress()) {
-		h.append(task, req.Msg.GetEvents())
+	if h.checkpoint(task, req.GetCheckpoint(), req.GetProgress()) {
+		h.append(task, req.GetEvents())
 	}
-	return connect.NewResponse(&deckhandv1.SaveCheckpointResponse{}), nil
+	return &deckhandv1.SaveCheckpointResponse{}, nil
 }
 
 func (h *Hub) checkpoint(task *Task, c *deckhandv1.Checkpoint, progress float64) bool {
@@ -357,31 +356,31 @@ func (h *Hub) checkpoint(task *Task, c *deckhandv1.Checkpoint, progress float64)
 }
 
 // FinishTask implements the service.
-func (h *Hub) FinishTask(_ context.Context, req *connect.Request[deckhandv1.FinishTaskRequest]) (*connect.Response[deckhandv1.FinishTaskResponse], error) {
+func (h *Hub) FinishTask(_ context.Context, req *deckhandv1.FinishTaskRequest) (*deckhandv1.FinishTaskResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
-	m := req.Msg
+	m := req
 	task.Task.Summary, task.Task.ErrorCode, task.Task.ErrorMessage = m.GetSummary(), m.GetErrorCode(), m.GetErrorMessage()
 	h.checkpoint(task, m.GetCheckpoint(), m.GetProgress())
 	h.append(task, m.GetEvents())
 	h.endLease(task, m.GetState(), m.GetReason())
-	return connect.NewResponse(&deckhandv1.FinishTaskResponse{}), nil
+	return &deckhandv1.FinishTaskResponse{}, nil
 }
 
 // YieldTask implements the service: a task whose answer has arrived in the
 // meantime returns to the queue.
-func (h *Hub) YieldTask(_ context.Context, req *connect.Request[deckhandv1.YieldTaskRequest]) (*connect.Response[deckhandv1.YieldTaskResponse], error) {
+func (h *Hub) YieldTask(_ context.Context, req *deckhandv1.YieldTaskRequest) (*deckhandv1.YieldTaskResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
-	h.append(task, req.Msg.GetEvents())
+	h.append(task, req.GetEvents())
 	to := stateQueued
 	for _, step := range task.Steps {
 		if step.GetState() == deckhandv1.StepState_STEP_STATE_WAITING {
@@ -389,18 +388,18 @@ func (h *Hub) YieldTask(_ context.Context, req *connect.Request[deckhandv1.Yield
 		}
 	}
 	h.endLease(task, to, "yielded")
-	return connect.NewResponse(&deckhandv1.YieldTaskResponse{}), nil
+	return &deckhandv1.YieldTaskResponse{}, nil
 }
 
 // ReleaseTask implements the service.
-func (h *Hub) ReleaseTask(_ context.Context, req *connect.Request[deckhandv1.ReleaseTaskRequest]) (*connect.Response[deckhandv1.ReleaseTaskResponse], error) {
+func (h *Hub) ReleaseTask(_ context.Context, req *deckhandv1.ReleaseTaskRequest) (*deckhandv1.ReleaseTaskResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.leased(req.Msg.GetLease())
+	task, err := h.leased(req.GetLease())
 	if err != nil {
 		return nil, err
 	}
 	task.Released++
-	h.endLease(task, stateQueued, req.Msg.GetReason())
-	return connect.NewResponse(&deckhandv1.ReleaseTaskResponse{}), nil
+	h.endLease(task, stateQueued, req.GetReason())
+	return &deckhandv1.ReleaseTaskResponse{}, nil
 }

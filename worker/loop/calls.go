@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -238,13 +236,13 @@ func (r *run) propose(ctx context.Context, turn *deckhandv1.Turn, index int, alo
 	}
 	call := model.Calls(turn)[index]
 	return r.hub.do(ctx, "propose a step", func(ctx context.Context) error {
-		res, err := r.hub.hub.ProposeStep(ctx, connect.NewRequest(&deckhandv1.ProposeStepRequest{
+		res, err := r.hub.hub.ProposeStep(ctx, &deckhandv1.ProposeStepRequest{
 			Lease: r.hub.lease, Turn: key.turn, CallIndex: key.index, CallId: bounded(call.GetId(), 256),
 			Tool: call.GetName(), ArgumentsJson: call.GetArgumentsJson(), Reasoning: bounded(reasoning(turn), 8<<10),
 			AtOnce: alone,
-		}))
+		})
 		if err == nil {
-			r.steps[key] = res.Msg.GetStep()
+			r.steps[key] = res.GetStep()
 		}
 		return err
 	})
@@ -257,11 +255,11 @@ func (r *run) await(ctx context.Context, step *deckhandv1.Step) (*deckhandv1.Ste
 	for quick := 0; !final(step.GetState()) && !waiting(step.GetState()); {
 		asked := r.cfg.Now()
 		err := r.hub.do(ctx, "execute a step", func(ctx context.Context) error {
-			res, err := r.hub.hub.ExecuteStep(ctx, connect.NewRequest(&deckhandv1.ExecuteStepRequest{
+			res, err := r.hub.hub.ExecuteStep(ctx, &deckhandv1.ExecuteStepRequest{
 				Lease: r.hub.lease, StepId: step.GetId(),
-			}))
+			})
 			if err == nil {
-				step = res.Msg.GetStep()
+				step = res.GetStep()
 			}
 			return err
 		})

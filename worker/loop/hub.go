@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
@@ -136,9 +135,9 @@ func (o *outbox) flushDownTo(ctx context.Context, left int) error {
 		n := min(len(o.events), maxEvents)
 		o.batch++
 		err := o.hub.do(ctx, "store events", func(ctx context.Context) error {
-			_, err := o.hub.hub.RecordEvents(ctx, connect.NewRequest(&deckhandv1.RecordEventsRequest{
+			_, err := o.hub.hub.RecordEvents(ctx, &deckhandv1.RecordEventsRequest{
 				Lease: o.hub.lease, Events: o.events[:n], Batch: o.batch,
-			}))
+			})
 			return err
 		})
 		if err != nil {

@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
@@ -40,12 +39,12 @@ var ErrLeaseLost = errors.New("the lease on the task has ended")
 
 // Hub is what the loop asks of the hub. Errors are *fault.Error.
 type Hub interface {
-	RecordEvents(context.Context, *connect.Request[deckhandv1.RecordEventsRequest]) (*connect.Response[deckhandv1.RecordEventsResponse], error)
-	PublishThinking(context.Context, *connect.Request[deckhandv1.PublishThinkingRequest]) (*connect.Response[deckhandv1.PublishThinkingResponse], error)
-	RecordTurn(context.Context, *connect.Request[deckhandv1.RecordTurnRequest]) (*connect.Response[deckhandv1.RecordTurnResponse], error)
-	ProposeStep(context.Context, *connect.Request[deckhandv1.ProposeStepRequest]) (*connect.Response[deckhandv1.ProposeStepResponse], error)
-	ExecuteStep(context.Context, *connect.Request[deckhandv1.ExecuteStepRequest]) (*connect.Response[deckhandv1.ExecuteStepResponse], error)
-	SaveCheckpoint(context.Context, *connect.Request[deckhandv1.SaveCheckpointRequest]) (*connect.Response[deckhandv1.SaveCheckpointResponse], error)
+	RecordEvents(context.Context, *deckhandv1.RecordEventsRequest) (*deckhandv1.RecordEventsResponse, error)
+	PublishThinking(context.Context, *deckhandv1.PublishThinkingRequest) (*deckhandv1.PublishThinkingResponse, error)
+	RecordTurn(context.Context, *deckhandv1.RecordTurnRequest) (*deckhandv1.RecordTurnResponse, error)
+	ProposeStep(context.Context, *deckhandv1.ProposeStepRequest) (*deckhandv1.ProposeStepResponse, error)
+	ExecuteStep(context.Context, *deckhandv1.ExecuteStepRequest) (*deckhandv1.ExecuteStepResponse, error)
+	SaveCheckpoint(context.Context, *deckhandv1.SaveCheckpointRequest) (*deckhandv1.SaveCheckpointResponse, error)
 }
 
 // Config is one attempt at a task.
@@ -360,11 +359,11 @@ func (r *run) recordTurn(ctx context.Context, turn *deckhandv1.Turn) error {
 	var stored *deckhandv1.RecordTurnResponse
 	err := r.out.with(ctx, func(events []*deckhandv1.EventDraft) error {
 		return r.hub.do(ctx, "store the turn", func(ctx context.Context) error {
-			res, err := r.hub.hub.RecordTurn(ctx, connect.NewRequest(&deckhandv1.RecordTurnRequest{
+			res, err := r.hub.hub.RecordTurn(ctx, &deckhandv1.RecordTurnRequest{
 				Lease: r.hub.lease, Turn: turn, Events: events, Propose: propose,
-			}))
+			})
 			if err == nil {
-				stored = res.Msg
+				stored = res
 			}
 			return err
 		})
@@ -425,11 +424,11 @@ func (r *run) close(ctx context.Context, turn *deckhandv1.Turn) (*Outcome, error
 	}
 	return nil, r.out.with(ctx, func(events []*deckhandv1.EventDraft) error {
 		return r.hub.do(ctx, "store the checkpoint", func(ctx context.Context) error {
-			res, err := r.hub.hub.SaveCheckpoint(ctx, connect.NewRequest(&deckhandv1.SaveCheckpointRequest{
+			res, err := r.hub.hub.SaveCheckpoint(ctx, &deckhandv1.SaveCheckpointRequest{
 				Lease: r.hub.lease, Checkpoint: checkpoint, Progress: reflection.progress, Events: events,
-			}))
+			})
 			if err == nil {
-				r.hear(res.Msg.GetMessages())
+				r.hear(res.GetMessages())
 			}
 			return err
 		})

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -72,9 +71,9 @@ func (b *bench) attempt(ctx context.Context, m model.Model) (*loop.Outcome, erro
 		FlushDelay: b.flushDelay,
 	})
 	for tries := 0; err == nil; tries++ {
-		_, ferr := b.client.Workers.FinishTask(ctx, connect.NewRequest(&deckhandv1.FinishTaskRequest{
+		_, ferr := b.client.Workers.FinishTask(ctx, &deckhandv1.FinishTaskRequest{
 			Lease: claim.GetLease(), State: out.State, Events: out.Events, Checkpoint: out.Checkpoint, Progress: out.Progress,
-		}))
+		})
 		if ferr == nil || fault.As(ferr).Code == fault.LeaseEnded { // stored, or stored before with its answer lost
 			break
 		}

@@ -6,8 +6,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/worker/model"
 )
@@ -110,14 +108,14 @@ func (t *thinking) publish(ctx context.Context) {
 		if text == "" {
 			return
 		}
-		res, err := t.hub.hub.PublishThinking(ctx, connect.NewRequest(&deckhandv1.PublishThinkingRequest{
+		res, err := t.hub.hub.PublishThinking(ctx, &deckhandv1.PublishThinkingRequest{
 			Lease: t.hub.lease, Turn: t.turn, Offset: offset, Text: text,
-		}))
+		})
 		if err != nil {
 			t.hub.log.Debug("a piece of streamed thinking did not reach the hub", "error", err)
 			return
 		}
-		settled := min(int(res.Msg.GetSettled()), len(text))
+		settled := min(int(res.GetSettled()), len(text))
 		t.mu.Lock()
 		if t.begun == begun {
 			t.pending = t.pending[settled:]

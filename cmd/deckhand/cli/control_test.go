@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -31,67 +30,67 @@ func (h *testHub) steered(id string, state deckhandv1.TaskState) (*deckhandv1.Ta
 	return proto.CloneOf(task), nil
 }
 
-func (h *testHub) PauseTask(_ context.Context, req *connect.Request[deckhandv1.PauseTaskRequest]) (*connect.Response[deckhandv1.PauseTaskResponse], error) {
-	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_PAUSED)
-	return connect.NewResponse(&deckhandv1.PauseTaskResponse{Task: task}), err
+func (h *testHub) PauseTask(_ context.Context, req *deckhandv1.PauseTaskRequest) (*deckhandv1.PauseTaskResponse, error) {
+	task, err := h.steered(req.GetTaskId(), deckhandv1.TaskState_TASK_STATE_PAUSED)
+	return &deckhandv1.PauseTaskResponse{Task: task}, err
 }
 
-func (h *testHub) ResumeTask(_ context.Context, req *connect.Request[deckhandv1.ResumeTaskRequest]) (*connect.Response[deckhandv1.ResumeTaskResponse], error) {
-	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
-	return connect.NewResponse(&deckhandv1.ResumeTaskResponse{Task: task}), err
+func (h *testHub) ResumeTask(_ context.Context, req *deckhandv1.ResumeTaskRequest) (*deckhandv1.ResumeTaskResponse, error) {
+	task, err := h.steered(req.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
+	return &deckhandv1.ResumeTaskResponse{Task: task}, err
 }
 
-func (h *testHub) TellTask(_ context.Context, req *connect.Request[deckhandv1.TellTaskRequest]) (*connect.Response[deckhandv1.TellTaskResponse], error) {
-	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_RUNNING)
-	return connect.NewResponse(&deckhandv1.TellTaskResponse{Task: task}), err
+func (h *testHub) TellTask(_ context.Context, req *deckhandv1.TellTaskRequest) (*deckhandv1.TellTaskResponse, error) {
+	task, err := h.steered(req.GetTaskId(), deckhandv1.TaskState_TASK_STATE_RUNNING)
+	return &deckhandv1.TellTaskResponse{Task: task}, err
 }
 
-func (h *testHub) WithdrawMessage(_ context.Context, req *connect.Request[deckhandv1.WithdrawMessageRequest]) (*connect.Response[deckhandv1.WithdrawMessageResponse], error) {
-	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_RUNNING)
-	return connect.NewResponse(&deckhandv1.WithdrawMessageResponse{Task: task}), err
+func (h *testHub) WithdrawMessage(_ context.Context, req *deckhandv1.WithdrawMessageRequest) (*deckhandv1.WithdrawMessageResponse, error) {
+	task, err := h.steered(req.GetTaskId(), deckhandv1.TaskState_TASK_STATE_RUNNING)
+	return &deckhandv1.WithdrawMessageResponse{Task: task}, err
 }
 
-func (h *testHub) RetryTask(_ context.Context, req *connect.Request[deckhandv1.RetryTaskRequest]) (*connect.Response[deckhandv1.RetryTaskResponse], error) {
-	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
-	return connect.NewResponse(&deckhandv1.RetryTaskResponse{Task: task}), err
+func (h *testHub) RetryTask(_ context.Context, req *deckhandv1.RetryTaskRequest) (*deckhandv1.RetryTaskResponse, error) {
+	task, err := h.steered(req.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
+	return &deckhandv1.RetryTaskResponse{Task: task}, err
 }
 
-func (h *testHub) ResumeTaskFrom(_ context.Context, req *connect.Request[deckhandv1.ResumeTaskFromRequest]) (*connect.Response[deckhandv1.ResumeTaskFromResponse], error) {
-	task, err := h.steered(req.Msg.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
-	return connect.NewResponse(&deckhandv1.ResumeTaskFromResponse{Task: task}), err
+func (h *testHub) ResumeTaskFrom(_ context.Context, req *deckhandv1.ResumeTaskFromRequest) (*deckhandv1.ResumeTaskFromResponse, error) {
+	task, err := h.steered(req.GetTaskId(), deckhandv1.TaskState_TASK_STATE_QUEUED)
+	return &deckhandv1.ResumeTaskFromResponse{Task: task}, err
 }
 
-func (h *testHub) ListCheckpoints(context.Context, *connect.Request[deckhandv1.ListCheckpointsRequest]) (*connect.Response[deckhandv1.ListCheckpointsResponse], error) {
+func (h *testHub) ListCheckpoints(context.Context, *deckhandv1.ListCheckpointsRequest) (*deckhandv1.ListCheckpointsResponse, error) {
 	at := time.Now()
-	return connect.NewResponse(&deckhandv1.ListCheckpointsResponse{Checkpoints: []*deckhandv1.TaskCheckpoint{
+	return &deckhandv1.ListCheckpointsResponse{Checkpoints: []*deckhandv1.TaskCheckpoint{
 		{Iteration: 4, Reason: "auto", CreatedAt: timestamppb.New(at.Add(-3 * time.Hour)), ExpiresAt: timestamppb.New(time.Date(2027, 1, 2, 3, 4, 5, 0, time.UTC))},
-	}}), nil
+	}}, nil
 }
 
-func (h *testHub) TellAgent(_ context.Context, req *connect.Request[deckhandv1.TellAgentRequest]) (*connect.Response[deckhandv1.TellAgentResponse], error) {
-	return connect.NewResponse(&deckhandv1.TellAgentResponse{
-		Task: &deckhandv1.Task{Id: "task_new", AgentName: req.Msg.GetAgentId(), Goal: req.Msg.GetText()}, Created: true,
-	}), nil
+func (h *testHub) TellAgent(_ context.Context, req *deckhandv1.TellAgentRequest) (*deckhandv1.TellAgentResponse, error) {
+	return &deckhandv1.TellAgentResponse{
+		Task: &deckhandv1.Task{Id: "task_new", AgentName: req.GetAgentId(), Goal: req.GetText()}, Created: true,
+	}, nil
 }
 
-func (h *testHub) Kill(context.Context, *connect.Request[deckhandv1.KillRequest]) (*connect.Response[deckhandv1.KillResponse], error) {
-	return connect.NewResponse(&deckhandv1.KillResponse{Tasks: h.control.killed, Hold: h.control.hold}), nil
+func (h *testHub) Kill(context.Context, *deckhandv1.KillRequest) (*deckhandv1.KillResponse, error) {
+	return &deckhandv1.KillResponse{Tasks: h.control.killed, Hold: h.control.hold}, nil
 }
 
-func (h *testHub) ListHolds(context.Context, *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
+func (h *testHub) ListHolds(context.Context, *deckhandv1.ListHoldsRequest) (*deckhandv1.ListHoldsResponse, error) {
 	res := &deckhandv1.ListHoldsResponse{}
 	if h.control.hold != nil {
 		res.Holds = append(res.Holds, h.control.hold)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (h *testHub) ReleaseHold(context.Context, *connect.Request[deckhandv1.ReleaseHoldRequest]) (*connect.Response[deckhandv1.ReleaseHoldResponse], error) {
-	return connect.NewResponse(&deckhandv1.ReleaseHoldResponse{Hold: h.control.hold}), nil
+func (h *testHub) ReleaseHold(context.Context, *deckhandv1.ReleaseHoldRequest) (*deckhandv1.ReleaseHoldResponse, error) {
+	return &deckhandv1.ReleaseHoldResponse{Hold: h.control.hold}, nil
 }
 
-func (h *testHub) ListAuditEntries(context.Context, *connect.Request[deckhandv1.ListAuditEntriesRequest]) (*connect.Response[deckhandv1.ListAuditEntriesResponse], error) {
-	return connect.NewResponse(&deckhandv1.ListAuditEntriesResponse{Entries: h.control.entries}), nil
+func (h *testHub) ListAuditEntries(context.Context, *deckhandv1.ListAuditEntriesRequest) (*deckhandv1.ListAuditEntriesResponse, error) {
+	return &deckhandv1.ListAuditEntriesResponse{Entries: h.control.entries}, nil
 }
 
 // sent returns the newest request of its kind.

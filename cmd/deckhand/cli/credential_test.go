@@ -6,47 +6,46 @@ import (
 	"path/filepath"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-func (*testHub) CreateCredential(_ context.Context, req *connect.Request[deckhandv1.CreateCredentialRequest]) (*connect.Response[deckhandv1.CreateCredentialResponse], error) {
-	return connect.NewResponse(&deckhandv1.CreateCredentialResponse{Credential: &deckhandv1.Credential{
-		Name: req.Msg.GetName(), Kind: req.Msg.GetKind(), Hosts: req.Msg.GetHosts(), Agents: req.Msg.GetAgents(), Settings: req.Msg.GetSettings(),
-	}}), nil
+func (*testHub) CreateCredential(_ context.Context, req *deckhandv1.CreateCredentialRequest) (*deckhandv1.CreateCredentialResponse, error) {
+	return &deckhandv1.CreateCredentialResponse{Credential: &deckhandv1.Credential{
+		Name: req.GetName(), Kind: req.GetKind(), Hosts: req.GetHosts(), Agents: req.GetAgents(), Settings: req.GetSettings(),
+	}}, nil
 }
 
-func (*testHub) GetCredential(_ context.Context, req *connect.Request[deckhandv1.GetCredentialRequest]) (*connect.Response[deckhandv1.GetCredentialResponse], error) {
-	return connect.NewResponse(&deckhandv1.GetCredentialResponse{Credential: &deckhandv1.Credential{
-		Name: req.Msg.GetName(), Kind: "github_app", Hosts: []string{"github.com"}, Agents: []string{"coder"}, Paths: []string{"/a/**"}, Version: "crv_1", Settings: &deckhandv1.CredentialSettings{
+func (*testHub) GetCredential(_ context.Context, req *deckhandv1.GetCredentialRequest) (*deckhandv1.GetCredentialResponse, error) {
+	return &deckhandv1.GetCredentialResponse{Credential: &deckhandv1.Credential{
+		Name: req.GetName(), Kind: "github_app", Hosts: []string{"github.com"}, Agents: []string{"coder"}, Paths: []string{"/a/**"}, Version: "crv_1", Settings: &deckhandv1.CredentialSettings{
 			AppId: "1234", Permissions: map[string]string{"pull_requests": "write", "contents": "read"},
 		},
-	}}), nil
+	}}, nil
 }
 
-func (*testHub) RotateCredential(_ context.Context, req *connect.Request[deckhandv1.RotateCredentialRequest]) (*connect.Response[deckhandv1.RotateCredentialResponse], error) {
-	return connect.NewResponse(&deckhandv1.RotateCredentialResponse{Credential: &deckhandv1.Credential{Name: req.Msg.GetName()}}), nil
+func (*testHub) RotateCredential(_ context.Context, req *deckhandv1.RotateCredentialRequest) (*deckhandv1.RotateCredentialResponse, error) {
+	return &deckhandv1.RotateCredentialResponse{Credential: &deckhandv1.Credential{Name: req.GetName()}}, nil
 }
 
-func (*testHub) UpdateCredential(_ context.Context, req *connect.Request[deckhandv1.UpdateCredentialRequest]) (*connect.Response[deckhandv1.UpdateCredentialResponse], error) {
-	return connect.NewResponse(&deckhandv1.UpdateCredentialResponse{Credential: &deckhandv1.Credential{Name: req.Msg.GetName(), Hosts: req.Msg.GetHosts(), Agents: req.Msg.GetAgents()}}), nil
+func (*testHub) UpdateCredential(_ context.Context, req *deckhandv1.UpdateCredentialRequest) (*deckhandv1.UpdateCredentialResponse, error) {
+	return &deckhandv1.UpdateCredentialResponse{Credential: &deckhandv1.Credential{Name: req.GetName(), Hosts: req.GetHosts(), Agents: req.GetAgents()}}, nil
 }
 
-func (*testHub) TestCredential(_ context.Context, req *connect.Request[deckhandv1.TestCredentialRequest]) (*connect.Response[deckhandv1.TestCredentialResponse], error) {
+func (*testHub) TestCredential(_ context.Context, req *deckhandv1.TestCredentialRequest) (*deckhandv1.TestCredentialResponse, error) {
 	res := &deckhandv1.TestCredentialResponse{Ok: true, Url: "https://api.example.com/", Status: 200, Body: "welcome"}
-	if req.Msg.GetName() == "bad" {
+	if req.GetName() == "bad" {
 		res = &deckhandv1.TestCredentialResponse{Url: "https://api.example.com/", Problem: "its certificate is signed by an unknown authority", Fix: "give --roots FILE"}
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (*testHub) ListCredentialRequests(context.Context, *connect.Request[deckhandv1.ListCredentialRequestsRequest]) (*connect.Response[deckhandv1.ListCredentialRequestsResponse], error) {
-	return connect.NewResponse(&deckhandv1.ListCredentialRequestsResponse{NextPageToken: "more", Requests: []*deckhandv1.CredentialRequest{
+func (*testHub) ListCredentialRequests(context.Context, *deckhandv1.ListCredentialRequestsRequest) (*deckhandv1.ListCredentialRequestsResponse, error) {
+	return &deckhandv1.ListCredentialRequestsResponse{NextPageToken: "more", Requests: []*deckhandv1.CredentialRequest{
 		{Id: "r1", Credential: "api", Method: "POST", Host: "api.example.com:443", Path: "/v1\x1b[31m", Status: 403, TaskId: "task_1"},
-	}}), nil
+	}}, nil
 }
 
 // The value comes from a file, standard input or the environment, in the form of its kind,

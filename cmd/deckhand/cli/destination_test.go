@@ -6,40 +6,39 @@ import (
 	"path/filepath"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-func (*testHub) CreateDestination(_ context.Context, req *connect.Request[deckhandv1.CreateDestinationRequest]) (*connect.Response[deckhandv1.CreateDestinationResponse], error) {
-	res := &deckhandv1.CreateDestinationResponse{Destination: &deckhandv1.Destination{Name: req.Msg.GetName(), Spec: req.Msg.GetSpec(), SecretEndsIn: "cret"}}
-	if req.Msg.GetSpec().GetWebhook() != nil {
+func (*testHub) CreateDestination(_ context.Context, req *deckhandv1.CreateDestinationRequest) (*deckhandv1.CreateDestinationResponse, error) {
+	res := &deckhandv1.CreateDestinationResponse{Destination: &deckhandv1.Destination{Name: req.GetName(), Spec: req.GetSpec(), SecretEndsIn: "cret"}}
+	if req.GetSpec().GetWebhook() != nil {
 		res.Secret = "whsec_made"
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (*testHub) GetDestination(context.Context, *connect.Request[deckhandv1.GetDestinationRequest]) (*connect.Response[deckhandv1.GetDestinationResponse], error) {
-	return connect.NewResponse(&deckhandv1.GetDestinationResponse{Destination: &deckhandv1.Destination{Id: "dest_1", Name: "mail", Spec: &deckhandv1.DestinationSpec{
+func (*testHub) GetDestination(context.Context, *deckhandv1.GetDestinationRequest) (*deckhandv1.GetDestinationResponse, error) {
+	return &deckhandv1.GetDestinationResponse{Destination: &deckhandv1.Destination{Id: "dest_1", Name: "mail", Spec: &deckhandv1.DestinationSpec{
 		Events: []string{"failures"}, To: &deckhandv1.DestinationSpec_Email{Email: &deckhandv1.EmailDestination{
 			Host: "smtp.example.com", From: "a@example.com", To: []string{"b@example.com"},
 		}},
-	}}}), nil
+	}}}, nil
 }
 
-func (*testHub) UpdateDestination(_ context.Context, req *connect.Request[deckhandv1.UpdateDestinationRequest]) (*connect.Response[deckhandv1.UpdateDestinationResponse], error) {
-	return connect.NewResponse(&deckhandv1.UpdateDestinationResponse{Destination: &deckhandv1.Destination{Name: "mail", Spec: req.Msg.GetSpec()}}), nil
+func (*testHub) UpdateDestination(_ context.Context, req *deckhandv1.UpdateDestinationRequest) (*deckhandv1.UpdateDestinationResponse, error) {
+	return &deckhandv1.UpdateDestinationResponse{Destination: &deckhandv1.Destination{Name: "mail", Spec: req.GetSpec()}}, nil
 }
 
-func (*testHub) TestDestination(context.Context, *connect.Request[deckhandv1.TestDestinationRequest]) (*connect.Response[deckhandv1.TestDestinationResponse], error) {
-	return connect.NewResponse(&deckhandv1.TestDestinationResponse{Notification: &deckhandv1.Notification{
+func (*testHub) TestDestination(context.Context, *deckhandv1.TestDestinationRequest) (*deckhandv1.TestDestinationResponse, error) {
+	return &deckhandv1.TestDestinationResponse{Notification: &deckhandv1.Notification{
 		Id: "ntc_1", State: deckhandv1.NotificationState_NOTIFICATION_STATE_DEAD, Error: "it answered 404", Tries: []*deckhandv1.NotificationTry{{Status: 404}},
-	}}), nil
+	}}, nil
 }
 
-func (*testHub) RedriveNotifications(context.Context, *connect.Request[deckhandv1.RedriveNotificationsRequest]) (*connect.Response[deckhandv1.RedriveNotificationsResponse], error) {
-	return connect.NewResponse(&deckhandv1.RedriveNotificationsResponse{Redriven: 3}), nil
+func (*testHub) RedriveNotifications(context.Context, *deckhandv1.RedriveNotificationsRequest) (*deckhandv1.RedriveNotificationsResponse, error) {
+	return &deckhandv1.RedriveNotificationsResponse{Redriven: 3}, nil
 }
 
 // What is typed is what is asked for, and secrets are on no command line.

@@ -27,12 +27,12 @@ type lyingHub struct {
 	more    []*deckhandv1.DownloadFilesResponse
 }
 
-func (h *lyingHub) DescribeFiles(_ context.Context, _ *connect.Request[deckhandv1.DescribeFilesRequest], out *connect.ServerStream[deckhandv1.DescribeFilesResponse]) error {
+func (h *lyingHub) DescribeFiles(_ context.Context, _ *deckhandv1.DescribeFilesRequest, out *connect.ServerStream[deckhandv1.DescribeFilesResponse]) error {
 	return out.Send(&deckhandv1.DescribeFilesResponse{Entries: h.entries})
 }
 
-func (h *lyingHub) DownloadFiles(_ context.Context, req *connect.Request[deckhandv1.DownloadFilesRequest], out *connect.ServerStream[deckhandv1.DownloadFilesResponse]) error {
-	for _, e := range req.Msg.GetEntries() {
+func (h *lyingHub) DownloadFiles(_ context.Context, req *deckhandv1.DownloadFilesRequest, out *connect.ServerStream[deckhandv1.DownloadFilesResponse]) error {
+	for _, e := range req.GetEntries() {
 		if err := out.Send(&deckhandv1.DownloadFilesResponse{Message: &deckhandv1.DownloadFilesResponse_Entry{Entry: e}}); err != nil {
 			return err
 		}

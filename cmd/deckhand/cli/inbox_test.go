@@ -11,7 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -29,32 +28,32 @@ func (h *testHub) item(id string) (*deckhandv1.InboxItem, error) {
 	return nil, fault.New(fault.NotFound, "there is no inbox item %q", id)
 }
 
-func (h *testHub) ListInbox(_ context.Context, req *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
+func (h *testHub) ListInbox(_ context.Context, req *deckhandv1.ListInboxRequest) (*deckhandv1.ListInboxResponse, error) {
 	res := &deckhandv1.ListInboxResponse{}
 	for _, item := range h.inbox {
-		if item.GetState() == deckhandv1.InboxState_INBOX_STATE_OPEN || len(req.Msg.GetStates()) > 0 {
+		if item.GetState() == deckhandv1.InboxState_INBOX_STATE_OPEN || len(req.GetStates()) > 0 {
 			res.Items = append(res.Items, item)
 		}
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (h *testHub) GetInboxItem(_ context.Context, req *connect.Request[deckhandv1.GetInboxItemRequest]) (*connect.Response[deckhandv1.GetInboxItemResponse], error) {
-	item, err := h.item(req.Msg.GetItemId())
-	return connect.NewResponse(&deckhandv1.GetInboxItemResponse{Item: item}), err
+func (h *testHub) GetInboxItem(_ context.Context, req *deckhandv1.GetInboxItemRequest) (*deckhandv1.GetInboxItemResponse, error) {
+	item, err := h.item(req.GetItemId())
+	return &deckhandv1.GetInboxItemResponse{Item: item}, err
 }
 
-func (h *testHub) ReadInboxArgument(_ context.Context, req *connect.Request[deckhandv1.ReadInboxArgumentRequest]) (*connect.Response[deckhandv1.ReadInboxArgumentResponse], error) {
-	if !req.Msg.GetInDecision() || req.Msg.GetPointer() != "/definition" {
+func (h *testHub) ReadInboxArgument(_ context.Context, req *deckhandv1.ReadInboxArgumentRequest) (*deckhandv1.ReadInboxArgumentResponse, error) {
+	if !req.GetInDecision() || req.GetPointer() != "/definition" {
 		return nil, fault.New(fault.NotFound, "there is no such text")
 	}
-	at, size := req.Msg.GetOffset(), int64(len(h.definition))
+	at, size := req.GetOffset(), int64(len(h.definition))
 	next := min(at+7000, size)
-	return connect.NewResponse(&deckhandv1.ReadInboxArgumentResponse{Text: h.definition[at:next], NextOffset: next, SizeBytes: size}), nil
+	return &deckhandv1.ReadInboxArgumentResponse{Text: h.definition[at:next], NextOffset: next, SizeBytes: size}, nil
 }
 
-func (h *testHub) AnswerInboxItem(_ context.Context, req *connect.Request[deckhandv1.AnswerInboxItemRequest]) (*connect.Response[deckhandv1.AnswerInboxItemResponse], error) {
-	item, err := h.item(req.Msg.GetItemId())
+func (h *testHub) AnswerInboxItem(_ context.Context, req *deckhandv1.AnswerInboxItemRequest) (*deckhandv1.AnswerInboxItemResponse, error) {
+	item, err := h.item(req.GetItemId())
 	if err != nil {
 		return nil, err
 	}
@@ -62,19 +61,19 @@ func (h *testHub) AnswerInboxItem(_ context.Context, req *connect.Request[deckha
 		return nil, fault.New(fault.Precondition, "%s has been answered: reject by bob at noon", item.GetId()).
 			WithFix("see what came of it: deckhand inbox show %s", item.GetId())
 	}
-	return connect.NewResponse(&deckhandv1.AnswerInboxItemResponse{Item: item}), nil
+	return &deckhandv1.AnswerInboxItemResponse{Item: item}, nil
 }
 
-func (h *testHub) JudgeInboxItem(_ context.Context, req *connect.Request[deckhandv1.JudgeInboxItemRequest]) (*connect.Response[deckhandv1.JudgeInboxItemResponse], error) {
+func (h *testHub) JudgeInboxItem(_ context.Context, req *deckhandv1.JudgeInboxItemRequest) (*deckhandv1.JudgeInboxItemResponse, error) {
 	var arguments struct{ Command string }
-	if err := json.Unmarshal([]byte(req.Msg.GetArgumentsJson()), &arguments); err != nil {
+	if err := json.Unmarshal([]byte(req.GetArgumentsJson()), &arguments); err != nil {
 		return nil, fault.New(fault.Invalid, "arguments_json: %v", err)
 	}
 	res := &deckhandv1.JudgeInboxItemResponse{JudgedDigest: "judged", Decision: &deckhandv1.CallDecision{}}
 	for i, line := range strings.Split(arguments.Command, "\n") {
 		res.Decision.Commands = append(res.Decision.Commands, &deckhandv1.CallCommand{Text: line, Line: int32(i) + 1}) //nolint:gosec // a few lines
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
 func withInbox(t *testing.T) *testHub {

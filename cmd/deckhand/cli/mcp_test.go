@@ -8,7 +8,6 @@ import (
 	"io"
 	"testing"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
@@ -41,9 +40,9 @@ func startMCP(t *testing.T, args ...string) (in io.WriteCloser, out io.ReadClose
 func TestMCPOnStandardInputAndOutput(t *testing.T) {
 	t.Parallel()
 	h := hubtest.Start(t, hubtest.Config(t))
-	_, err := h.Client(t, h.AdminToken).Agents.ApplyAgent(t.Context(), connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+	_, err := h.Client(t, h.AdminToken).Agents.ApplyAgent(t.Context(), &deckhandv1.ApplyAgentRequest{
 		Filename: "walker.md", Markdown: "---\nname: walker\ndescription: Walks.\nprovider: script\nscript: walker.script.yaml\ntools: [complete_task]\n---\nWalk.\n", Script: "turns: []\n",
-	}))
+	})
 	require.NoError(t, err)
 	in, out, code := startMCP(t, "--hub", h.URL(), "--token", h.AdminToken)
 	progress := make(chan string, 10)

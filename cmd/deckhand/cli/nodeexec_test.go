@@ -32,32 +32,32 @@ type execs struct {
 	matches []*deckhandv1.NodeLogMatch
 }
 
-func (h *testHub) StartNodeExec(_ context.Context, req *connect.Request[deckhandv1.StartNodeExecRequest]) (*connect.Response[deckhandv1.StartNodeExecResponse], error) {
-	if req.Msg.GetHost() && req.Msg.GetReason() == "locked" {
+func (h *testHub) StartNodeExec(_ context.Context, req *deckhandv1.StartNodeExecRequest) (*deckhandv1.StartNodeExecResponse, error) {
+	if req.GetHost() && req.GetReason() == "locked" {
 		return nil, fault.New(fault.Precondition, "node web-1 is locked by bob: kernel").WithCode(fault.NodeLocked).WithFix("wait")
 	}
-	return connect.NewResponse(&deckhandv1.StartNodeExecResponse{Exec: &deckhandv1.NodeExec{Id: "nexec_1"}}), nil
+	return &deckhandv1.StartNodeExecResponse{Exec: &deckhandv1.NodeExec{Id: "nexec_1"}}, nil
 }
 
-func (h *testHub) GetNodeExec(context.Context, *connect.Request[deckhandv1.GetNodeExecRequest]) (*connect.Response[deckhandv1.GetNodeExecResponse], error) {
+func (h *testHub) GetNodeExec(context.Context, *deckhandv1.GetNodeExecRequest) (*deckhandv1.GetNodeExecResponse, error) {
 	end := h.execs.end
 	end.Id, end.State = "nexec_1", deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED
-	return connect.NewResponse(&deckhandv1.GetNodeExecResponse{Exec: end}), nil
+	return &deckhandv1.GetNodeExecResponse{Exec: end}, nil
 }
 
-func (h *testHub) KillNodeExec(context.Context, *connect.Request[deckhandv1.KillNodeExecRequest]) (*connect.Response[deckhandv1.KillNodeExecResponse], error) {
+func (h *testHub) KillNodeExec(context.Context, *deckhandv1.KillNodeExecRequest) (*deckhandv1.KillNodeExecResponse, error) {
 	close(h.execs.killed)
-	return connect.NewResponse(&deckhandv1.KillNodeExecResponse{Exec: &deckhandv1.NodeExec{Id: "nexec_1", EndReason: "killed"}}), nil
+	return &deckhandv1.KillNodeExecResponse{Exec: &deckhandv1.NodeExec{Id: "nexec_1", EndReason: "killed"}}, nil
 }
 
-func (h *testHub) ReadNodeLog(ctx context.Context, req *connect.Request[deckhandv1.ReadNodeLogRequest], out *connect.ServerStream[deckhandv1.ReadNodeLogResponse]) error {
+func (h *testHub) ReadNodeLog(ctx context.Context, req *deckhandv1.ReadNodeLogRequest, out *connect.ServerStream[deckhandv1.ReadNodeLogResponse]) error {
 	h.mu.Lock()
 	cut := h.execs.cut
 	h.execs.cut = 0
-	h.last["ReadNodeLogRequest"] = req.Msg
+	h.last["ReadNodeLogRequest"] = req
 	h.mu.Unlock()
 	for i, p := range h.execs.pieces {
-		if p.GetOffset() < req.Msg.GetOffset() {
+		if p.GetOffset() < req.GetOffset() {
 			continue
 		}
 		if cut > 0 && i == cut {
@@ -74,17 +74,17 @@ func (h *testHub) ReadNodeLog(ctx context.Context, req *connect.Request[deckhand
 	return nil
 }
 
-func (h *testHub) SearchNodeLog(context.Context, *connect.Request[deckhandv1.SearchNodeLogRequest]) (*connect.Response[deckhandv1.SearchNodeLogResponse], error) {
-	return connect.NewResponse(&deckhandv1.SearchNodeLogResponse{Matches: h.execs.matches, Complete: true}), nil
+func (h *testHub) SearchNodeLog(context.Context, *deckhandv1.SearchNodeLogRequest) (*deckhandv1.SearchNodeLogResponse, error) {
+	return &deckhandv1.SearchNodeLogResponse{Matches: h.execs.matches, Complete: true}, nil
 }
 
-func (h *testHub) LockNode(_ context.Context, req *connect.Request[deckhandv1.LockNodeRequest]) (*connect.Response[deckhandv1.LockNodeResponse], error) {
-	return connect.NewResponse(&deckhandv1.LockNodeResponse{ActiveTasks: 2, Lock: &deckhandv1.NodeLock{
-		NodeName: req.Msg.GetNodeId(), By: "alice", Reason: req.Msg.GetReason(),
-	}}), nil
+func (h *testHub) LockNode(_ context.Context, req *deckhandv1.LockNodeRequest) (*deckhandv1.LockNodeResponse, error) {
+	return &deckhandv1.LockNodeResponse{ActiveTasks: 2, Lock: &deckhandv1.NodeLock{
+		NodeName: req.GetNodeId(), By: "alice", Reason: req.GetReason(),
+	}}, nil
 }
 
-func (h *testHub) WatchNodeTelemetry(_ context.Context, _ *connect.Request[deckhandv1.WatchNodeTelemetryRequest], out *connect.ServerStream[deckhandv1.WatchNodeTelemetryResponse]) error {
+func (h *testHub) WatchNodeTelemetry(_ context.Context, _ *deckhandv1.WatchNodeTelemetryRequest, out *connect.ServerStream[deckhandv1.WatchNodeTelemetryResponse]) error {
 	num := func(n int64) *int64 { return &n }
 	return out.Send(&deckhandv1.WatchNodeTelemetryResponse{
 		Host: &deckhandv1.NodeUsage{CpuMillis: num(1500), MemoryBytes: num(3 << 20)},

@@ -219,16 +219,16 @@ func (h *testHub) end(taskID string, state deckhandv1.TaskState, with func(*deck
 	})
 }
 
-func (h *testHub) ApplyAgent(_ context.Context, req *connect.Request[deckhandv1.ApplyAgentRequest]) (*connect.Response[deckhandv1.ApplyAgentResponse], error) {
+func (h *testHub) ApplyAgent(_ context.Context, req *deckhandv1.ApplyAgentRequest) (*deckhandv1.ApplyAgentResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.wrongTools {
-		return nil, fault.New(fault.Invalid, "%[1]s:5: unknown tool \"shel\"\n%[1]s:6: unknown tool \"fly\"", req.Msg.GetFilename())
+		return nil, fault.New(fault.Invalid, "%[1]s:5: unknown tool \"shel\"\n%[1]s:6: unknown tool \"fly\"", req.GetFilename())
 	}
-	if !req.Msg.GetDryRun() {
-		h.applied = append(h.applied, req.Msg)
+	if !req.GetDryRun() {
+		h.applied = append(h.applied, req)
 	}
-	_, rest, _ := strings.Cut(req.Msg.GetMarkdown(), "name: ")
+	_, rest, _ := strings.Cut(req.GetMarkdown(), "name: ")
 	name, _, _ := strings.Cut(rest, "\n")
 	res := &deckhandv1.ApplyAgentResponse{
 		Agent: &deckhandv1.Agent{Name: name, Version: 1, Provider: "anthropic", Model: "claude-test"}, Change: "created",
@@ -238,106 +238,106 @@ func (h *testHub) ApplyAgent(_ context.Context, req *connect.Request[deckhandv1.
 			Name: "hook", Change: "created", Kind: "webhook", Path: "/webhooks/trig_1", Verify: "token", Secret: "dhk_secret",
 		}}
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (h *testHub) GetAgent(_ context.Context, req *connect.Request[deckhandv1.GetAgentRequest]) (*connect.Response[deckhandv1.GetAgentResponse], error) {
+func (h *testHub) GetAgent(_ context.Context, req *deckhandv1.GetAgentRequest) (*deckhandv1.GetAgentResponse, error) {
 	for _, agent := range h.agents {
-		if agent.GetName() == req.Msg.GetAgentId() {
-			return connect.NewResponse(&deckhandv1.GetAgentResponse{Agent: agent, Version: &deckhandv1.AgentVersion{
-				Version: max(req.Msg.GetVersion(), 1), Markdown: "---\nname: " + agent.GetName() + "\n---\nLook.\x1b]0;pwned\x07\n",
-			}}), nil
+		if agent.GetName() == req.GetAgentId() {
+			return &deckhandv1.GetAgentResponse{Agent: agent, Version: &deckhandv1.AgentVersion{
+				Version: max(req.GetVersion(), 1), Markdown: "---\nname: " + agent.GetName() + "\n---\nLook.\x1b]0;pwned\x07\n",
+			}}, nil
 		}
 	}
-	return nil, fault.New(fault.NotFound, "there is no agent %q", req.Msg.GetAgentId()).WithFix("see `deckhand agent list`")
+	return nil, fault.New(fault.NotFound, "there is no agent %q", req.GetAgentId()).WithFix("see `deckhand agent list`")
 }
 
-func (h *testHub) ListAgents(context.Context, *connect.Request[deckhandv1.ListAgentsRequest]) (*connect.Response[deckhandv1.ListAgentsResponse], error) {
-	return connect.NewResponse(&deckhandv1.ListAgentsResponse{Agents: h.agents}), nil
+func (h *testHub) ListAgents(context.Context, *deckhandv1.ListAgentsRequest) (*deckhandv1.ListAgentsResponse, error) {
+	return &deckhandv1.ListAgentsResponse{Agents: h.agents}, nil
 }
 
-func (h *testHub) SubmitTask(_ context.Context, req *connect.Request[deckhandv1.SubmitTaskRequest]) (*connect.Response[deckhandv1.SubmitTaskResponse], error) {
-	if req.Msg.GetAgentId() == "nobody" {
+func (h *testHub) SubmitTask(_ context.Context, req *deckhandv1.SubmitTaskRequest) (*deckhandv1.SubmitTaskResponse, error) {
+	if req.GetAgentId() == "nobody" {
 		return nil, fault.New(fault.NotFound, "there is no agent \"nobody\"").WithFix("see `deckhand agent list`")
 	}
 	now := timestamppb.Now()
 	task := &deckhandv1.Task{
-		Id: "task_0123456789abcdefghjk", AgentName: req.Msg.GetAgentId(), Goal: req.Msg.GetGoal(), Title: req.Msg.GetTitle(),
+		Id: "task_0123456789abcdefghjk", AgentName: req.GetAgentId(), Goal: req.GetGoal(), Title: req.GetTitle(),
 		State: deckhandv1.TaskState_TASK_STATE_QUEUED, Provider: "script", Model: "scripted",
 		CreatedAt: now, StartedAt: now,
 	}
 	h.change(func() {
 		h.tasks = append(h.tasks, task)
-		h.append(task.GetId(), "task.submitted", map[string]any{"agent": req.Msg.GetAgentId()})
+		h.append(task.GetId(), "task.submitted", map[string]any{"agent": req.GetAgentId()})
 	})
 	if h.script != nil {
 		go h.script(h, task.GetId())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return connect.NewResponse(&deckhandv1.SubmitTaskResponse{Task: proto.CloneOf(task), QueuePosition: 1}), nil
+	return &deckhandv1.SubmitTaskResponse{Task: proto.CloneOf(task), QueuePosition: 1}, nil
 }
 
-func (h *testHub) GetTask(_ context.Context, req *connect.Request[deckhandv1.GetTaskRequest]) (*connect.Response[deckhandv1.GetTaskResponse], error) {
+func (h *testHub) GetTask(_ context.Context, req *deckhandv1.GetTaskRequest) (*deckhandv1.GetTaskResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.task(req.Msg.GetTaskId())
+	task, err := h.task(req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&deckhandv1.GetTaskResponse{Task: proto.CloneOf(task)}), nil
+	return &deckhandv1.GetTaskResponse{Task: proto.CloneOf(task)}, nil
 }
 
-func (h *testHub) ListTasks(_ context.Context, req *connect.Request[deckhandv1.ListTasksRequest]) (*connect.Response[deckhandv1.ListTasksResponse], error) {
+func (h *testHub) ListTasks(_ context.Context, req *deckhandv1.ListTasksRequest) (*deckhandv1.ListTasksResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	begin, _ := strconv.Atoi(req.Msg.GetPageToken())
-	end := min(len(h.tasks), begin+int(req.Msg.GetPageSize()))
+	begin, _ := strconv.Atoi(req.GetPageToken())
+	end := min(len(h.tasks), begin+int(req.GetPageSize()))
 	res := &deckhandv1.ListTasksResponse{Tasks: h.tasks[begin:end]}
 	if end < len(h.tasks) {
 		res.NextPageToken = strconv.Itoa(end)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (h *testHub) CancelTask(_ context.Context, req *connect.Request[deckhandv1.CancelTaskRequest]) (*connect.Response[deckhandv1.CancelTaskResponse], error) {
+func (h *testHub) CancelTask(_ context.Context, req *deckhandv1.CancelTaskRequest) (*deckhandv1.CancelTaskResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.task(req.Msg.GetTaskId())
+	task, err := h.task(req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	task.State = deckhandv1.TaskState_TASK_STATE_CANCELLED
-	return connect.NewResponse(&deckhandv1.CancelTaskResponse{Task: task}), nil
+	return &deckhandv1.CancelTaskResponse{Task: task}, nil
 }
 
-func (h *testHub) ListSteps(_ context.Context, req *connect.Request[deckhandv1.ListStepsRequest]) (*connect.Response[deckhandv1.ListStepsResponse], error) {
+func (h *testHub) ListSteps(_ context.Context, req *deckhandv1.ListStepsRequest) (*deckhandv1.ListStepsResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	task, err := h.task(req.Msg.GetTaskId())
+	task, err := h.task(req.GetTaskId())
 	if err != nil {
 		return nil, err
 	}
 	steps := h.steps[task.GetId()]
-	if id := req.Msg.GetStepId(); id != "" {
+	if id := req.GetStepId(); id != "" {
 		steps = slices.DeleteFunc(slices.Clone(steps), func(s *deckhandv1.Step) bool { return s.GetId() != id })
 	}
-	begin, _ := strconv.Atoi(req.Msg.GetPageToken())
+	begin, _ := strconv.Atoi(req.GetPageToken())
 	const page = 2 // a list of more is followed
 	res := &deckhandv1.ListStepsResponse{Steps: steps[begin:min(len(steps), begin+page)]}
 	if begin+page < len(steps) {
 		res.NextPageToken = strconv.Itoa(begin + page)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (h *testHub) ReadLog(_ context.Context, req *connect.Request[deckhandv1.ReadLogRequest], out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
+func (h *testHub) ReadLog(_ context.Context, req *deckhandv1.ReadLogRequest, out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
 	h.mu.Lock()
-	data, cut := h.logs[req.Msg.GetStepId()], h.cutLogs
+	data, cut := h.logs[req.GetStepId()], h.cutLogs
 	h.cutLogs = 0
 	h.mu.Unlock()
 	const piece = 7 // cuts characters and sequences in the middle
-	for offset := int(req.Msg.GetOffset()); offset < len(data); offset += piece {
+	for offset := int(req.GetOffset()); offset < len(data); offset += piece {
 		if cut > 0 && offset >= cut {
 			return connect.NewError(connect.CodeUnavailable, nil)
 		}
@@ -350,13 +350,13 @@ func (h *testHub) ReadLog(_ context.Context, req *connect.Request[deckhandv1.Rea
 	return nil
 }
 
-func (h *testHub) Watch(ctx context.Context, req *connect.Request[deckhandv1.WatchRequest], out *connect.ServerStream[deckhandv1.WatchResponse]) error {
+func (h *testHub) Watch(ctx context.Context, req *deckhandv1.WatchRequest, out *connect.ServerStream[deckhandv1.WatchResponse]) error {
 	sent := map[string]int{}
 	for {
 		h.mu.Lock()
 		changed, done := h.changed, true
 		var pending []*deckhandv1.Event
-		for _, id := range req.Msg.GetTaskIds() {
+		for _, id := range req.GetTaskIds() {
 			task, err := h.task(id)
 			if err != nil {
 				h.mu.Unlock()
@@ -372,7 +372,7 @@ func (h *testHub) Watch(ctx context.Context, req *connect.Request[deckhandv1.Wat
 				return err
 			}
 		}
-		if done || !req.Msg.GetFollow() {
+		if done || !req.GetFollow() {
 			return nil
 		}
 		h.watchedOnce.Do(func() { close(h.watched) })
@@ -384,33 +384,33 @@ func (h *testHub) Watch(ctx context.Context, req *connect.Request[deckhandv1.Wat
 	}
 }
 
-func (h *testHub) ListNodes(_ context.Context, req *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
-	begin, _ := strconv.Atoi(req.Msg.GetPageToken())
+func (h *testHub) ListNodes(_ context.Context, req *deckhandv1.ListNodesRequest) (*deckhandv1.ListNodesResponse, error) {
+	begin, _ := strconv.Atoi(req.GetPageToken())
 	const page = 2 // a list of more is followed
 	res := &deckhandv1.ListNodesResponse{Nodes: h.nodes[begin:min(len(h.nodes), begin+page)]}
 	if begin+page < len(h.nodes) {
 		res.NextPageToken = strconv.Itoa(begin + page)
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (h *testHub) GetNode(_ context.Context, req *connect.Request[deckhandv1.GetNodeRequest]) (*connect.Response[deckhandv1.GetNodeResponse], error) {
+func (h *testHub) GetNode(_ context.Context, req *deckhandv1.GetNodeRequest) (*deckhandv1.GetNodeResponse, error) {
 	for _, node := range h.nodes {
-		if node.GetName() == req.Msg.GetNodeId() {
-			return connect.NewResponse(&deckhandv1.GetNodeResponse{Node: node}), nil
+		if node.GetName() == req.GetNodeId() {
+			return &deckhandv1.GetNodeResponse{Node: node}, nil
 		}
 	}
-	return nil, fault.New(fault.NotFound, "there is no node %q", req.Msg.GetNodeId())
+	return nil, fault.New(fault.NotFound, "there is no node %q", req.GetNodeId())
 }
 
-func (h *testHub) CreateJoinToken(context.Context, *connect.Request[deckhandv1.CreateJoinTokenRequest]) (*connect.Response[deckhandv1.CreateJoinTokenResponse], error) {
-	return connect.NewResponse(&deckhandv1.CreateJoinTokenResponse{
+func (h *testHub) CreateJoinToken(context.Context, *deckhandv1.CreateJoinTokenRequest) (*deckhandv1.CreateJoinTokenResponse, error) {
+	return &deckhandv1.CreateJoinTokenResponse{
 		Token: "dhj_secret.ca", ExpiresAt: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-	}), nil
+	}, nil
 }
 
-func (h *testHub) RevokeNode(_ context.Context, req *connect.Request[deckhandv1.RevokeNodeRequest]) (*connect.Response[deckhandv1.RevokeNodeResponse], error) {
-	return nil, fault.New(fault.Denied, "only admins may revoke node %s", req.Msg.GetNodeId()).
+func (h *testHub) RevokeNode(_ context.Context, req *deckhandv1.RevokeNodeRequest) (*deckhandv1.RevokeNodeResponse, error) {
+	return nil, fault.New(fault.Denied, "only admins may revoke node %s", req.GetNodeId()).
 		WithCode(fault.PermissionDenied).WithFix("ask an admin")
 }
 

@@ -7,24 +7,23 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-func (h *testHub) GetTokenLimits(context.Context, *connect.Request[deckhandv1.GetTokenLimitsRequest]) (*connect.Response[deckhandv1.GetTokenLimitsResponse], error) {
-	return connect.NewResponse(&deckhandv1.GetTokenLimitsResponse{Limits: h.limits}), nil
+func (h *testHub) GetTokenLimits(context.Context, *deckhandv1.GetTokenLimitsRequest) (*deckhandv1.GetTokenLimitsResponse, error) {
+	return &deckhandv1.GetTokenLimitsResponse{Limits: h.limits}, nil
 }
 
-func (h *testHub) SetTokenLimits(_ context.Context, req *connect.Request[deckhandv1.SetTokenLimitsRequest]) (*connect.Response[deckhandv1.SetTokenLimitsResponse], error) {
-	h.limits = req.Msg.GetLimits()
-	return connect.NewResponse(&deckhandv1.SetTokenLimitsResponse{Limits: h.limits}), nil
+func (h *testHub) SetTokenLimits(_ context.Context, req *deckhandv1.SetTokenLimitsRequest) (*deckhandv1.SetTokenLimitsResponse, error) {
+	h.limits = req.GetLimits()
+	return &deckhandv1.SetTokenLimitsResponse{Limits: h.limits}, nil
 }
 
-func (h *testHub) SetPassword(context.Context, *connect.Request[deckhandv1.SetPasswordRequest]) (*connect.Response[deckhandv1.SetPasswordResponse], error) {
-	return connect.NewResponse(&deckhandv1.SetPasswordResponse{}), nil
+func (h *testHub) SetPassword(context.Context, *deckhandv1.SetPasswordRequest) (*deckhandv1.SetPasswordResponse, error) {
+	return &deckhandv1.SetPasswordResponse{}, nil
 }
 
 // A limit that is not given stays as it is.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
@@ -18,26 +17,26 @@ func triggerOf(req *deckhandv1.CreateTriggerRequest) *deckhandv1.Trigger {
 	return &deckhandv1.Trigger{Id: "trig_1", Name: req.GetName(), Kind: req.GetKind(), Spec: req.GetSpec(), Path: "/webhooks/trig_1", AgentName: "watch"}
 }
 
-func (*testHub) CreateTrigger(_ context.Context, req *connect.Request[deckhandv1.CreateTriggerRequest]) (*connect.Response[deckhandv1.CreateTriggerResponse], error) {
-	res := &deckhandv1.CreateTriggerResponse{Trigger: triggerOf(req.Msg)}
-	if req.Msg.GetKind() == deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK {
+func (*testHub) CreateTrigger(_ context.Context, req *deckhandv1.CreateTriggerRequest) (*deckhandv1.CreateTriggerResponse, error) {
+	res := &deckhandv1.CreateTriggerResponse{Trigger: triggerOf(req)}
+	if req.GetKind() == deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK {
 		res.Secret = "dhk_secret"
 	}
-	return connect.NewResponse(res), nil
+	return res, nil
 }
 
-func (*testHub) GetTrigger(context.Context, *connect.Request[deckhandv1.GetTriggerRequest]) (*connect.Response[deckhandv1.GetTriggerResponse], error) {
-	return connect.NewResponse(&deckhandv1.GetTriggerResponse{Trigger: &deckhandv1.Trigger{Id: "trig_1", Name: "reviews", Spec: &deckhandv1.TriggerSpec{
+func (*testHub) GetTrigger(context.Context, *deckhandv1.GetTriggerRequest) (*deckhandv1.GetTriggerResponse, error) {
+	return &deckhandv1.GetTriggerResponse{Trigger: &deckhandv1.Trigger{Id: "trig_1", Name: "reviews", Spec: &deckhandv1.TriggerSpec{
 		Goal: "Look.", Mapping: map[string]string{"a": "1", "b": "2"}, Webhook: &deckhandv1.WebhookSpec{Verify: "github"},
-	}}}), nil
+	}}}, nil
 }
 
-func (*testHub) UpdateTrigger(_ context.Context, req *connect.Request[deckhandv1.UpdateTriggerRequest]) (*connect.Response[deckhandv1.UpdateTriggerResponse], error) {
-	return connect.NewResponse(&deckhandv1.UpdateTriggerResponse{Trigger: &deckhandv1.Trigger{Name: "reviews", Spec: req.Msg.GetSpec()}}), nil
+func (*testHub) UpdateTrigger(_ context.Context, req *deckhandv1.UpdateTriggerRequest) (*deckhandv1.UpdateTriggerResponse, error) {
+	return &deckhandv1.UpdateTriggerResponse{Trigger: &deckhandv1.Trigger{Name: "reviews", Spec: req.GetSpec()}}, nil
 }
 
-func (*testHub) TestTrigger(context.Context, *connect.Request[deckhandv1.TestTriggerRequest]) (*connect.Response[deckhandv1.TestTriggerResponse], error) {
-	return connect.NewResponse(&deckhandv1.TestTriggerResponse{State: deckhandv1.DeliveryState_DELIVERY_STATE_FAILED, Reason: "no such key: title"}), nil
+func (*testHub) TestTrigger(context.Context, *deckhandv1.TestTriggerRequest) (*deckhandv1.TestTriggerResponse, error) {
+	return &deckhandv1.TestTriggerResponse{State: deckhandv1.DeliveryState_DELIVERY_STATE_FAILED, Reason: "no such key: title"}, nil
 }
 
 func (h *testHub) lastRequest(name string) proto.Message {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -98,12 +97,12 @@ func (t *tools) addAgents(server *mcp.Server) {
 	add(server, "agent_list", "List agents", reads,
 		"Lists the agents that you may give tasks to, with what each is for. Use a name with task_run.",
 		func(ctx context.Context, in page) (agentsOut, error) {
-			res, err := t.agents.ListAgents(ctx, connect.NewRequest(&deckhandv1.ListAgentsRequest{PageSize: in.size(), PageToken: in.PageToken}))
+			res, err := t.agents.ListAgents(ctx, &deckhandv1.ListAgentsRequest{PageSize: in.size(), PageToken: in.PageToken})
 			if err != nil {
 				return agentsOut{}, err
 			}
-			out := agentsOut{Agents: []agent{}, NextPageToken: res.Msg.GetNextPageToken()}
-			for _, a := range res.Msg.GetAgents() {
+			out := agentsOut{Agents: []agent{}, NextPageToken: res.GetNextPageToken()}
+			for _, a := range res.GetAgents() {
 				out.Agents = append(out.Agents, agent{
 					Name: a.GetName(), ID: a.GetId(), Title: a.GetTitle(), Description: a.GetDescription(),
 					Status: word(a.GetStatus(), "AGENT_STATUS_"), Reason: a.GetStatusReason(), Goal: a.GetGoal(), Model: a.GetModel(),
@@ -114,12 +113,12 @@ func (t *tools) addAgents(server *mcp.Server) {
 	add(server, toolname.NodeList, "List nodes", reads,
 		"Lists the machines that agents run on, and whether they are connected.",
 		func(ctx context.Context, in page) (nodesOut, error) {
-			res, err := t.nodes.ListNodes(ctx, connect.NewRequest(&deckhandv1.ListNodesRequest{PageSize: in.size(), PageToken: in.PageToken}))
+			res, err := t.nodes.ListNodes(ctx, &deckhandv1.ListNodesRequest{PageSize: in.size(), PageToken: in.PageToken})
 			if err != nil {
 				return nodesOut{}, err
 			}
-			out := nodesOut{Nodes: []node{}, NextPageToken: res.Msg.GetNextPageToken()}
-			for _, n := range res.Msg.GetNodes() {
+			out := nodesOut{Nodes: []node{}, NextPageToken: res.GetNextPageToken()}
+			for _, n := range res.GetNodes() {
 				out.Nodes = append(out.Nodes, node{
 					Name: n.GetName(), ID: n.GetId(), Status: n.GetStatus(), Version: n.GetVersion(), Runtimes: append([]string{}, n.GetRuntimes()...),
 					Drained: n.GetDrain() != nil, LockedBy: n.GetLock().GetBy(), Pressure: n.GetPressure(), LastSeen: moment(n.GetLastSeenAt()),

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"google.golang.org/protobuf/proto"
 
@@ -236,20 +235,20 @@ func (t *tools) decide(ctx context.Context, in decideIn) (decideOut, error) {
 		return decideOut{}, err
 	}
 	if in.Decision == "approve" || in.Decision == "accept" || in.Decision == "retry" {
-		found, err := t.inbox.GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: in.ItemID}))
+		found, err := t.inbox.GetInboxItem(ctx, &deckhandv1.GetInboxItemRequest{ItemId: in.ItemID})
 		if err != nil {
 			return decideOut{}, err
 		}
-		if incomplete(found.Msg.GetItem()) {
+		if incomplete(found.GetItem()) {
 			return decideOut{}, fault.New(fault.Precondition, "there is more to see of %s than inbox_list shows", in.ItemID).
 				WithCode(fault.PermissionDenied).WithFix("decide it in the console, which shows all of it")
 		}
 	}
-	res, err := t.inbox.AnswerInboxItem(ctx, connect.NewRequest(req))
+	res, err := t.inbox.AnswerInboxItem(ctx, req)
 	if err != nil {
 		return decideOut{}, err
 	}
-	done := res.Msg.GetItem()
+	done := res.GetItem()
 	return decideOut{
 		ID: done.GetId(), State: word(done.GetState(), "INBOX_STATE_"), Answer: done.GetAnswer(), By: done.GetAnsweredBy(), TaskID: done.GetTaskId(),
 	}, nil
@@ -263,14 +262,14 @@ func (t *tools) addInbox(server *mcp.Server, decide bool) {
 			if err != nil {
 				return inboxOut{}, err
 			}
-			res, err := t.inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{
+			res, err := t.inbox.ListInbox(ctx, &deckhandv1.ListInboxRequest{
 				TaskId: in.TaskID, Kinds: kinds, Mine: in.Mine, PageSize: in.size(), PageToken: in.PageToken,
-			}))
+			})
 			if err != nil {
 				return inboxOut{}, err
 			}
-			out := inboxOut{Items: []item{}, NextPageToken: res.Msg.GetNextPageToken(), Notice: notice}
-			for _, i := range res.Msg.GetItems() {
+			out := inboxOut{Items: []item{}, NextPageToken: res.GetNextPageToken(), Notice: notice}
+			for _, i := range res.GetItems() {
 				out.Items = append(out.Items, itemOf(i))
 			}
 			return out, nil

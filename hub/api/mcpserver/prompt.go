@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -26,14 +25,14 @@ func promptOf(a *deckhandv1.Agent) *mcp.Prompt {
 
 // prompt returns the message that has the client's model run an agent.
 func (t *tools) prompt(ctx context.Context, params *mcp.GetPromptParams) (*mcp.GetPromptResult, error) {
-	res, err := t.agents.GetAgent(ctx, connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: params.Name}))
+	res, err := t.agents.GetAgent(ctx, &deckhandv1.GetAgentRequest{AgentId: params.Name})
 	if err = fault.FromConnect(err); fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
 	if err != nil {
 		return nil, err
 	}
-	found := res.Msg.GetAgent()
+	found := res.GetAgent()
 	goal := params.Arguments["goal"]
 	if goal == "" && found.GetGoal() == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the prompt %s needs the argument goal: what the agent should achieve", params.Name)}

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -72,19 +71,19 @@ func (t *tools) readResource(ctx context.Context, req *mcp.ReadResourceRequest) 
 func (t *tools) contents(ctx context.Context, r resource) (*mcp.ResourceContents, error) {
 	switch {
 	case r.path != "":
-		res, err := t.files.ReadFile(ctx, connect.NewRequest(&deckhandv1.ReadFileRequest{
+		res, err := t.files.ReadFile(ctx, &deckhandv1.ReadFileRequest{
 			Workspace: &deckhandv1.ReadFileRequest_TaskId{TaskId: r.task}, Path: r.path, Limit: resourceMost,
-		}))
+		})
 		if err != nil {
 			return nil, err
 		}
-		if res.Msg.GetSize() > resourceMost {
-			return nil, fault.New(fault.Exhausted, "%s has %d bytes, and a resource has at most %d", r.path, res.Msg.GetSize(), resourceMost).WithFix("read it in pieces with artifact_read")
+		if res.GetSize() > resourceMost {
+			return nil, fault.New(fault.Exhausted, "%s has %d bytes, and a resource has at most %d", r.path, res.GetSize(), resourceMost).WithFix("read it in pieces with artifact_read")
 		}
-		if text, n, ok := textOf(res.Msg.GetContent()); ok && n == len(res.Msg.GetContent()) {
+		if text, n, ok := textOf(res.GetContent()); ok && n == len(res.GetContent()) {
 			return &mcp.ResourceContents{MIMEType: "text/plain", Text: text}, nil
 		}
-		return &mcp.ResourceContents{MIMEType: "application/octet-stream", Blob: res.Msg.GetContent()}, nil
+		return &mcp.ResourceContents{MIMEType: "application/octet-stream", Blob: res.GetContent()}, nil
 	case r.step != "":
 		_, found, err := t.steps(ctx, r.task, r.step)
 		if err != nil {
@@ -128,13 +127,13 @@ func (t *tools) listResources(next mcp.MethodHandler) mcp.MethodHandler {
 		if list.Params != nil {
 			cursor = list.Params.Cursor
 		}
-		res, err := t.tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{PageSize: 50, PageToken: cursor}))
+		res, err := t.tasks.ListTasks(ctx, &deckhandv1.ListTasksRequest{PageSize: 50, PageToken: cursor})
 		if err != nil {
 			return nil, fault.FromConnect(err)
 		}
-		out := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}, NextCursor: res.Msg.GetNextPageToken()}
+		out := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}, NextCursor: res.GetNextPageToken()}
 		out.CacheScope = cachePrivate
-		for _, found := range res.Msg.GetTasks() {
+		for _, found := range res.GetTasks() {
 			task := taskOf(found)
 			out.Resources = append(out.Resources, &mcp.Resource{
 				URI: tasksURI + task.ID, Name: task.ID, Title: task.Title, Description: task.line(), MIMEType: "application/json",
@@ -153,13 +152,13 @@ func (t *tools) prompts(next mcp.MethodHandler) mcp.MethodHandler {
 			if req.Params != nil {
 				cursor = req.Params.Cursor
 			}
-			res, err := t.agents.ListAgents(ctx, connect.NewRequest(&deckhandv1.ListAgentsRequest{PageToken: cursor}))
+			res, err := t.agents.ListAgents(ctx, &deckhandv1.ListAgentsRequest{PageToken: cursor})
 			if err != nil {
 				return nil, fault.FromConnect(err)
 			}
-			out := &mcp.ListPromptsResult{Prompts: []*mcp.Prompt{}, NextCursor: res.Msg.GetNextPageToken()}
+			out := &mcp.ListPromptsResult{Prompts: []*mcp.Prompt{}, NextCursor: res.GetNextPageToken()}
 			out.CacheScope = cachePrivate
-			for _, a := range res.Msg.GetAgents() {
+			for _, a := range res.GetAgents() {
 				out.Prompts = append(out.Prompts, promptOf(a))
 			}
 			return out, nil

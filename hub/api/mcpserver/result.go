@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -152,11 +151,11 @@ func (t *tools) steps(ctx context.Context, taskID, ref string) (newest []step, f
 		req.StepId = ref
 	}
 	for read := 0; read < stepsMost; {
-		res, err := t.tasks.ListSteps(ctx, connect.NewRequest(req))
+		res, err := t.tasks.ListSteps(ctx, req)
 		if err != nil {
 			return nil, step{}, err
 		}
-		for _, s := range res.Msg.GetSteps() {
+		for _, s := range res.GetSteps() {
 			read++
 			next := step{Number: s.GetNumber(), ID: s.GetId(), Tool: s.GetTool(), State: word(s.GetState(), "STEP_STATE_"), LogBytes: s.GetLogBytes()}
 			newest = append(newest, next)
@@ -165,7 +164,7 @@ func (t *tools) steps(ctx context.Context, taskID, ref string) (newest []step, f
 			}
 		}
 		newest = newest[max(0, len(newest)-stepsShown):]
-		if req.PageToken = res.Msg.GetNextPageToken(); req.GetPageToken() == "" {
+		if req.PageToken = res.GetNextPageToken(); req.GetPageToken() == "" {
 			break
 		}
 	}
@@ -203,7 +202,7 @@ func (t *tools) log(ctx context.Context, in logIn) (logOut, error) {
 func (t *tools) readLog(ctx context.Context, stepID string, offset, limit int64) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := t.tasks.ReadLog(ctx, connect.NewRequest(&deckhandv1.ReadLogRequest{StepId: stepID, Offset: offset}))
+	stream, err := t.tasks.ReadLog(ctx, &deckhandv1.ReadLogRequest{StepId: stepID, Offset: offset})
 	if err != nil {
 		return nil, err
 	}
@@ -220,14 +219,14 @@ func (t *tools) readLog(ctx context.Context, stepID string, offset, limit int64)
 
 // file reads a piece of a file of a task's workspace.
 func (t *tools) file(ctx context.Context, in fileIn) (fileOut, error) {
-	res, err := t.files.ReadFile(ctx, connect.NewRequest(&deckhandv1.ReadFileRequest{
+	res, err := t.files.ReadFile(ctx, &deckhandv1.ReadFileRequest{
 		Workspace: &deckhandv1.ReadFileRequest_TaskId{TaskId: in.TaskID}, Path: in.Path, Offset: in.Offset, Limit: pieceSize(in.Limit),
-	}))
+	})
 	if err != nil {
 		return fileOut{}, err
 	}
-	data := res.Msg.GetContent()
-	out := fileOut{Path: in.Path, Size: res.Msg.GetSize(), Digest: res.Msg.GetDigest(), Offset: in.Offset, Encoding: "utf-8", Notice: notice}
+	data := res.GetContent()
+	out := fileOut{Path: in.Path, Size: res.GetSize(), Digest: res.GetDigest(), Offset: in.Offset, Encoding: "utf-8", Notice: notice}
 	text, n, ok := textOf(data)
 	if !ok {
 		out.Encoding, text, n = "base64", base64.StdEncoding.EncodeToString(data), len(data)
@@ -244,12 +243,12 @@ func (t *tools) result(ctx context.Context, in taskIn) (resultOut, error) {
 		return resultOut{}, err
 	}
 	out := resultOut{taskOut: outOf(found), Files: []changedFile{}}
-	res, err := t.workspaces.ListChanges(ctx, connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: in.TaskID}))
+	res, err := t.workspaces.ListChanges(ctx, &deckhandv1.ListChangesRequest{TaskId: in.TaskID})
 	if err != nil {
 		return resultOut{}, err
 	}
-	out.MoreFiles = res.Msg.GetNextPageToken() != ""
-	for _, s := range res.Msg.GetSteps() {
+	out.MoreFiles = res.GetNextPageToken() != ""
+	for _, s := range res.GetSteps() {
 		if s.GetUndoneAt() != nil {
 			continue
 		}

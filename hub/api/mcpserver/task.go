@@ -215,11 +215,11 @@ func statesOf(names []string) ([]deckhandv1.TaskState, error) {
 }
 
 func (t *tools) get(ctx context.Context, id string) (*deckhandv1.Task, error) {
-	res, err := t.tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+	res, err := t.tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: id})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetTask(), nil
+	return res.GetTask(), nil
 }
 
 // same returns the time whose key a call has: that of an earlier call, if there may be an
@@ -229,16 +229,16 @@ func (t *tools) same(ctx context.Context, in runIn, now time.Time) (time.Time, e
 	if in.IdempotencyKey != "" {
 		return now, nil
 	}
-	res, err := t.tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{
+	res, err := t.tasks.ListTasks(ctx, &deckhandv1.ListTasksRequest{
 		AgentId: in.Agent, CreatedFrom: timestamppb.New(now.Add(-sameFor)), CreatedBefore: timestamppb.New(now.Truncate(sameFor)), PageSize: 500,
-	}))
+	})
 	if code := connect.CodeOf(err); err != nil && (code == connect.CodeNotFound || code == connect.CodePermissionDenied) {
 		return now, nil // the call itself is refused, and says why
 	}
 	if err != nil {
 		return now, err
 	}
-	for _, earlier := range res.Msg.GetTasks() {
+	for _, earlier := range res.GetTasks() {
 		if earlier.GetCreatedBy() == auth.Known(ctx).UserName && (in.Goal == "" || earlier.GetGoal() == in.Goal) {
 			return now.Add(-sameFor), nil
 		}
@@ -258,13 +258,13 @@ func (t *tools) run(ctx context.Context, in runIn) (runOut, error) {
 	for _, f := range in.Files {
 		req.Inputs = append(req.Inputs, &deckhandv1.InputFile{Path: f.Path, Content: []byte(f.Text)})
 	}
-	res, err := t.tasks.SubmitTask(ctx, connect.NewRequest(req))
+	res, err := t.tasks.SubmitTask(ctx, req)
 	if err != nil {
 		return runOut{}, err
 	}
 	return runOut{
-		taskOut: outOf(res.Msg.GetTask()), QueuePosition: res.Msg.GetQueuePosition(),
-		Repeated: res.Msg.GetTask().GetCreatedAt().AsTime().Before(began.Add(-time.Second)),
+		taskOut: outOf(res.GetTask()), QueuePosition: res.GetQueuePosition(),
+		Repeated: res.GetTask().GetCreatedAt().AsTime().Before(began.Add(-time.Second)),
 	}, nil
 }
 
@@ -287,14 +287,14 @@ func (t *tools) addTasks(server *mcp.Server) {
 			if err != nil {
 				return tasksOut{}, err
 			}
-			res, err := t.tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{
+			res, err := t.tasks.ListTasks(ctx, &deckhandv1.ListTasksRequest{
 				AgentId: in.Agent, States: states, Query: in.Query, ParentId: in.ParentID, PageSize: in.size(), PageToken: in.PageToken,
-			}))
+			})
 			if err != nil {
 				return tasksOut{}, err
 			}
-			out := tasksOut{Tasks: []task{}, NextPageToken: res.Msg.GetNextPageToken(), Notice: notice}
-			for _, found := range res.Msg.GetTasks() {
+			out := tasksOut{Tasks: []task{}, NextPageToken: res.GetNextPageToken(), Notice: notice}
+			for _, found := range res.GetTasks() {
 				out.Tasks = append(out.Tasks, taskOf(found))
 			}
 			return out, nil
@@ -302,21 +302,21 @@ func (t *tools) addTasks(server *mcp.Server) {
 	add(server, "task_message", "Send a message to a task's agent", adds,
 		"Tells the agent of a task something while it works. It does not answer an approval or a question: those are in inbox_list.",
 		func(ctx context.Context, in messageIn) (messageOut, error) {
-			res, err := t.tasks.TellTask(ctx, connect.NewRequest(&deckhandv1.TellTaskRequest{
+			res, err := t.tasks.TellTask(ctx, &deckhandv1.TellTaskRequest{
 				TaskId: in.TaskID, Text: in.Text, Interrupt: in.Interrupt, IdempotencyKey: in.IdempotencyKey,
-			}))
+			})
 			if err != nil {
 				return messageOut{}, err
 			}
-			return messageOut{taskOut: outOf(res.Msg.GetTask()), MessageID: res.Msg.GetMessage().GetId()}, nil
+			return messageOut{taskOut: outOf(res.GetTask()), MessageID: res.GetMessage().GetId()}, nil
 		})
 	add(server, "task_cancel", "Cancel a task", destroys,
 		"Ends a task. Its running commands are killed; what it has changed stays as it is.",
 		func(ctx context.Context, in cancelIn) (taskOut, error) {
-			res, err := t.tasks.CancelTask(ctx, connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: in.TaskID, Reason: in.Reason}))
+			res, err := t.tasks.CancelTask(ctx, &deckhandv1.CancelTaskRequest{TaskId: in.TaskID, Reason: in.Reason})
 			if err != nil {
 				return taskOut{}, err
 			}
-			return outOf(res.Msg.GetTask()), nil
+			return outOf(res.GetTask()), nil
 		})
 }

@@ -126,7 +126,7 @@ func (t *tools) follow(ctx context.Context, in waitIn, notify progress) (*deckha
 	settled := func(found *deckhandv1.Task) bool {
 		return ended[found.GetState()] || personal[found.GetState()] && in.Until != untilEnd
 	}
-	stream, err := t.events.Watch(ctx, connect.NewRequest(&deckhandv1.WatchRequest{TaskIds: []string{in.TaskID}, FromNow: true, Follow: true}))
+	stream, err := t.events.Watch(ctx, &deckhandv1.WatchRequest{TaskIds: []string{in.TaskID}, FromNow: true, Follow: true})
 	if err != nil {
 		return nil, err
 	}
@@ -191,13 +191,13 @@ const confirmation = "confirmation"
 // question returns the request to ask the client's person what a task's agent asks; nil if
 // there is no such question.
 func (t *tools) question(ctx context.Context, found *deckhandv1.Task) (mcp.InputRequestMap, error) {
-	res, err := t.inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{
+	res, err := t.inbox.ListInbox(ctx, &deckhandv1.ListInboxRequest{
 		TaskId: found.GetId(), Kinds: []deckhandv1.InboxKind{deckhandv1.InboxKind_INBOX_KIND_QUESTION}, PageSize: 1,
-	}))
-	if err != nil || len(res.Msg.GetItems()) == 0 {
+	})
+	if err != nil || len(res.GetItems()) == 0 {
 		return nil, err
 	}
-	item := res.Msg.GetItems()[0]
+	item := res.GetItems()[0]
 	if !item.GetMayAnswer() || item.GetQuestion().GetKind() == confirmation && !t.mayDecide(auth.Known(ctx)) {
 		return nil, nil //nolint:nilnil // there is nothing to ask
 	}
@@ -232,21 +232,21 @@ func (t *tools) reply(ctx context.Context, taskID string, responses mcp.InputRes
 			asked = true
 			continue
 		}
-		item, err := t.inbox.GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: id}))
+		item, err := t.inbox.GetInboxItem(ctx, &deckhandv1.GetInboxItemRequest{ItemId: id})
 		if err != nil {
 			return false, err
 		}
 		// A reply never decides on an approval.
-		if item.Msg.GetItem().GetKind() != deckhandv1.InboxKind_INBOX_KIND_QUESTION || !strings.HasPrefix(item.Msg.GetItem().GetTaskId(), taskID) {
+		if item.GetItem().GetKind() != deckhandv1.InboxKind_INBOX_KIND_QUESTION || !strings.HasPrefix(item.GetItem().GetTaskId(), taskID) {
 			return false, fault.New(fault.Invalid, "%s is no question of task %s", id, taskID).WithCode(fault.InvalidParameters).WithFix("call task_wait again without responses")
 		}
-		if item.Msg.GetItem().GetQuestion().GetKind() == confirmation && !t.mayDecide(auth.Known(ctx)) {
+		if item.GetItem().GetQuestion().GetKind() == confirmation && !t.mayDecide(auth.Known(ctx)) {
 			return false, fault.New(fault.Denied, "%s is a confirmation, and this token has no right to decide", id).WithCode(fault.PermissionDenied).
 				WithFix("confirm it in the console, or with deckhand inbox")
 		}
-		if _, err := t.inbox.AnswerInboxItem(ctx, connect.NewRequest(&deckhandv1.AnswerInboxItemRequest{
+		if _, err := t.inbox.AnswerInboxItem(ctx, &deckhandv1.AnswerInboxItemRequest{
 			ItemId: id, Answer: &deckhandv1.AnswerInboxItemRequest_Reply_{Reply: &deckhandv1.AnswerInboxItemRequest_Reply{Text: text}},
-		})); err != nil {
+		}); err != nil {
 			return false, err
 		}
 	}

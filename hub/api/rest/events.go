@@ -101,7 +101,7 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	if resumed != "" {
 		req.Cursor, req.FromNow = resumed, false
 	}
-	stream, err := local{h.cfg.Door, r}.watch().Watch(r.Context(), connect.NewRequest(req))
+	stream, err := local{h.cfg.Door, r}.watch().Watch(r.Context(), req)
 	if err != nil {
 		h.refuse(w, r, err)
 		return

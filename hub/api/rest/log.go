@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/hub/api"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -36,9 +34,9 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request) {
 		newProblem(r, http.StatusBadRequest, "a range of a log cannot be followed", "leave out follow or the header Range").write(w)
 		return
 	}
-	stream, err := local{h.cfg.Door, r}.tasks().ReadLog(r.Context(), connect.NewRequest(&deckhandv1.ReadLogRequest{
+	stream, err := local{h.cfg.Door, r}.tasks().ReadLog(r.Context(), &deckhandv1.ReadLogRequest{
 		StepId: r.PathValue("step"), Offset: from, Follow: follow,
-	}))
+	})
 	if err != nil {
 		h.refuse(w, r, err)
 		return

@@ -79,7 +79,7 @@ func (h *Handler) updates(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	// The caller is checked before the connection is accepted.
-	stream, err := calls.watch().Watch(ctx, connect.NewRequest(req))
+	stream, err := calls.watch().Watch(ctx, req)
 	if err == nil && !stream.Receive() {
 		if err = stream.Err(); err == nil {
 			err = fault.New(fault.Unavailable, "the watch has ended").WithFix("connect again")
@@ -235,21 +235,21 @@ func (s *updating) run(ctx context.Context, c command) (json.RawMessage, error) 
 			return nil, err
 		}
 		req.TaskId = s.task
-		return encode(s.calls.tasks().TellTask(ctx, keyed(c, req)))
+		return encode(s.calls.tasks().TellTask(keyed(ctx, c), req))
 	case c.Pause != nil:
 		req := &deckhandv1.PauseTaskRequest{}
 		if err := decode(c.Pause, req); err != nil {
 			return nil, err
 		}
 		req.TaskId = s.task
-		return encode(s.calls.tasks().PauseTask(ctx, keyed(c, req)))
+		return encode(s.calls.tasks().PauseTask(keyed(ctx, c), req))
 	case c.Resume != nil:
 		req := &deckhandv1.ResumeTaskRequest{}
 		if err := decode(c.Resume, req); err != nil {
 			return nil, err
 		}
 		req.TaskId = s.task
-		return encode(s.calls.tasks().ResumeTask(ctx, keyed(c, req)))
+		return encode(s.calls.tasks().ResumeTask(keyed(ctx, c), req))
 	default:
 		return s.approve(ctx, c)
 	}
@@ -267,28 +267,29 @@ func (s *updating) approve(ctx context.Context, c command) (json.RawMessage, err
 	if req.GetApprove() == nil {
 		return nil, fault.New(fault.Invalid, "approve has another answer").WithFix("other answers go to POST /v1/inbox-items/{item_id}:answer")
 	}
-	item, err := s.calls.inbox().GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: req.GetItemId()}))
+	item, err := s.calls.inbox().GetInboxItem(ctx, &deckhandv1.GetInboxItemRequest{ItemId: req.GetItemId()})
 	if err != nil {
 		return nil, err
 	}
-	task, err := s.calls.tasks().GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: s.task}))
+	task, err := s.calls.tasks().GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: s.task})
 	if err != nil {
 		return nil, err
 	}
-	if item.Msg.GetItem().GetTaskId() != task.Msg.GetTask().GetId() {
-		return nil, fault.New(fault.Invalid, "item %s is of another task", item.Msg.GetItem().GetId()).WithFix("approve items of this task only")
+	if item.GetItem().GetTaskId() != task.GetTask().GetId() {
+		return nil, fault.New(fault.Invalid, "item %s is of another task", item.GetItem().GetId()).WithFix("approve items of this task only")
 	}
-	req.ItemId = item.Msg.GetItem().GetId()
-	return encode(s.calls.inbox().AnswerInboxItem(ctx, keyed(c, req)))
+	req.ItemId = item.GetItem().GetId()
+	return encode(s.calls.inbox().AnswerInboxItem(keyed(ctx, c), req))
 }
 
-// keyed returns the request of a command with its idempotency key.
-func keyed[T any](c command, message *T) *connect.Request[T] {
-	req := connect.NewRequest(message)
-	if c.Key != "" {
-		req.Header().Set(idempotency.Header, c.Key)
+// keyed returns the context of a command's call, with its idempotency key.
+func keyed(ctx context.Context, c command) context.Context {
+	if c.Key == "" {
+		return ctx
 	}
-	return req
+	ctx, call := connect.NewClientContext(ctx)
+	call.RequestHeader().Set(idempotency.Header, c.Key)
+	return ctx
 }
 
 func decode(body json.RawMessage, to proto.Message) error {
@@ -298,11 +299,11 @@ func decode(body json.RawMessage, to proto.Message) error {
 	return nil
 }
 
-func encode[T any](res *connect.Response[T], err error) (json.RawMessage, error) {
+func encode[T any](res *T, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	message, ok := any(res.Msg).(proto.Message)
+	message, ok := any(res).(proto.Message)
 	if !ok {
 		return nil, errors.New("the response is not a message")
 	}

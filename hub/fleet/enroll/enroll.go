@@ -40,8 +40,13 @@ type Redemption struct {
 // From is where a machine called from, for the audit.
 type From struct{ Address, UserAgent string }
 
-func fromOf(req connect.AnyRequest) From {
-	return From{Address: req.Peer().Addr, UserAgent: req.Header().Get("User-Agent")}
+// fromOf returns where the call that a handler serves came from.
+func fromOf(ctx context.Context) From {
+	call, ok := connect.CallInfoForHandlerContext(ctx)
+	if !ok {
+		return From{}
+	}
+	return From{Address: call.Peer().Addr, UserAgent: call.RequestHeader().Get("User-Agent")}
 }
 
 // Node is a registered machine.
@@ -102,8 +107,8 @@ func New(cfg Config) (*Enroller, error) {
 }
 
 // EnrollNode spends a join token.
-func (e *Enroller) EnrollNode(ctx context.Context, req *connect.Request[deckhandv1.EnrollNodeRequest]) (*connect.Response[deckhandv1.EnrollNodeResponse], error) {
-	token, err := jointoken.Parse(req.Msg.GetJoinToken())
+func (e *Enroller) EnrollNode(ctx context.Context, req *deckhandv1.EnrollNodeRequest) (*deckhandv1.EnrollNodeResponse, error) {
+	token, err := jointoken.Parse(req.GetJoinToken())
 	if err != nil {
 		return nil, fault.ToConnect(err)
 	}
@@ -111,13 +116,13 @@ func (e *Enroller) EnrollNode(ctx context.Context, req *connect.Request[deckhand
 		return nil, fault.ToConnect(fault.New(fault.Denied, "the join token was made by another hub").
 			WithFix("make one on this hub: deckhand node token"))
 	}
-	request, err := ca.ParseRequest(req.Msg.GetCsr())
+	request, err := ca.ParseRequest(req.GetCsr())
 	if err != nil {
 		return nil, fault.ToConnect(err)
 	}
 	node, err := e.cfg.Store.Redeem(ctx, Redemption{
 		TokenHash: token.Hash(), KeyFingerprint: request.KeyFingerprint,
-		Name: req.Msg.GetName(), Labels: req.Msg.GetLabels(), Version: req.Msg.GetVersion(), From: fromOf(req),
+		Name: req.GetName(), Labels: req.GetLabels(), Version: req.GetVersion(), From: fromOf(ctx),
 	})
 	if err != nil {
 		return nil, fault.ToConnect(err)
@@ -126,20 +131,20 @@ func (e *Enroller) EnrollNode(ctx context.Context, req *connect.Request[deckhand
 	if err != nil {
 		return nil, fault.ToConnect(err)
 	}
-	e.cfg.Log.Info("node enrolled", "node_id", node.ID, "name", req.Msg.GetName())
-	return connect.NewResponse(&deckhandv1.EnrollNodeResponse{
+	e.cfg.Log.Info("node enrolled", "node_id", node.ID, "name", req.GetName())
+	return &deckhandv1.EnrollNodeResponse{
 		NodeId: node.ID, CertificatePem: certificate, CaPem: e.cfg.CA.PEM(), EdgeAddress: e.cfg.EdgeAddress,
-	}), nil
+	}, nil
 }
 
 // RenewCertificate gives a node that slept through its certificate's end
 // another for the same key.
-func (e *Enroller) RenewCertificate(ctx context.Context, req *connect.Request[deckhandv1.RenewCertificateRequest]) (*connect.Response[deckhandv1.RenewCertificateResponse], error) {
-	node, err := e.cfg.CA.VerifyLapsed(req.Msg.GetCertificatePem(), lapsedGrace)
+func (e *Enroller) RenewCertificate(ctx context.Context, req *deckhandv1.RenewCertificateRequest) (*deckhandv1.RenewCertificateResponse, error) {
+	node, err := e.cfg.CA.VerifyLapsed(req.GetCertificatePem(), lapsedGrace)
 	if err != nil {
 		return nil, fault.ToConnect(err)
 	}
-	request, err := ca.ParseRequest(req.Msg.GetCsr())
+	request, err := ca.ParseRequest(req.GetCsr())
 	if err != nil {
 		return nil, fault.ToConnect(err)
 	}
@@ -149,7 +154,7 @@ func (e *Enroller) RenewCertificate(ctx context.Context, req *connect.Request[de
 	if err := e.cfg.Store.CheckNode(ctx, node); err != nil {
 		return nil, fault.ToConnect(err)
 	}
-	if err := e.cfg.Store.RecordRenewal(ctx, node, fromOf(req)); err != nil {
+	if err := e.cfg.Store.RecordRenewal(ctx, node, fromOf(ctx)); err != nil {
 		return nil, fault.ToConnect(err)
 	}
 	certificate, err := e.cfg.CA.IssueNode(node.ID, node.OrgID, request)
@@ -157,7 +162,7 @@ func (e *Enroller) RenewCertificate(ctx context.Context, req *connect.Request[de
 		return nil, fault.ToConnect(err)
 	}
 	e.cfg.Log.Info("renewed an expired certificate", "node_id", node.ID)
-	return connect.NewResponse(&deckhandv1.RenewCertificateResponse{
+	return &deckhandv1.RenewCertificateResponse{
 		CertificatePem: certificate, EdgeAddress: e.cfg.EdgeAddress,
-	}), nil
+	}, nil
 }

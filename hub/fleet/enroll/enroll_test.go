@@ -205,15 +205,15 @@ type impostor struct {
 	ca *ca.CA
 }
 
-func (i impostor) EnrollNode(_ context.Context, req *connect.Request[deckhandv1.EnrollNodeRequest]) (*connect.Response[deckhandv1.EnrollNodeResponse], error) {
-	request, err := ca.ParseRequest(req.Msg.GetCsr())
+func (i impostor) EnrollNode(_ context.Context, req *deckhandv1.EnrollNodeRequest) (*deckhandv1.EnrollNodeResponse, error) {
+	request, err := ca.ParseRequest(req.GetCsr())
 	if err != nil {
 		return nil, err
 	}
 	text, err := i.ca.IssueNode("node_1", "org_1", request)
-	return connect.NewResponse(&deckhandv1.EnrollNodeResponse{
+	return &deckhandv1.EnrollNodeResponse{
 		NodeId: "node_1", CertificatePem: text, CaPem: i.ca.PEM(), EdgeAddress: "127.0.0.1:1",
-	}), err
+	}, err
 }
 
 func TestAHubWhoseAuthorityTheTokenDoesNotNameIsNotTrusted(t *testing.T) {
@@ -269,9 +269,9 @@ func TestRequestsThatAreNoRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
 	client := deckhandv1connect.NewEnrollmentServiceClient(h.api.Client(), h.api.URL)
-	_, err := client.EnrollNode(t.Context(), connect.NewRequest(&deckhandv1.EnrollNodeRequest{
+	_, err := client.EnrollNode(t.Context(), &deckhandv1.EnrollNodeRequest{
 		JoinToken: h.store.add(h.ca, time.Hour), Csr: []byte("no"), Name: "web-1",
-	}))
+	})
 	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
 	require.ErrorContains(t, err, "csr")
 
@@ -282,9 +282,9 @@ func TestRequestsThatAreNoRequestsAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	csr, err := other.Request()
 	require.NoError(t, err)
-	_, err = client.RenewCertificate(t.Context(), connect.NewRequest(&deckhandv1.RenewCertificateRequest{
+	_, err = client.RenewCertificate(t.Context(), &deckhandv1.RenewCertificateRequest{
 		CertificatePem: encode(config.Certificates[0]), Csr: csr,
-	}))
+	})
 	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(err))
 	require.ErrorContains(t, err, "another key")
 }

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -44,20 +42,20 @@ func (n *Neighbour) actions() []action {
 		{watching, watches, n.watch},
 		{"relay streams", 16, n.talk},
 		{"large bodies", 2, func(ctx context.Context) error {
-			_, err := n.admin.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "nowhere", Goal: large}))
+			_, err := n.admin.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "nowhere", Goal: large})
 			return err
 		}},
 		{"inbox items", 2, n.ask},
 		{"regular expressions", 4, func(ctx context.Context) error {
-			_, err := n.admin.Triggers.TestTrigger(ctx, connect.NewRequest(&deckhandv1.TestTriggerRequest{
+			_, err := n.admin.Triggers.TestTrigger(ctx, &deckhandv1.TestTriggerRequest{
 				TriggerId: "cheap", Body: subject, Spec: &deckhandv1.TriggerSpec{
 					Filter: `payload.s.matches("(a|b|c){0,90}z$")`, Goal: "noise", Webhook: &deckhandv1.WebhookSpec{Verify: "token"},
 				},
-			}))
+			})
 			return err
 		}},
 		{"notifications", 4, func(ctx context.Context) error {
-			_, err := n.admin.Destinations.TestDestination(ctx, connect.NewRequest(&deckhandv1.TestDestinationRequest{DestinationId: n.destination}))
+			_, err := n.admin.Destinations.TestDestination(ctx, &deckhandv1.TestDestinationRequest{DestinationId: n.destination})
 			return err
 		}},
 		{"admissions", 4, n.submit},
@@ -91,16 +89,16 @@ func (n *Neighbour) send(req *http.Request) error {
 }
 
 func (n *Neighbour) searchLog(ctx context.Context) error {
-	_, err := n.admin.NodeExecs.SearchNodeLog(ctx, connect.NewRequest(&deckhandv1.SearchNodeLogRequest{
+	_, err := n.admin.NodeExecs.SearchNodeLog(ctx, &deckhandv1.SearchNodeLogRequest{
 		ExecId: n.exec, Pattern: "(?i)([a-y]*){10}z", Regexp: true,
-	}))
+	})
 	return err
 }
 
 // watch opens a stream of all events, and reads what comes for as long as it is
 // let.
 func (n *Neighbour) watch(ctx context.Context) error {
-	stream, err := n.admin.Events.Watch(ctx, connect.NewRequest(&deckhandv1.WatchRequest{Follow: true, FromNow: true}))
+	stream, err := n.admin.Events.Watch(ctx, &deckhandv1.WatchRequest{Follow: true, FromNow: true})
 	if err != nil {
 		return err
 	}
@@ -129,30 +127,30 @@ func (n *Neighbour) ask(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := n.workers.Workers.RecordTurn(ctx, connect.NewRequest(&deckhandv1.RecordTurnRequest{
+	if _, err := n.workers.Workers.RecordTurn(ctx, &deckhandv1.RecordTurnRequest{
 		Lease: lease, Turn: &deckhandv1.Turn{
 			Turn: 1, Provider: "script", Model: "scripted", StopReason: "tool_use", Usage: &deckhandv1.Usage{InputTokens: 1, OutputTokens: 1},
 			Blocks: []*deckhandv1.Block{{Kind: &deckhandv1.Block_Text_{Text: &deckhandv1.Block_Text{Text: "noise"}}}},
 		},
-	})); err != nil {
+	}); err != nil {
 		return err
 	}
-	if _, err := n.workers.Workers.ProposeStep(ctx, connect.NewRequest(&deckhandv1.ProposeStepRequest{
+	if _, err := n.workers.Workers.ProposeStep(ctx, &deckhandv1.ProposeStepRequest{
 		Lease: lease, Turn: 1, CallId: "c", Tool: toolname.ShellExec, ArgumentsJson: `{"command":"make noise"}`,
-	})); err != nil {
+	}); err != nil {
 		return err
 	}
-	_, err = n.workers.Workers.YieldTask(ctx, connect.NewRequest(&deckhandv1.YieldTaskRequest{Lease: lease}))
+	_, err = n.workers.Workers.YieldTask(ctx, &deckhandv1.YieldTaskRequest{Lease: lease})
 	return err
 }
 
 // submit makes admission consider a task that no node can take, and cancels every other
 // one.
 func (n *Neighbour) submit(ctx context.Context) error {
-	res, err := n.admin.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: "nowhere", Goal: "noise"}))
+	res, err := n.admin.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "nowhere", Goal: "noise"})
 	if err != nil || n.submissions.Add(1)%2 == 0 {
 		return err
 	}
-	_, err = n.admin.Tasks.CancelTask(ctx, connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: res.Msg.GetTask().GetId()}))
+	_, err = n.admin.Tasks.CancelTask(ctx, &deckhandv1.CancelTaskRequest{TaskId: res.GetTask().GetId()})
 	return err
 }

@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
 )
@@ -72,7 +70,7 @@ func (p proxied) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Make makes an organisation on the hub whose operator calls.
 func Make(ctx context.Context, operator *sdk.Client, name string) (*Neighbour, error) {
-	made, err := operator.Organisations.CreateOrganisation(ctx, connect.NewRequest(&deckhandv1.CreateOrganisationRequest{Name: name}))
+	made, err := operator.Organisations.CreateOrganisation(ctx, &deckhandv1.CreateOrganisationRequest{Name: name})
 	if err != nil {
 		return nil, err
 	}
@@ -84,21 +82,21 @@ func Make(ctx context.Context, operator *sdk.Client, name string) (*Neighbour, e
 	for _, a := range n.actions() {
 		n.counts[a.name] = &Count{}
 	}
-	if n.admin, err = n.client(made.Msg.GetToken()); err != nil {
+	if n.admin, err = n.client(made.GetToken()); err != nil {
 		return nil, err
 	}
-	token, err := n.admin.Tokens.CreateToken(ctx, connect.NewRequest(&deckhandv1.CreateTokenRequest{Name: "w", Kind: deckhandv1.TokenKind_TOKEN_KIND_WORKER}))
+	token, err := n.admin.Tokens.CreateToken(ctx, &deckhandv1.CreateTokenRequest{Name: "w", Kind: deckhandv1.TokenKind_TOKEN_KIND_WORKER})
 	if err != nil {
 		return nil, err
 	}
-	if n.workers, err = n.client(token.Msg.GetSecret()); err != nil {
+	if n.workers, err = n.client(token.GetSecret()); err != nil {
 		return nil, err
 	}
-	join, err := n.admin.Nodes.CreateJoinToken(ctx, connect.NewRequest(&deckhandv1.CreateJoinTokenRequest{}))
+	join, err := n.admin.Nodes.CreateJoinToken(ctx, &deckhandv1.CreateJoinTokenRequest{})
 	if err != nil {
 		return nil, err
 	}
-	n.JoinToken = join.Msg.GetToken()
+	n.JoinToken = join.GetToken()
 	return n, nil
 }
 
@@ -147,9 +145,9 @@ func (n *Neighbour) Run(ctx context.Context) {
 				return
 			case <-renewing.C:
 			}
-			_, _ = n.workers.Workers.RenewLeases(ctx, connect.NewRequest(&deckhandv1.RenewLeasesRequest{
+			_, _ = n.workers.Workers.RenewLeases(ctx, &deckhandv1.RenewLeasesRequest{
 				WorkerId: n.worker, Leases: []*deckhandv1.Lease{n.lease},
-			})) // without a lease its calls of models are refused, which is noise as well
+			}) // without a lease its calls of models are refused, which is noise as well
 		}
 	})
 	all.Wait()

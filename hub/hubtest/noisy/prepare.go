@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"connectrpc.com/connect"
-
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -47,9 +45,9 @@ const (
 // connected waits for the node.
 func (n *Neighbour) connected(ctx context.Context) error {
 	return wait(ctx, "the node to be connected", func() (bool, error) {
-		_, err := n.admin.Files.ListFiles(ctx, connect.NewRequest(&deckhandv1.ListFilesRequest{
+		_, err := n.admin.Files.ListFiles(ctx, &deckhandv1.ListFilesRequest{
 			Workspace: &deckhandv1.ListFilesRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: NodeName, JailId: "none"}},
-		}))
+		})
 		return err == nil, err
 	})
 }
@@ -58,13 +56,13 @@ func (n *Neighbour) agents(ctx context.Context) error {
 	for name, keys := range map[string]string{
 		"asker": "approvals: {tools: [shell_exec]}", "nowhere": "nodes: {names: [absent]}",
 	} {
-		if _, err := n.admin.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{
+		if _, err := n.admin.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{
 			Filename: name + ".md", Markdown: fmt.Sprintf(persona, name, keys), Script: "turns: []\n",
-		})); err != nil {
+		}); err != nil {
 			return err
 		}
 	}
-	_, err := n.admin.Agents.ApplyAgent(ctx, connect.NewRequest(&deckhandv1.ApplyAgentRequest{Filename: "talker.md", Markdown: talker}))
+	_, err := n.admin.Agents.ApplyAgent(ctx, &deckhandv1.ApplyAgentRequest{Filename: "talker.md", Markdown: talker})
 	return err
 }
 
@@ -74,34 +72,34 @@ func (n *Neighbour) hooks(ctx context.Context) error {
 		to     *hook
 		filter string
 	}{"costly": {&n.costly, costlyFilter}, "cheap": {&n.cheap, "false"}} {
-		res, err := n.admin.Triggers.CreateTrigger(ctx, connect.NewRequest(&deckhandv1.CreateTriggerRequest{
+		res, err := n.admin.Triggers.CreateTrigger(ctx, &deckhandv1.CreateTriggerRequest{
 			Name: name, AgentId: "nowhere", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, Spec: &deckhandv1.TriggerSpec{
 				Filter: of.filter, Goal: "noise", Webhook: &deckhandv1.WebhookSpec{Verify: "token", RatePerMinute: 1_000_000},
 			},
-		}))
+		})
 		if err != nil {
 			return err
 		}
-		*of.to = hook{res.Msg.GetTrigger().GetPath(), res.Msg.GetSecret()}
+		*of.to = hook{res.GetTrigger().GetPath(), res.GetSecret()}
 	}
 	return nil
 }
 
 func (n *Neighbour) register(ctx context.Context) error {
-	res, err := n.workers.Workers.RegisterWorker(ctx, connect.NewRequest(&deckhandv1.RegisterWorkerRequest{Name: "noisy", Slots: 1000}))
+	res, err := n.workers.Workers.RegisterWorker(ctx, &deckhandv1.RegisterWorkerRequest{Name: "noisy", Slots: 1000})
 	if err == nil {
-		n.worker = res.Msg.GetWorkerId()
+		n.worker = res.GetWorkerId()
 	}
 	return err
 }
 
 // logged creates a command that ended on the node, whose log is searched.
 func (n *Neighbour) logged(ctx context.Context) error {
-	res, err := n.admin.NodeExecs.StartNodeExec(ctx, connect.NewRequest(&deckhandv1.StartNodeExecRequest{
+	res, err := n.admin.NodeExecs.StartNodeExec(ctx, &deckhandv1.StartNodeExecRequest{
 		NodeId: NodeName, Target: &deckhandv1.StartNodeExecRequest_Host{Host: true}, Argv: []string{"echo", "noise"}, Reason: "noise",
-	}))
+	})
 	if err == nil {
-		n.exec = res.Msg.GetExec().GetId()
+		n.exec = res.GetExec().GetId()
 	}
 	return err
 }
@@ -126,15 +124,15 @@ func (n *Neighbour) talking(ctx context.Context) error {
 		}
 		fmt.Fprint(w, "event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":1}}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
 	}))
-	if _, err := n.admin.Providers.ConnectProvider(ctx, connect.NewRequest(&deckhandv1.ConnectProviderRequest{
+	if _, err := n.admin.Providers.ConnectProvider(ctx, &deckhandv1.ConnectProviderRequest{
 		Name: "anthropic", Key: "sk-ant-noisy-5h2k-noisy", BaseUrl: n.model.URL,
-	})); err != nil {
+	}); err != nil {
 		return err
 	}
 	for _, every := range []string{"day", "month"} {
-		if _, err := n.admin.Budgets.SetBudget(ctx, connect.NewRequest(&deckhandv1.SetBudgetRequest{
+		if _, err := n.admin.Budgets.SetBudget(ctx, &deckhandv1.SetBudgetRequest{
 			Scope: "organisation", Every: every, Limit: &deckhandv1.SetBudgetRequest_Unlimited{Unlimited: true},
-		})); err != nil {
+		}); err != nil {
 			return err
 		}
 	}
@@ -145,35 +143,35 @@ func (n *Neighbour) talking(ctx context.Context) error {
 
 // begin submits a task and starts it, as its worker does.
 func (n *Neighbour) begin(ctx context.Context, agent string) (lease *deckhandv1.Lease, err error) {
-	task, err := n.admin.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{AgentId: agent, Goal: "noise"}))
+	task, err := n.admin.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: agent, Goal: "noise"})
 	if err != nil {
 		return nil, err
 	}
 	if err := wait(ctx, "the task to be admitted", func() (bool, error) {
-		res, err := n.workers.Workers.ClaimTask(ctx, connect.NewRequest(&deckhandv1.ClaimTaskRequest{
-			WorkerId: n.worker, TaskId: task.Msg.GetTask().GetId(), Attempt: 1,
-		}))
+		res, err := n.workers.Workers.ClaimTask(ctx, &deckhandv1.ClaimTaskRequest{
+			WorkerId: n.worker, TaskId: task.GetTask().GetId(), Attempt: 1,
+		})
 		if err != nil {
 			return false, err
 		}
-		lease = res.Msg.GetLease()
-		return res.Msg.GetClaimed(), nil
+		lease = res.GetLease()
+		return res.GetClaimed(), nil
 	}); err != nil {
 		return nil, err
 	}
-	_, err = n.workers.Workers.StartTask(ctx, connect.NewRequest(&deckhandv1.StartTaskRequest{Lease: lease}))
+	_, err = n.workers.Workers.StartTask(ctx, &deckhandv1.StartTaskRequest{Lease: lease})
 	return lease, err
 }
 
 // notified creates a destination that answers slowly.
 func (n *Neighbour) notified(ctx context.Context) error {
-	res, err := n.admin.Destinations.CreateDestination(ctx, connect.NewRequest(&deckhandv1.CreateDestinationRequest{
+	res, err := n.admin.Destinations.CreateDestination(ctx, &deckhandv1.CreateDestinationRequest{
 		Name: "slow", Spec: &deckhandv1.DestinationSpec{
 			Events: []string{"*"}, To: &deckhandv1.DestinationSpec_Webhook{Webhook: &deckhandv1.WebhookDestination{Url: n.model.URL}},
 		},
-	}))
+	})
 	if err == nil {
-		n.destination = res.Msg.GetDestination().GetId()
+		n.destination = res.GetDestination().GetId()
 	}
 	return err
 }

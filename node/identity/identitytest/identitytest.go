@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -83,14 +82,14 @@ func (h *Hub) Asked() []*deckhandv1.EnrollNodeRequest {
 }
 
 // EnrollNode enrols a machine as node_1.
-func (h *Hub) EnrollNode(_ context.Context, req *connect.Request[deckhandv1.EnrollNodeRequest]) (*connect.Response[deckhandv1.EnrollNodeResponse], error) {
+func (h *Hub) EnrollNode(_ context.Context, req *deckhandv1.EnrollNodeRequest) (*deckhandv1.EnrollNodeResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked = append(h.asked, req.Msg)
+	h.asked = append(h.asked, req)
 	if h.Refuse != nil {
 		return nil, fault.ToConnect(h.Refuse)
 	}
-	csr, err := x509.ParseCertificateRequest(req.Msg.GetCsr())
+	csr, err := x509.ParseCertificateRequest(req.GetCsr())
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func (h *Hub) EnrollNode(_ context.Context, req *connect.Request[deckhandv1.Enro
 	text := func(der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	}
-	return connect.NewResponse(&deckhandv1.EnrollNodeResponse{
+	return &deckhandv1.EnrollNodeResponse{
 		NodeId: "node_1", CertificatePem: text(der), CaPem: text(h.cert.Raw), EdgeAddress: h.Edge,
-	}), nil
+	}, nil
 }

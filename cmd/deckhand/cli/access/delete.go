@@ -1,7 +1,6 @@
 package access
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -16,7 +15,7 @@ func deleteCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = client.Access.DeleteAccessRule(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteAccessRuleRequest{What: args[0]}))
+			_, err = client.Access.DeleteAccessRule(cmd.Context(), &deckhandv1.DeleteAccessRuleRequest{What: args[0]})
 			return err
 		},
 	}

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -26,7 +25,7 @@ it. A rule that would refuse yourself needs --force.`,
 			if err != nil {
 				return err
 			}
-			_, err = client.Access.SetAccessRule(cmd.Context(), connect.NewRequest(request))
+			_, err = client.Access.SetAccessRule(cmd.Context(), request)
 			return err
 		},
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -103,7 +102,7 @@ func sendPersonas(ctx context.Context, e *env.Env, client *sdk.Client, requests 
 	var wrong problems
 	for _, request := range requests {
 		request.DryRun = dryRun
-		res, err := client.Agents.ApplyAgent(ctx, connect.NewRequest(request))
+		res, err := client.Agents.ApplyAgent(ctx, request)
 		if code, problem := e.Explain(ctx, err); code == env.ExitUsage {
 			wrong.add(request.GetFilename(), problem)
 			continue
@@ -111,7 +110,7 @@ func sendPersonas(ctx context.Context, e *env.Env, client *sdk.Client, requests 
 		if err != nil {
 			return nil, err
 		}
-		applied = append(applied, res.Msg)
+		applied = append(applied, res)
 	}
 	return applied, refuse(e, wrong, len(requests))
 }

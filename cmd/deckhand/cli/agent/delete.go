@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -39,15 +38,15 @@ deckhand agent delete log-triage --confirm log-triage --tasks finish`,
 				line, _ := bufio.NewReader(e.In).ReadString('\n') // what was typed before the end counts
 				request.Confirm = strings.TrimSpace(line)
 			}
-			res, err := client.Agents.DeleteAgent(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Agents.DeleteAgent(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			if ended := res.Msg.GetCancelledTaskIds(); len(ended) > 0 {
+			if ended := res.GetCancelledTaskIds(); len(ended) > 0 {
 				e.Notef("cancelled %d tasks: %s", len(ended), termsafe.Line(strings.Join(ended, ", ")))
 			}
-			e.Notef("until %s this can be undone: deckhand agent undelete %s", output.Moment(res.Msg.GetAgent().GetUndeleteUntil()), termsafe.Line(res.Msg.GetAgent().GetName()))
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetAgent())
+			e.Notef("until %s this can be undone: deckhand agent undelete %s", output.Moment(res.GetAgent().GetUndeleteUntil()), termsafe.Line(res.GetAgent().GetName()))
+			return output.Brief(e.Printer(), noun(e), res.GetAgent())
 		},
 	}
 	flags := cmd.Flags()

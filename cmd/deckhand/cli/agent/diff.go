@@ -3,7 +3,6 @@ package agent
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -24,21 +23,21 @@ func diffCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.DiffAgentVersions(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Agents.DiffAgentVersions(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
 			if !e.Format.ForPeople() {
 				return output.One(e.Printer(), output.Noun[*deckhandv1.DiffAgentVersionsResponse]{
 					Name: func(*deckhandv1.DiffAgentVersionsResponse) string { return args[0] },
-				}, res.Msg)
+				}, res)
 			}
-			if res.Msg.GetDiff() == "" {
-				e.Notef("versions %d and %d are the same", res.Msg.GetFrom(), res.Msg.GetTo())
+			if res.GetDiff() == "" {
+				e.Notef("versions %d and %d are the same", res.GetFrom(), res.GetTo())
 				return nil
 			}
 			var out strings.Builder
-			for line := range strings.Lines(res.Msg.GetDiff()) {
+			for line := range strings.Lines(res.GetDiff()) {
 				out.WriteString(termsafe.Line(strings.TrimRight(line, "\n")) + "\n")
 			}
 			_, err = e.Out.Write([]byte(out.String()))

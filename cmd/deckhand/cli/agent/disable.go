@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -27,11 +26,11 @@ wait instead, use agent pause.`,
 		Args:    env.Args("NAME..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return change(e, cmd, args, func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error) {
-				res, err := client.Agents.DisableAgent(ctx, connect.NewRequest(&deckhandv1.DisableAgentRequest{AgentId: name, Reason: o.reason}))
+				res, err := client.Agents.DisableAgent(ctx, &deckhandv1.DisableAgentRequest{AgentId: name, Reason: o.reason})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetAgent(), nil
+				return res.GetAgent(), nil
 			})
 		},
 	}

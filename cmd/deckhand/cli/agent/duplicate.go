@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -22,14 +21,14 @@ and policy, no triggers, an empty workspace and no history.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.DuplicateAgent(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Agents.DuplicateAgent(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			if res.Msg.GetDroppedTriggers() {
+			if res.GetDroppedTriggers() {
 				e.Notef("the original's persona names triggers, which the copy does not have: their names are taken")
 			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetAgent())
+			return output.Brief(e.Printer(), noun(e), res.GetAgent())
 		},
 	}
 	cmd.Flags().Int32Var(&request.Version, "version", 0, "the version to copy; the newest by default")

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -17,11 +16,11 @@ func enableCommand(e *env.Env) *cobra.Command {
 		Args: env.Args("NAME..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return change(e, cmd, args, func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error) {
-				res, err := client.Agents.EnableAgent(ctx, connect.NewRequest(&deckhandv1.EnableAgentRequest{AgentId: name}))
+				res, err := client.Agents.EnableAgent(ctx, &deckhandv1.EnableAgentRequest{AgentId: name})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetAgent(), nil
+				return res.GetAgent(), nil
 			})
 		},
 	}

@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -24,14 +23,14 @@ many of them a run waits now.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.GetAgentGraph(cmd.Context(), connect.NewRequest(&deckhandv1.GetAgentGraphRequest{}))
+			res, err := client.Agents.GetAgentGraph(cmd.Context(), &deckhandv1.GetAgentGraphRequest{})
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetEdges()) == 0 {
+			if len(res.GetEdges()) == 0 {
 				e.Notef("no agent may give work to another; name some in a persona's agents.delegate or agents.handoff")
 			}
-			return output.List(e.Printer(), edgeNoun(), res.Msg.GetEdges())
+			return output.List(e.Printer(), edgeNoun(), res.GetEdges())
 		},
 	}
 }

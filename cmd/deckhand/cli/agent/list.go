@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -21,12 +20,12 @@ func listCommand(e *env.Env) *cobra.Command {
 			}
 			var agents []*deckhandv1.Agent
 			for token := ""; ; {
-				res, err := client.Agents.ListAgents(cmd.Context(), connect.NewRequest(&deckhandv1.ListAgentsRequest{PageToken: token, Deleted: deleted}))
+				res, err := client.Agents.ListAgents(cmd.Context(), &deckhandv1.ListAgentsRequest{PageToken: token, Deleted: deleted})
 				if err != nil {
 					return err
 				}
-				agents = append(agents, res.Msg.GetAgents()...)
-				if token = res.Msg.GetNextPageToken(); token == "" {
+				agents = append(agents, res.GetAgents()...)
+				if token = res.GetNextPageToken(); token == "" {
 					break
 				}
 			}

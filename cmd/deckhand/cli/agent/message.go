@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -21,14 +20,14 @@ func messageCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.TellAgent(cmd.Context(), connect.NewRequest(&deckhandv1.TellAgentRequest{AgentId: args[0], Text: args[1]}))
+			res, err := client.Agents.TellAgent(cmd.Context(), &deckhandv1.TellAgentRequest{AgentId: args[0], Text: args[1]})
 			if err != nil {
 				return err
 			}
-			if res.Msg.GetCreated() {
+			if res.GetCreated() {
 				e.Notef("The agent was idle, so this started a new task.")
 			}
-			return output.Brief(e.Printer(), task.Noun(e), res.Msg.GetTask())
+			return output.Brief(e.Printer(), task.Noun(e), res.GetTask())
 		},
 	}
 }

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -26,11 +25,11 @@ is in progress goes on: pause that with task pause, or end it with kill agent.`,
 		Args:    env.Args("NAME..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return change(e, cmd, args, func(ctx context.Context, client *sdk.Client, name string) (*deckhandv1.Agent, error) {
-				res, err := client.Agents.PauseAgent(ctx, connect.NewRequest(&deckhandv1.PauseAgentRequest{AgentId: name, Reason: o.reason}))
+				res, err := client.Agents.PauseAgent(ctx, &deckhandv1.PauseAgentRequest{AgentId: name, Reason: o.reason})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetAgent(), nil
+				return res.GetAgent(), nil
 			})
 		},
 	}

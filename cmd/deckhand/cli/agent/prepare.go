@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -31,7 +30,7 @@ deckhand agent prepare builder --node web-1`,
 			if err != nil {
 				return err
 			}
-			stream, err := client.Images.PrepareImage(cmd.Context(), connect.NewRequest(&deckhandv1.PrepareImageRequest{AgentId: args[0], NodeId: o.node}))
+			stream, err := client.Images.PrepareImage(cmd.Context(), &deckhandv1.PrepareImageRequest{AgentId: args[0], NodeId: o.node})
 			if err != nil {
 				return err
 			}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -24,15 +23,15 @@ func restoreCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.RestoreAgentVersion(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Agents.RestoreAgentVersion(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			if res.Msg.GetChange() == "unchanged" {
+			if res.GetChange() == "unchanged" {
 				e.Notef("the newest version has that text already")
 			}
-			noteTriggers(e, client.URL(), res.Msg.GetTriggers())
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetAgent())
+			noteTriggers(e, client.URL(), res.GetTriggers())
+			return output.Brief(e.Printer(), noun(e), res.GetAgent())
 		},
 	}
 	cmd.Flags().Int32Var(&request.Version, "version", 0, "the version to restore")

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -27,11 +26,11 @@ deckhand agent show log-triage --version 1`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.GetAgent(cmd.Context(), connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: args[0], Version: o.number}))
+			res, err := client.Agents.GetAgent(cmd.Context(), &deckhandv1.GetAgentRequest{AgentId: args[0], Version: o.number})
 			if err != nil {
 				return err
 			}
-			return output.One(e.Printer(), versionNoun(e), res.Msg)
+			return output.One(e.Printer(), versionNoun(e), res)
 		},
 	}
 	cmd.Flags().Int32Var(&o.number, "version", 0, "show this version; the newest by default")

@@ -3,7 +3,6 @@ package agent
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -22,14 +21,14 @@ func undeleteCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Agents.UndeleteAgent(cmd.Context(), connect.NewRequest(&deckhandv1.UndeleteAgentRequest{AgentId: args[0]}))
+			res, err := client.Agents.UndeleteAgent(cmd.Context(), &deckhandv1.UndeleteAgentRequest{AgentId: args[0]})
 			if err != nil {
 				return err
 			}
-			if names := res.Msg.GetTriggers(); len(names) > 0 {
+			if names := res.GetTriggers(); len(names) > 0 {
 				e.Notef("enabled again: %s", termsafe.Line(strings.Join(names, ", ")))
 			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetAgent())
+			return output.Brief(e.Printer(), noun(e), res.GetAgent())
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -26,7 +25,7 @@ deckhand audit export --after 4200 > since.jsonl`,
 			if err != nil {
 				return err
 			}
-			stream, err := client.Audit.ExportAudit(cmd.Context(), connect.NewRequest(request))
+			stream, err := client.Audit.ExportAudit(cmd.Context(), request)
 			if err != nil {
 				return err
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -40,16 +39,16 @@ deckhand budget report --by day --since 2026-01-01 -o json`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Budgets.GetUsageReport(cmd.Context(), connect.NewRequest(o.request))
+			res, err := client.Budgets.GetUsageReport(cmd.Context(), o.request)
 			if err != nil {
 				return err
 			}
-			f := res.Msg.GetForecast()
+			f := res.GetForecast()
 			e.Notef("%s", outlook(f))
 			if at := f.GetReachedAt(); at != nil {
 				e.Notef("The month's budget of %s is reached %s.", output.USD(f.GetLimitMicros()), output.Moment(at))
 			}
-			return output.List(e.Printer(), usageRowNoun(o.request.GetBy()), append(res.Msg.GetRows(), total(res.Msg)...))
+			return output.List(e.Printer(), usageRowNoun(o.request.GetBy()), append(res.GetRows(), total(res)...))
 		},
 	}
 	cmd.Flags().StringVar(&o.request.By, "by", "agent", "agent, user, model, task, hour, day or month")

@@ -10,7 +10,6 @@ import (
 	"io"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -75,22 +74,22 @@ const maxSaid = 40_000
 
 // newestChat returns the caller's newest chat with an agent.
 func newestChat(ctx context.Context, client *sdk.Client, agent string) (string, error) {
-	me, err := client.Sessions.GetSession(ctx, connect.NewRequest(&deckhandv1.GetSessionRequest{}))
+	me, err := client.Sessions.GetSession(ctx, &deckhandv1.GetSessionRequest{})
 	if err != nil {
 		return "", err
 	}
 	request := &deckhandv1.ListTasksRequest{AgentId: agent, Chat: true, PageSize: env.PageSize}
 	for {
-		res, err := client.Tasks.ListTasks(ctx, connect.NewRequest(request))
+		res, err := client.Tasks.ListTasks(ctx, request)
 		if err != nil {
 			return "", err
 		}
-		for _, t := range res.Msg.GetTasks() {
-			if t.GetCreatedBy() == me.Msg.GetSession().GetUserName() {
+		for _, t := range res.GetTasks() {
+			if t.GetCreatedBy() == me.GetSession().GetUserName() {
 				return t.GetId(), nil
 			}
 		}
-		if request.PageToken = res.Msg.GetNextPageToken(); request.PageToken == "" {
+		if request.PageToken = res.GetNextPageToken(); request.PageToken == "" {
 			return "", env.Failed(env.ExitNotFound, fault.New(fault.NotFound, "you have no chat with %s to go on with", agent).WithFix("leave --continue out"))
 		}
 	}
@@ -128,13 +127,13 @@ func ask(ctx context.Context, e *env.Env, client *sdk.Client, agent, text, reply
 	if len(text) > maxSaid {
 		return "", env.Failed(env.ExitUsage, fault.New(fault.Invalid, "the message is longer than %d bytes", maxSaid).WithFix("say it shorter"))
 	}
-	res, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(&deckhandv1.SubmitTaskRequest{
+	res, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{
 		AgentId: agent, Goal: text, Chat: true, ReplyTo: reply, IdempotencyKey: ident.New("chat"),
-	}))
+	})
 	if err != nil {
 		return "", err
 	}
-	id := res.Msg.GetTask().GetId()
+	id := res.GetTask().GetId()
 	for _, err := range client.Watch(ctx, &deckhandv1.WatchRequest{TaskIds: []string{id}, Follow: true, Types: []string{"state_changed"}}) {
 		if err != nil && ctx.Err() != nil {
 			return id, env.Failed(env.ExitInterrupted, fault.New(fault.Canceled, "interrupted, but the answer %s is on its way", id).

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/literal"
@@ -21,14 +19,14 @@ const most = 100
 const about = 60
 
 // rows makes a lister of a call that lists, and of what to show of a row.
-func rows[Req, Res, Row any](call func(*sdk.Client, context.Context, *connect.Request[Req]) (*connect.Response[Res], error), request *Req, of func(*Res) []Row, show func(Row) value) lister {
+func rows[Req, Res, Row any](call func(*sdk.Client, context.Context, *Req) (*Res, error), request *Req, of func(*Res) []Row, show func(Row) value) lister {
 	return func(ctx context.Context, client *sdk.Client, _ []string) ([]value, error) {
-		res, err := call(client, ctx, connect.NewRequest(request))
+		res, err := call(client, ctx, request)
 		if err != nil {
 			return nil, err
 		}
 		var out []value
-		for _, row := range of(res.Msg) {
+		for _, row := range of(res) {
 			if v := show(row); v.name != "" {
 				v.about = output.Shorten(literal.Line(v.about), about)
 				out = append(out, v)
@@ -38,7 +36,7 @@ func rows[Req, Res, Row any](call func(*sdk.Client, context.Context, *connect.Re
 	}
 }
 
-var agents = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListAgentsRequest]) (*connect.Response[deckhandv1.ListAgentsResponse], error) {
+var agents = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListAgentsRequest) (*deckhandv1.ListAgentsResponse, error) {
 	return c.Agents.ListAgents(ctx, r)
 }, &deckhandv1.ListAgentsRequest{PageSize: most}, (*deckhandv1.ListAgentsResponse).GetAgents, func(x *deckhandv1.Agent) value {
 	return value{x.GetName(), x.GetDescription()}
@@ -46,7 +44,7 @@ var agents = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[de
 
 // tasks lists the newest tasks in some states; in all without any.
 func tasks(states ...deckhandv1.TaskState) lister {
-	return rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListTasksRequest]) (*connect.Response[deckhandv1.ListTasksResponse], error) {
+	return rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListTasksRequest) (*deckhandv1.ListTasksResponse, error) {
 		return c.Tasks.ListTasks(ctx, r)
 	}, &deckhandv1.ListTasksRequest{PageSize: most, States: states}, (*deckhandv1.ListTasksResponse).GetTasks, func(x *deckhandv1.Task) value {
 		title := x.GetTitle()
@@ -67,61 +65,61 @@ func live() (out []deckhandv1.TaskState) {
 	return out
 }
 
-var nodes = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListNodesRequest]) (*connect.Response[deckhandv1.ListNodesResponse], error) {
+var nodes = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListNodesRequest) (*deckhandv1.ListNodesResponse, error) {
 	return c.Nodes.ListNodes(ctx, r)
 }, &deckhandv1.ListNodesRequest{PageSize: most}, (*deckhandv1.ListNodesResponse).GetNodes, func(x *deckhandv1.Node) value {
 	return value{x.GetName(), x.GetStatus()}
 })
 
-var workers = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListWorkersRequest]) (*connect.Response[deckhandv1.ListWorkersResponse], error) {
+var workers = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListWorkersRequest) (*deckhandv1.ListWorkersResponse, error) {
 	return c.Queue.ListWorkers(ctx, r)
 }, &deckhandv1.ListWorkersRequest{PageSize: most}, (*deckhandv1.ListWorkersResponse).GetWorkers, func(x *deckhandv1.Worker) value {
 	return value{x.GetName(), fmt.Sprintf("%d of %d slots", x.GetActive(), x.GetSlots())}
 })
 
-var triggers = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListTriggersRequest]) (*connect.Response[deckhandv1.ListTriggersResponse], error) {
+var triggers = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListTriggersRequest) (*deckhandv1.ListTriggersResponse, error) {
 	return c.Triggers.ListTriggers(ctx, r)
 }, &deckhandv1.ListTriggersRequest{PageSize: most}, (*deckhandv1.ListTriggersResponse).GetTriggers, func(x *deckhandv1.Trigger) value {
 	return value{x.GetName(), output.EnumName(x.GetKind()) + " of " + x.GetAgentName()}
 })
 
-var deliveries = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListDeliveriesRequest]) (*connect.Response[deckhandv1.ListDeliveriesResponse], error) {
+var deliveries = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListDeliveriesRequest) (*deckhandv1.ListDeliveriesResponse, error) {
 	return c.Triggers.ListDeliveries(ctx, r)
 }, &deckhandv1.ListDeliveriesRequest{PageSize: most}, (*deckhandv1.ListDeliveriesResponse).GetDeliveries, func(x *deckhandv1.Delivery) value {
 	return value{x.GetId(), output.EnumName(x.GetState()) + " " + x.GetTriggerName() + " " + x.GetEvent()}
 })
 
-var destinations = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListDestinationsRequest]) (*connect.Response[deckhandv1.ListDestinationsResponse], error) {
+var destinations = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListDestinationsRequest) (*deckhandv1.ListDestinationsResponse, error) {
 	return c.Destinations.ListDestinations(ctx, r)
 }, &deckhandv1.ListDestinationsRequest{PageSize: most}, (*deckhandv1.ListDestinationsResponse).GetDestinations, func(x *deckhandv1.Destination) value {
 	return value{x.GetName(), x.GetKind()}
 })
 
-var notifications = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListNotificationsRequest]) (*connect.Response[deckhandv1.ListNotificationsResponse], error) {
+var notifications = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListNotificationsRequest) (*deckhandv1.ListNotificationsResponse, error) {
 	return c.Destinations.ListNotifications(ctx, r)
 }, &deckhandv1.ListNotificationsRequest{PageSize: most}, (*deckhandv1.ListNotificationsResponse).GetNotifications, func(x *deckhandv1.Notification) value {
 	return value{x.GetId(), x.GetType() + " to " + x.GetDestinationName()}
 })
 
-var users = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListUsersRequest]) (*connect.Response[deckhandv1.ListUsersResponse], error) {
+var users = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListUsersRequest) (*deckhandv1.ListUsersResponse, error) {
 	return c.Users.ListUsers(ctx, r)
 }, &deckhandv1.ListUsersRequest{PageSize: most}, (*deckhandv1.ListUsersResponse).GetUsers, func(x *deckhandv1.User) value {
 	return value{x.GetName(), x.GetEffectiveRole()}
 })
 
-var teams = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListTeamsRequest]) (*connect.Response[deckhandv1.ListTeamsResponse], error) {
+var teams = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListTeamsRequest) (*deckhandv1.ListTeamsResponse, error) {
 	return c.Teams.ListTeams(ctx, r)
 }, &deckhandv1.ListTeamsRequest{PageSize: most}, (*deckhandv1.ListTeamsResponse).GetTeams, func(x *deckhandv1.Team) value {
 	return value{x.GetName(), x.GetRole()}
 })
 
-var tokens = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListTokensRequest]) (*connect.Response[deckhandv1.ListTokensResponse], error) {
+var tokens = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListTokensRequest) (*deckhandv1.ListTokensResponse, error) {
 	return c.Tokens.ListTokens(ctx, r)
 }, &deckhandv1.ListTokensRequest{PageSize: most}, (*deckhandv1.ListTokensResponse).GetTokens, func(x *deckhandv1.Token) value {
 	return value{x.GetId(), x.GetName()}
 })
 
-var providers = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListProvidersRequest]) (*connect.Response[deckhandv1.ListProvidersResponse], error) {
+var providers = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListProvidersRequest) (*deckhandv1.ListProvidersResponse, error) {
 	return c.Providers.ListProviders(ctx, r)
 }, &deckhandv1.ListProvidersRequest{PageSize: most}, (*deckhandv1.ListProvidersResponse).GetProviders, func(x *deckhandv1.Provider) value {
 	return value{x.GetName(), "connected"}
@@ -129,20 +127,20 @@ var providers = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request
 
 // models lists the models that have a price, as PROVIDER/MODEL or, alone, MODEL.
 func models(show func(x *deckhandv1.Price) string) lister {
-	return rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListPricesRequest]) (*connect.Response[deckhandv1.ListPricesResponse], error) {
+	return rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListPricesRequest) (*deckhandv1.ListPricesResponse, error) {
 		return c.Providers.ListPrices(ctx, r)
 	}, &deckhandv1.ListPricesRequest{}, (*deckhandv1.ListPricesResponse).GetPrices, func(x *deckhandv1.Price) value {
 		return value{show(x), fmt.Sprintf("%s, $%g in, $%g out", x.GetProvider(), x.GetInput(), x.GetOutput())}
 	})
 }
 
-var credentials = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListCredentialsRequest]) (*connect.Response[deckhandv1.ListCredentialsResponse], error) {
+var credentials = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListCredentialsRequest) (*deckhandv1.ListCredentialsResponse, error) {
 	return c.Credentials.ListCredentials(ctx, r)
 }, &deckhandv1.ListCredentialsRequest{}, (*deckhandv1.ListCredentialsResponse).GetCredentials, func(x *deckhandv1.Credential) value {
 	return value{x.GetName(), x.GetKind() + " " + strings.Join(x.GetHosts(), ", ")}
 })
 
-var holds = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListHoldsRequest]) (*connect.Response[deckhandv1.ListHoldsResponse], error) {
+var holds = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListHoldsRequest) (*deckhandv1.ListHoldsResponse, error) {
 	return c.Control.ListHolds(ctx, r)
 }, &deckhandv1.ListHoldsRequest{}, (*deckhandv1.ListHoldsResponse).GetHolds, func(x *deckhandv1.Hold) value {
 	return value{x.GetId(), strings.ToLower(strings.TrimPrefix(x.GetScope().String(), "KILL_SCOPE_")) + " " + x.GetObjectId() + " " + x.GetReason()}
@@ -150,44 +148,44 @@ var holds = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[dec
 
 // items lists what waits for a person, of some kinds; of all without any.
 func items(kinds ...deckhandv1.InboxKind) lister {
-	return rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListInboxRequest]) (*connect.Response[deckhandv1.ListInboxResponse], error) {
+	return rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListInboxRequest) (*deckhandv1.ListInboxResponse, error) {
 		return c.Inbox.ListInbox(ctx, r)
 	}, &deckhandv1.ListInboxRequest{PageSize: most, Kinds: kinds}, (*deckhandv1.ListInboxResponse).GetItems, func(x *deckhandv1.InboxItem) value {
 		return value{x.GetId(), output.EnumName(x.GetKind()) + " " + x.GetAgentName() + ": " + x.GetTaskTitle()}
 	})
 }
 
-var execs = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListNodeExecsRequest]) (*connect.Response[deckhandv1.ListNodeExecsResponse], error) {
+var execs = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListNodeExecsRequest) (*deckhandv1.ListNodeExecsResponse, error) {
 	return c.NodeExecs.ListNodeExecs(ctx, r)
 }, &deckhandv1.ListNodeExecsRequest{PageSize: most}, (*deckhandv1.ListNodeExecsResponse).GetExecs, func(x *deckhandv1.NodeExec) value {
 	return value{x.GetId(), x.GetNodeName() + ": " + strings.Join(x.GetArgv(), " ")}
 })
 
-var organisations = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListOrganisationsRequest]) (*connect.Response[deckhandv1.ListOrganisationsResponse], error) {
+var organisations = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListOrganisationsRequest) (*deckhandv1.ListOrganisationsResponse, error) {
 	return c.Organisations.ListOrganisations(ctx, r)
 }, &deckhandv1.ListOrganisationsRequest{}, (*deckhandv1.ListOrganisationsResponse).GetOrganisations, func(x *deckhandv1.Organisation) value {
 	return value{x.GetName(), fmt.Sprintf("%d users", x.GetUsers())}
 })
 
-var registries = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListRegistriesRequest]) (*connect.Response[deckhandv1.ListRegistriesResponse], error) {
+var registries = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListRegistriesRequest) (*deckhandv1.ListRegistriesResponse, error) {
 	return c.Images.ListRegistries(ctx, r)
 }, &deckhandv1.ListRegistriesRequest{}, (*deckhandv1.ListRegistriesResponse).GetRegistries, func(x *deckhandv1.Registry) value {
 	return value{x.GetHost(), x.GetMirror()}
 })
 
-var signatureRules = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListSignatureRulesRequest]) (*connect.Response[deckhandv1.ListSignatureRulesResponse], error) {
+var signatureRules = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListSignatureRulesRequest) (*deckhandv1.ListSignatureRulesResponse, error) {
 	return c.Images.ListSignatureRules(ctx, r)
 }, &deckhandv1.ListSignatureRulesRequest{}, (*deckhandv1.ListSignatureRulesResponse).GetRules, func(x *deckhandv1.SignatureRule) value {
 	return value{x.GetPattern(), x.GetSigner()}
 })
 
-var accessRules = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListAccessRulesRequest]) (*connect.Response[deckhandv1.ListAccessRulesResponse], error) {
+var accessRules = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListAccessRulesRequest) (*deckhandv1.ListAccessRulesResponse, error) {
 	return c.Access.ListAccessRules(ctx, r)
 }, &deckhandv1.ListAccessRulesRequest{}, (*deckhandv1.ListAccessRulesResponse).GetRules, func(x *deckhandv1.AccessRule) value {
 	return value{x.GetWhat(), strings.Join(x.GetNetworks(), ", ")}
 })
 
-var allowRules = rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListAllowRulesRequest]) (*connect.Response[deckhandv1.ListAllowRulesResponse], error) {
+var allowRules = rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListAllowRulesRequest) (*deckhandv1.ListAllowRulesResponse, error) {
 	return c.Policies.ListAllowRules(ctx, r)
 }, &deckhandv1.ListAllowRulesRequest{}, (*deckhandv1.ListAllowRulesResponse).GetRules, func(x *deckhandv1.AllowRule) value {
 	return value{x.GetId(), x.GetAgentName() + ": " + x.GetDescription()}
@@ -198,7 +196,7 @@ func jobs(ctx context.Context, client *sdk.Client, args []string) ([]value, erro
 	if len(args) == 0 {
 		return nil, nil
 	}
-	return rows(func(c *sdk.Client, ctx context.Context, r *connect.Request[deckhandv1.ListJobsRequest]) (*connect.Response[deckhandv1.ListJobsResponse], error) {
+	return rows(func(c *sdk.Client, ctx context.Context, r *deckhandv1.ListJobsRequest) (*deckhandv1.ListJobsResponse, error) {
 		return c.Tasks.ListJobs(ctx, r)
 	}, &deckhandv1.ListJobsRequest{TaskId: args[0]}, (*deckhandv1.ListJobsResponse).GetJobs, func(x *deckhandv1.Job) value {
 		return value{x.GetId(), x.GetCommand()}

@@ -1,7 +1,6 @@
 package credential
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -52,12 +51,12 @@ pass show api-token | deckhand credential rotate api --value-file -`,
 			if err != nil {
 				return err
 			}
-			before, err := client.Credentials.GetCredential(cmd.Context(), connect.NewRequest(&deckhandv1.GetCredentialRequest{Name: args[0]}))
+			before, err := client.Credentials.GetCredential(cmd.Context(), &deckhandv1.GetCredentialRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
 			request := &deckhandv1.RotateCredentialRequest{Name: args[0]}
-			if request.Value, request.ExpiresAt, err = flags.read(e, cmd, before.Msg.GetCredential().GetKind()); err != nil {
+			if request.Value, request.ExpiresAt, err = flags.read(e, cmd, before.GetCredential().GetKind()); err != nil {
 				return err
 			}
 			return env.Change(cmd, e, noun(e), client.Credentials.RotateCredential, request, (*deckhandv1.RotateCredentialResponse).GetCredential)
@@ -79,7 +78,7 @@ server until it expires.`,
 			if err != nil {
 				return err
 			}
-			if _, err := client.Credentials.DeleteCredential(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteCredentialRequest{Name: args[0]})); err != nil {
+			if _, err := client.Credentials.DeleteCredential(cmd.Context(), &deckhandv1.DeleteCredentialRequest{Name: args[0]}); err != nil {
 				return err
 			}
 			e.Notef("credential %s is deleted", args[0])

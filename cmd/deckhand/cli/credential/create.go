@@ -3,7 +3,6 @@ package credential
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -50,14 +49,14 @@ aws configure export-credentials | deckhand credential create bucket --kind aws_
 			if err != nil {
 				return err
 			}
-			res, err := client.Credentials.CreateCredential(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Credentials.CreateCredential(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
 			if len(request.GetAgents()) == 0 {
 				e.Notef("no agent may use it: create it with --agent NAME for some, or with --agent '*' for all")
 			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetCredential())
+			return output.Brief(e.Printer(), noun(e), res.GetCredential())
 		},
 	}
 	cmd.Flags().StringVar(&request.Kind, "kind", "", "what it is: "+strings.Join(kinds, ", "))

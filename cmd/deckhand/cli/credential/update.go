@@ -1,7 +1,6 @@
 package credential
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
@@ -34,23 +33,23 @@ deckhand credential update api --host api.example.com,eu.example.com --value-fil
 			if err != nil {
 				return err
 			}
-			res, err := client.Credentials.GetCredential(cmd.Context(), connect.NewRequest(&deckhandv1.GetCredentialRequest{Name: args[0]}))
+			res, err := client.Credentials.GetCredential(cmd.Context(), &deckhandv1.GetCredentialRequest{Name: args[0]})
 			if err != nil {
 				return err
 			}
-			request := changed(cmd, res.Msg.GetCredential(), given)
+			request := changed(cmd, res.GetCredential(), given)
 			if flags.value.given() {
-				if request.Value, request.ExpiresAt, err = flags.value.read(e, cmd, res.Msg.GetCredential().GetKind()); err != nil {
+				if request.Value, request.ExpiresAt, err = flags.value.read(e, cmd, res.GetCredential().GetKind()); err != nil {
 					return err
 				}
 			} else if request.ExpiresAt, err = flags.value.expiry(cmd); err != nil {
 				return err
 			}
-			updated, err := client.Credentials.UpdateCredential(cmd.Context(), connect.NewRequest(request))
+			updated, err := client.Credentials.UpdateCredential(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			return output.One(e.Printer(), noun(e), updated.Msg.GetCredential())
+			return output.One(e.Printer(), noun(e), updated.GetCredential())
 		},
 	}
 	flags.register(cmd, given)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -45,15 +44,15 @@ deckhand credential test api --url https://api.example.com/v1/me`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Credentials.TestCredential(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Credentials.TestCredential(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			if err := output.One(e.Printer(), resultNoun, res.Msg); err != nil {
+			if err := output.One(e.Printer(), resultNoun, res); err != nil {
 				return err
 			}
-			if res.Msg.GetProblem() != "" {
-				return env.Failed(env.ExitFailed, fault.New(fault.Precondition, "%s", res.Msg.GetProblem()).WithFix("%s", res.Msg.GetFix()))
+			if res.GetProblem() != "" {
+				return env.Failed(env.ExitFailed, fault.New(fault.Precondition, "%s", res.GetProblem()).WithFix("%s", res.GetFix()))
 			}
 			return nil
 		},

@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -36,14 +35,14 @@ deckhand destination create bus --nats --events "agent.*,task.*"`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.CreateDestination(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Destinations.CreateDestination(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			if secret := res.Msg.GetSecret(); secret != "" {
+			if secret := res.GetSecret(); secret != "" {
 				e.Notef("give the receiver this secret; it is not shown again:\n%s", secret)
 			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetDestination())
+			return output.Brief(e.Printer(), noun(), res.GetDestination())
 		},
 	}
 	flags.register(cmd)

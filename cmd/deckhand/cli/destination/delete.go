@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -18,7 +17,7 @@ func deleteCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Destinations.DeleteDestination(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteDestinationRequest{DestinationId: args[0]})); err != nil {
+			if _, err := client.Destinations.DeleteDestination(cmd.Context(), &deckhandv1.DeleteDestinationRequest{DestinationId: args[0]}); err != nil {
 				return err
 			}
 			e.Notef("destination %s is deleted", args[0])

@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -32,11 +31,11 @@ deckhand destination redrive --all chat`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.RedriveNotifications(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Destinations.RedriveNotifications(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			e.Notef("%d notifications are sent again", res.Msg.GetRedriven())
+			e.Notef("%d notifications are sent again", res.GetRedriven())
 			return nil
 		},
 	}

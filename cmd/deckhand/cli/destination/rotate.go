@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -24,12 +23,12 @@ func rotateCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.RotateDestinationSecret(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Destinations.RotateDestinationSecret(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			e.Notef("give the receiver this secret; it is not shown again:\n%s", res.Msg.GetSecret())
-			return output.Brief(e.Printer(), noun(), res.Msg.GetDestination())
+			e.Notef("give the receiver this secret; it is not shown again:\n%s", res.GetSecret())
+			return output.Brief(e.Printer(), noun(), res.GetDestination())
 		},
 	}
 	cmd.Flags().Duration("keep", 0, "how long the secret before counts too, such as 1h; 0s ends it at once")

@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -18,14 +17,14 @@ func testCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Destinations.TestDestination(cmd.Context(), connect.NewRequest(&deckhandv1.TestDestinationRequest{DestinationId: args[0]}))
+			res, err := client.Destinations.TestDestination(cmd.Context(), &deckhandv1.TestDestinationRequest{DestinationId: args[0]})
 			if err != nil {
 				return err
 			}
-			if err := output.Brief(e.Printer(), notificationNoun(e), res.Msg.GetNotification()); err != nil {
+			if err := output.Brief(e.Printer(), notificationNoun(e), res.GetNotification()); err != nil {
 				return err
 			}
-			if n := res.Msg.GetNotification(); n.GetState() != deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED {
+			if n := res.GetNotification(); n.GetState() != deckhandv1.NotificationState_NOTIFICATION_STATE_DELIVERED {
 				e.Notef("it was not taken: %s", n.GetError())
 				return env.Status(env.ExitFailed)
 			}

@@ -1,7 +1,6 @@
 package destination
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -21,11 +20,11 @@ func updateCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			is, err := client.Destinations.GetDestination(cmd.Context(), connect.NewRequest(&deckhandv1.GetDestinationRequest{DestinationId: args[0]}))
+			is, err := client.Destinations.GetDestination(cmd.Context(), &deckhandv1.GetDestinationRequest{DestinationId: args[0]})
 			if err != nil {
 				return err
 			}
-			request.DestinationId, request.Spec = is.Msg.GetDestination().GetId(), is.Msg.GetDestination().GetSpec()
+			request.DestinationId, request.Spec = is.GetDestination().GetId(), is.GetDestination().GetSpec()
 			if err := flags.apply(cmd, request.GetSpec()); err != nil {
 				return err
 			}

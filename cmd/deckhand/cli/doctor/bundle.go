@@ -185,16 +185,16 @@ func (b *bundle) fill(ctx context.Context, client *sdk.Client, dataDir string, c
 func (b *bundle) lists(ctx context.Context, client *sdk.Client) error {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
-	nodes, err := client.Nodes.ListNodes(ctx, connect.NewRequest(&deckhandv1.ListNodesRequest{PageSize: env.PageSize}))
+	nodes, err := client.Nodes.ListNodes(ctx, &deckhandv1.ListNodesRequest{PageSize: env.PageSize})
 	if err == nil {
-		err = b.message("nodes.json", nodes.Msg)
+		err = b.message("nodes.json", nodes)
 	}
 	if err != nil && connect.CodeOf(err) == connect.CodeUnknown {
 		return err
 	}
-	workers, err := client.Queue.ListWorkers(ctx, connect.NewRequest(&deckhandv1.ListWorkersRequest{PageSize: env.PageSize}))
+	workers, err := client.Queue.ListWorkers(ctx, &deckhandv1.ListWorkersRequest{PageSize: env.PageSize})
 	if err == nil {
-		err = b.message("workers.json", workers.Msg)
+		err = b.message("workers.json", workers)
 	}
 	if err != nil && connect.CodeOf(err) == connect.CodeUnknown {
 		return err

@@ -159,7 +159,7 @@ var states = map[deckhandv1.FindingState]string{
 func diagnosed(ctx context.Context, client *sdk.Client, calls bool) []finding {
 	ctx, stop := context.WithTimeout(ctx, diagnosePatience)
 	defer stop()
-	res, err := client.Diagnostics.Diagnose(ctx, connect.NewRequest(&deckhandv1.DiagnoseRequest{CallProviders: calls}))
+	res, err := client.Diagnostics.Diagnose(ctx, &deckhandv1.DiagnoseRequest{CallProviders: calls})
 	if connect.CodeOf(err) == connect.CodeUnimplemented {
 		return []finding{{"hub checks", warn, "this hub is of an older release, which does not check itself", "upgrade the hub"}}
 	}
@@ -167,7 +167,7 @@ func diagnosed(ctx context.Context, client *sdk.Client, calls bool) []finding {
 		return []finding{refused("hub checks", err)}
 	}
 	var out []finding
-	for _, f := range res.Msg.GetFindings() {
+	for _, f := range res.GetFindings() {
 		state := states[f.GetState()]
 		if state == "" {
 			state = warn
@@ -232,7 +232,7 @@ func cause(err error) error {
 }
 
 func token(ctx context.Context, client *sdk.Client) finding {
-	_, err := client.Agents.ListAgents(ctx, connect.NewRequest(&deckhandv1.ListAgentsRequest{PageSize: 1}))
+	_, err := client.Agents.ListAgents(ctx, &deckhandv1.ListAgentsRequest{PageSize: 1})
 	if err != nil {
 		return finding{"token", fail, termsafe.Line(fault.FromConnect(err).Error()), "give this hub's token with --token or DECKHAND_TOKEN, or choose its context: `deckhand context list`"}
 	}
@@ -249,13 +249,13 @@ func refused(name string, err error) finding {
 }
 
 func nodes(ctx context.Context, client *sdk.Client) []finding {
-	res, err := client.Nodes.ListNodes(ctx, connect.NewRequest(&deckhandv1.ListNodesRequest{PageSize: env.PageSize}))
+	res, err := client.Nodes.ListNodes(ctx, &deckhandv1.ListNodesRequest{PageSize: env.PageSize})
 	if err != nil {
 		return []finding{refused("nodes", err)}
 	}
 	var out []finding
 	usable := 0
-	for _, n := range res.Msg.GetNodes() {
+	for _, n := range res.GetNodes() {
 		name := "node " + termsafe.Line(n.GetName())
 		switch {
 		case n.GetStatus() == "revoked":
@@ -285,13 +285,13 @@ func nodes(ctx context.Context, client *sdk.Client) []finding {
 }
 
 func workers(ctx context.Context, client *sdk.Client) finding {
-	res, err := client.Queue.ListWorkers(ctx, connect.NewRequest(&deckhandv1.ListWorkersRequest{PageSize: env.PageSize}))
+	res, err := client.Queue.ListWorkers(ctx, &deckhandv1.ListWorkersRequest{PageSize: env.PageSize})
 	if err != nil {
 		return refused("workers", err)
 	}
 	var slots, active int32
 	var why []string
-	for _, w := range res.Msg.GetWorkers() {
+	for _, w := range res.GetWorkers() {
 		if w.GetPressure() != "" || w.GetDrain() != nil {
 			why = append(why, termsafe.Line(w.GetName()+": "+w.GetPressure()))
 			continue
@@ -299,7 +299,7 @@ func workers(ctx context.Context, client *sdk.Client) finding {
 		slots, active = slots+w.GetSlots(), active+w.GetActive()
 	}
 	switch {
-	case len(res.Msg.GetWorkers()) == 0:
+	case len(res.GetWorkers()) == 0:
 		return finding{"workers", fail, "no worker runs", "start one: `deckhand worker --hub-url " + client.URL() + "` with the token of `deckhand token create rack-2 --worker`"}
 	case slots == 0:
 		return finding{"workers", fail, "none takes tasks: " + strings.Join(why, "; "), "free what is short, or raise --pressure-max-load of the worker; a drained one: `deckhand workers undrain`"}
@@ -310,12 +310,12 @@ func workers(ctx context.Context, client *sdk.Client) finding {
 }
 
 func providers(ctx context.Context, client *sdk.Client) []finding {
-	res, err := client.Providers.ListProviders(ctx, connect.NewRequest(&deckhandv1.ListProvidersRequest{}))
+	res, err := client.Providers.ListProviders(ctx, &deckhandv1.ListProvidersRequest{})
 	if err != nil {
 		return []finding{refused("providers", err)}
 	}
 	var out []finding
-	for _, p := range res.Msg.GetProviders() {
+	for _, p := range res.GetProviders() {
 		name := "provider " + termsafe.Line(p.GetName())
 		switch {
 		case p.GetRefusedAt() != nil:
@@ -334,11 +334,11 @@ func providers(ctx context.Context, client *sdk.Client) []finding {
 
 // holds reports what keeps everybody's tasks from starting.
 func holds(ctx context.Context, client *sdk.Client) (out []finding) {
-	res, err := client.Control.ListHolds(ctx, connect.NewRequest(&deckhandv1.ListHoldsRequest{}))
+	res, err := client.Control.ListHolds(ctx, &deckhandv1.ListHoldsRequest{})
 	if err != nil {
 		return nil
 	}
-	for _, h := range res.Msg.GetHolds() {
+	for _, h := range res.GetHolds() {
 		if h.GetReleasedAt() == nil && h.GetScope() == deckhandv1.KillScope_KILL_SCOPE_ORGANISATION {
 			out = append(out, finding{"holds", fail, termsafe.Line(fmt.Sprintf("the organisation is held by %s: %s", h.GetHeldBy(), h.GetReason())), "`deckhand hold release " + h.GetId() + "`"})
 		}

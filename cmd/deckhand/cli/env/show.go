@@ -3,7 +3,6 @@ package env
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
@@ -19,7 +18,7 @@ func List[Req, Res any, T proto.Message, Page interface {
 	GetNextPageToken() string
 }](
 	cmd *cobra.Command, e *Env, noun output.Noun[T], empty string,
-	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	call func(context.Context, *Req) (*Res, error),
 	request func(token string) *Req, rows func(Page) []T,
 ) error {
 	items, err := sdk.All(cmd.Context(), call, request, rows)
@@ -39,14 +38,14 @@ func ListPage[Req, Res any, T proto.Message, Page interface {
 	GetNextPageToken() string
 }](
 	cmd *cobra.Command, e *Env, noun output.Noun[T],
-	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	call func(context.Context, *Req) (*Res, error),
 	request *Req, rows func(Page) []T,
 ) error {
-	res, err := call(cmd.Context(), connect.NewRequest(request))
+	res, err := call(cmd.Context(), request)
 	if err != nil {
 		return err
 	}
-	page := Page(res.Msg)
+	page := Page(res)
 	if next := page.GetNextPageToken(); next != "" {
 		e.Notef("there are older ones: --page-token %s", next)
 	}
@@ -61,7 +60,7 @@ func Newest[Req, Res, T any, Page interface {
 	GetNextPageToken() string
 }](
 	ctx context.Context, limit int, from string,
-	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	call func(context.Context, *Req) (*Res, error),
 	request *Req, set func(size int32, token string), rows func(Page) []T,
 ) (items []T, next string, err error) {
 	size := func() int32 {
@@ -71,11 +70,11 @@ func Newest[Req, Res, T any, Page interface {
 		return PageSize
 	}
 	for set(size(), from); ; set(size(), next) {
-		res, err := call(ctx, connect.NewRequest(request))
+		res, err := call(ctx, request)
 		if err != nil {
 			return nil, "", err
 		}
-		page := Page(res.Msg)
+		page := Page(res)
 		items, next = append(items, rows(page)...), page.GetNextPageToken()
 		if next == "" || limit > 0 && len(items) >= limit {
 			return items, next, nil
@@ -86,7 +85,7 @@ func Newest[Req, Res, T any, Page interface {
 // Show calls a procedure of the hub and shows the thing that it returns, with all fields.
 func Show[Req, Res any, T proto.Message](
 	cmd *cobra.Command, e *Env, noun output.Noun[T],
-	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	call func(context.Context, *Req) (*Res, error),
 	request *Req, thing func(*Res) T,
 ) error {
 	return show(output.One[T], cmd, e, noun, call, request, thing)
@@ -96,7 +95,7 @@ func Show[Req, Res any, T proto.Message](
 // the row.
 func Change[Req, Res any, T proto.Message](
 	cmd *cobra.Command, e *Env, noun output.Noun[T],
-	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	call func(context.Context, *Req) (*Res, error),
 	request *Req, thing func(*Res) T,
 ) error {
 	return show(output.Brief[T], cmd, e, noun, call, request, thing)
@@ -104,12 +103,12 @@ func Change[Req, Res any, T proto.Message](
 
 func show[Req, Res any, T proto.Message](
 	display func(*output.Printer, output.Noun[T], T) error, cmd *cobra.Command, e *Env, noun output.Noun[T],
-	call func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+	call func(context.Context, *Req) (*Res, error),
 	request *Req, thing func(*Res) T,
 ) error {
-	res, err := call(cmd.Context(), connect.NewRequest(request))
+	res, err := call(cmd.Context(), request)
 	if err != nil {
 		return err
 	}
-	return display(e.Printer(), noun, thing(res.Msg))
+	return display(e.Printer(), noun, thing(res))
 }

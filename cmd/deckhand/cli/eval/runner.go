@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -84,7 +83,7 @@ func (r *Runner) end(ctx context.Context, taskID string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	// It may have ended by itself.
-	_, _ = r.Client.Tasks.CancelTask(ctx, connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: taskID, Reason: "the evaluation gave it up"}))
+	_, _ = r.Client.Tasks.CancelTask(ctx, &deckhandv1.CancelTaskRequest{TaskId: taskID, Reason: "the evaluation gave it up"})
 }
 
 func (r *Runner) play(ctx context.Context, s Scenario, out *Result) error {
@@ -99,13 +98,13 @@ func (r *Runner) play(ctx context.Context, s Scenario, out *Result) error {
 	for _, path := range slices.Sorted(maps.Keys(s.Files)) {
 		request.Inputs = append(request.Inputs, &deckhandv1.InputFile{Path: path, Content: []byte(s.Files[path])})
 	}
-	submitted, err := r.Client.Tasks.SubmitTask(ctx, connect.NewRequest(request))
+	submitted, err := r.Client.Tasks.SubmitTask(ctx, request)
 	if err != nil {
 		return fmt.Errorf("submit the task: %w", err)
 	}
-	out.TaskID = submitted.Msg.GetTask().GetId()
+	out.TaskID = submitted.GetTask().GetId()
 	if s.Resume {
-		if _, err := r.Client.Tasks.PauseTask(ctx, connect.NewRequest(&deckhandv1.PauseTaskRequest{TaskId: out.TaskID, OnNextTool: true})); err != nil {
+		if _, err := r.Client.Tasks.PauseTask(ctx, &deckhandv1.PauseTaskRequest{TaskId: out.TaskID, OnNextTool: true}); err != nil {
 			return fmt.Errorf("pause the task: %w", err)
 		}
 	}
@@ -158,11 +157,11 @@ limits: {iterations: %d}
 You are an engineer at work in a folder of files. Do what the goal asks, no more, and check your own work before you say
 that it is done. Prefer the smallest change. Never touch what the goal tells you to leave alone.
 `, agent, s.Name, plays, strings.Join(s.Tools, ", "), s.Iterations)
-	if _, err := r.Client.Agents.ApplyAgent(ctx, connect.NewRequest(request)); err != nil {
+	if _, err := r.Client.Agents.ApplyAgent(ctx, request); err != nil {
 		return fmt.Errorf("apply the agent: %w", err)
 	}
 	// It may have been suspended by how it ended when it played last.
-	if _, err := r.Client.Agents.ResumeAgent(ctx, connect.NewRequest(&deckhandv1.ResumeAgentRequest{AgentId: agent})); err != nil {
+	if _, err := r.Client.Agents.ResumeAgent(ctx, &deckhandv1.ResumeAgentRequest{AgentId: agent}); err != nil {
 		return fmt.Errorf("let the agent start: %w", err)
 	}
 	return nil
@@ -170,11 +169,11 @@ that it is done. Prefer the smallest change. Never touch what the goal tells you
 
 // clear empties the workspace of an agent that ran before.
 func (r *Runner) clear(ctx context.Context, agent string) error {
-	res, err := r.Client.Agents.GetAgent(ctx, connect.NewRequest(&deckhandv1.GetAgentRequest{AgentId: agent}))
+	res, err := r.Client.Agents.GetAgent(ctx, &deckhandv1.GetAgentRequest{AgentId: agent})
 	if err != nil {
 		return err
 	}
-	node := res.Msg.GetAgent().GetHomeNodeId()
+	node := res.GetAgent().GetHomeNodeId()
 	if node == "" {
 		return nil // it has none yet
 	}
@@ -201,7 +200,7 @@ func (r *Runner) await(ctx context.Context, s Scenario, out *Result) error {
 		switch to := e.GetPayload().GetFields()["to"].GetStringValue(); {
 		case to == "paused" && s.Resume:
 			s.Resume = false // the pause that was asked for
-			if _, err := r.Client.Tasks.ResumeTask(ctx, connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: out.TaskID})); err != nil {
+			if _, err := r.Client.Tasks.ResumeTask(ctx, &deckhandv1.ResumeTaskRequest{TaskId: out.TaskID}); err != nil {
 				return fmt.Errorf("resume the task: %w", err)
 			}
 		case slices.Contains([]string{"paused", "awaiting_approval", "needs_input", "review_needed", "escalated"}, to):
@@ -215,11 +214,11 @@ func (r *Runner) await(ctx context.Context, s Scenario, out *Result) error {
 
 // look reads what is known of a task that has ended.
 func (r *Runner) look(ctx context.Context, s Scenario, out *Result) (*deckhandv1.Task, error) {
-	got, err := r.Client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: out.TaskID}))
+	got, err := r.Client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: out.TaskID})
 	if err != nil {
 		return nil, fmt.Errorf("read the task: %w", err)
 	}
-	task := got.Msg.GetTask()
+	task := got.GetTask()
 	out.State = strings.ToLower(strings.TrimPrefix(task.GetState().String(), "TASK_STATE_"))
 	out.Iterations = int(task.GetIteration())
 	out.Retried = task.GetFailures() > 0 || task.GetWorkerLosses() > 0 || task.GetOriginId() != "" && task.GetResumedAt() == 0
@@ -230,11 +229,11 @@ func (r *Runner) look(ctx context.Context, s Scenario, out *Result) (*deckhandv1
 		out.CostMicros += u.GetCostMicros()
 	}
 	out.Subtasks, out.SubtasksDone = int(task.GetSubtasks().GetTasks()), int(task.GetSubtasks().GetSucceeded())
-	asked, err := r.Client.Inbox.ListInbox(ctx, connect.NewRequest(&deckhandv1.ListInboxRequest{TaskId: out.TaskID, States: anyState, PageSize: 1}))
+	asked, err := r.Client.Inbox.ListInbox(ctx, &deckhandv1.ListInboxRequest{TaskId: out.TaskID, States: anyState, PageSize: 1})
 	if err != nil {
 		return nil, fmt.Errorf("read what it asked: %w", err)
 	}
-	out.Intervened = out.Intervened || len(asked.Msg.GetItems()) > 0
+	out.Intervened = out.Intervened || len(asked.GetItems()) > 0
 	steps, err := r.Client.Steps(ctx, out.TaskID)
 	if err != nil {
 		return nil, fmt.Errorf("read the steps: %w", err)
@@ -267,11 +266,11 @@ func (r *Runner) History(ctx context.Context, agent string, most int) ([]Result,
 		deckhandv1.TaskState_TASK_STATE_SUCCEEDED, deckhandv1.TaskState_TASK_STATE_FAILED, deckhandv1.TaskState_TASK_STATE_TIMED_OUT,
 	}}
 	for {
-		page, err := r.Client.Tasks.ListTasks(ctx, connect.NewRequest(request))
+		page, err := r.Client.Tasks.ListTasks(ctx, request)
 		if err != nil {
 			return nil, fmt.Errorf("list the tasks: %w", err)
 		}
-		for _, task := range page.Msg.GetTasks() {
+		for _, task := range page.GetTasks() {
 			if task.GetParentId() != "" || task.GetProvider() == "" {
 				continue
 			}
@@ -284,7 +283,7 @@ func (r *Runner) History(ctx context.Context, agent string, most int) ([]Result,
 				return out, nil
 			}
 		}
-		if request.PageToken = page.Msg.GetNextPageToken(); request.PageToken == "" {
+		if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
 			return out, nil
 		}
 	}
@@ -299,26 +298,26 @@ func (r *Runner) holds(ctx context.Context, task *deckhandv1.Task, agent, comman
 
 // run runs a command in an agent's workspace, and says whether it succeeded.
 func (r *Runner) run(ctx context.Context, node, agent, command string) (bool, error) {
-	started, err := r.Client.NodeExecs.StartNodeExec(ctx, connect.NewRequest(&deckhandv1.StartNodeExecRequest{
+	started, err := r.Client.NodeExecs.StartNodeExec(ctx, &deckhandv1.StartNodeExecRequest{
 		NodeId: node, Target: &deckhandv1.StartNodeExecRequest_AgentId{AgentId: agent}, Argv: []string{"/bin/bash", "-c", command},
 		Timeout: durationpb.New(checkTimeout), Reason: "an evaluation",
-	}))
+	})
 	if err != nil {
 		return false, err
 	}
-	for exec := started.Msg.GetExec(); ; {
+	for exec := started.GetExec(); ; {
 		if exec.GetState() == deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED {
 			if exec.GetEndReason() != "exited" {
 				return false, fmt.Errorf("the command ended as %s: %s", exec.GetEndReason(), exec.GetError())
 			}
 			return exec.GetExitCode() == 0, nil
 		}
-		got, err := r.Client.NodeExecs.GetNodeExec(ctx, connect.NewRequest(&deckhandv1.GetNodeExecRequest{
+		got, err := r.Client.NodeExecs.GetNodeExec(ctx, &deckhandv1.GetNodeExecRequest{
 			ExecId: exec.GetId(), Wait: durationpb.New(20 * time.Second),
-		}))
+		})
 		if err != nil {
 			return false, err
 		}
-		exec = got.Msg.GetExec()
+		exec = got.GetExec()
 	}
 }

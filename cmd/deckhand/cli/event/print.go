@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"connectrpc.com/connect"
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -40,12 +39,12 @@ func PrintLines(w io.Writer, r *Renderer) func(*deckhandv1.Event) error {
 // Observations returns a look-up of what steps gave back.
 func Observations(ctx context.Context, client *sdk.Client) func(taskID, stepID string) string {
 	return func(taskID, stepID string) string {
-		res, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: taskID, StepId: stepID}))
-		if err != nil || len(res.Msg.GetSteps()) == 0 || res.Msg.GetSteps()[0].GetFinishedAt() == nil {
+		res, err := client.Tasks.ListSteps(ctx, &deckhandv1.ListStepsRequest{TaskId: taskID, StepId: stepID})
+		if err != nil || len(res.GetSteps()) == 0 || res.GetSteps()[0].GetFinishedAt() == nil {
 			// The watch goes on without; it has the same hub and will say if
 			// that is gone.
 			return ""
 		}
-		return res.Msg.GetSteps()[0].GetObservation()
+		return res.GetSteps()[0].GetObservation()
 	}
 }

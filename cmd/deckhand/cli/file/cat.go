@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -52,15 +51,15 @@ func Print(e *env.Env, cmd *cobra.Command, req *deckhandv1.ReadFileRequest) (err
 		out = safe
 	}
 	for {
-		res, err := client.Files.ReadFile(cmd.Context(), connect.NewRequest(req))
+		res, err := client.Files.ReadFile(cmd.Context(), req)
 		if err != nil {
 			return err
 		}
-		if _, err := out.Write(res.Msg.GetContent()); err != nil {
+		if _, err := out.Write(res.GetContent()); err != nil {
 			return err
 		}
-		req.Offset += int64(len(res.Msg.GetContent()))
-		if len(res.Msg.GetContent()) == 0 || req.GetOffset() >= res.Msg.GetSize() {
+		req.Offset += int64(len(res.GetContent()))
+		if len(res.GetContent()) == 0 || req.GetOffset() >= res.GetSize() {
 			return nil
 		}
 	}

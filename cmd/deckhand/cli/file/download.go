@@ -97,7 +97,7 @@ func (d *download) describe(ctx context.Context, name string) (entries []*deckha
 	if d.owner == "task" {
 		req.Workspace = &deckhandv1.DescribeFilesRequest_TaskId{TaskId: d.ref}
 	}
-	stream, err := d.client.Files.DescribeFiles(ctx, connect.NewRequest(req))
+	stream, err := d.client.Files.DescribeFiles(ctx, req)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,7 +201,7 @@ func (d *download) fetch(ctx context.Context, files []*deckhandv1.UploadEntry) e
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := d.client.Files.DownloadFiles(ctx, connect.NewRequest(req))
+	stream, err := d.client.Files.DownloadFiles(ctx, req)
 	if err != nil {
 		return err
 	}

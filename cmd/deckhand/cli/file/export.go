@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -42,7 +41,7 @@ func Export(e *env.Env, cmd *cobra.Command, req *deckhandv1.ExportWorkspaceReque
 	if err != nil {
 		return err
 	}
-	stream, err := client.Workspaces.ExportWorkspace(cmd.Context(), connect.NewRequest(req))
+	stream, err := client.Workspaces.ExportWorkspace(cmd.Context(), req)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -44,15 +43,15 @@ func List(ctx context.Context, e *env.Env, req *deckhandv1.ListFilesRequest) err
 	if err != nil {
 		return err
 	}
-	res, err := client.Files.ListFiles(ctx, connect.NewRequest(req))
+	res, err := client.Files.ListFiles(ctx, req)
 	if err != nil {
 		return err
 	}
-	if len(res.Msg.GetFiles()) == 0 {
+	if len(res.GetFiles()) == 0 {
 		e.Notef("the folder is empty")
 	}
-	if res.Msg.GetTruncated() {
+	if res.GetTruncated() {
 		e.Notef("there is more than is shown: list a folder further down")
 	}
-	return output.List(e.Printer(), fileNoun(), res.Msg.GetFiles())
+	return output.List(e.Printer(), fileNoun(), res.GetFiles())
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -45,11 +44,11 @@ func put(ctx context.Context, e *env.Env, owner, ref, from, into string) error {
 		for _, one := range part {
 			req.Entries = append(req.Entries, one.entry)
 		}
-		res, err := client.Files.CompareFiles(ctx, connect.NewRequest(req))
+		res, err := client.Files.CompareFiles(ctx, req)
 		if err != nil {
 			return err
 		}
-		for i, from := range res.Msg.GetSendFrom() {
+		for i, from := range res.GetSendFrom() {
 			part[i].entry.Offset = from
 			if from < 0 {
 				skipped++

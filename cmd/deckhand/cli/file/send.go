@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -55,12 +54,12 @@ deckhand %[1]s files send %[2]s config --to-node web-2`, owner, example),
 			if err != nil {
 				return err
 			}
-			res, err := client.Files.SendFiles(cmd.Context(), connect.NewRequest(o.req))
+			res, err := client.Files.SendFiles(cmd.Context(), o.req)
 			if err != nil {
 				return err
 			}
-			e.Notef("%d files, %d bytes copied; %d were there already", res.Msg.GetFiles(), res.Msg.GetBytes(), res.Msg.GetUnchanged())
-			for _, name := range res.Msg.GetSkipped() {
+			e.Notef("%d files, %d bytes copied; %d were there already", res.GetFiles(), res.GetBytes(), res.GetUnchanged())
+			for _, name := range res.GetSkipped() {
 				e.Notef("not copied: %s", termsafe.Line(name))
 			}
 			return nil

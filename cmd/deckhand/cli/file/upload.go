@@ -111,12 +111,15 @@ const compareAtOnce = 2000
 const pieceBytes = 1<<20 - 1<<10
 
 func upload(ctx context.Context, client *sdk.Client, owner, ref, into string, all []local) (*deckhandv1.UploadFilesResponse, error) {
-	stream := client.Files.UploadFiles(ctx)
+	stream, err := client.Files.UploadFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
 	begin := &deckhandv1.UploadFilesRequest_Begin{Path: into, Workspace: &deckhandv1.UploadFilesRequest_Begin_AgentId{AgentId: ref}}
 	if owner == "task" {
 		begin.Workspace = &deckhandv1.UploadFilesRequest_Begin_TaskId{TaskId: ref}
 	}
-	err := stream.Send(&deckhandv1.UploadFilesRequest{Message: &deckhandv1.UploadFilesRequest_Begin_{Begin: begin}})
+	err = stream.Send(&deckhandv1.UploadFilesRequest{Message: &deckhandv1.UploadFilesRequest_Begin_{Begin: begin}})
 	buf := make([]byte, pieceBytes)
 	for _, one := range all {
 		if err != nil {
@@ -134,10 +137,10 @@ func upload(ctx context.Context, client *sdk.Client, owner, ref, into string, al
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg, nil
+	return res, nil
 }
 
-func uploadOne(stream *connect.ClientStreamForClient[deckhandv1.UploadFilesRequest, deckhandv1.UploadFilesResponse], one local, buf []byte) error {
+func uploadOne(stream *connect.ClientStreamForClientSimple[deckhandv1.UploadFilesRequest, deckhandv1.UploadFilesResponse], one local, buf []byte) error {
 	if err := stream.Send(&deckhandv1.UploadFilesRequest{Message: &deckhandv1.UploadFilesRequest_Entry{Entry: one.entry}}); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -26,7 +25,7 @@ func watchCommand(e *env.Env, owner, example string) *cobra.Command {
 			if owner == "task" {
 				req.Workspace = &deckhandv1.WatchFilesRequest_TaskId{TaskId: args[0]}
 			}
-			stream, err := client.Files.WatchFiles(cmd.Context(), connect.NewRequest(req))
+			stream, err := client.Files.WatchFiles(cmd.Context(), req)
 			if err != nil {
 				return err
 			}

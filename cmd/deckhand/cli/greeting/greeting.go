@@ -18,7 +18,6 @@ import (
 	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -111,8 +110,8 @@ func (g *Greeting) Up(ctx context.Context, client *sdk.Client, who string) {
 	defer stop()
 	g.fieldf("hub", "%s", client.URL())
 	figures, err := pressure.Machine(g.cfg.DataDir)(ctx)
-	if nodes, listed := client.Nodes.ListNodes(ctx, connect.NewRequest(&deckhandv1.ListNodesRequest{PageSize: 1})); listed == nil && len(nodes.Msg.GetNodes()) > 0 && err == nil {
-		g.fieldf("node", "%s · %d CPUs · %s · %s of disk free", termsafe.Line(nodes.Msg.GetNodes()[0].GetName()), figures.Cores,
+	if nodes, listed := client.Nodes.ListNodes(ctx, &deckhandv1.ListNodesRequest{PageSize: 1}); listed == nil && len(nodes.GetNodes()) > 0 && err == nil {
+		g.fieldf("node", "%s · %d CPUs · %s · %s of disk free", termsafe.Line(nodes.GetNodes()[0].GetName()), figures.Cores,
 			output.Size(int64(figures.MemoryTotal)), output.Size(int64(figures.DiskFree)))
 	}
 	g.fieldf("worker", "%d slots", g.cfg.Slots)
@@ -138,14 +137,14 @@ func (g *Greeting) Up(ctx context.Context, client *sdk.Client, who string) {
 
 // console shows the link that opens the console, logged in.
 func (g *Greeting) console(ctx context.Context, client *sdk.Client) {
-	code, err := client.Sessions.CreateLoginCode(ctx, connect.NewRequest(&deckhandv1.CreateLoginCodeRequest{}))
+	code, err := client.Sessions.CreateLoginCode(ctx, &deckhandv1.CreateLoginCodeRequest{})
 	if err != nil {
 		g.linef("\nOpen the console with: deckhand open")
 		return
 	}
-	lasts := code.Msg.GetExpiresAt().AsTime().Sub(g.cfg.Now()).Round(time.Minute)
+	lasts := code.GetExpiresAt().AsTime().Sub(g.cfg.Now()).Round(time.Minute)
 	g.linef("\nOpen the console (this link logs you in once, within %d minutes; another one: deckhand open):", int(lasts.Minutes()))
-	g.linef("  %s", output.Bold.Render(LoginLink(client.URL(), code.Msg.GetCode())))
+	g.linef("  %s", output.Bold.Render(LoginLink(client.URL(), code.GetCode())))
 	if forward := Forward(client.URL(), g.cfg.SSH); forward != "" {
 		g.linef("From another machine:  %s   and then the same link", forward)
 	}
@@ -172,10 +171,10 @@ func Forward(hubURL, target string) string {
 // next shows the commands of the first hour, without what is done already.
 func (g *Greeting) next(ctx context.Context, client *sdk.Client) {
 	var lines [][2]string
-	if res, err := client.Providers.ListProviders(ctx, connect.NewRequest(&deckhandv1.ListProvidersRequest{})); err == nil && len(res.Msg.GetProviders()) == 0 {
+	if res, err := client.Providers.ListProviders(ctx, &deckhandv1.ListProvidersRequest{}); err == nil && len(res.GetProviders()) == 0 {
 		lines = append(lines, [2]string{"deckhand provider connect anthropic --key-file key.txt", "connect a model"})
 	}
-	if res, err := client.Agents.ListAgents(ctx, connect.NewRequest(&deckhandv1.ListAgentsRequest{PageSize: 1})); err == nil && len(res.Msg.GetAgents()) == 0 {
+	if res, err := client.Agents.ListAgents(ctx, &deckhandv1.ListAgentsRequest{PageSize: 1}); err == nil && len(res.GetAgents()) == 0 {
 		lines = append(lines, [2]string{"deckhand agent apply -f personas/", "agents to begin with"},
 			[2]string{`deckhand run log-triage "What happened here?" --input /var/log/dpkg.log --wait`, ""})
 	}
@@ -202,11 +201,11 @@ func (g *Greeting) Tasks(ctx context.Context, client *sdk.Client) {
 }
 
 func (g *Greeting) ended(ctx context.Context, client *sdk.Client, event *deckhandv1.Event) {
-	res, err := client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: event.GetTaskId()}))
+	res, err := client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: event.GetTaskId()})
 	if err != nil {
 		return
 	}
-	task := res.Msg.GetTask()
+	task := res.GetTask()
 	took := ""
 	if task.GetStartedAt() != nil && task.GetFinishedAt() != nil {
 		took = " in " + seconds(task.GetFinishedAt().AsTime().Sub(task.GetStartedAt().AsTime()))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -54,11 +53,11 @@ func send(ctx context.Context, e *env.Env, request *deckhandv1.AnswerInboxItemRe
 			return err
 		}
 	}
-	res, err := client.Inbox.AnswerInboxItem(ctx, connect.NewRequest(request))
+	res, err := client.Inbox.AnswerInboxItem(ctx, request)
 	if err != nil {
 		return err
 	}
-	return output.Brief(e.Printer(), noun(e), res.Msg.GetItem())
+	return output.Brief(e.Printer(), noun(e), res.GetItem())
 }
 
 // showBefore shows what is about to be allowed, and binds the answer to it.

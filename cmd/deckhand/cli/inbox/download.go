@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -62,11 +61,11 @@ when the agent asked. An existing FILE is not overwritten; - writes to standard 
 func copyAttachment(ctx context.Context, client *sdk.Client, request *deckhandv1.ReadInboxAttachmentRequest, to io.Writer) error {
 	sum := sha256.New()
 	for {
-		res, err := client.Inbox.ReadInboxAttachment(ctx, connect.NewRequest(request))
+		res, err := client.Inbox.ReadInboxAttachment(ctx, request)
 		if err != nil {
 			return err
 		}
-		piece := res.Msg
+		piece := res
 		if _, err := io.MultiWriter(sum, to).Write(piece.GetData()); err != nil {
 			return fmt.Errorf("write the attachment: %w", err)
 		}

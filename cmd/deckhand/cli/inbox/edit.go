@@ -8,8 +8,6 @@ import (
 	"os"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -36,18 +34,18 @@ func (r *reviewer) edit(ctx context.Context, item *deckhandv1.InboxItem) (*edite
 			r.printf("Nothing was changed.\n")
 			return nil, nil
 		}
-		res, err := r.client.Inbox.JudgeInboxItem(ctx, connect.NewRequest(&deckhandv1.JudgeInboxItemRequest{ItemId: item.GetId(), ArgumentsJson: arguments}))
+		res, err := r.client.Inbox.JudgeInboxItem(ctx, &deckhandv1.JudgeInboxItemRequest{ItemId: item.GetId(), ArgumentsJson: arguments})
 		if err != nil {
 			return nil, fault.FromConnect(err)
 		}
-		r.printf("%s%s", literal.Block(diff), judgement(res.Msg))
+		r.printf("%s%s", literal.Block(diff), judgement(res))
 		word, err := r.ask("Approve the edited call? [y,n,e] ")
 		if err != nil {
 			return nil, err
 		}
 		switch word {
 		case "y":
-			return &editedCall{arguments: arguments, digest: res.Msg.GetJudgedDigest(), dangers: dangerKinds(res.Msg.GetDecision())}, nil
+			return &editedCall{arguments: arguments, digest: res.GetJudgedDigest(), dangers: dangerKinds(res.GetDecision())}, nil
 		case "e":
 			continue
 		}

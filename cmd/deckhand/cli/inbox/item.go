@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -24,11 +23,11 @@ import (
 )
 
 func getItem(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.InboxItem, error) {
-	res, err := client.Inbox.GetInboxItem(ctx, connect.NewRequest(&deckhandv1.GetInboxItemRequest{ItemId: id}))
+	res, err := client.Inbox.GetInboxItem(ctx, &deckhandv1.GetInboxItemRequest{ItemId: id})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetItem(), nil
+	return res.GetItem(), nil
 }
 
 // wholeItem returns an item with the whole of its arguments, however long they
@@ -76,17 +75,17 @@ func wholeItem(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.
 func wholeText(ctx context.Context, client *sdk.Client, id string, long *deckhandv1.LongArgument, inDecision bool) (string, error) {
 	var whole strings.Builder
 	for at := int64(0); at < long.GetSizeBytes(); {
-		res, err := client.Inbox.ReadInboxArgument(ctx, connect.NewRequest(&deckhandv1.ReadInboxArgumentRequest{
+		res, err := client.Inbox.ReadInboxArgument(ctx, &deckhandv1.ReadInboxArgumentRequest{
 			ItemId: id, Pointer: long.GetPointer(), Offset: at, InDecision: inDecision,
-		}))
+		})
 		if err != nil {
 			return "", err
 		}
-		if res.Msg.GetNextOffset() <= at {
+		if res.GetNextOffset() <= at {
 			return "", fault.New(fault.Internal, "the hub sent nothing of %s after byte %d", termsafe.Line(long.GetPointer()), at)
 		}
-		whole.WriteString(res.Msg.GetText())
-		at = res.Msg.GetNextOffset()
+		whole.WriteString(res.GetText())
+		at = res.GetNextOffset()
 	}
 	return whole.String(), nil
 }

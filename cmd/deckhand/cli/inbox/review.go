@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
@@ -74,16 +73,16 @@ func (r *reviewer) printf(format string, args ...any) { _, _ = fmt.Fprintf(r.e.O
 func (r *reviewer) all(ctx context.Context, request *deckhandv1.ListInboxRequest) error {
 	var ids []string
 	for {
-		res, err := r.client.Inbox.ListInbox(ctx, connect.NewRequest(request))
+		res, err := r.client.Inbox.ListInbox(ctx, request)
 		if err != nil {
 			return err
 		}
-		for _, item := range res.Msg.GetItems() {
+		for _, item := range res.GetItems() {
 			if item.GetMayAnswer() {
 				ids = append(ids, item.GetId())
 			}
 		}
-		if request.PageToken = res.Msg.GetNextPageToken(); request.PageToken == "" {
+		if request.PageToken = res.GetNextPageToken(); request.PageToken == "" {
 			break
 		}
 	}
@@ -230,7 +229,7 @@ func (r *reviewer) answer(ctx context.Context, item *deckhandv1.InboxItem, c cho
 	if changed != nil {
 		request.GetApprove().JudgedDigest = changed.digest
 	}
-	if _, err := r.client.Inbox.AnswerInboxItem(ctx, connect.NewRequest(request)); err != nil {
+	if _, err := r.client.Inbox.AnswerInboxItem(ctx, request); err != nil {
 		// Somebody else answered, or what was shown has changed: the others still wait.
 		if e := fault.As(fault.FromConnect(err)); e != nil {
 			r.problem(e)

@@ -3,7 +3,6 @@ package inbox
 import (
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -45,11 +44,11 @@ deckhand inbox list --snoozed`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Inbox.SnoozeInboxItem(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Inbox.SnoozeInboxItem(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetItem())
+			return output.Brief(e.Printer(), noun(e), res.GetItem())
 		},
 	}
 	cmd.Flags().DurationVar(&after, "for", 0, "how long, for example 2h")

@@ -4,7 +4,7 @@ package kill
 
 import (
 	"charm.land/lipgloss/v2"
-	"connectrpc.com/connect"
+
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -60,21 +60,21 @@ func kill(e *env.Env, cmd *cobra.Command, request *deckhandv1.KillRequest) error
 	if err != nil {
 		return err
 	}
-	res, err := client.Control.Kill(cmd.Context(), connect.NewRequest(request))
+	res, err := client.Control.Kill(cmd.Context(), request)
 	if err != nil {
 		return err
 	}
-	tasks := res.Msg.GetTasks()
+	tasks := res.GetTasks()
 	if err := output.List(e.Printer(), killedNoun(), tasks); err != nil {
 		return err
 	}
-	if len(tasks) == 0 && len(res.Msg.GetSetups()) == 0 {
+	if len(tasks) == 0 && len(res.GetSetups()) == 0 {
 		e.Notef("Nothing was running or queued.")
 	}
-	for _, one := range res.Msg.GetSetups() {
+	for _, one := range res.GetSetups() {
 		e.Notef("ended the setup of image %s on node %s", termsafe.Line(one.GetImage()), termsafe.Line(one.GetNodeId()))
 	}
-	if held := res.Msg.GetHold(); held != nil {
+	if held := res.GetHold(); held != nil {
 		e.Notef("nothing of it starts until you release it: deckhand hold release %s", termsafe.Line(held.GetId()))
 	}
 	open := 0

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 
-	"connectrpc.com/connect"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
@@ -47,7 +46,7 @@ deckhand mcp --hub https://hub.example.com --token dhu_…`,
 				return err
 			}
 			// A wrong address or token is an error of the command, and not of the first call.
-			if _, err := hub.Sessions.GetSession(cmd.Context(), connect.NewRequest(&deckhandv1.GetSessionRequest{})); err != nil {
+			if _, err := hub.Sessions.GetSession(cmd.Context(), &deckhandv1.GetSessionRequest{}); err != nil {
 				return err
 			}
 			url, token, err := e.Hub()

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -37,12 +36,12 @@ those that wait say why.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Nodes.DrainNode(cmd.Context(), connect.NewRequest(&deckhandv1.DrainNodeRequest{NodeId: args[0], Reason: o.reason}))
+			res, err := client.Nodes.DrainNode(cmd.Context(), &deckhandv1.DrainNodeRequest{NodeId: args[0], Reason: o.reason})
 			if err != nil {
 				return err
 			}
-			noteActive(e, res.Msg.GetActiveTasks())
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetNode())
+			noteActive(e, res.GetActiveTasks())
+			return output.Brief(e.Printer(), noun(e), res.GetNode())
 		},
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "shown to everybody who waits")

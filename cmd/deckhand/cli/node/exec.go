@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -111,11 +110,11 @@ echo hello | deckhand node exec web-1 --agent log-triage --stdin -- wc -c`,
 
 // execute runs a command and returns its exit status.
 func execute(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.StartNodeExecRequest) error {
-	started, err := client.NodeExecs.StartNodeExec(ctx, connect.NewRequest(request))
+	started, err := client.NodeExecs.StartNodeExec(ctx, request)
 	if err != nil {
 		return err
 	}
-	id := started.Msg.GetExec().GetId()
+	id := started.GetExec().GetId()
 	out := newOutputs(e)
 	err = copyLog(ctx, e, client, &deckhandv1.ReadNodeLogRequest{ExecId: id, Follow: true}, out.piece)
 	err = errors.Join(err, out.close())
@@ -126,15 +125,15 @@ func execute(ctx context.Context, e *env.Env, client *sdk.Client, request *deckh
 		return continues(err, id)
 	}
 	for {
-		res, err := client.NodeExecs.GetNodeExec(ctx, connect.NewRequest(&deckhandv1.GetNodeExecRequest{ExecId: id, Wait: durationpb.New(getWait)}))
+		res, err := client.NodeExecs.GetNodeExec(ctx, &deckhandv1.GetNodeExecRequest{ExecId: id, Wait: durationpb.New(getWait)})
 		if ctx.Err() != nil {
 			return interrupted(ctx, client, id)
 		}
 		if err != nil {
 			return continues(err, id)
 		}
-		if res.Msg.GetExec().GetState() == deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED {
-			return execStatus(e, res.Msg.GetExec())
+		if res.GetExec().GetState() == deckhandv1.NodeExecState_NODE_EXEC_STATE_ENDED {
+			return execStatus(e, res.GetExec())
 		}
 	}
 }
@@ -153,12 +152,12 @@ func continues(err error, id string) error {
 func interrupted(ctx context.Context, client *sdk.Client, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
 	defer cancel()
-	res, err := client.NodeExecs.KillNodeExec(ctx, connect.NewRequest(&deckhandv1.KillNodeExecRequest{ExecId: id}))
+	res, err := client.NodeExecs.KillNodeExec(ctx, &deckhandv1.KillNodeExecRequest{ExecId: id})
 	if err != nil {
 		return env.Failed(env.ExitInterrupted, fault.New(fault.Canceled, "interrupted, but %s could not be killed: %v", id, err).
 			WithFix("try again: deckhand node kill %s", id))
 	}
-	return env.Failed(env.ExitInterrupted, fault.New(fault.Canceled, "interrupted: %s was killed, %d of its processes are left", id, res.Msg.GetExec().GetMembersLeft()))
+	return env.Failed(env.ExitInterrupted, fault.New(fault.Canceled, "interrupted: %s was killed, %d of its processes are left", id, res.GetExec().GetMembersLeft()))
 }
 
 // execStatus returns how a command ended as an exit status, and says what a

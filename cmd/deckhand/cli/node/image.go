@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -55,18 +54,18 @@ func imageListCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Images.ListImages(cmd.Context(), connect.NewRequest(&deckhandv1.ListImagesRequest{NodeId: args[0]}))
+			res, err := client.Images.ListImages(cmd.Context(), &deckhandv1.ListImagesRequest{NodeId: args[0]})
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetImages()) == 0 {
+			if len(res.GetImages()) == 0 {
 				e.Notef("there is no image on %s; one comes with the first task that needs it, or with: deckhand node image pull %s IMAGE", args[0], args[0])
 			}
 			noun := imageNoun(e)
 			noun.Columns = append(noun.Columns, output.Column[*deckhandv1.NodeImage]{
 				Header: "tasks", Value: func(x *deckhandv1.NodeImage) string { return fmt.Sprint(x.GetTasks()) },
 			})
-			return output.List(e.Printer(), noun, res.Msg.GetImages())
+			return output.List(e.Printer(), noun, res.GetImages())
 		},
 	}
 }
@@ -86,7 +85,7 @@ with its digest. What was downloaded is kept for a day if the pull is stopped.`,
 			if err != nil {
 				return err
 			}
-			stream, err := client.Images.PullImage(cmd.Context(), connect.NewRequest(&deckhandv1.PullImageRequest{NodeId: args[0], Reference: args[1]}))
+			stream, err := client.Images.PullImage(cmd.Context(), &deckhandv1.PullImageRequest{NodeId: args[0], Reference: args[1]})
 			if err != nil {
 				return err
 			}
@@ -133,7 +132,10 @@ input.`,
 				defer f.Close()
 				archive = f
 			}
-			stream := client.Images.ImportImage(cmd.Context())
+			stream, err := client.Images.ImportImage(cmd.Context())
+			if err != nil {
+				return err
+			}
 			err = stream.Send(&deckhandv1.ImportImageRequest{NodeId: args[0], Name: args[1]})
 			buf, sent, said := make([]byte, pieceBytes), int64(0), time.Now()
 			for err == nil {
@@ -160,7 +162,7 @@ input.`,
 			if err != nil {
 				return err
 			}
-			return output.Brief(e.Printer(), imageNoun(e), res.Msg.GetImage())
+			return output.Brief(e.Printer(), imageNoun(e), res.GetImage())
 		},
 	}
 }
@@ -180,14 +182,14 @@ keeps which has not ended.`,
 			if req.UnusedFor, err = env.Duration(cmd, "unused-for"); err != nil {
 				return err
 			}
-			res, err := client.Images.PruneImages(cmd.Context(), connect.NewRequest(req))
+			res, err := client.Images.PruneImages(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetDeleted()) == 0 {
+			if len(res.GetDeleted()) == 0 {
 				e.Notef("nothing was deleted")
 			}
-			return output.List(e.Printer(), imageNoun(e), res.Msg.GetDeleted())
+			return output.List(e.Printer(), imageNoun(e), res.GetDeleted())
 		},
 	}
 	cmd.Flags().Duration("unused-for", 0, "only images that were not used for so long, such as 24h")

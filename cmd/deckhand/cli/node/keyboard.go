@@ -16,7 +16,7 @@ import (
 // keyboard sends what is typed, and the window's sizes.
 type keyboard struct {
 	mu     sync.Mutex // one sends at a time
-	stream *connect.BidiStreamForClient[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse]
+	stream *connect.BidiStreamForClientSimple[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse]
 }
 
 func (k *keyboard) send(m *deckhandv1.OpenTerminalRequest) error {

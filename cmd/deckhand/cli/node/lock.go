@@ -1,7 +1,6 @@
 package node
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -27,12 +26,12 @@ go on. A command with --host takes the lock for itself when it is free.`,
 				return err
 			}
 			request.NodeId = args[0]
-			res, err := client.Nodes.LockNode(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Nodes.LockNode(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			noteActive(e, res.Msg.GetActiveTasks())
-			return output.Brief(e.Printer(), lockNoun(), res.Msg.GetLock())
+			noteActive(e, res.GetActiveTasks())
+			return output.Brief(e.Printer(), lockNoun(), res.GetLock())
 		},
 	}
 	cmd.Flags().StringVar(&request.Reason, "reason", "", "reason, which is shown to everybody who waits")

@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -125,7 +124,7 @@ func copyLog(ctx context.Context, e *env.Env, client *sdk.Client, request *deckh
 func copyLogOnce(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadNodeLogRequest,
 	show func(*deckhandv1.ReadNodeLogResponse) error,
 ) error {
-	stream, err := client.NodeExecs.ReadNodeLog(ctx, connect.NewRequest(request))
+	stream, err := client.NodeExecs.ReadNodeLog(ctx, request)
 	if err != nil {
 		return fault.FromConnect(err)
 	}
@@ -150,20 +149,20 @@ func copyLogOnce(ctx context.Context, e *env.Env, client *sdk.Client, request *d
 func searchNodeLog(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.SearchNodeLogRequest) error {
 	found := 0
 	for {
-		res, err := client.NodeExecs.SearchNodeLog(ctx, connect.NewRequest(request))
+		res, err := client.NodeExecs.SearchNodeLog(ctx, request)
 		if err != nil {
 			return err
 		}
-		for _, m := range res.Msg.GetMatches() {
+		for _, m := range res.GetMatches() {
 			found++
 			if err := output.Entry(e.Printer(), matchNoun, m); err != nil {
 				return err
 			}
 		}
-		if res.Msg.GetComplete() || res.Msg.GetNextOffset() <= request.GetOffset() {
+		if res.GetComplete() || res.GetNextOffset() <= request.GetOffset() {
 			break
 		}
-		request.Offset = res.Msg.GetNextOffset()
+		request.Offset = res.GetNextOffset()
 	}
 	if found == 0 {
 		return env.Failed(env.ExitFailed, fault.New(fault.NotFound, "nothing in the log of %s matches", request.GetExecId()))
@@ -183,11 +182,11 @@ var matchNoun = output.Noun[*deckhandv1.NodeLogMatch]{
 
 // writeCast writes a terminal's recording.
 func writeCast(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadNodeLogRequest, path string) (err error) {
-	res, err := client.NodeExecs.GetNodeExec(ctx, connect.NewRequest(&deckhandv1.GetNodeExecRequest{ExecId: request.GetExecId()}))
+	res, err := client.NodeExecs.GetNodeExec(ctx, &deckhandv1.GetNodeExecRequest{ExecId: request.GetExecId()})
 	if err != nil {
 		return err
 	}
-	exec, out := res.Msg.GetExec(), e.Out
+	exec, out := res.GetExec(), e.Out
 	if path != "-" {
 		file, err := os.Create(path)
 		if err != nil {

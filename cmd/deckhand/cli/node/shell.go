@@ -74,7 +74,10 @@ func nodeShell(ctx context.Context, e *env.Env, client *sdk.Client, in term.File
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream := client.Terminals.OpenTerminal(ctx)
+	stream, err := client.Terminals.OpenTerminal(ctx)
+	if err != nil {
+		return fault.FromConnect(err)
+	}
 	defer func() { _ = stream.CloseResponse() }()
 	if err := sent(stream.Send(&deckhandv1.OpenTerminalRequest{Message: &deckhandv1.OpenTerminalRequest_Open_{Open: open}})); err != nil {
 		return fault.FromConnect(err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -39,15 +38,15 @@ deckhand node token --ttl 10m --label zone=eu --label disk=ssd`,
 			if o.ttl != 0 {
 				request.Ttl = durationpb.New(o.ttl)
 			}
-			res, err := client.Nodes.CreateJoinToken(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Nodes.CreateJoinToken(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			token := res.Msg.GetToken()
-			e.Notef("valid once, until %s; on the new machine run:", output.Moment(res.Msg.GetExpiresAt()))
+			token := res.GetToken()
+			e.Notef("valid once, until %s; on the new machine run:", output.Moment(res.GetExpiresAt()))
 			e.Notef("  "+installCommand, termsafe.Line(token), client.URL())
 			if !e.Format.ForPeople() {
-				return output.One(e.Printer(), tokenNoun, res.Msg)
+				return output.One(e.Printer(), tokenNoun, res)
 			}
 			_, err = fmt.Fprintln(e.Out, termsafe.Line(token))
 			return err

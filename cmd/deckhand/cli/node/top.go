@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -37,9 +36,9 @@ deckhand node top web-1 -o json`,
 			if err != nil {
 				return err
 			}
-			stream, err := client.Telemetry.WatchNodeTelemetry(cmd.Context(), connect.NewRequest(&deckhandv1.WatchNodeTelemetryRequest{
+			stream, err := client.Telemetry.WatchNodeTelemetry(cmd.Context(), &deckhandv1.WatchNodeTelemetryRequest{
 				NodeId: args[0], Follow: live,
-			}))
+			})
 			if err != nil {
 				return fault.FromConnect(err)
 			}

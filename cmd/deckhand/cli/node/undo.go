@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/change"
@@ -27,11 +26,11 @@ deckhand node undo nexec_3q9 --skip-conflicts --yes`,
 			req.ExecId = args[0]
 			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client, r change.Request) (*deckhandv1.UndoChangesResponse, error) {
 				req.OnConflict, req.Preview, req.ExpectState = r.OnConflict, r.Preview, r.ExpectState
-				res, err := client.Workspaces.UndoNodeExec(ctx, connect.NewRequest(req))
+				res, err := client.Workspaces.UndoNodeExec(ctx, req)
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetUndo(), nil
+				return res.GetUndo(), nil
 			})
 		},
 	}

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -21,12 +20,12 @@ func unlockCommand(e *env.Env) *cobra.Command {
 				return err
 			}
 			request.NodeId = args[0]
-			res, err := client.Nodes.UnlockNode(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Nodes.UnlockNode(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			e.Notef("node %s is free", termsafe.Line(res.Msg.GetNode().GetName()))
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetNode())
+			e.Notef("node %s is free", termsafe.Line(res.GetNode().GetName()))
+			return output.Brief(e.Printer(), noun(e), res.GetNode())
 		},
 	}
 	cmd.Flags().BoolVar(&request.Force, "force", false, "also when somebody else holds it, or a command runs under it")

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 
-	"connectrpc.com/connect"
 	"github.com/mdp/qrterminal/v3"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -45,14 +44,14 @@ xdg-open "$(deckhand open -o name)"`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Sessions.CreateLoginCode(cmd.Context(), connect.NewRequest(&deckhandv1.CreateLoginCodeRequest{}))
+			res, err := client.Sessions.CreateLoginCode(cmd.Context(), &deckhandv1.CreateLoginCodeRequest{})
 			if err != nil {
 				return err
 			}
-			address := greeting.LoginLink(cmp.Or(res.Msg.GetPublicUrl(), client.URL()), res.Msg.GetCode())
+			address := greeting.LoginLink(cmp.Or(res.GetPublicUrl(), client.URL()), res.GetCode())
 			link, err := structpb.NewStruct(map[string]any{
 				"url":        address,
-				"expires_at": output.Moment(res.Msg.GetExpiresAt()),
+				"expires_at": output.Moment(res.GetExpiresAt()),
 			})
 			if err != nil {
 				return err

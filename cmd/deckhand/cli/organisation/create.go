@@ -1,7 +1,6 @@
 package organisation
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -22,12 +21,12 @@ tokens for their workers: deckhand token create NAME --worker.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Organisations.CreateOrganisation(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Organisations.CreateOrganisation(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			e.Notef("this is the administrator's token; it is not shown again:\n%s", res.Msg.GetToken())
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetOrganisation())
+			e.Notef("this is the administrator's token; it is not shown again:\n%s", res.GetToken())
+			return output.Brief(e.Printer(), noun(e), res.GetOrganisation())
 		},
 	}
 	cmd.Flags().StringVar(&request.Admin, "admin", "", "the administrator's name; admin by default")

@@ -1,7 +1,6 @@
 package organisation
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -23,16 +22,16 @@ once, for tasks that have ended as well. Setting it is for administrators.`,
 			shared := false
 			switch {
 			case len(args) == 0:
-				res, err := client.Organisations.GetTaskSharing(cmd.Context(), connect.NewRequest(&deckhandv1.GetTaskSharingRequest{}))
+				res, err := client.Organisations.GetTaskSharing(cmd.Context(), &deckhandv1.GetTaskSharingRequest{})
 				if err != nil {
 					return err
 				}
-				shared = res.Msg.GetShared()
+				shared = res.GetShared()
 			case args[0] != "own" && args[0] != "shared":
 				return env.Usage(cmd, "it is %q: use own or shared", args[0])
 			default:
 				shared = args[0] == "shared"
-				if _, err := client.Organisations.SetTaskSharing(cmd.Context(), connect.NewRequest(&deckhandv1.SetTaskSharingRequest{Shared: shared})); err != nil {
+				if _, err := client.Organisations.SetTaskSharing(cmd.Context(), &deckhandv1.SetTaskSharingRequest{Shared: shared}); err != nil {
 					return err
 				}
 			}

@@ -3,7 +3,6 @@
 package passkey
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -37,11 +36,11 @@ func listCommand(e *env.Env) *cobra.Command {
 			if len(args) == 1 {
 				request.User = args[0]
 			}
-			res, err := client.Passkeys.ListPasskeys(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Passkeys.ListPasskeys(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			return output.List(e.Printer(), noun(e), res.Msg.GetPasskeys())
+			return output.List(e.Printer(), noun(e), res.GetPasskeys())
 		},
 	}
 }
@@ -58,7 +57,7 @@ the console.`,
 			if err != nil {
 				return err
 			}
-			_, err = client.Passkeys.DeletePasskey(cmd.Context(), connect.NewRequest(&deckhandv1.DeletePasskeyRequest{PasskeyId: args[0]}))
+			_, err = client.Passkeys.DeletePasskey(cmd.Context(), &deckhandv1.DeletePasskeyRequest{PasskeyId: args[0]})
 			return err
 		},
 	}

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -34,21 +33,21 @@ deckhand policy apply - < policy.yaml`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Policies.ApplyPolicy(cmd.Context(), connect.NewRequest(&deckhandv1.ApplyPolicyRequest{
+			res, err := client.Policies.ApplyPolicy(cmd.Context(), &deckhandv1.ApplyPolicyRequest{
 				AgentId: o.agent, Yaml: text, File: args[0], DryRun: o.dryRun,
-			}))
+			})
 			if err != nil {
 				return err
 			}
 			switch {
-			case !res.Msg.GetChanged():
-				e.Notef("unchanged: it is version %d", res.Msg.GetPolicy().GetVersion())
+			case !res.GetChanged():
+				e.Notef("unchanged: it is version %d", res.GetPolicy().GetVersion())
 			case o.dryRun:
-				e.Notef("Valid. Would become version %d.", res.Msg.GetPolicy().GetVersion())
+				e.Notef("Valid. Would become version %d.", res.GetPolicy().GetVersion())
 			default:
-				e.Notef("Version %d is active.", res.Msg.GetPolicy().GetVersion())
+				e.Notef("Version %d is active.", res.GetPolicy().GetVersion())
 			}
-			return output.Brief(e.Printer(), noun(), res.Msg.GetPolicy())
+			return output.Brief(e.Printer(), noun(), res.GetPolicy())
 		},
 	}
 	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent whose policy it is (default: the organisation's)")

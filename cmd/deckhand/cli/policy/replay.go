@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -32,17 +31,17 @@ deckhand policy replay cleaner.yaml --agent cleaner --steps 1000`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Policies.ReplayPolicy(cmd.Context(), connect.NewRequest(&deckhandv1.ReplayPolicyRequest{
+			res, err := client.Policies.ReplayPolicy(cmd.Context(), &deckhandv1.ReplayPolicyRequest{
 				AgentId: o.agent, Yaml: text, Steps: o.steps, File: args[0],
-			}))
+			})
 			if err != nil {
 				return err
 			}
-			e.Notef("%d of %d steps would be decided differently.", len(res.Msg.GetChanged()), res.Msg.GetSteps())
-			if n := res.Msg.GetUnreadable(); n > 0 {
+			e.Notef("%d of %d steps would be decided differently.", len(res.GetChanged()), res.GetSteps())
+			if n := res.GetUnreadable(); n > 0 {
 				e.Notef("%d more could not be read", n)
 			}
-			return output.List(e.Printer(), replayedNoun(), res.Msg.GetChanged())
+			return output.List(e.Printer(), replayedNoun(), res.GetChanged())
 		},
 	}
 	cmd.Flags().StringVar(&o.agent, "agent", "", "only steps of this agent; the file takes the place of its own policy")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -31,11 +30,11 @@ deckhand policy show --agent cleaner --version 2`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Policies.GetPolicy(cmd.Context(), connect.NewRequest(&deckhandv1.GetPolicyRequest{AgentId: o.agent, Version: o.version}))
+			res, err := client.Policies.GetPolicy(cmd.Context(), &deckhandv1.GetPolicyRequest{AgentId: o.agent, Version: o.version})
 			if err != nil {
 				return err
 			}
-			p := res.Msg.GetPolicy()
+			p := res.GetPolicy()
 			switch {
 			case p.GetVersion() == 0 && p.GetYaml() == "":
 				e.Notef("the agent has no policy of its own: that of the organisation holds")

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -67,15 +66,15 @@ deckhand policy test 'make deploy' --file new.yaml --label env=prod --at 2026-06
 			if err != nil {
 				return err
 			}
-			res, err := client.Policies.TestPolicy(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Policies.TestPolicy(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
 			if !e.Format.ForPeople() {
-				return output.One(e.Printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
+				return output.One(e.Printer(), decisionNoun(res.GetCommands()), res.GetDecision())
 			}
-			e.Notef("%s", meaning(res.Msg))
-			return output.One(e.Printer(), decisionNoun(res.Msg.GetCommands()), res.Msg.GetDecision())
+			e.Notef("%s", meaning(res))
+			return output.One(e.Printer(), decisionNoun(res.GetCommands()), res.GetDecision())
 		},
 	}
 	cmd.Flags().StringVar(&o.agent, "agent", "", "the agent that makes the call")

@@ -3,7 +3,6 @@ package provider
 import (
 	"fmt"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -21,11 +20,11 @@ func catalogueCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Providers.GetProviderCatalogue(cmd.Context(), connect.NewRequest(&deckhandv1.GetProviderCatalogueRequest{}))
+			res, err := client.Providers.GetProviderCatalogue(cmd.Context(), &deckhandv1.GetProviderCatalogueRequest{})
 			if err != nil {
 				return err
 			}
-			return output.List(e.Printer(), catalogueNoun(e), res.Msg.GetProviders())
+			return output.List(e.Printer(), catalogueNoun(e), res.GetProviders())
 		},
 	}
 }

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -18,7 +17,7 @@ func disconnectCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Providers.DisconnectProvider(cmd.Context(), connect.NewRequest(&deckhandv1.DisconnectProviderRequest{Name: args[0]})); err != nil {
+			if _, err := client.Providers.DisconnectProvider(cmd.Context(), &deckhandv1.DisconnectProviderRequest{Name: args[0]}); err != nil {
 				return err
 			}
 			e.Notef("provider %s is disconnected, and its key is deleted", args[0])

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -36,7 +35,7 @@ deckhand provider price openai gpt-5 --input 1.25 --output 10 --cache-read 0.125
 			if err != nil {
 				return err
 			}
-			if _, err := client.Providers.SetPrice(cmd.Context(), connect.NewRequest(o.request)); err != nil {
+			if _, err := client.Providers.SetPrice(cmd.Context(), o.request); err != nil {
 				return err
 			}
 			e.Notef("model %s of %s costs $%g for a million tokens of input and $%g of output from its next call on", args[1], args[0], o.request.GetInput(), o.request.GetOutput())

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -41,14 +40,14 @@ deckhand provider usage anthropic --since 2026-01-01`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Providers.GetProviderUsage(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Providers.GetProviderUsage(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetModels()) == 0 {
-				e.Notef("no model was called since %s", output.Moment(res.Msg.GetSince()))
+			if len(res.GetModels()) == 0 {
+				e.Notef("no model was called since %s", output.Moment(res.GetSince()))
 			}
-			return output.List(e.Printer(), modelUsageNoun(), res.Msg.GetModels())
+			return output.List(e.Printer(), modelUsageNoun(), res.GetModels())
 		},
 	}
 	cmd.Flags().StringVar(&o.since, "since", "", "from this day on, in UTC, such as 2026-01-31")

@@ -3,7 +3,6 @@ package quota
 import (
 	"fmt"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -31,14 +30,14 @@ deckhand quota history --by-user`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Plans.GetQuotaHistory(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Plans.GetQuotaHistory(cmd.Context(), request)
 			if err != nil {
 				return err
 			}
 			if users {
-				return output.List(e.Printer(), pastNoun("user", (*deckhandv1.QuotaPeriod).GetUserName), res.Msg.GetUsers())
+				return output.List(e.Printer(), pastNoun("user", (*deckhandv1.QuotaPeriod).GetUserName), res.GetUsers())
 			}
-			return output.List(e.Printer(), pastNoun("period", (*deckhandv1.QuotaPeriod).GetPeriod), res.Msg.GetPeriods())
+			return output.List(e.Printer(), pastNoun("period", (*deckhandv1.QuotaPeriod).GetPeriod), res.GetPeriods())
 		},
 	}
 	flags := cmd.Flags()

@@ -5,7 +5,6 @@ package registry
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -104,7 +103,7 @@ func deleteCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Images.DeleteRegistry(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteRegistryRequest{Host: args[0]})); err != nil {
+			if _, err := client.Images.DeleteRegistry(cmd.Context(), &deckhandv1.DeleteRegistryRequest{Host: args[0]}); err != nil {
 				return err
 			}
 			e.Notef("nothing is stored for registry %s any more", args[0])
@@ -165,11 +164,11 @@ deckhand registry rules --allow-all`,
 				return env.Usage(cmd, "--allow and --allow-all exclude each other")
 			}
 			changed := cmd.Flags().Changed
-			before, err := client.Images.GetImageRules(cmd.Context(), connect.NewRequest(&deckhandv1.GetImageRulesRequest{}))
+			before, err := client.Images.GetImageRules(cmd.Context(), &deckhandv1.GetImageRulesRequest{})
 			if err != nil {
 				return err
 			}
-			rules := before.Msg.GetRules()
+			rules := before.GetRules()
 			if !changed("allow") && !changed("allow-all") && !changed("require-digest") && !changed("allow-root") {
 				return output.One(e.Printer(), rulesNoun, rules)
 			}
@@ -182,11 +181,11 @@ deckhand registry rules --allow-all`,
 			if changed("allow-root") {
 				rules.AllowRoot = o.root
 			}
-			after, err := client.Images.SetImageRules(cmd.Context(), connect.NewRequest(&deckhandv1.SetImageRulesRequest{Rules: rules}))
+			after, err := client.Images.SetImageRules(cmd.Context(), &deckhandv1.SetImageRulesRequest{Rules: rules})
 			if err != nil {
 				return err
 			}
-			return output.One(e.Printer(), rulesNoun, after.Msg.GetRules())
+			return output.One(e.Printer(), rulesNoun, after.GetRules())
 		},
 	}
 	cmd.Flags().StringSliceVar(&o.allow, "allow", nil, "repositories that agents may use: ghcr.io/team/*,docker.io/library/debian")

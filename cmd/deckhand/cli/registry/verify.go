@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -118,7 +117,7 @@ func deleteVerifyCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Images.DeleteSignatureRule(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteSignatureRuleRequest{Pattern: args[0]})); err != nil {
+			if _, err := client.Images.DeleteSignatureRule(cmd.Context(), &deckhandv1.DeleteSignatureRuleRequest{Pattern: args[0]}); err != nil {
 				return err
 			}
 			e.Notef("the rule for %s is deleted", args[0])

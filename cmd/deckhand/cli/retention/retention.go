@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -73,11 +72,11 @@ would delete now, and the tasks that a legal hold keeps; nothing is deleted.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Retention.GetRetention(cmd.Context(), connect.NewRequest(&deckhandv1.GetRetentionRequest{Plan: dryRun}))
+			res, err := client.Retention.GetRetention(cmd.Context(), &deckhandv1.GetRetentionRequest{Plan: dryRun})
 			if err != nil {
 				return err
 			}
-			return output.List(e.Printer(), rules(e, dryRun), res.Msg.GetRules())
+			return output.List(e.Printer(), rules(e, dryRun), res.GetRules())
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "count what would be deleted now")
@@ -105,11 +104,11 @@ batches; see what it will be with: deckhand retention show --dry-run.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Retention.SetRetention(cmd.Context(), connect.NewRequest(req))
+			res, err := client.Retention.SetRetention(cmd.Context(), req)
 			if err != nil {
 				return err
 			}
-			return output.List(e.Printer(), rules(e, false), res.Msg.GetRules())
+			return output.List(e.Printer(), rules(e, false), res.GetRules())
 		},
 	}
 }
@@ -153,7 +152,7 @@ func releaseCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Retention.SetLegalHold(cmd.Context(), connect.NewRequest(&deckhandv1.SetLegalHoldRequest{TaskId: args[0], Released: true})); err != nil {
+			if _, err := client.Retention.SetLegalHold(cmd.Context(), &deckhandv1.SetLegalHoldRequest{TaskId: args[0], Released: true}); err != nil {
 				return err
 			}
 			e.Notef("the rules of retention count for %s again", args[0])

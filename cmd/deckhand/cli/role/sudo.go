@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/sdk"
@@ -89,7 +87,7 @@ func (s sudoer) token(ctx context.Context, client *sdk.Client, dataDir string) (
 		if err != nil {
 			return "", err
 		}
-		_, err = as.Agents.ListAgents(ctx, connect.NewRequest(&deckhandv1.ListAgentsRequest{PageSize: 1}))
+		_, err = as.Agents.ListAgents(ctx, &deckhandv1.ListAgentsRequest{PageSize: 1})
 		if err == nil {
 			return kept, nil
 		}
@@ -97,12 +95,12 @@ func (s sudoer) token(ctx context.Context, client *sdk.Client, dataDir string) (
 			return "", fault.FromConnect(err)
 		}
 	}
-	res, err := client.Tokens.CreateToken(ctx, connect.NewRequest(&deckhandv1.CreateTokenRequest{Name: s.name + " on this machine, by sudo deckhand up"}))
+	res, err := client.Tokens.CreateToken(ctx, &deckhandv1.CreateTokenRequest{Name: s.name + " on this machine, by sudo deckhand up"})
 	if err != nil {
 		return "", fault.FromConnect(err)
 	}
-	if err := os.WriteFile(path, []byte(res.Msg.GetSecret()+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(res.GetSecret()+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keep the token of %s: %w", s.name, err)
 	}
-	return res.Msg.GetSecret(), nil
+	return res.GetSecret(), nil
 }

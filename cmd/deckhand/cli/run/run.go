@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -136,13 +135,13 @@ func submit(ctx context.Context, e *env.Env, request *deckhandv1.SubmitTaskReque
 	if request.GetAgentId() != "" {
 		task.NoteEstimate(ctx, e, client, &deckhandv1.GetEstimateRequest{AgentId: request.GetAgentId()})
 	}
-	res, err := client.Tasks.SubmitTask(ctx, connect.NewRequest(request))
+	res, err := client.Tasks.SubmitTask(ctx, request)
 	if err != nil {
 		return err
 	}
-	t := res.Msg.GetTask()
+	t := res.GetTask()
 	if o.wait {
-		e.Notef("%s is %s", termsafe.Line(t.GetId()), queued(res.Msg))
+		e.Notef("%s is %s", termsafe.Line(t.GetId()), queued(res))
 		return wait(ctx, e, client, t.GetId(), o)
 	}
 	if err := output.Brief(e.Printer(), task.Noun(e), t); err != nil {

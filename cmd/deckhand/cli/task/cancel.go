@@ -1,7 +1,6 @@
 package task
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -27,11 +26,11 @@ func cancelCommand(e *env.Env) *cobra.Command {
 			}
 			var tasks []*deckhandv1.Task
 			for _, id := range args {
-				res, err := client.Tasks.CancelTask(cmd.Context(), connect.NewRequest(&deckhandv1.CancelTaskRequest{TaskId: id, Reason: o.reason}))
+				res, err := client.Tasks.CancelTask(cmd.Context(), &deckhandv1.CancelTaskRequest{TaskId: id, Reason: o.reason})
 				if err != nil {
 					return err
 				}
-				tasks = append(tasks, res.Msg.GetTask())
+				tasks = append(tasks, res.GetTask())
 			}
 			if len(tasks) == 1 {
 				return output.Brief(e.Printer(), Noun(e), tasks[0])

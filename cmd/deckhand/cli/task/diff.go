@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/change"
@@ -100,11 +99,11 @@ func listChanges(ctx context.Context, e *env.Env, taskID string) error {
 	var steps []*deckhandv1.StepChanges
 	var last *deckhandv1.ListChangesResponse
 	if err := sdk.Pages(func(token string) (string, error) {
-		res, err := client.Workspaces.ListChanges(ctx, connect.NewRequest(&deckhandv1.ListChangesRequest{TaskId: taskID, PageToken: token}))
+		res, err := client.Workspaces.ListChanges(ctx, &deckhandv1.ListChangesRequest{TaskId: taskID, PageToken: token})
 		if err != nil {
 			return "", err
 		}
-		last, steps = res.Msg, append(steps, res.Msg.GetSteps()...)
+		last, steps = res, append(steps, res.GetSteps()...)
 		return last.GetNextPageToken(), nil
 	}); err != nil {
 		return err
@@ -122,7 +121,7 @@ func printDiff(ctx context.Context, e *env.Env, req *deckhandv1.DiffChangesReque
 	if err != nil {
 		return err
 	}
-	stream, err := client.Workspaces.DiffChanges(ctx, connect.NewRequest(req))
+	stream, err := client.Workspaces.DiffChanges(ctx, req)
 	if err != nil {
 		return err
 	}

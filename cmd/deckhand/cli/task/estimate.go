@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -19,11 +17,11 @@ func NoteEstimate(ctx context.Context, e *env.Env, client *sdk.Client, request *
 	if !e.Format.ForPeople() {
 		return
 	}
-	res, err := client.History.GetEstimate(ctx, connect.NewRequest(request))
+	res, err := client.History.GetEstimate(ctx, request)
 	if err != nil {
 		return
 	}
-	if text := likely(res.Msg); text != "" {
+	if text := likely(res); text != "" {
 		e.Notef("%s", output.Dim.Render(text))
 	}
 }

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -33,7 +32,7 @@ deckhand task export task_3q9 --format asciicast > task.cast`,
 			if err != nil {
 				return err
 			}
-			stream, err := client.History.ExportTask(cmd.Context(), connect.NewRequest(request))
+			stream, err := client.History.ExportTask(cmd.Context(), request)
 			if err != nil {
 				return err
 			}

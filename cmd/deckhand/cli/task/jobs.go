@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -26,14 +25,14 @@ Their output: deckhand task logs STEP.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Tasks.ListJobs(cmd.Context(), connect.NewRequest(&deckhandv1.ListJobsRequest{TaskId: args[0]}))
+			res, err := client.Tasks.ListJobs(cmd.Context(), &deckhandv1.ListJobsRequest{TaskId: args[0]})
 			if err != nil {
 				return err
 			}
-			if len(res.Msg.GetJobs()) == 0 {
+			if len(res.GetJobs()) == 0 {
 				e.Notef("no jobs: the task has started nothing in the background")
 			}
-			return output.List(e.Printer(), jobNoun(e), res.Msg.GetJobs())
+			return output.List(e.Printer(), jobNoun(e), res.GetJobs())
 		},
 	}
 }
@@ -48,12 +47,12 @@ func killJobCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Tasks.KillJob(cmd.Context(), connect.NewRequest(&deckhandv1.KillJobRequest{TaskId: args[0], JobId: args[1]}))
+			res, err := client.Tasks.KillJob(cmd.Context(), &deckhandv1.KillJobRequest{TaskId: args[0], JobId: args[1]})
 			if err != nil {
 				return err
 			}
-			e.Notef("%d processes are left", res.Msg.GetProcessesLeft())
-			return output.Brief(e.Printer(), jobNoun(e), res.Msg.GetJob())
+			e.Notef("%d processes are left", res.GetProcessesLeft())
+			return output.Brief(e.Printer(), jobNoun(e), res.GetJob())
 		},
 	}
 }

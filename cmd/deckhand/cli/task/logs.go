@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -194,7 +193,7 @@ func copyLogTo(ctx context.Context, e *env.Env, client *sdk.Client, request *dec
 }
 
 func copyLogOnce(ctx context.Context, e *env.Env, client *sdk.Client, request *deckhandv1.ReadLogRequest, out io.Writer) error {
-	stream, err := client.Tasks.ReadLog(ctx, connect.NewRequest(request))
+	stream, err := client.Tasks.ReadLog(ctx, request)
 	if err != nil {
 		return fault.FromConnect(err)
 	}

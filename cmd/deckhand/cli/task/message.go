@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -26,11 +25,11 @@ deckhand task message task_3q9 --interrupt "stop the build: look at the linker e
 		Args: env.Args("TASK", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(e, cmd, args[:1], func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				res, err := client.Tasks.TellTask(ctx, connect.NewRequest(&deckhandv1.TellTaskRequest{TaskId: id, Text: args[1], Interrupt: interrupt}))
+				res, err := client.Tasks.TellTask(ctx, &deckhandv1.TellTaskRequest{TaskId: id, Text: args[1], Interrupt: interrupt})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetTask(), nil
+				return res.GetTask(), nil
 			})
 		},
 	}
@@ -47,11 +46,11 @@ was delivered cannot be taken back.`,
 		Args:    env.Args("TASK", "[MESSAGE]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(e, cmd, args[:1], func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				res, err := client.Tasks.WithdrawMessage(ctx, connect.NewRequest(&deckhandv1.WithdrawMessageRequest{TaskId: id, MessageId: env.Optional(args, 1)}))
+				res, err := client.Tasks.WithdrawMessage(ctx, &deckhandv1.WithdrawMessageRequest{TaskId: id, MessageId: env.Optional(args, 1)})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetTask(), nil
+				return res.GetTask(), nil
 			})
 		},
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"connectrpc.com/connect"
-
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
@@ -31,11 +29,11 @@ func Facts(t *deckhandv1.Task) string {
 func Get(ctx context.Context, client *sdk.Client, ids []string) ([]*deckhandv1.Task, error) {
 	tasks := make([]*deckhandv1.Task, 0, len(ids))
 	for _, id := range ids {
-		res, err := client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: id}))
+		res, err := client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: id})
 		if err != nil {
 			return nil, err
 		}
-		tasks = append(tasks, res.Msg.GetTask())
+		tasks = append(tasks, res.GetTask())
 	}
 	return tasks, nil
 }
@@ -46,14 +44,14 @@ func orNewest(ctx context.Context, e *env.Env, client *sdk.Client, ids []string)
 	if len(ids) > 0 {
 		return ids, nil
 	}
-	res, err := client.Tasks.ListTasks(ctx, connect.NewRequest(&deckhandv1.ListTasksRequest{PageSize: 1}))
+	res, err := client.Tasks.ListTasks(ctx, &deckhandv1.ListTasksRequest{PageSize: 1})
 	if err != nil {
 		return nil, err
 	}
-	if len(res.Msg.GetTasks()) == 0 {
+	if len(res.GetTasks()) == 0 {
 		return nil, fault.New(fault.NotFound, "there is no task yet").WithFix("start one with `deckhand run AGENT GOAL`; the agents are in `deckhand agent list`")
 	}
-	newest := res.Msg.GetTasks()[0]
+	newest := res.GetTasks()[0]
 	e.Notef("%s", output.Dim.Render("the newest task, "+termsafe.Line(newest.GetId()+" of "+newest.GetAgentName())+":"))
 	return []string{newest.GetId()}, nil
 }

@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -30,13 +29,13 @@ deckhand task pause task_3q9 --on-next-tool`,
 		Args: env.Args("TASK..."),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				res, err := client.Tasks.PauseTask(ctx, connect.NewRequest(&deckhandv1.PauseTaskRequest{
+				res, err := client.Tasks.PauseTask(ctx, &deckhandv1.PauseTaskRequest{
 					TaskId: id, Reason: o.reason, OnNextTool: o.onNextTool,
-				}))
+				})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetTask(), nil
+				return res.GetTask(), nil
 			})
 		},
 	}

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -23,11 +22,11 @@ deckhand audit verify receipt.json`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Audit.GetReceipt(cmd.Context(), connect.NewRequest(&deckhandv1.GetReceiptRequest{TaskId: args[0]}))
+			res, err := client.Audit.GetReceipt(cmd.Context(), &deckhandv1.GetReceiptRequest{TaskId: args[0]})
 			if err != nil {
 				return err
 			}
-			_, err = e.Out.Write(res.Msg.GetLine())
+			_, err = e.Out.Write(res.GetLine())
 			return err
 		},
 	}

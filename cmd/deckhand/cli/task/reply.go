@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -20,15 +19,15 @@ send a message without being asked, use: deckhand task message`,
 		Args:    env.Args("TASK", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEach(e, cmd, args[:1], func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				res, err := client.Inbox.ReplyToTask(ctx, connect.NewRequest(&deckhandv1.ReplyToTaskRequest{TaskId: id, Text: args[1]}))
+				res, err := client.Inbox.ReplyToTask(ctx, &deckhandv1.ReplyToTaskRequest{TaskId: id, Text: args[1]})
 				if err != nil {
 					return nil, err
 				}
-				task, err := client.Tasks.GetTask(ctx, connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: res.Msg.GetItem().GetTaskId()}))
+				task, err := client.Tasks.GetTask(ctx, &deckhandv1.GetTaskRequest{TaskId: res.GetItem().GetTaskId()})
 				if err != nil {
 					return nil, err
 				}
-				return task.Msg.GetTask(), nil
+				return task.GetTask(), nil
 			})
 		},
 	}

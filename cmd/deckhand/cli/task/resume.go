@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -34,11 +33,11 @@ deckhand task resume task_3q9 --limit iterations=200 --limit cost_usd=20`,
 				return err
 			}
 			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				res, err := client.Tasks.ResumeTask(ctx, connect.NewRequest(&deckhandv1.ResumeTaskRequest{TaskId: id, Limits: limits}))
+				res, err := client.Tasks.ResumeTask(ctx, &deckhandv1.ResumeTaskRequest{TaskId: id, Limits: limits})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetTask(), nil
+				return res.GetTask(), nil
 			})
 		},
 	}

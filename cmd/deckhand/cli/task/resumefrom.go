@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/change"
@@ -59,11 +58,11 @@ deckhand task resume-from task_3q9 --name "tests pass" --message "now the docs"`
 			}
 			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
 				o.request.TaskId = id
-				res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(o.request))
+				res, err := client.Tasks.ResumeTaskFrom(ctx, o.request)
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetTask(), nil
+				return res.GetTask(), nil
 			})
 		},
 	}
@@ -85,16 +84,16 @@ func previewResume(ctx context.Context, e *env.Env, request *deckhandv1.ResumeTa
 	if err != nil {
 		return err
 	}
-	res, err := client.Tasks.ResumeTaskFrom(ctx, connect.NewRequest(request))
+	res, err := client.Tasks.ResumeTaskFrom(ctx, request)
 	if err != nil {
 		return err
 	}
 	if !e.Format.ForPeople() {
 		return output.One(e.Printer(), output.Noun[*deckhandv1.ResumeTaskFromResponse]{
 			Name: func(*deckhandv1.ResumeTaskFromResponse) string { return request.GetTaskId() },
-		}, res.Msg)
+		}, res)
 	}
-	w := res.Msg.GetWorkspace()
+	w := res.GetWorkspace()
 	if w == nil {
 		e.Notef("the workspace stays as it is")
 		return nil

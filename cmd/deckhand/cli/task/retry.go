@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -29,11 +28,11 @@ deckhand task retry task_3q9 --provider anthropic --model claude-sonnet-4-5`,
 				return err
 			}
 			return changeEach(e, cmd, args, func(ctx context.Context, client *sdk.Client, id string) (*deckhandv1.Task, error) {
-				res, err := client.Tasks.RetryTask(ctx, connect.NewRequest(&deckhandv1.RetryTaskRequest{TaskId: id, Override: with}))
+				res, err := client.Tasks.RetryTask(ctx, &deckhandv1.RetryTaskRequest{TaskId: id, Override: with})
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg.GetTask(), nil
+				return res.GetTask(), nil
 			})
 		},
 	}

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -22,15 +21,15 @@ func showCommand(e *env.Env) *cobra.Command {
 			if args, err = orNewest(cmd.Context(), e, client, args); err != nil {
 				return err
 			}
-			res, err := client.Tasks.GetTask(cmd.Context(), connect.NewRequest(&deckhandv1.GetTaskRequest{TaskId: args[0]}))
+			res, err := client.Tasks.GetTask(cmd.Context(), &deckhandv1.GetTaskRequest{TaskId: args[0]})
 			if err != nil {
 				return err
 			}
-			if err := output.One(e.Printer(), Noun(e), res.Msg.GetTask()); err != nil {
+			if err := output.One(e.Printer(), Noun(e), res.GetTask()); err != nil {
 				return err
 			}
-			inbox.NoteWaiting(e, res.Msg.GetTask())
-			if task := res.Msg.GetTask(); task.GetAgentId() != "" && !output.Final(task.GetState()) {
+			inbox.NoteWaiting(e, res.GetTask())
+			if task := res.GetTask(); task.GetAgentId() != "" && !output.Final(task.GetState()) {
 				NoteEstimate(cmd.Context(), e, client, &deckhandv1.GetEstimateRequest{TaskId: task.GetId()})
 			}
 			return nil

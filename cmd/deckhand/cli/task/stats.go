@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -52,17 +51,17 @@ deckhand task stats --by day --since 2026-01-01 --until 2026-02-01 -o json`,
 			if err != nil {
 				return err
 			}
-			res, err := client.History.GetStatistics(cmd.Context(), connect.NewRequest(o.request))
+			res, err := client.History.GetStatistics(cmd.Context(), o.request)
 			if err != nil {
 				return err
 			}
 			if o.csv {
-				return writeCSV(e.Printer().Out, o.request.GetBy(), res.Msg.GetRows())
+				return writeCSV(e.Printer().Out, o.request.GetBy(), res.GetRows())
 			}
-			if who := res.Msg.GetUserName(); who != "" {
+			if who := res.GetUserName(); who != "" {
 				e.Notef("of the tasks of %s", who)
 			}
-			return output.List(e.Printer(), statisticsNoun(o.request.GetBy()), res.Msg.GetRows())
+			return output.List(e.Printer(), statisticsNoun(o.request.GetBy()), res.GetRows())
 		},
 	}
 	flags := cmd.Flags()

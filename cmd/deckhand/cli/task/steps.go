@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
-	"connectrpc.com/connect"
+
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -91,11 +91,11 @@ func saveImages(ctx context.Context, e *env.Env, client *sdk.Client, steps []*de
 		if step.GetOutcome().GetFields()["images"].GetNumberValue() == 0 {
 			continue
 		}
-		res, err := client.Tasks.ListSteps(ctx, connect.NewRequest(&deckhandv1.ListStepsRequest{TaskId: step.GetTaskId(), StepId: step.GetId(), Images: true}))
+		res, err := client.Tasks.ListSteps(ctx, &deckhandv1.ListStepsRequest{TaskId: step.GetTaskId(), StepId: step.GetId(), Images: true})
 		if err != nil {
 			return err
 		}
-		for _, one := range res.Msg.GetSteps() {
+		for _, one := range res.GetSteps() {
 			for i, image := range one.GetImages() {
 				// The tool of an MCP server has a name that its operator chose.
 				tool := strings.Map(func(r rune) rune {

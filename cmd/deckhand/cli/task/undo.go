@@ -3,7 +3,6 @@ package task
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/change"
@@ -41,11 +40,11 @@ deckhand task undo task_3q9 --job job_2dx --yes`,
 			}
 			return change.Run(e, cmd, how, func(ctx context.Context, client *sdk.Client, r change.Request) (*deckhandv1.UndoChangesResponse, error) {
 				req.OnConflict, req.Preview, req.ExpectState = r.OnConflict, r.Preview, r.ExpectState
-				res, err := client.Workspaces.UndoChanges(ctx, connect.NewRequest(req))
+				res, err := client.Workspaces.UndoChanges(ctx, req)
 				if err != nil {
 					return nil, err
 				}
-				return res.Msg, nil
+				return res, nil
 			})
 		},
 	}

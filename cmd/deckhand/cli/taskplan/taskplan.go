@@ -5,7 +5,6 @@ package taskplan
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -126,11 +125,11 @@ func Get(cmd *cobra.Command, e *env.Env, task string) (*deckhandv1.TaskPlan, err
 	if err != nil {
 		return nil, err
 	}
-	res, err := client.TaskPlans.GetTaskPlan(cmd.Context(), connect.NewRequest(&deckhandv1.GetTaskPlanRequest{TaskId: task}))
+	res, err := client.TaskPlans.GetTaskPlan(cmd.Context(), &deckhandv1.GetTaskPlanRequest{TaskId: task})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetPlan(), nil
+	return res.GetPlan(), nil
 }
 
 // edit makes a change to the plan as it is now.
@@ -144,11 +143,11 @@ func edit(cmd *cobra.Command, e *env.Env, req *deckhandv1.EditTaskPlanRequest) e
 	if err != nil {
 		return err
 	}
-	res, err := client.TaskPlans.EditTaskPlan(cmd.Context(), connect.NewRequest(req))
+	res, err := client.TaskPlans.EditTaskPlan(cmd.Context(), req)
 	if err != nil {
 		return err
 	}
-	return show(e, res.Msg.GetPlan())
+	return show(e, res.GetPlan())
 }
 
 // show prints a plan: for people as rows, whose titles are indented by their depth.

@@ -1,7 +1,6 @@
 package team
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -13,11 +12,11 @@ func addCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
 		Use: "add TEAM USER", Short: "Add a user to a team", Example: "deckhand team add ops alice", Args: env.Args("TEAM", "USER"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.Team, error) {
-			res, err := client.Teams.AddTeamMember(cmd.Context(), connect.NewRequest(&deckhandv1.AddTeamMemberRequest{TeamId: args[0], UserId: args[1]}))
+			res, err := client.Teams.AddTeamMember(cmd.Context(), &deckhandv1.AddTeamMemberRequest{TeamId: args[0], UserId: args[1]})
 			if err != nil {
 				return nil, err
 			}
-			return res.Msg.GetTeam(), nil
+			return res.GetTeam(), nil
 		}),
 	}
 }

@@ -1,7 +1,6 @@
 package team
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -16,11 +15,11 @@ func createCommand(e *env.Env) *cobra.Command {
 		Use: "create NAME", Short: "Create a team", Long: user.RoleHelp, Example: "deckhand team create ops --role advanced", Args: env.Args("NAME"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.Team, error) {
 			request.Name = args[0]
-			res, err := client.Teams.CreateTeam(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Teams.CreateTeam(cmd.Context(), request)
 			if err != nil {
 				return nil, err
 			}
-			return res.Msg.GetTeam(), nil
+			return res.GetTeam(), nil
 		}),
 	}
 	cmd.Flags().StringVar(&request.Role, "role", "", "viewer (the default), basic, advanced or admin")

@@ -1,7 +1,6 @@
 package team
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -16,7 +15,7 @@ func deleteCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = client.Teams.DeleteTeam(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteTeamRequest{TeamId: args[0]}))
+			_, err = client.Teams.DeleteTeam(cmd.Context(), &deckhandv1.DeleteTeamRequest{TeamId: args[0]})
 			return err
 		},
 	}

@@ -3,7 +3,6 @@ package token
 import (
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -46,12 +45,12 @@ deckhand token create rack-2 --worker --pool dmz --ttl 0`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Tokens.CreateToken(cmd.Context(), connect.NewRequest(o.request))
+			res, err := client.Tokens.CreateToken(cmd.Context(), o.request)
 			if err != nil {
 				return err
 			}
-			e.Notef("this is the token; it is not shown again:\n%s", res.Msg.GetSecret())
-			return output.Brief(e.Printer(), noun(e), res.Msg.GetToken())
+			e.Notef("this is the token; it is not shown again:\n%s", res.GetSecret())
+			return output.Brief(e.Printer(), noun(e), res.GetToken())
 		},
 	}
 	flags := cmd.Flags()

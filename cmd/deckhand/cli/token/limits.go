@@ -3,7 +3,6 @@ package token
 import (
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -36,11 +35,11 @@ deckhand token limits --max-ttl 2160h --login-within 168h`,
 			if err != nil {
 				return err
 			}
-			got, err := client.Tokens.GetTokenLimits(cmd.Context(), connect.NewRequest(&deckhandv1.GetTokenLimitsRequest{}))
+			got, err := client.Tokens.GetTokenLimits(cmd.Context(), &deckhandv1.GetTokenLimitsRequest{})
 			if err != nil {
 				return err
 			}
-			limits := got.Msg.GetLimits()
+			limits := got.GetLimits()
 			changes := false
 			for flag, value := range map[string]**durationpb.Duration{"max-ttl": &limits.MaxTtl, "login-within": &limits.LoginWithin} {
 				if !cmd.Flags().Changed(flag) {
@@ -54,11 +53,11 @@ deckhand token limits --max-ttl 2160h --login-within 168h`,
 				}
 			}
 			if changes {
-				res, err := client.Tokens.SetTokenLimits(cmd.Context(), connect.NewRequest(&deckhandv1.SetTokenLimitsRequest{Limits: limits}))
+				res, err := client.Tokens.SetTokenLimits(cmd.Context(), &deckhandv1.SetTokenLimitsRequest{Limits: limits})
 				if err != nil {
 					return err
 				}
-				limits = res.Msg.GetLimits()
+				limits = res.GetLimits()
 			}
 			return output.One(e.Printer(), limitsNoun(), limits)
 		},

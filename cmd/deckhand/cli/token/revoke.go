@@ -1,7 +1,6 @@
 package token
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -18,7 +17,7 @@ func revokeCommand(e *env.Env) *cobra.Command {
 				return err
 			}
 			for _, id := range args {
-				if _, err := client.Tokens.RevokeToken(cmd.Context(), connect.NewRequest(&deckhandv1.RevokeTokenRequest{TokenId: id})); err != nil {
+				if _, err := client.Tokens.RevokeToken(cmd.Context(), &deckhandv1.RevokeTokenRequest{TokenId: id}); err != nil {
 					return err
 				}
 			}

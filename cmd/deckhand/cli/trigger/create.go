@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -75,12 +74,12 @@ deckhand trigger create button --agent log-triage --manual`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.CreateTrigger(cmd.Context(), connect.NewRequest(o.request))
+			res, err := client.Triggers.CreateTrigger(cmd.Context(), o.request)
 			if err != nil {
 				return err
 			}
-			NoteSecret(e, client.URL(), res.Msg.GetTrigger(), res.Msg.GetSecret())
-			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+			NoteSecret(e, client.URL(), res.GetTrigger(), res.GetSecret())
+			return output.Brief(e.Printer(), noun(), res.GetTrigger())
 		},
 	}
 	cmd.Flags().StringVar(&o.request.AgentId, "agent", "", "the agent that it starts")

@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -17,7 +16,7 @@ func deleteCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := client.Triggers.DeleteTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.DeleteTriggerRequest{TriggerId: args[0]})); err != nil {
+			if _, err := client.Triggers.DeleteTrigger(cmd.Context(), &deckhandv1.DeleteTriggerRequest{TriggerId: args[0]}); err != nil {
 				return err
 			}
 			e.Notef("trigger %s is deleted", args[0])

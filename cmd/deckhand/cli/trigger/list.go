@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -20,12 +19,12 @@ func listCommand(e *env.Env) *cobra.Command {
 			}
 			var all []*deckhandv1.Trigger
 			for {
-				res, err := client.Triggers.ListTriggers(cmd.Context(), connect.NewRequest(request))
+				res, err := client.Triggers.ListTriggers(cmd.Context(), request)
 				if err != nil {
 					return err
 				}
-				all = append(all, res.Msg.GetTriggers()...)
-				if request.PageToken = res.Msg.GetNextPageToken(); request.GetPageToken() == "" {
+				all = append(all, res.GetTriggers()...)
+				if request.PageToken = res.GetNextPageToken(); request.GetPageToken() == "" {
 					break
 				}
 			}

@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -33,12 +32,12 @@ func rotateCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Triggers.RotateTriggerSecret(cmd.Context(), connect.NewRequest(o.request))
+			res, err := client.Triggers.RotateTriggerSecret(cmd.Context(), o.request)
 			if err != nil {
 				return err
 			}
-			NoteSecret(e, client.URL(), res.Msg.GetTrigger(), res.Msg.GetSecret())
-			return output.Brief(e.Printer(), noun(), res.Msg.GetTrigger())
+			NoteSecret(e, client.URL(), res.GetTrigger(), res.GetSecret())
+			return output.Brief(e.Printer(), noun(), res.GetTrigger())
 		},
 	}
 	cmd.Flags().Duration("keep", 0, "how long the secret before counts, such as 1h; 0s ends it at once")

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -45,23 +44,23 @@ deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'cl
 				return err
 			}
 			if o.flags.changed(cmd) {
-				is, err := client.Triggers.GetTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.GetTriggerRequest{TriggerId: args[0]}))
+				is, err := client.Triggers.GetTrigger(cmd.Context(), &deckhandv1.GetTriggerRequest{TriggerId: args[0]})
 				if err != nil {
 					return err
 				}
-				o.request.Spec = is.Msg.GetTrigger().GetSpec()
+				o.request.Spec = is.GetTrigger().GetSpec()
 				if err := o.flags.apply(cmd, o.request.GetSpec()); err != nil {
 					return err
 				}
 			}
-			res, err := client.Triggers.TestTrigger(cmd.Context(), connect.NewRequest(o.request))
+			res, err := client.Triggers.TestTrigger(cmd.Context(), o.request)
 			if err != nil {
 				return err
 			}
-			if err := output.One(e.Printer(), verdictNoun(), res.Msg); err != nil {
+			if err := output.One(e.Printer(), verdictNoun(), res); err != nil {
 				return err
 			}
-			if res.Msg.GetState() == deckhandv1.DeliveryState_DELIVERY_STATE_FAILED {
+			if res.GetState() == deckhandv1.DeliveryState_DELIVERY_STATE_FAILED {
 				return env.Status(env.ExitFailed)
 			}
 			return nil

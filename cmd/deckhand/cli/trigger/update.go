@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -20,16 +19,16 @@ func updateCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			is, err := client.Triggers.GetTrigger(cmd.Context(), connect.NewRequest(&deckhandv1.GetTriggerRequest{TriggerId: args[0]}))
+			is, err := client.Triggers.GetTrigger(cmd.Context(), &deckhandv1.GetTriggerRequest{TriggerId: args[0]})
 			if err != nil {
 				return err
 			}
-			spec := is.Msg.GetTrigger().GetSpec()
+			spec := is.GetTrigger().GetSpec()
 			if err := flags.apply(cmd, spec); err != nil {
 				return err
 			}
 			return env.Change(cmd, e, noun(), client.Triggers.UpdateTrigger, &deckhandv1.UpdateTriggerRequest{
-				TriggerId: is.Msg.GetTrigger().GetId(), Spec: spec,
+				TriggerId: is.GetTrigger().GetId(), Spec: spec,
 			}, (*deckhandv1.UpdateTriggerResponse).GetTrigger)
 		},
 	}

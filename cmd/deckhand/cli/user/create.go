@@ -1,7 +1,6 @@
 package user
 
 import (
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -17,12 +16,12 @@ func createCommand(e *env.Env) *cobra.Command {
 		Example: "deckhand user create alice --role basic", Args: env.Args("NAME"),
 		RunE: run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.User, error) {
 			request.Name = args[0]
-			res, err := client.Users.CreateUser(cmd.Context(), connect.NewRequest(request))
+			res, err := client.Users.CreateUser(cmd.Context(), request)
 			if err != nil {
 				return nil, err
 			}
 			e.Notef("give them a token: deckhand token create NAME --user %s, or a password: deckhand user password %s", args[0], args[0])
-			return res.Msg.GetUser(), nil
+			return res.GetUser(), nil
 		}),
 	}
 	cmd.Flags().StringVar(&request.Role, "role", "", "viewer (the default), basic, advanced or admin")

@@ -3,7 +3,6 @@ package user
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -40,7 +39,7 @@ deckhand user password --password-file new --current-file old`, Args: env.Args("
 			if err != nil {
 				return err
 			}
-			if _, err := client.Users.SetPassword(cmd.Context(), connect.NewRequest(o.request)); err != nil {
+			if _, err := client.Users.SetPassword(cmd.Context(), o.request); err != nil {
 				return err
 			}
 			e.Notef("the password is set")

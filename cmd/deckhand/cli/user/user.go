@@ -5,7 +5,6 @@ package user
 import (
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -50,11 +49,11 @@ func run(e *env.Env, call func(cmd *cobra.Command, client *sdk.Client, args []st
 // update is run for the call UpdateUser.
 func update(e *env.Env, request func(args []string) *deckhandv1.UpdateUserRequest) func(*cobra.Command, []string) error {
 	return run(e, func(cmd *cobra.Command, client *sdk.Client, args []string) (*deckhandv1.User, error) {
-		res, err := client.Users.UpdateUser(cmd.Context(), connect.NewRequest(request(args)))
+		res, err := client.Users.UpdateUser(cmd.Context(), request(args))
 		if err != nil {
 			return nil, err
 		}
-		return res.Msg.GetUser(), nil
+		return res.GetUser(), nil
 	})
 }
 

@@ -3,7 +3,6 @@ package vault
 import (
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -34,11 +33,11 @@ rotation continues and nothing is lost.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Vault.RotateVault(cmd.Context(), connect.NewRequest(&deckhandv1.RotateVaultRequest{}))
+			res, err := client.Vault.RotateVault(cmd.Context(), &deckhandv1.RotateVaultRequest{})
 			if err != nil {
 				return err
 			}
-			vault := res.Msg.GetVault()
+			vault := res.GetVault()
 			if !o.wait {
 				e.Notef("a new key seals; deckhand vault show says when the old ones are gone")
 			}

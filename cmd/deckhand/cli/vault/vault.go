@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
@@ -31,11 +30,11 @@ sudo deckhand vault rotate-root
 }
 
 func get(ctx context.Context, client *sdk.Client) (*deckhandv1.Vault, error) {
-	res, err := client.Vault.GetVault(ctx, connect.NewRequest(&deckhandv1.GetVaultRequest{}))
+	res, err := client.Vault.GetVault(ctx, &deckhandv1.GetVaultRequest{})
 	if err != nil {
 		return nil, err
 	}
-	return res.Msg.GetVault(), nil
+	return res.GetVault(), nil
 }
 
 var noun = output.Noun[*deckhandv1.Vault]{

@@ -47,12 +47,12 @@ const (
 // AccessServiceClient is a client for the deckhand.v1.AccessService service.
 type AccessServiceClient interface {
 	// ListAccessRules returns the rules.
-	ListAccessRules(context.Context, *connect.Request[v1.ListAccessRulesRequest]) (*connect.Response[v1.ListAccessRulesResponse], error)
+	ListAccessRules(context.Context, *v1.ListAccessRulesRequest) (*v1.ListAccessRulesResponse, error)
 	// SetAccessRule has calls come from some networks only. It is refused where it
 	// would refuse the caller, unless force says otherwise.
-	SetAccessRule(context.Context, *connect.Request[v1.SetAccessRuleRequest]) (*connect.Response[v1.SetAccessRuleResponse], error)
+	SetAccessRule(context.Context, *v1.SetAccessRuleRequest) (*v1.SetAccessRuleResponse, error)
 	// DeleteAccessRule lets calls come from everywhere again.
-	DeleteAccessRule(context.Context, *connect.Request[v1.DeleteAccessRuleRequest]) (*connect.Response[v1.DeleteAccessRuleResponse], error)
+	DeleteAccessRule(context.Context, *v1.DeleteAccessRuleRequest) (*v1.DeleteAccessRuleResponse, error)
 }
 
 // NewAccessServiceClient constructs a client for the deckhand.v1.AccessService service. By default,
@@ -95,29 +95,41 @@ type accessServiceClient struct {
 }
 
 // ListAccessRules calls deckhand.v1.AccessService.ListAccessRules.
-func (c *accessServiceClient) ListAccessRules(ctx context.Context, req *connect.Request[v1.ListAccessRulesRequest]) (*connect.Response[v1.ListAccessRulesResponse], error) {
-	return c.listAccessRules.CallUnary(ctx, req)
+func (c *accessServiceClient) ListAccessRules(ctx context.Context, req *v1.ListAccessRulesRequest) (*v1.ListAccessRulesResponse, error) {
+	response, err := c.listAccessRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetAccessRule calls deckhand.v1.AccessService.SetAccessRule.
-func (c *accessServiceClient) SetAccessRule(ctx context.Context, req *connect.Request[v1.SetAccessRuleRequest]) (*connect.Response[v1.SetAccessRuleResponse], error) {
-	return c.setAccessRule.CallUnary(ctx, req)
+func (c *accessServiceClient) SetAccessRule(ctx context.Context, req *v1.SetAccessRuleRequest) (*v1.SetAccessRuleResponse, error) {
+	response, err := c.setAccessRule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteAccessRule calls deckhand.v1.AccessService.DeleteAccessRule.
-func (c *accessServiceClient) DeleteAccessRule(ctx context.Context, req *connect.Request[v1.DeleteAccessRuleRequest]) (*connect.Response[v1.DeleteAccessRuleResponse], error) {
-	return c.deleteAccessRule.CallUnary(ctx, req)
+func (c *accessServiceClient) DeleteAccessRule(ctx context.Context, req *v1.DeleteAccessRuleRequest) (*v1.DeleteAccessRuleResponse, error) {
+	response, err := c.deleteAccessRule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AccessServiceHandler is an implementation of the deckhand.v1.AccessService service.
 type AccessServiceHandler interface {
 	// ListAccessRules returns the rules.
-	ListAccessRules(context.Context, *connect.Request[v1.ListAccessRulesRequest]) (*connect.Response[v1.ListAccessRulesResponse], error)
+	ListAccessRules(context.Context, *v1.ListAccessRulesRequest) (*v1.ListAccessRulesResponse, error)
 	// SetAccessRule has calls come from some networks only. It is refused where it
 	// would refuse the caller, unless force says otherwise.
-	SetAccessRule(context.Context, *connect.Request[v1.SetAccessRuleRequest]) (*connect.Response[v1.SetAccessRuleResponse], error)
+	SetAccessRule(context.Context, *v1.SetAccessRuleRequest) (*v1.SetAccessRuleResponse, error)
 	// DeleteAccessRule lets calls come from everywhere again.
-	DeleteAccessRule(context.Context, *connect.Request[v1.DeleteAccessRuleRequest]) (*connect.Response[v1.DeleteAccessRuleResponse], error)
+	DeleteAccessRule(context.Context, *v1.DeleteAccessRuleRequest) (*v1.DeleteAccessRuleResponse, error)
 }
 
 // NewAccessServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -127,19 +139,19 @@ type AccessServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	accessServiceMethods := v1.File_deckhand_v1_access_proto.Services().ByName("AccessService").Methods()
-	accessServiceListAccessRulesHandler := connect.NewUnaryHandler(
+	accessServiceListAccessRulesHandler := connect.NewUnaryHandlerSimple(
 		AccessServiceListAccessRulesProcedure,
 		svc.ListAccessRules,
 		connect.WithSchema(accessServiceMethods.ByName("ListAccessRules")),
 		connect.WithHandlerOptions(opts...),
 	)
-	accessServiceSetAccessRuleHandler := connect.NewUnaryHandler(
+	accessServiceSetAccessRuleHandler := connect.NewUnaryHandlerSimple(
 		AccessServiceSetAccessRuleProcedure,
 		svc.SetAccessRule,
 		connect.WithSchema(accessServiceMethods.ByName("SetAccessRule")),
 		connect.WithHandlerOptions(opts...),
 	)
-	accessServiceDeleteAccessRuleHandler := connect.NewUnaryHandler(
+	accessServiceDeleteAccessRuleHandler := connect.NewUnaryHandlerSimple(
 		AccessServiceDeleteAccessRuleProcedure,
 		svc.DeleteAccessRule,
 		connect.WithSchema(accessServiceMethods.ByName("DeleteAccessRule")),
@@ -162,14 +174,14 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 // UnimplementedAccessServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedAccessServiceHandler struct{}
 
-func (UnimplementedAccessServiceHandler) ListAccessRules(context.Context, *connect.Request[v1.ListAccessRulesRequest]) (*connect.Response[v1.ListAccessRulesResponse], error) {
+func (UnimplementedAccessServiceHandler) ListAccessRules(context.Context, *v1.ListAccessRulesRequest) (*v1.ListAccessRulesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AccessService.ListAccessRules is not implemented"))
 }
 
-func (UnimplementedAccessServiceHandler) SetAccessRule(context.Context, *connect.Request[v1.SetAccessRuleRequest]) (*connect.Response[v1.SetAccessRuleResponse], error) {
+func (UnimplementedAccessServiceHandler) SetAccessRule(context.Context, *v1.SetAccessRuleRequest) (*v1.SetAccessRuleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AccessService.SetAccessRule is not implemented"))
 }
 
-func (UnimplementedAccessServiceHandler) DeleteAccessRule(context.Context, *connect.Request[v1.DeleteAccessRuleRequest]) (*connect.Response[v1.DeleteAccessRuleResponse], error) {
+func (UnimplementedAccessServiceHandler) DeleteAccessRule(context.Context, *v1.DeleteAccessRuleRequest) (*v1.DeleteAccessRuleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AccessService.DeleteAccessRule is not implemented"))
 }

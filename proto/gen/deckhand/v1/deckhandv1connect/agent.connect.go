@@ -88,51 +88,51 @@ const (
 type AgentServiceClient interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
 	// new, and a version is added when its content differs from the newest one.
-	ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error)
+	ApplyAgent(context.Context, *v1.ApplyAgentRequest) (*v1.ApplyAgentResponse, error)
 	// GetAgent returns one agent by id, unique id prefix, or name.
-	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
+	GetAgent(context.Context, *v1.GetAgentRequest) (*v1.GetAgentResponse, error)
 	// ListAgents returns the organisation's agents by name.
-	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
+	ListAgents(context.Context, *v1.ListAgentsRequest) (*v1.ListAgentsResponse, error)
 	// TellAgent gives an agent a message: the task that it is at gets it as by
 	// TellTask, and an idle agent a new task of which it is the goal.
-	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
+	TellAgent(context.Context, *v1.TellAgentRequest) (*v1.TellAgentResponse, error)
 	// PauseAgent keeps new tasks of an agent from starting until it is resumed:
 	// they wait in the queue, and say why. What is under way continues.
-	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
+	PauseAgent(context.Context, *v1.PauseAgentRequest) (*v1.PauseAgentResponse, error)
 	// ResumeAgent lets the tasks of a paused or suspended agent start again.
-	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
+	ResumeAgent(context.Context, *v1.ResumeAgentRequest) (*v1.ResumeAgentResponse, error)
 	// GetAgentGraph returns which agents may delegate work to which, and which
 	// did.
-	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
+	GetAgentGraph(context.Context, *v1.GetAgentGraphRequest) (*v1.GetAgentGraphResponse, error)
 	// ListAgentSummaries returns what agents did last, what they spent this week and
 	// what waits for them, by name. Callers who are not administrators get it of
 	// their own tasks.
-	ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error)
+	ListAgentSummaries(context.Context, *v1.ListAgentSummariesRequest) (*v1.ListAgentSummariesResponse, error)
 	// DisableAgent has an agent take no new tasks until it is enabled: submissions are
 	// refused. What has started continues. It is for the agent's owners and
 	// administrators, as all that follow that change an agent.
-	DisableAgent(context.Context, *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error)
+	DisableAgent(context.Context, *v1.DisableAgentRequest) (*v1.DisableAgentResponse, error)
 	// EnableAgent lets a disabled agent take tasks again.
-	EnableAgent(context.Context, *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error)
+	EnableAgent(context.Context, *v1.EnableAgentRequest) (*v1.EnableAgentResponse, error)
 	// DeleteAgent deletes an agent: it keeps its history, its triggers stop and its
 	// webhooks return 410. For 7 days this can be undone, and the name stays its own.
-	DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error)
+	DeleteAgent(context.Context, *v1.DeleteAgentRequest) (*v1.DeleteAgentResponse, error)
 	// UndeleteAgent undoes a deletion: the triggers that it stopped start again.
-	UndeleteAgent(context.Context, *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error)
+	UndeleteAgent(context.Context, *v1.UndeleteAgentRequest) (*v1.UndeleteAgentResponse, error)
 	// RenameAgent gives an agent another name, in a new version of its persona. The
 	// old name leads to the agent.
-	RenameAgent(context.Context, *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error)
+	RenameAgent(context.Context, *v1.RenameAgentRequest) (*v1.RenameAgentResponse, error)
 	// DuplicateAgent makes an agent of another name from a version of an agent that the
 	// caller sees. It is the caller's, has the same policy, and none of the triggers.
-	DuplicateAgent(context.Context, *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error)
+	DuplicateAgent(context.Context, *v1.DuplicateAgentRequest) (*v1.DuplicateAgentResponse, error)
 	// TransferAgent changes whose an agent is, and who sees it.
-	TransferAgent(context.Context, *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error)
+	TransferAgent(context.Context, *v1.TransferAgentRequest) (*v1.TransferAgentResponse, error)
 	// ListAgentVersions returns the versions of an agent's persona, the newest first.
-	ListAgentVersions(context.Context, *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error)
+	ListAgentVersions(context.Context, *v1.ListAgentVersionsRequest) (*v1.ListAgentVersionsResponse, error)
 	// DiffAgentVersions compares two versions.
-	DiffAgentVersions(context.Context, *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error)
+	DiffAgentVersions(context.Context, *v1.DiffAgentVersionsRequest) (*v1.DiffAgentVersionsResponse, error)
 	// RestoreAgentVersion applies an older version again, as a new one.
-	RestoreAgentVersion(context.Context, *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error)
+	RestoreAgentVersion(context.Context, *v1.RestoreAgentVersionRequest) (*v1.RestoreAgentVersionResponse, error)
 }
 
 // NewAgentServiceClient constructs a client for the deckhand.v1.AgentService service. By default,
@@ -280,144 +280,216 @@ type agentServiceClient struct {
 }
 
 // ApplyAgent calls deckhand.v1.AgentService.ApplyAgent.
-func (c *agentServiceClient) ApplyAgent(ctx context.Context, req *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error) {
-	return c.applyAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) ApplyAgent(ctx context.Context, req *v1.ApplyAgentRequest) (*v1.ApplyAgentResponse, error) {
+	response, err := c.applyAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetAgent calls deckhand.v1.AgentService.GetAgent.
-func (c *agentServiceClient) GetAgent(ctx context.Context, req *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error) {
-	return c.getAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) GetAgent(ctx context.Context, req *v1.GetAgentRequest) (*v1.GetAgentResponse, error) {
+	response, err := c.getAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListAgents calls deckhand.v1.AgentService.ListAgents.
-func (c *agentServiceClient) ListAgents(ctx context.Context, req *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error) {
-	return c.listAgents.CallUnary(ctx, req)
+func (c *agentServiceClient) ListAgents(ctx context.Context, req *v1.ListAgentsRequest) (*v1.ListAgentsResponse, error) {
+	response, err := c.listAgents.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TellAgent calls deckhand.v1.AgentService.TellAgent.
-func (c *agentServiceClient) TellAgent(ctx context.Context, req *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error) {
-	return c.tellAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) TellAgent(ctx context.Context, req *v1.TellAgentRequest) (*v1.TellAgentResponse, error) {
+	response, err := c.tellAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PauseAgent calls deckhand.v1.AgentService.PauseAgent.
-func (c *agentServiceClient) PauseAgent(ctx context.Context, req *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error) {
-	return c.pauseAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) PauseAgent(ctx context.Context, req *v1.PauseAgentRequest) (*v1.PauseAgentResponse, error) {
+	response, err := c.pauseAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ResumeAgent calls deckhand.v1.AgentService.ResumeAgent.
-func (c *agentServiceClient) ResumeAgent(ctx context.Context, req *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error) {
-	return c.resumeAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) ResumeAgent(ctx context.Context, req *v1.ResumeAgentRequest) (*v1.ResumeAgentResponse, error) {
+	response, err := c.resumeAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetAgentGraph calls deckhand.v1.AgentService.GetAgentGraph.
-func (c *agentServiceClient) GetAgentGraph(ctx context.Context, req *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error) {
-	return c.getAgentGraph.CallUnary(ctx, req)
+func (c *agentServiceClient) GetAgentGraph(ctx context.Context, req *v1.GetAgentGraphRequest) (*v1.GetAgentGraphResponse, error) {
+	response, err := c.getAgentGraph.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListAgentSummaries calls deckhand.v1.AgentService.ListAgentSummaries.
-func (c *agentServiceClient) ListAgentSummaries(ctx context.Context, req *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error) {
-	return c.listAgentSummaries.CallUnary(ctx, req)
+func (c *agentServiceClient) ListAgentSummaries(ctx context.Context, req *v1.ListAgentSummariesRequest) (*v1.ListAgentSummariesResponse, error) {
+	response, err := c.listAgentSummaries.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DisableAgent calls deckhand.v1.AgentService.DisableAgent.
-func (c *agentServiceClient) DisableAgent(ctx context.Context, req *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error) {
-	return c.disableAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) DisableAgent(ctx context.Context, req *v1.DisableAgentRequest) (*v1.DisableAgentResponse, error) {
+	response, err := c.disableAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // EnableAgent calls deckhand.v1.AgentService.EnableAgent.
-func (c *agentServiceClient) EnableAgent(ctx context.Context, req *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error) {
-	return c.enableAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) EnableAgent(ctx context.Context, req *v1.EnableAgentRequest) (*v1.EnableAgentResponse, error) {
+	response, err := c.enableAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteAgent calls deckhand.v1.AgentService.DeleteAgent.
-func (c *agentServiceClient) DeleteAgent(ctx context.Context, req *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error) {
-	return c.deleteAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) DeleteAgent(ctx context.Context, req *v1.DeleteAgentRequest) (*v1.DeleteAgentResponse, error) {
+	response, err := c.deleteAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UndeleteAgent calls deckhand.v1.AgentService.UndeleteAgent.
-func (c *agentServiceClient) UndeleteAgent(ctx context.Context, req *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error) {
-	return c.undeleteAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) UndeleteAgent(ctx context.Context, req *v1.UndeleteAgentRequest) (*v1.UndeleteAgentResponse, error) {
+	response, err := c.undeleteAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RenameAgent calls deckhand.v1.AgentService.RenameAgent.
-func (c *agentServiceClient) RenameAgent(ctx context.Context, req *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error) {
-	return c.renameAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) RenameAgent(ctx context.Context, req *v1.RenameAgentRequest) (*v1.RenameAgentResponse, error) {
+	response, err := c.renameAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DuplicateAgent calls deckhand.v1.AgentService.DuplicateAgent.
-func (c *agentServiceClient) DuplicateAgent(ctx context.Context, req *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error) {
-	return c.duplicateAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) DuplicateAgent(ctx context.Context, req *v1.DuplicateAgentRequest) (*v1.DuplicateAgentResponse, error) {
+	response, err := c.duplicateAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TransferAgent calls deckhand.v1.AgentService.TransferAgent.
-func (c *agentServiceClient) TransferAgent(ctx context.Context, req *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error) {
-	return c.transferAgent.CallUnary(ctx, req)
+func (c *agentServiceClient) TransferAgent(ctx context.Context, req *v1.TransferAgentRequest) (*v1.TransferAgentResponse, error) {
+	response, err := c.transferAgent.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListAgentVersions calls deckhand.v1.AgentService.ListAgentVersions.
-func (c *agentServiceClient) ListAgentVersions(ctx context.Context, req *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error) {
-	return c.listAgentVersions.CallUnary(ctx, req)
+func (c *agentServiceClient) ListAgentVersions(ctx context.Context, req *v1.ListAgentVersionsRequest) (*v1.ListAgentVersionsResponse, error) {
+	response, err := c.listAgentVersions.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DiffAgentVersions calls deckhand.v1.AgentService.DiffAgentVersions.
-func (c *agentServiceClient) DiffAgentVersions(ctx context.Context, req *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error) {
-	return c.diffAgentVersions.CallUnary(ctx, req)
+func (c *agentServiceClient) DiffAgentVersions(ctx context.Context, req *v1.DiffAgentVersionsRequest) (*v1.DiffAgentVersionsResponse, error) {
+	response, err := c.diffAgentVersions.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RestoreAgentVersion calls deckhand.v1.AgentService.RestoreAgentVersion.
-func (c *agentServiceClient) RestoreAgentVersion(ctx context.Context, req *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error) {
-	return c.restoreAgentVersion.CallUnary(ctx, req)
+func (c *agentServiceClient) RestoreAgentVersion(ctx context.Context, req *v1.RestoreAgentVersionRequest) (*v1.RestoreAgentVersionResponse, error) {
+	response, err := c.restoreAgentVersion.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AgentServiceHandler is an implementation of the deckhand.v1.AgentService service.
 type AgentServiceHandler interface {
 	// ApplyAgent stores a persona file. The agent is created when its name is
 	// new, and a version is added when its content differs from the newest one.
-	ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error)
+	ApplyAgent(context.Context, *v1.ApplyAgentRequest) (*v1.ApplyAgentResponse, error)
 	// GetAgent returns one agent by id, unique id prefix, or name.
-	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
+	GetAgent(context.Context, *v1.GetAgentRequest) (*v1.GetAgentResponse, error)
 	// ListAgents returns the organisation's agents by name.
-	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
+	ListAgents(context.Context, *v1.ListAgentsRequest) (*v1.ListAgentsResponse, error)
 	// TellAgent gives an agent a message: the task that it is at gets it as by
 	// TellTask, and an idle agent a new task of which it is the goal.
-	TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error)
+	TellAgent(context.Context, *v1.TellAgentRequest) (*v1.TellAgentResponse, error)
 	// PauseAgent keeps new tasks of an agent from starting until it is resumed:
 	// they wait in the queue, and say why. What is under way continues.
-	PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error)
+	PauseAgent(context.Context, *v1.PauseAgentRequest) (*v1.PauseAgentResponse, error)
 	// ResumeAgent lets the tasks of a paused or suspended agent start again.
-	ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error)
+	ResumeAgent(context.Context, *v1.ResumeAgentRequest) (*v1.ResumeAgentResponse, error)
 	// GetAgentGraph returns which agents may delegate work to which, and which
 	// did.
-	GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error)
+	GetAgentGraph(context.Context, *v1.GetAgentGraphRequest) (*v1.GetAgentGraphResponse, error)
 	// ListAgentSummaries returns what agents did last, what they spent this week and
 	// what waits for them, by name. Callers who are not administrators get it of
 	// their own tasks.
-	ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error)
+	ListAgentSummaries(context.Context, *v1.ListAgentSummariesRequest) (*v1.ListAgentSummariesResponse, error)
 	// DisableAgent has an agent take no new tasks until it is enabled: submissions are
 	// refused. What has started continues. It is for the agent's owners and
 	// administrators, as all that follow that change an agent.
-	DisableAgent(context.Context, *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error)
+	DisableAgent(context.Context, *v1.DisableAgentRequest) (*v1.DisableAgentResponse, error)
 	// EnableAgent lets a disabled agent take tasks again.
-	EnableAgent(context.Context, *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error)
+	EnableAgent(context.Context, *v1.EnableAgentRequest) (*v1.EnableAgentResponse, error)
 	// DeleteAgent deletes an agent: it keeps its history, its triggers stop and its
 	// webhooks return 410. For 7 days this can be undone, and the name stays its own.
-	DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error)
+	DeleteAgent(context.Context, *v1.DeleteAgentRequest) (*v1.DeleteAgentResponse, error)
 	// UndeleteAgent undoes a deletion: the triggers that it stopped start again.
-	UndeleteAgent(context.Context, *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error)
+	UndeleteAgent(context.Context, *v1.UndeleteAgentRequest) (*v1.UndeleteAgentResponse, error)
 	// RenameAgent gives an agent another name, in a new version of its persona. The
 	// old name leads to the agent.
-	RenameAgent(context.Context, *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error)
+	RenameAgent(context.Context, *v1.RenameAgentRequest) (*v1.RenameAgentResponse, error)
 	// DuplicateAgent makes an agent of another name from a version of an agent that the
 	// caller sees. It is the caller's, has the same policy, and none of the triggers.
-	DuplicateAgent(context.Context, *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error)
+	DuplicateAgent(context.Context, *v1.DuplicateAgentRequest) (*v1.DuplicateAgentResponse, error)
 	// TransferAgent changes whose an agent is, and who sees it.
-	TransferAgent(context.Context, *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error)
+	TransferAgent(context.Context, *v1.TransferAgentRequest) (*v1.TransferAgentResponse, error)
 	// ListAgentVersions returns the versions of an agent's persona, the newest first.
-	ListAgentVersions(context.Context, *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error)
+	ListAgentVersions(context.Context, *v1.ListAgentVersionsRequest) (*v1.ListAgentVersionsResponse, error)
 	// DiffAgentVersions compares two versions.
-	DiffAgentVersions(context.Context, *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error)
+	DiffAgentVersions(context.Context, *v1.DiffAgentVersionsRequest) (*v1.DiffAgentVersionsResponse, error)
 	// RestoreAgentVersion applies an older version again, as a new one.
-	RestoreAgentVersion(context.Context, *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error)
+	RestoreAgentVersion(context.Context, *v1.RestoreAgentVersionRequest) (*v1.RestoreAgentVersionResponse, error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -427,109 +499,109 @@ type AgentServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	agentServiceMethods := v1.File_deckhand_v1_agent_proto.Services().ByName("AgentService").Methods()
-	agentServiceApplyAgentHandler := connect.NewUnaryHandler(
+	agentServiceApplyAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceApplyAgentProcedure,
 		svc.ApplyAgent,
 		connect.WithSchema(agentServiceMethods.ByName("ApplyAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceGetAgentHandler := connect.NewUnaryHandler(
+	agentServiceGetAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceGetAgentProcedure,
 		svc.GetAgent,
 		connect.WithSchema(agentServiceMethods.ByName("GetAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceListAgentsHandler := connect.NewUnaryHandler(
+	agentServiceListAgentsHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceListAgentsProcedure,
 		svc.ListAgents,
 		connect.WithSchema(agentServiceMethods.ByName("ListAgents")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceTellAgentHandler := connect.NewUnaryHandler(
+	agentServiceTellAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceTellAgentProcedure,
 		svc.TellAgent,
 		connect.WithSchema(agentServiceMethods.ByName("TellAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServicePauseAgentHandler := connect.NewUnaryHandler(
+	agentServicePauseAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServicePauseAgentProcedure,
 		svc.PauseAgent,
 		connect.WithSchema(agentServiceMethods.ByName("PauseAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceResumeAgentHandler := connect.NewUnaryHandler(
+	agentServiceResumeAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceResumeAgentProcedure,
 		svc.ResumeAgent,
 		connect.WithSchema(agentServiceMethods.ByName("ResumeAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceGetAgentGraphHandler := connect.NewUnaryHandler(
+	agentServiceGetAgentGraphHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceGetAgentGraphProcedure,
 		svc.GetAgentGraph,
 		connect.WithSchema(agentServiceMethods.ByName("GetAgentGraph")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceListAgentSummariesHandler := connect.NewUnaryHandler(
+	agentServiceListAgentSummariesHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceListAgentSummariesProcedure,
 		svc.ListAgentSummaries,
 		connect.WithSchema(agentServiceMethods.ByName("ListAgentSummaries")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceDisableAgentHandler := connect.NewUnaryHandler(
+	agentServiceDisableAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceDisableAgentProcedure,
 		svc.DisableAgent,
 		connect.WithSchema(agentServiceMethods.ByName("DisableAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceEnableAgentHandler := connect.NewUnaryHandler(
+	agentServiceEnableAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceEnableAgentProcedure,
 		svc.EnableAgent,
 		connect.WithSchema(agentServiceMethods.ByName("EnableAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceDeleteAgentHandler := connect.NewUnaryHandler(
+	agentServiceDeleteAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceDeleteAgentProcedure,
 		svc.DeleteAgent,
 		connect.WithSchema(agentServiceMethods.ByName("DeleteAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceUndeleteAgentHandler := connect.NewUnaryHandler(
+	agentServiceUndeleteAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceUndeleteAgentProcedure,
 		svc.UndeleteAgent,
 		connect.WithSchema(agentServiceMethods.ByName("UndeleteAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceRenameAgentHandler := connect.NewUnaryHandler(
+	agentServiceRenameAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceRenameAgentProcedure,
 		svc.RenameAgent,
 		connect.WithSchema(agentServiceMethods.ByName("RenameAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceDuplicateAgentHandler := connect.NewUnaryHandler(
+	agentServiceDuplicateAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceDuplicateAgentProcedure,
 		svc.DuplicateAgent,
 		connect.WithSchema(agentServiceMethods.ByName("DuplicateAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceTransferAgentHandler := connect.NewUnaryHandler(
+	agentServiceTransferAgentHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceTransferAgentProcedure,
 		svc.TransferAgent,
 		connect.WithSchema(agentServiceMethods.ByName("TransferAgent")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceListAgentVersionsHandler := connect.NewUnaryHandler(
+	agentServiceListAgentVersionsHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceListAgentVersionsProcedure,
 		svc.ListAgentVersions,
 		connect.WithSchema(agentServiceMethods.ByName("ListAgentVersions")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceDiffAgentVersionsHandler := connect.NewUnaryHandler(
+	agentServiceDiffAgentVersionsHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceDiffAgentVersionsProcedure,
 		svc.DiffAgentVersions,
 		connect.WithSchema(agentServiceMethods.ByName("DiffAgentVersions")),
 		connect.WithHandlerOptions(opts...),
 	)
-	agentServiceRestoreAgentVersionHandler := connect.NewUnaryHandler(
+	agentServiceRestoreAgentVersionHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceRestoreAgentVersionProcedure,
 		svc.RestoreAgentVersion,
 		connect.WithSchema(agentServiceMethods.ByName("RestoreAgentVersion")),
@@ -582,74 +654,74 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedAgentServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedAgentServiceHandler struct{}
 
-func (UnimplementedAgentServiceHandler) ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) ApplyAgent(context.Context, *v1.ApplyAgentRequest) (*v1.ApplyAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ApplyAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) GetAgent(context.Context, *v1.GetAgentRequest) (*v1.GetAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.GetAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error) {
+func (UnimplementedAgentServiceHandler) ListAgents(context.Context, *v1.ListAgentsRequest) (*v1.ListAgentsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ListAgents is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) TellAgent(context.Context, *connect.Request[v1.TellAgentRequest]) (*connect.Response[v1.TellAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) TellAgent(context.Context, *v1.TellAgentRequest) (*v1.TellAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.TellAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) PauseAgent(context.Context, *connect.Request[v1.PauseAgentRequest]) (*connect.Response[v1.PauseAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) PauseAgent(context.Context, *v1.PauseAgentRequest) (*v1.PauseAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.PauseAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) ResumeAgent(context.Context, *connect.Request[v1.ResumeAgentRequest]) (*connect.Response[v1.ResumeAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) ResumeAgent(context.Context, *v1.ResumeAgentRequest) (*v1.ResumeAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ResumeAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) GetAgentGraph(context.Context, *connect.Request[v1.GetAgentGraphRequest]) (*connect.Response[v1.GetAgentGraphResponse], error) {
+func (UnimplementedAgentServiceHandler) GetAgentGraph(context.Context, *v1.GetAgentGraphRequest) (*v1.GetAgentGraphResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.GetAgentGraph is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) ListAgentSummaries(context.Context, *connect.Request[v1.ListAgentSummariesRequest]) (*connect.Response[v1.ListAgentSummariesResponse], error) {
+func (UnimplementedAgentServiceHandler) ListAgentSummaries(context.Context, *v1.ListAgentSummariesRequest) (*v1.ListAgentSummariesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ListAgentSummaries is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) DisableAgent(context.Context, *connect.Request[v1.DisableAgentRequest]) (*connect.Response[v1.DisableAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) DisableAgent(context.Context, *v1.DisableAgentRequest) (*v1.DisableAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DisableAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) EnableAgent(context.Context, *connect.Request[v1.EnableAgentRequest]) (*connect.Response[v1.EnableAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) EnableAgent(context.Context, *v1.EnableAgentRequest) (*v1.EnableAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.EnableAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) DeleteAgent(context.Context, *v1.DeleteAgentRequest) (*v1.DeleteAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DeleteAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) UndeleteAgent(context.Context, *connect.Request[v1.UndeleteAgentRequest]) (*connect.Response[v1.UndeleteAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) UndeleteAgent(context.Context, *v1.UndeleteAgentRequest) (*v1.UndeleteAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.UndeleteAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) RenameAgent(context.Context, *connect.Request[v1.RenameAgentRequest]) (*connect.Response[v1.RenameAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) RenameAgent(context.Context, *v1.RenameAgentRequest) (*v1.RenameAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.RenameAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) DuplicateAgent(context.Context, *connect.Request[v1.DuplicateAgentRequest]) (*connect.Response[v1.DuplicateAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) DuplicateAgent(context.Context, *v1.DuplicateAgentRequest) (*v1.DuplicateAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DuplicateAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) TransferAgent(context.Context, *connect.Request[v1.TransferAgentRequest]) (*connect.Response[v1.TransferAgentResponse], error) {
+func (UnimplementedAgentServiceHandler) TransferAgent(context.Context, *v1.TransferAgentRequest) (*v1.TransferAgentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.TransferAgent is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) ListAgentVersions(context.Context, *connect.Request[v1.ListAgentVersionsRequest]) (*connect.Response[v1.ListAgentVersionsResponse], error) {
+func (UnimplementedAgentServiceHandler) ListAgentVersions(context.Context, *v1.ListAgentVersionsRequest) (*v1.ListAgentVersionsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.ListAgentVersions is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) DiffAgentVersions(context.Context, *connect.Request[v1.DiffAgentVersionsRequest]) (*connect.Response[v1.DiffAgentVersionsResponse], error) {
+func (UnimplementedAgentServiceHandler) DiffAgentVersions(context.Context, *v1.DiffAgentVersionsRequest) (*v1.DiffAgentVersionsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.DiffAgentVersions is not implemented"))
 }
 
-func (UnimplementedAgentServiceHandler) RestoreAgentVersion(context.Context, *connect.Request[v1.RestoreAgentVersionRequest]) (*connect.Response[v1.RestoreAgentVersionResponse], error) {
+func (UnimplementedAgentServiceHandler) RestoreAgentVersion(context.Context, *v1.RestoreAgentVersionRequest) (*v1.RestoreAgentVersionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AgentService.RestoreAgentVersion is not implemented"))
 }

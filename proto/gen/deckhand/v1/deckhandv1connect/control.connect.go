@@ -63,12 +63,12 @@ type ControlServiceClient interface {
 	// Unless the scope is one task, a hold then keeps anything of it from
 	// starting until it is released. Repeating it asks again of those nodes that
 	// have not confirmed.
-	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error)
 	// ListHolds returns the holds, active ones first.
-	ListHolds(context.Context, *connect.Request[v1.ListHoldsRequest]) (*connect.Response[v1.ListHoldsResponse], error)
+	ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsResponse, error)
 	// ReleaseHold releases a hold, so that its tasks can start again. Cancelled
 	// tasks stay cancelled. It is idempotent.
-	ReleaseHold(context.Context, *connect.Request[v1.ReleaseHoldRequest]) (*connect.Response[v1.ReleaseHoldResponse], error)
+	ReleaseHold(context.Context, *v1.ReleaseHoldRequest) (*v1.ReleaseHoldResponse, error)
 }
 
 // NewControlServiceClient constructs a client for the deckhand.v1.ControlService service. By
@@ -111,18 +111,30 @@ type controlServiceClient struct {
 }
 
 // Kill calls deckhand.v1.ControlService.Kill.
-func (c *controlServiceClient) Kill(ctx context.Context, req *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
-	return c.kill.CallUnary(ctx, req)
+func (c *controlServiceClient) Kill(ctx context.Context, req *v1.KillRequest) (*v1.KillResponse, error) {
+	response, err := c.kill.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListHolds calls deckhand.v1.ControlService.ListHolds.
-func (c *controlServiceClient) ListHolds(ctx context.Context, req *connect.Request[v1.ListHoldsRequest]) (*connect.Response[v1.ListHoldsResponse], error) {
-	return c.listHolds.CallUnary(ctx, req)
+func (c *controlServiceClient) ListHolds(ctx context.Context, req *v1.ListHoldsRequest) (*v1.ListHoldsResponse, error) {
+	response, err := c.listHolds.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReleaseHold calls deckhand.v1.ControlService.ReleaseHold.
-func (c *controlServiceClient) ReleaseHold(ctx context.Context, req *connect.Request[v1.ReleaseHoldRequest]) (*connect.Response[v1.ReleaseHoldResponse], error) {
-	return c.releaseHold.CallUnary(ctx, req)
+func (c *controlServiceClient) ReleaseHold(ctx context.Context, req *v1.ReleaseHoldRequest) (*v1.ReleaseHoldResponse, error) {
+	response, err := c.releaseHold.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ControlServiceHandler is an implementation of the deckhand.v1.ControlService service.
@@ -132,12 +144,12 @@ type ControlServiceHandler interface {
 	// Unless the scope is one task, a hold then keeps anything of it from
 	// starting until it is released. Repeating it asks again of those nodes that
 	// have not confirmed.
-	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error)
 	// ListHolds returns the holds, active ones first.
-	ListHolds(context.Context, *connect.Request[v1.ListHoldsRequest]) (*connect.Response[v1.ListHoldsResponse], error)
+	ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsResponse, error)
 	// ReleaseHold releases a hold, so that its tasks can start again. Cancelled
 	// tasks stay cancelled. It is idempotent.
-	ReleaseHold(context.Context, *connect.Request[v1.ReleaseHoldRequest]) (*connect.Response[v1.ReleaseHoldResponse], error)
+	ReleaseHold(context.Context, *v1.ReleaseHoldRequest) (*v1.ReleaseHoldResponse, error)
 }
 
 // NewControlServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -147,19 +159,19 @@ type ControlServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewControlServiceHandler(svc ControlServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	controlServiceMethods := v1.File_deckhand_v1_control_proto.Services().ByName("ControlService").Methods()
-	controlServiceKillHandler := connect.NewUnaryHandler(
+	controlServiceKillHandler := connect.NewUnaryHandlerSimple(
 		ControlServiceKillProcedure,
 		svc.Kill,
 		connect.WithSchema(controlServiceMethods.ByName("Kill")),
 		connect.WithHandlerOptions(opts...),
 	)
-	controlServiceListHoldsHandler := connect.NewUnaryHandler(
+	controlServiceListHoldsHandler := connect.NewUnaryHandlerSimple(
 		ControlServiceListHoldsProcedure,
 		svc.ListHolds,
 		connect.WithSchema(controlServiceMethods.ByName("ListHolds")),
 		connect.WithHandlerOptions(opts...),
 	)
-	controlServiceReleaseHoldHandler := connect.NewUnaryHandler(
+	controlServiceReleaseHoldHandler := connect.NewUnaryHandlerSimple(
 		ControlServiceReleaseHoldProcedure,
 		svc.ReleaseHold,
 		connect.WithSchema(controlServiceMethods.ByName("ReleaseHold")),
@@ -182,36 +194,36 @@ func NewControlServiceHandler(svc ControlServiceHandler, opts ...connect.Handler
 // UnimplementedControlServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedControlServiceHandler struct{}
 
-func (UnimplementedControlServiceHandler) Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
+func (UnimplementedControlServiceHandler) Kill(context.Context, *v1.KillRequest) (*v1.KillResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ControlService.Kill is not implemented"))
 }
 
-func (UnimplementedControlServiceHandler) ListHolds(context.Context, *connect.Request[v1.ListHoldsRequest]) (*connect.Response[v1.ListHoldsResponse], error) {
+func (UnimplementedControlServiceHandler) ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ControlService.ListHolds is not implemented"))
 }
 
-func (UnimplementedControlServiceHandler) ReleaseHold(context.Context, *connect.Request[v1.ReleaseHoldRequest]) (*connect.Response[v1.ReleaseHoldResponse], error) {
+func (UnimplementedControlServiceHandler) ReleaseHold(context.Context, *v1.ReleaseHoldRequest) (*v1.ReleaseHoldResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ControlService.ReleaseHold is not implemented"))
 }
 
 // AuditServiceClient is a client for the deckhand.v1.AuditService service.
 type AuditServiceClient interface {
 	// ListAuditEntries returns entries, newest first, in keyset pages.
-	ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error)
+	ListAuditEntries(context.Context, *v1.ListAuditEntriesRequest) (*v1.ListAuditEntriesResponse, error)
 	// ExportAudit returns the sealed entries as JSON lines that can be verified
 	// without a hub (deckhand audit verify). Entries of the last second may not
 	// be sealed yet.
-	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error)
+	ExportAudit(context.Context, *v1.ExportAuditRequest) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error)
 	// VerifyAudit verifies the chain of the organisation's whole audit log as it is
 	// in the hub's database, and streams how far it is. The last message has the
 	// result. A hub that verifies itself proves less than deckhand audit verify of
 	// an export that is kept elsewhere: who controls the hub controls the check.
 	// One runs at a time for an organisation, for ten minutes at most.
-	VerifyAudit(context.Context, *connect.Request[v1.VerifyAuditRequest]) (*connect.ServerStreamForClient[v1.VerifyAuditResponse], error)
+	VerifyAudit(context.Context, *v1.VerifyAuditRequest) (*connect.ServerStreamForClient[v1.VerifyAuditResponse], error)
 	// GetReceipt returns a signed line that describes a task's run: persona,
 	// policy, image, nodes, egress, approvers, and a digest of its events. The
 	// task must have ended.
-	GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error)
+	GetReceipt(context.Context, *v1.GetReceiptRequest) (*v1.GetReceiptResponse, error)
 }
 
 // NewAuditServiceClient constructs a client for the deckhand.v1.AuditService service. By default,
@@ -261,43 +273,51 @@ type auditServiceClient struct {
 }
 
 // ListAuditEntries calls deckhand.v1.AuditService.ListAuditEntries.
-func (c *auditServiceClient) ListAuditEntries(ctx context.Context, req *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error) {
-	return c.listAuditEntries.CallUnary(ctx, req)
+func (c *auditServiceClient) ListAuditEntries(ctx context.Context, req *v1.ListAuditEntriesRequest) (*v1.ListAuditEntriesResponse, error) {
+	response, err := c.listAuditEntries.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ExportAudit calls deckhand.v1.AuditService.ExportAudit.
-func (c *auditServiceClient) ExportAudit(ctx context.Context, req *connect.Request[v1.ExportAuditRequest]) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error) {
-	return c.exportAudit.CallServerStream(ctx, req)
+func (c *auditServiceClient) ExportAudit(ctx context.Context, req *v1.ExportAuditRequest) (*connect.ServerStreamForClient[v1.ExportAuditResponse], error) {
+	return c.exportAudit.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // VerifyAudit calls deckhand.v1.AuditService.VerifyAudit.
-func (c *auditServiceClient) VerifyAudit(ctx context.Context, req *connect.Request[v1.VerifyAuditRequest]) (*connect.ServerStreamForClient[v1.VerifyAuditResponse], error) {
-	return c.verifyAudit.CallServerStream(ctx, req)
+func (c *auditServiceClient) VerifyAudit(ctx context.Context, req *v1.VerifyAuditRequest) (*connect.ServerStreamForClient[v1.VerifyAuditResponse], error) {
+	return c.verifyAudit.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // GetReceipt calls deckhand.v1.AuditService.GetReceipt.
-func (c *auditServiceClient) GetReceipt(ctx context.Context, req *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error) {
-	return c.getReceipt.CallUnary(ctx, req)
+func (c *auditServiceClient) GetReceipt(ctx context.Context, req *v1.GetReceiptRequest) (*v1.GetReceiptResponse, error) {
+	response, err := c.getReceipt.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AuditServiceHandler is an implementation of the deckhand.v1.AuditService service.
 type AuditServiceHandler interface {
 	// ListAuditEntries returns entries, newest first, in keyset pages.
-	ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error)
+	ListAuditEntries(context.Context, *v1.ListAuditEntriesRequest) (*v1.ListAuditEntriesResponse, error)
 	// ExportAudit returns the sealed entries as JSON lines that can be verified
 	// without a hub (deckhand audit verify). Entries of the last second may not
 	// be sealed yet.
-	ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error
+	ExportAudit(context.Context, *v1.ExportAuditRequest, *connect.ServerStream[v1.ExportAuditResponse]) error
 	// VerifyAudit verifies the chain of the organisation's whole audit log as it is
 	// in the hub's database, and streams how far it is. The last message has the
 	// result. A hub that verifies itself proves less than deckhand audit verify of
 	// an export that is kept elsewhere: who controls the hub controls the check.
 	// One runs at a time for an organisation, for ten minutes at most.
-	VerifyAudit(context.Context, *connect.Request[v1.VerifyAuditRequest], *connect.ServerStream[v1.VerifyAuditResponse]) error
+	VerifyAudit(context.Context, *v1.VerifyAuditRequest, *connect.ServerStream[v1.VerifyAuditResponse]) error
 	// GetReceipt returns a signed line that describes a task's run: persona,
 	// policy, image, nodes, egress, approvers, and a digest of its events. The
 	// task must have ended.
-	GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error)
+	GetReceipt(context.Context, *v1.GetReceiptRequest) (*v1.GetReceiptResponse, error)
 }
 
 // NewAuditServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -307,25 +327,25 @@ type AuditServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	auditServiceMethods := v1.File_deckhand_v1_control_proto.Services().ByName("AuditService").Methods()
-	auditServiceListAuditEntriesHandler := connect.NewUnaryHandler(
+	auditServiceListAuditEntriesHandler := connect.NewUnaryHandlerSimple(
 		AuditServiceListAuditEntriesProcedure,
 		svc.ListAuditEntries,
 		connect.WithSchema(auditServiceMethods.ByName("ListAuditEntries")),
 		connect.WithHandlerOptions(opts...),
 	)
-	auditServiceExportAuditHandler := connect.NewServerStreamHandler(
+	auditServiceExportAuditHandler := connect.NewServerStreamHandlerSimple(
 		AuditServiceExportAuditProcedure,
 		svc.ExportAudit,
 		connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
 		connect.WithHandlerOptions(opts...),
 	)
-	auditServiceVerifyAuditHandler := connect.NewServerStreamHandler(
+	auditServiceVerifyAuditHandler := connect.NewServerStreamHandlerSimple(
 		AuditServiceVerifyAuditProcedure,
 		svc.VerifyAudit,
 		connect.WithSchema(auditServiceMethods.ByName("VerifyAudit")),
 		connect.WithHandlerOptions(opts...),
 	)
-	auditServiceGetReceiptHandler := connect.NewUnaryHandler(
+	auditServiceGetReceiptHandler := connect.NewUnaryHandlerSimple(
 		AuditServiceGetReceiptProcedure,
 		svc.GetReceipt,
 		connect.WithSchema(auditServiceMethods.ByName("GetReceipt")),
@@ -350,18 +370,18 @@ func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedAuditServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedAuditServiceHandler struct{}
 
-func (UnimplementedAuditServiceHandler) ListAuditEntries(context.Context, *connect.Request[v1.ListAuditEntriesRequest]) (*connect.Response[v1.ListAuditEntriesResponse], error) {
+func (UnimplementedAuditServiceHandler) ListAuditEntries(context.Context, *v1.ListAuditEntriesRequest) (*v1.ListAuditEntriesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.ListAuditEntries is not implemented"))
 }
 
-func (UnimplementedAuditServiceHandler) ExportAudit(context.Context, *connect.Request[v1.ExportAuditRequest], *connect.ServerStream[v1.ExportAuditResponse]) error {
+func (UnimplementedAuditServiceHandler) ExportAudit(context.Context, *v1.ExportAuditRequest, *connect.ServerStream[v1.ExportAuditResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.ExportAudit is not implemented"))
 }
 
-func (UnimplementedAuditServiceHandler) VerifyAudit(context.Context, *connect.Request[v1.VerifyAuditRequest], *connect.ServerStream[v1.VerifyAuditResponse]) error {
+func (UnimplementedAuditServiceHandler) VerifyAudit(context.Context, *v1.VerifyAuditRequest, *connect.ServerStream[v1.VerifyAuditResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.VerifyAudit is not implemented"))
 }
 
-func (UnimplementedAuditServiceHandler) GetReceipt(context.Context, *connect.Request[v1.GetReceiptRequest]) (*connect.Response[v1.GetReceiptResponse], error) {
+func (UnimplementedAuditServiceHandler) GetReceipt(context.Context, *v1.GetReceiptRequest) (*v1.GetReceiptResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.AuditService.GetReceipt is not implemented"))
 }

@@ -62,26 +62,26 @@ const (
 // CredentialServiceClient is a client for the deckhand.v1.CredentialService service.
 type CredentialServiceClient interface {
 	// CreateCredential stores a credential under a name that no other one has.
-	CreateCredential(context.Context, *connect.Request[v1.CreateCredentialRequest]) (*connect.Response[v1.CreateCredentialResponse], error)
+	CreateCredential(context.Context, *v1.CreateCredentialRequest) (*v1.CreateCredentialResponse, error)
 	// ListCredentials returns all credentials, sorted by name.
-	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
+	ListCredentials(context.Context, *v1.ListCredentialsRequest) (*v1.ListCredentialsResponse, error)
 	// GetCredential returns one credential.
-	GetCredential(context.Context, *connect.Request[v1.GetCredentialRequest]) (*connect.Response[v1.GetCredentialResponse], error)
+	GetCredential(context.Context, *v1.GetCredentialRequest) (*v1.GetCredentialResponse, error)
 	// RotateCredential replaces the value. Nodes forget what they had of the one before.
-	RotateCredential(context.Context, *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error)
+	RotateCredential(context.Context, *v1.RotateCredentialRequest) (*v1.RotateCredentialResponse, error)
 	// UpdateCredential replaces what a credential is for, and its value if there is one. Its name
 	// and kind stay. Nodes forget what they had of it, and close the connections on which it
 	// was used.
-	UpdateCredential(context.Context, *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error)
+	UpdateCredential(context.Context, *v1.UpdateCredentialRequest) (*v1.UpdateCredentialResponse, error)
 	// DeleteCredential deletes a credential. Nodes forget it, and close the connections on
 	// which it was used.
-	DeleteCredential(context.Context, *connect.Request[v1.DeleteCredentialRequest]) (*connect.Response[v1.DeleteCredentialResponse], error)
+	DeleteCredential(context.Context, *v1.DeleteCredentialRequest) (*v1.DeleteCredentialResponse, error)
 	// TestCredential sends one request with the credential from the hub, and returns the
 	// result. It follows no redirect.
-	TestCredential(context.Context, *connect.Request[v1.TestCredentialRequest]) (*connect.Response[v1.TestCredentialResponse], error)
+	TestCredential(context.Context, *v1.TestCredentialRequest) (*v1.TestCredentialResponse, error)
 	// ListCredentialRequests returns the requests with credentials of the tasks that the
 	// caller may see, newest first, in keyset pages. An administrator sees all.
-	ListCredentialRequests(context.Context, *connect.Request[v1.ListCredentialRequestsRequest]) (*connect.Response[v1.ListCredentialRequestsResponse], error)
+	ListCredentialRequests(context.Context, *v1.ListCredentialRequestsRequest) (*v1.ListCredentialRequestsResponse, error)
 }
 
 // NewCredentialServiceClient constructs a client for the deckhand.v1.CredentialService service. By
@@ -159,68 +159,100 @@ type credentialServiceClient struct {
 }
 
 // CreateCredential calls deckhand.v1.CredentialService.CreateCredential.
-func (c *credentialServiceClient) CreateCredential(ctx context.Context, req *connect.Request[v1.CreateCredentialRequest]) (*connect.Response[v1.CreateCredentialResponse], error) {
-	return c.createCredential.CallUnary(ctx, req)
+func (c *credentialServiceClient) CreateCredential(ctx context.Context, req *v1.CreateCredentialRequest) (*v1.CreateCredentialResponse, error) {
+	response, err := c.createCredential.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListCredentials calls deckhand.v1.CredentialService.ListCredentials.
-func (c *credentialServiceClient) ListCredentials(ctx context.Context, req *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error) {
-	return c.listCredentials.CallUnary(ctx, req)
+func (c *credentialServiceClient) ListCredentials(ctx context.Context, req *v1.ListCredentialsRequest) (*v1.ListCredentialsResponse, error) {
+	response, err := c.listCredentials.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetCredential calls deckhand.v1.CredentialService.GetCredential.
-func (c *credentialServiceClient) GetCredential(ctx context.Context, req *connect.Request[v1.GetCredentialRequest]) (*connect.Response[v1.GetCredentialResponse], error) {
-	return c.getCredential.CallUnary(ctx, req)
+func (c *credentialServiceClient) GetCredential(ctx context.Context, req *v1.GetCredentialRequest) (*v1.GetCredentialResponse, error) {
+	response, err := c.getCredential.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RotateCredential calls deckhand.v1.CredentialService.RotateCredential.
-func (c *credentialServiceClient) RotateCredential(ctx context.Context, req *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error) {
-	return c.rotateCredential.CallUnary(ctx, req)
+func (c *credentialServiceClient) RotateCredential(ctx context.Context, req *v1.RotateCredentialRequest) (*v1.RotateCredentialResponse, error) {
+	response, err := c.rotateCredential.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UpdateCredential calls deckhand.v1.CredentialService.UpdateCredential.
-func (c *credentialServiceClient) UpdateCredential(ctx context.Context, req *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error) {
-	return c.updateCredential.CallUnary(ctx, req)
+func (c *credentialServiceClient) UpdateCredential(ctx context.Context, req *v1.UpdateCredentialRequest) (*v1.UpdateCredentialResponse, error) {
+	response, err := c.updateCredential.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteCredential calls deckhand.v1.CredentialService.DeleteCredential.
-func (c *credentialServiceClient) DeleteCredential(ctx context.Context, req *connect.Request[v1.DeleteCredentialRequest]) (*connect.Response[v1.DeleteCredentialResponse], error) {
-	return c.deleteCredential.CallUnary(ctx, req)
+func (c *credentialServiceClient) DeleteCredential(ctx context.Context, req *v1.DeleteCredentialRequest) (*v1.DeleteCredentialResponse, error) {
+	response, err := c.deleteCredential.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TestCredential calls deckhand.v1.CredentialService.TestCredential.
-func (c *credentialServiceClient) TestCredential(ctx context.Context, req *connect.Request[v1.TestCredentialRequest]) (*connect.Response[v1.TestCredentialResponse], error) {
-	return c.testCredential.CallUnary(ctx, req)
+func (c *credentialServiceClient) TestCredential(ctx context.Context, req *v1.TestCredentialRequest) (*v1.TestCredentialResponse, error) {
+	response, err := c.testCredential.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListCredentialRequests calls deckhand.v1.CredentialService.ListCredentialRequests.
-func (c *credentialServiceClient) ListCredentialRequests(ctx context.Context, req *connect.Request[v1.ListCredentialRequestsRequest]) (*connect.Response[v1.ListCredentialRequestsResponse], error) {
-	return c.listCredentialRequests.CallUnary(ctx, req)
+func (c *credentialServiceClient) ListCredentialRequests(ctx context.Context, req *v1.ListCredentialRequestsRequest) (*v1.ListCredentialRequestsResponse, error) {
+	response, err := c.listCredentialRequests.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CredentialServiceHandler is an implementation of the deckhand.v1.CredentialService service.
 type CredentialServiceHandler interface {
 	// CreateCredential stores a credential under a name that no other one has.
-	CreateCredential(context.Context, *connect.Request[v1.CreateCredentialRequest]) (*connect.Response[v1.CreateCredentialResponse], error)
+	CreateCredential(context.Context, *v1.CreateCredentialRequest) (*v1.CreateCredentialResponse, error)
 	// ListCredentials returns all credentials, sorted by name.
-	ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error)
+	ListCredentials(context.Context, *v1.ListCredentialsRequest) (*v1.ListCredentialsResponse, error)
 	// GetCredential returns one credential.
-	GetCredential(context.Context, *connect.Request[v1.GetCredentialRequest]) (*connect.Response[v1.GetCredentialResponse], error)
+	GetCredential(context.Context, *v1.GetCredentialRequest) (*v1.GetCredentialResponse, error)
 	// RotateCredential replaces the value. Nodes forget what they had of the one before.
-	RotateCredential(context.Context, *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error)
+	RotateCredential(context.Context, *v1.RotateCredentialRequest) (*v1.RotateCredentialResponse, error)
 	// UpdateCredential replaces what a credential is for, and its value if there is one. Its name
 	// and kind stay. Nodes forget what they had of it, and close the connections on which it
 	// was used.
-	UpdateCredential(context.Context, *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error)
+	UpdateCredential(context.Context, *v1.UpdateCredentialRequest) (*v1.UpdateCredentialResponse, error)
 	// DeleteCredential deletes a credential. Nodes forget it, and close the connections on
 	// which it was used.
-	DeleteCredential(context.Context, *connect.Request[v1.DeleteCredentialRequest]) (*connect.Response[v1.DeleteCredentialResponse], error)
+	DeleteCredential(context.Context, *v1.DeleteCredentialRequest) (*v1.DeleteCredentialResponse, error)
 	// TestCredential sends one request with the credential from the hub, and returns the
 	// result. It follows no redirect.
-	TestCredential(context.Context, *connect.Request[v1.TestCredentialRequest]) (*connect.Response[v1.TestCredentialResponse], error)
+	TestCredential(context.Context, *v1.TestCredentialRequest) (*v1.TestCredentialResponse, error)
 	// ListCredentialRequests returns the requests with credentials of the tasks that the
 	// caller may see, newest first, in keyset pages. An administrator sees all.
-	ListCredentialRequests(context.Context, *connect.Request[v1.ListCredentialRequestsRequest]) (*connect.Response[v1.ListCredentialRequestsResponse], error)
+	ListCredentialRequests(context.Context, *v1.ListCredentialRequestsRequest) (*v1.ListCredentialRequestsResponse, error)
 }
 
 // NewCredentialServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -230,49 +262,49 @@ type CredentialServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewCredentialServiceHandler(svc CredentialServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	credentialServiceMethods := v1.File_deckhand_v1_credential_proto.Services().ByName("CredentialService").Methods()
-	credentialServiceCreateCredentialHandler := connect.NewUnaryHandler(
+	credentialServiceCreateCredentialHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceCreateCredentialProcedure,
 		svc.CreateCredential,
 		connect.WithSchema(credentialServiceMethods.ByName("CreateCredential")),
 		connect.WithHandlerOptions(opts...),
 	)
-	credentialServiceListCredentialsHandler := connect.NewUnaryHandler(
+	credentialServiceListCredentialsHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceListCredentialsProcedure,
 		svc.ListCredentials,
 		connect.WithSchema(credentialServiceMethods.ByName("ListCredentials")),
 		connect.WithHandlerOptions(opts...),
 	)
-	credentialServiceGetCredentialHandler := connect.NewUnaryHandler(
+	credentialServiceGetCredentialHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceGetCredentialProcedure,
 		svc.GetCredential,
 		connect.WithSchema(credentialServiceMethods.ByName("GetCredential")),
 		connect.WithHandlerOptions(opts...),
 	)
-	credentialServiceRotateCredentialHandler := connect.NewUnaryHandler(
+	credentialServiceRotateCredentialHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceRotateCredentialProcedure,
 		svc.RotateCredential,
 		connect.WithSchema(credentialServiceMethods.ByName("RotateCredential")),
 		connect.WithHandlerOptions(opts...),
 	)
-	credentialServiceUpdateCredentialHandler := connect.NewUnaryHandler(
+	credentialServiceUpdateCredentialHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceUpdateCredentialProcedure,
 		svc.UpdateCredential,
 		connect.WithSchema(credentialServiceMethods.ByName("UpdateCredential")),
 		connect.WithHandlerOptions(opts...),
 	)
-	credentialServiceDeleteCredentialHandler := connect.NewUnaryHandler(
+	credentialServiceDeleteCredentialHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceDeleteCredentialProcedure,
 		svc.DeleteCredential,
 		connect.WithSchema(credentialServiceMethods.ByName("DeleteCredential")),
 		connect.WithHandlerOptions(opts...),
 	)
-	credentialServiceTestCredentialHandler := connect.NewUnaryHandler(
+	credentialServiceTestCredentialHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceTestCredentialProcedure,
 		svc.TestCredential,
 		connect.WithSchema(credentialServiceMethods.ByName("TestCredential")),
 		connect.WithHandlerOptions(opts...),
 	)
-	credentialServiceListCredentialRequestsHandler := connect.NewUnaryHandler(
+	credentialServiceListCredentialRequestsHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceListCredentialRequestsProcedure,
 		svc.ListCredentialRequests,
 		connect.WithSchema(credentialServiceMethods.ByName("ListCredentialRequests")),
@@ -305,34 +337,34 @@ func NewCredentialServiceHandler(svc CredentialServiceHandler, opts ...connect.H
 // UnimplementedCredentialServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedCredentialServiceHandler struct{}
 
-func (UnimplementedCredentialServiceHandler) CreateCredential(context.Context, *connect.Request[v1.CreateCredentialRequest]) (*connect.Response[v1.CreateCredentialResponse], error) {
+func (UnimplementedCredentialServiceHandler) CreateCredential(context.Context, *v1.CreateCredentialRequest) (*v1.CreateCredentialResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.CreateCredential is not implemented"))
 }
 
-func (UnimplementedCredentialServiceHandler) ListCredentials(context.Context, *connect.Request[v1.ListCredentialsRequest]) (*connect.Response[v1.ListCredentialsResponse], error) {
+func (UnimplementedCredentialServiceHandler) ListCredentials(context.Context, *v1.ListCredentialsRequest) (*v1.ListCredentialsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.ListCredentials is not implemented"))
 }
 
-func (UnimplementedCredentialServiceHandler) GetCredential(context.Context, *connect.Request[v1.GetCredentialRequest]) (*connect.Response[v1.GetCredentialResponse], error) {
+func (UnimplementedCredentialServiceHandler) GetCredential(context.Context, *v1.GetCredentialRequest) (*v1.GetCredentialResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.GetCredential is not implemented"))
 }
 
-func (UnimplementedCredentialServiceHandler) RotateCredential(context.Context, *connect.Request[v1.RotateCredentialRequest]) (*connect.Response[v1.RotateCredentialResponse], error) {
+func (UnimplementedCredentialServiceHandler) RotateCredential(context.Context, *v1.RotateCredentialRequest) (*v1.RotateCredentialResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.RotateCredential is not implemented"))
 }
 
-func (UnimplementedCredentialServiceHandler) UpdateCredential(context.Context, *connect.Request[v1.UpdateCredentialRequest]) (*connect.Response[v1.UpdateCredentialResponse], error) {
+func (UnimplementedCredentialServiceHandler) UpdateCredential(context.Context, *v1.UpdateCredentialRequest) (*v1.UpdateCredentialResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.UpdateCredential is not implemented"))
 }
 
-func (UnimplementedCredentialServiceHandler) DeleteCredential(context.Context, *connect.Request[v1.DeleteCredentialRequest]) (*connect.Response[v1.DeleteCredentialResponse], error) {
+func (UnimplementedCredentialServiceHandler) DeleteCredential(context.Context, *v1.DeleteCredentialRequest) (*v1.DeleteCredentialResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.DeleteCredential is not implemented"))
 }
 
-func (UnimplementedCredentialServiceHandler) TestCredential(context.Context, *connect.Request[v1.TestCredentialRequest]) (*connect.Response[v1.TestCredentialResponse], error) {
+func (UnimplementedCredentialServiceHandler) TestCredential(context.Context, *v1.TestCredentialRequest) (*v1.TestCredentialResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.TestCredential is not implemented"))
 }
 
-func (UnimplementedCredentialServiceHandler) ListCredentialRequests(context.Context, *connect.Request[v1.ListCredentialRequestsRequest]) (*connect.Response[v1.ListCredentialRequestsResponse], error) {
+func (UnimplementedCredentialServiceHandler) ListCredentialRequests(context.Context, *v1.ListCredentialRequestsRequest) (*v1.ListCredentialRequestsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.CredentialService.ListCredentialRequests is not implemented"))
 }

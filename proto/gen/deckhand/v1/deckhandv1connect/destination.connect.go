@@ -76,34 +76,34 @@ type DestinationServiceClient interface {
 	// CreateDestination creates one, which receives the events that occur from
 	// then on. The generated secret of a webhook is in this response and in no
 	// other.
-	CreateDestination(context.Context, *connect.Request[v1.CreateDestinationRequest]) (*connect.Response[v1.CreateDestinationResponse], error)
+	CreateDestination(context.Context, *v1.CreateDestinationRequest) (*v1.CreateDestinationResponse, error)
 	// UpdateDestination changes what is sent there. Its kind cannot change; its
 	// secret changes only if the request has one.
-	UpdateDestination(context.Context, *connect.Request[v1.UpdateDestinationRequest]) (*connect.Response[v1.UpdateDestinationResponse], error)
+	UpdateDestination(context.Context, *v1.UpdateDestinationRequest) (*v1.UpdateDestinationResponse, error)
 	// GetDestination returns one destination.
-	GetDestination(context.Context, *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error)
+	GetDestination(context.Context, *v1.GetDestinationRequest) (*v1.GetDestinationResponse, error)
 	// ListDestinations returns all destinations, sorted by name.
-	ListDestinations(context.Context, *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error)
+	ListDestinations(context.Context, *v1.ListDestinationsRequest) (*v1.ListDestinationsResponse, error)
 	// TestDestination sends a notification at once, and returns the result.
-	TestDestination(context.Context, *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error)
+	TestDestination(context.Context, *v1.TestDestinationRequest) (*v1.TestDestinationResponse, error)
 	// EnableDestination enables it again for events that occur from now on. It is
 	// idempotent.
-	EnableDestination(context.Context, *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error)
+	EnableDestination(context.Context, *v1.EnableDestinationRequest) (*v1.EnableDestinationResponse, error)
 	// DisableDestination keeps pending notifications without sending them, and adds no
 	// new ones.
-	DisableDestination(context.Context, *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error)
+	DisableDestination(context.Context, *v1.DisableDestinationRequest) (*v1.DisableDestinationResponse, error)
 	// RotateDestinationSecret replaces a webhook's secret. For a while messages
 	// are signed with both.
-	RotateDestinationSecret(context.Context, *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error)
+	RotateDestinationSecret(context.Context, *v1.RotateDestinationSecretRequest) (*v1.RotateDestinationSecretResponse, error)
 	// DeleteDestination deletes a destination permanently, with its pending
 	// notifications.
-	DeleteDestination(context.Context, *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error)
+	DeleteDestination(context.Context, *v1.DeleteDestinationRequest) (*v1.DeleteDestinationResponse, error)
 	// ListNotifications returns notifications, newest first, in keyset pages.
-	ListNotifications(context.Context, *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error)
+	ListNotifications(context.Context, *v1.ListNotificationsRequest) (*v1.ListNotificationsResponse, error)
 	// GetNotification returns one notification with its content.
-	GetNotification(context.Context, *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error)
+	GetNotification(context.Context, *v1.GetNotificationRequest) (*v1.GetNotificationResponse, error)
 	// RedriveNotifications sends dead notifications again, with the same ids.
-	RedriveNotifications(context.Context, *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error)
+	RedriveNotifications(context.Context, *v1.RedriveNotificationsRequest) (*v1.RedriveNotificationsResponse, error)
 }
 
 // NewDestinationServiceClient constructs a client for the deckhand.v1.DestinationService service.
@@ -209,63 +209,111 @@ type destinationServiceClient struct {
 }
 
 // CreateDestination calls deckhand.v1.DestinationService.CreateDestination.
-func (c *destinationServiceClient) CreateDestination(ctx context.Context, req *connect.Request[v1.CreateDestinationRequest]) (*connect.Response[v1.CreateDestinationResponse], error) {
-	return c.createDestination.CallUnary(ctx, req)
+func (c *destinationServiceClient) CreateDestination(ctx context.Context, req *v1.CreateDestinationRequest) (*v1.CreateDestinationResponse, error) {
+	response, err := c.createDestination.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UpdateDestination calls deckhand.v1.DestinationService.UpdateDestination.
-func (c *destinationServiceClient) UpdateDestination(ctx context.Context, req *connect.Request[v1.UpdateDestinationRequest]) (*connect.Response[v1.UpdateDestinationResponse], error) {
-	return c.updateDestination.CallUnary(ctx, req)
+func (c *destinationServiceClient) UpdateDestination(ctx context.Context, req *v1.UpdateDestinationRequest) (*v1.UpdateDestinationResponse, error) {
+	response, err := c.updateDestination.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetDestination calls deckhand.v1.DestinationService.GetDestination.
-func (c *destinationServiceClient) GetDestination(ctx context.Context, req *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error) {
-	return c.getDestination.CallUnary(ctx, req)
+func (c *destinationServiceClient) GetDestination(ctx context.Context, req *v1.GetDestinationRequest) (*v1.GetDestinationResponse, error) {
+	response, err := c.getDestination.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListDestinations calls deckhand.v1.DestinationService.ListDestinations.
-func (c *destinationServiceClient) ListDestinations(ctx context.Context, req *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error) {
-	return c.listDestinations.CallUnary(ctx, req)
+func (c *destinationServiceClient) ListDestinations(ctx context.Context, req *v1.ListDestinationsRequest) (*v1.ListDestinationsResponse, error) {
+	response, err := c.listDestinations.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TestDestination calls deckhand.v1.DestinationService.TestDestination.
-func (c *destinationServiceClient) TestDestination(ctx context.Context, req *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error) {
-	return c.testDestination.CallUnary(ctx, req)
+func (c *destinationServiceClient) TestDestination(ctx context.Context, req *v1.TestDestinationRequest) (*v1.TestDestinationResponse, error) {
+	response, err := c.testDestination.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // EnableDestination calls deckhand.v1.DestinationService.EnableDestination.
-func (c *destinationServiceClient) EnableDestination(ctx context.Context, req *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error) {
-	return c.enableDestination.CallUnary(ctx, req)
+func (c *destinationServiceClient) EnableDestination(ctx context.Context, req *v1.EnableDestinationRequest) (*v1.EnableDestinationResponse, error) {
+	response, err := c.enableDestination.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DisableDestination calls deckhand.v1.DestinationService.DisableDestination.
-func (c *destinationServiceClient) DisableDestination(ctx context.Context, req *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error) {
-	return c.disableDestination.CallUnary(ctx, req)
+func (c *destinationServiceClient) DisableDestination(ctx context.Context, req *v1.DisableDestinationRequest) (*v1.DisableDestinationResponse, error) {
+	response, err := c.disableDestination.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RotateDestinationSecret calls deckhand.v1.DestinationService.RotateDestinationSecret.
-func (c *destinationServiceClient) RotateDestinationSecret(ctx context.Context, req *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error) {
-	return c.rotateDestinationSecret.CallUnary(ctx, req)
+func (c *destinationServiceClient) RotateDestinationSecret(ctx context.Context, req *v1.RotateDestinationSecretRequest) (*v1.RotateDestinationSecretResponse, error) {
+	response, err := c.rotateDestinationSecret.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteDestination calls deckhand.v1.DestinationService.DeleteDestination.
-func (c *destinationServiceClient) DeleteDestination(ctx context.Context, req *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error) {
-	return c.deleteDestination.CallUnary(ctx, req)
+func (c *destinationServiceClient) DeleteDestination(ctx context.Context, req *v1.DeleteDestinationRequest) (*v1.DeleteDestinationResponse, error) {
+	response, err := c.deleteDestination.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListNotifications calls deckhand.v1.DestinationService.ListNotifications.
-func (c *destinationServiceClient) ListNotifications(ctx context.Context, req *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error) {
-	return c.listNotifications.CallUnary(ctx, req)
+func (c *destinationServiceClient) ListNotifications(ctx context.Context, req *v1.ListNotificationsRequest) (*v1.ListNotificationsResponse, error) {
+	response, err := c.listNotifications.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetNotification calls deckhand.v1.DestinationService.GetNotification.
-func (c *destinationServiceClient) GetNotification(ctx context.Context, req *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error) {
-	return c.getNotification.CallUnary(ctx, req)
+func (c *destinationServiceClient) GetNotification(ctx context.Context, req *v1.GetNotificationRequest) (*v1.GetNotificationResponse, error) {
+	response, err := c.getNotification.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RedriveNotifications calls deckhand.v1.DestinationService.RedriveNotifications.
-func (c *destinationServiceClient) RedriveNotifications(ctx context.Context, req *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error) {
-	return c.redriveNotifications.CallUnary(ctx, req)
+func (c *destinationServiceClient) RedriveNotifications(ctx context.Context, req *v1.RedriveNotificationsRequest) (*v1.RedriveNotificationsResponse, error) {
+	response, err := c.redriveNotifications.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DestinationServiceHandler is an implementation of the deckhand.v1.DestinationService service.
@@ -273,34 +321,34 @@ type DestinationServiceHandler interface {
 	// CreateDestination creates one, which receives the events that occur from
 	// then on. The generated secret of a webhook is in this response and in no
 	// other.
-	CreateDestination(context.Context, *connect.Request[v1.CreateDestinationRequest]) (*connect.Response[v1.CreateDestinationResponse], error)
+	CreateDestination(context.Context, *v1.CreateDestinationRequest) (*v1.CreateDestinationResponse, error)
 	// UpdateDestination changes what is sent there. Its kind cannot change; its
 	// secret changes only if the request has one.
-	UpdateDestination(context.Context, *connect.Request[v1.UpdateDestinationRequest]) (*connect.Response[v1.UpdateDestinationResponse], error)
+	UpdateDestination(context.Context, *v1.UpdateDestinationRequest) (*v1.UpdateDestinationResponse, error)
 	// GetDestination returns one destination.
-	GetDestination(context.Context, *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error)
+	GetDestination(context.Context, *v1.GetDestinationRequest) (*v1.GetDestinationResponse, error)
 	// ListDestinations returns all destinations, sorted by name.
-	ListDestinations(context.Context, *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error)
+	ListDestinations(context.Context, *v1.ListDestinationsRequest) (*v1.ListDestinationsResponse, error)
 	// TestDestination sends a notification at once, and returns the result.
-	TestDestination(context.Context, *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error)
+	TestDestination(context.Context, *v1.TestDestinationRequest) (*v1.TestDestinationResponse, error)
 	// EnableDestination enables it again for events that occur from now on. It is
 	// idempotent.
-	EnableDestination(context.Context, *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error)
+	EnableDestination(context.Context, *v1.EnableDestinationRequest) (*v1.EnableDestinationResponse, error)
 	// DisableDestination keeps pending notifications without sending them, and adds no
 	// new ones.
-	DisableDestination(context.Context, *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error)
+	DisableDestination(context.Context, *v1.DisableDestinationRequest) (*v1.DisableDestinationResponse, error)
 	// RotateDestinationSecret replaces a webhook's secret. For a while messages
 	// are signed with both.
-	RotateDestinationSecret(context.Context, *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error)
+	RotateDestinationSecret(context.Context, *v1.RotateDestinationSecretRequest) (*v1.RotateDestinationSecretResponse, error)
 	// DeleteDestination deletes a destination permanently, with its pending
 	// notifications.
-	DeleteDestination(context.Context, *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error)
+	DeleteDestination(context.Context, *v1.DeleteDestinationRequest) (*v1.DeleteDestinationResponse, error)
 	// ListNotifications returns notifications, newest first, in keyset pages.
-	ListNotifications(context.Context, *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error)
+	ListNotifications(context.Context, *v1.ListNotificationsRequest) (*v1.ListNotificationsResponse, error)
 	// GetNotification returns one notification with its content.
-	GetNotification(context.Context, *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error)
+	GetNotification(context.Context, *v1.GetNotificationRequest) (*v1.GetNotificationResponse, error)
 	// RedriveNotifications sends dead notifications again, with the same ids.
-	RedriveNotifications(context.Context, *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error)
+	RedriveNotifications(context.Context, *v1.RedriveNotificationsRequest) (*v1.RedriveNotificationsResponse, error)
 }
 
 // NewDestinationServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -310,73 +358,73 @@ type DestinationServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewDestinationServiceHandler(svc DestinationServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	destinationServiceMethods := v1.File_deckhand_v1_destination_proto.Services().ByName("DestinationService").Methods()
-	destinationServiceCreateDestinationHandler := connect.NewUnaryHandler(
+	destinationServiceCreateDestinationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceCreateDestinationProcedure,
 		svc.CreateDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("CreateDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceUpdateDestinationHandler := connect.NewUnaryHandler(
+	destinationServiceUpdateDestinationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceUpdateDestinationProcedure,
 		svc.UpdateDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("UpdateDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceGetDestinationHandler := connect.NewUnaryHandler(
+	destinationServiceGetDestinationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceGetDestinationProcedure,
 		svc.GetDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("GetDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceListDestinationsHandler := connect.NewUnaryHandler(
+	destinationServiceListDestinationsHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceListDestinationsProcedure,
 		svc.ListDestinations,
 		connect.WithSchema(destinationServiceMethods.ByName("ListDestinations")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceTestDestinationHandler := connect.NewUnaryHandler(
+	destinationServiceTestDestinationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceTestDestinationProcedure,
 		svc.TestDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("TestDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceEnableDestinationHandler := connect.NewUnaryHandler(
+	destinationServiceEnableDestinationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceEnableDestinationProcedure,
 		svc.EnableDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("EnableDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceDisableDestinationHandler := connect.NewUnaryHandler(
+	destinationServiceDisableDestinationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceDisableDestinationProcedure,
 		svc.DisableDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("DisableDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceRotateDestinationSecretHandler := connect.NewUnaryHandler(
+	destinationServiceRotateDestinationSecretHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceRotateDestinationSecretProcedure,
 		svc.RotateDestinationSecret,
 		connect.WithSchema(destinationServiceMethods.ByName("RotateDestinationSecret")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceDeleteDestinationHandler := connect.NewUnaryHandler(
+	destinationServiceDeleteDestinationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceDeleteDestinationProcedure,
 		svc.DeleteDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("DeleteDestination")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceListNotificationsHandler := connect.NewUnaryHandler(
+	destinationServiceListNotificationsHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceListNotificationsProcedure,
 		svc.ListNotifications,
 		connect.WithSchema(destinationServiceMethods.ByName("ListNotifications")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceGetNotificationHandler := connect.NewUnaryHandler(
+	destinationServiceGetNotificationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceGetNotificationProcedure,
 		svc.GetNotification,
 		connect.WithSchema(destinationServiceMethods.ByName("GetNotification")),
 		connect.WithHandlerOptions(opts...),
 	)
-	destinationServiceRedriveNotificationsHandler := connect.NewUnaryHandler(
+	destinationServiceRedriveNotificationsHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceRedriveNotificationsProcedure,
 		svc.RedriveNotifications,
 		connect.WithSchema(destinationServiceMethods.ByName("RedriveNotifications")),
@@ -417,50 +465,50 @@ func NewDestinationServiceHandler(svc DestinationServiceHandler, opts ...connect
 // UnimplementedDestinationServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedDestinationServiceHandler struct{}
 
-func (UnimplementedDestinationServiceHandler) CreateDestination(context.Context, *connect.Request[v1.CreateDestinationRequest]) (*connect.Response[v1.CreateDestinationResponse], error) {
+func (UnimplementedDestinationServiceHandler) CreateDestination(context.Context, *v1.CreateDestinationRequest) (*v1.CreateDestinationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.CreateDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) UpdateDestination(context.Context, *connect.Request[v1.UpdateDestinationRequest]) (*connect.Response[v1.UpdateDestinationResponse], error) {
+func (UnimplementedDestinationServiceHandler) UpdateDestination(context.Context, *v1.UpdateDestinationRequest) (*v1.UpdateDestinationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.UpdateDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) GetDestination(context.Context, *connect.Request[v1.GetDestinationRequest]) (*connect.Response[v1.GetDestinationResponse], error) {
+func (UnimplementedDestinationServiceHandler) GetDestination(context.Context, *v1.GetDestinationRequest) (*v1.GetDestinationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.GetDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) ListDestinations(context.Context, *connect.Request[v1.ListDestinationsRequest]) (*connect.Response[v1.ListDestinationsResponse], error) {
+func (UnimplementedDestinationServiceHandler) ListDestinations(context.Context, *v1.ListDestinationsRequest) (*v1.ListDestinationsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.ListDestinations is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) TestDestination(context.Context, *connect.Request[v1.TestDestinationRequest]) (*connect.Response[v1.TestDestinationResponse], error) {
+func (UnimplementedDestinationServiceHandler) TestDestination(context.Context, *v1.TestDestinationRequest) (*v1.TestDestinationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.TestDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) EnableDestination(context.Context, *connect.Request[v1.EnableDestinationRequest]) (*connect.Response[v1.EnableDestinationResponse], error) {
+func (UnimplementedDestinationServiceHandler) EnableDestination(context.Context, *v1.EnableDestinationRequest) (*v1.EnableDestinationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.EnableDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) DisableDestination(context.Context, *connect.Request[v1.DisableDestinationRequest]) (*connect.Response[v1.DisableDestinationResponse], error) {
+func (UnimplementedDestinationServiceHandler) DisableDestination(context.Context, *v1.DisableDestinationRequest) (*v1.DisableDestinationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.DisableDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) RotateDestinationSecret(context.Context, *connect.Request[v1.RotateDestinationSecretRequest]) (*connect.Response[v1.RotateDestinationSecretResponse], error) {
+func (UnimplementedDestinationServiceHandler) RotateDestinationSecret(context.Context, *v1.RotateDestinationSecretRequest) (*v1.RotateDestinationSecretResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.RotateDestinationSecret is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) DeleteDestination(context.Context, *connect.Request[v1.DeleteDestinationRequest]) (*connect.Response[v1.DeleteDestinationResponse], error) {
+func (UnimplementedDestinationServiceHandler) DeleteDestination(context.Context, *v1.DeleteDestinationRequest) (*v1.DeleteDestinationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.DeleteDestination is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) ListNotifications(context.Context, *connect.Request[v1.ListNotificationsRequest]) (*connect.Response[v1.ListNotificationsResponse], error) {
+func (UnimplementedDestinationServiceHandler) ListNotifications(context.Context, *v1.ListNotificationsRequest) (*v1.ListNotificationsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.ListNotifications is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) GetNotification(context.Context, *connect.Request[v1.GetNotificationRequest]) (*connect.Response[v1.GetNotificationResponse], error) {
+func (UnimplementedDestinationServiceHandler) GetNotification(context.Context, *v1.GetNotificationRequest) (*v1.GetNotificationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.GetNotification is not implemented"))
 }
 
-func (UnimplementedDestinationServiceHandler) RedriveNotifications(context.Context, *connect.Request[v1.RedriveNotificationsRequest]) (*connect.Response[v1.RedriveNotificationsResponse], error) {
+func (UnimplementedDestinationServiceHandler) RedriveNotifications(context.Context, *v1.RedriveNotificationsRequest) (*v1.RedriveNotificationsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DestinationService.RedriveNotifications is not implemented"))
 }

@@ -43,7 +43,7 @@ type DiagnosticsServiceClient interface {
 	// Diagnose makes all checks: of the hub's database, bus and replicas for its
 	// operators, and of the organisation's nodes, workers, providers, triggers, keys and
 	// quotas for every administrator. It takes up to half a minute.
-	Diagnose(context.Context, *connect.Request[v1.DiagnoseRequest]) (*connect.Response[v1.DiagnoseResponse], error)
+	Diagnose(context.Context, *v1.DiagnoseRequest) (*v1.DiagnoseResponse, error)
 }
 
 // NewDiagnosticsServiceClient constructs a client for the deckhand.v1.DiagnosticsService service.
@@ -72,8 +72,12 @@ type diagnosticsServiceClient struct {
 }
 
 // Diagnose calls deckhand.v1.DiagnosticsService.Diagnose.
-func (c *diagnosticsServiceClient) Diagnose(ctx context.Context, req *connect.Request[v1.DiagnoseRequest]) (*connect.Response[v1.DiagnoseResponse], error) {
-	return c.diagnose.CallUnary(ctx, req)
+func (c *diagnosticsServiceClient) Diagnose(ctx context.Context, req *v1.DiagnoseRequest) (*v1.DiagnoseResponse, error) {
+	response, err := c.diagnose.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DiagnosticsServiceHandler is an implementation of the deckhand.v1.DiagnosticsService service.
@@ -81,7 +85,7 @@ type DiagnosticsServiceHandler interface {
 	// Diagnose makes all checks: of the hub's database, bus and replicas for its
 	// operators, and of the organisation's nodes, workers, providers, triggers, keys and
 	// quotas for every administrator. It takes up to half a minute.
-	Diagnose(context.Context, *connect.Request[v1.DiagnoseRequest]) (*connect.Response[v1.DiagnoseResponse], error)
+	Diagnose(context.Context, *v1.DiagnoseRequest) (*v1.DiagnoseResponse, error)
 }
 
 // NewDiagnosticsServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -91,7 +95,7 @@ type DiagnosticsServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewDiagnosticsServiceHandler(svc DiagnosticsServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	diagnosticsServiceMethods := v1.File_deckhand_v1_diagnostics_proto.Services().ByName("DiagnosticsService").Methods()
-	diagnosticsServiceDiagnoseHandler := connect.NewUnaryHandler(
+	diagnosticsServiceDiagnoseHandler := connect.NewUnaryHandlerSimple(
 		DiagnosticsServiceDiagnoseProcedure,
 		svc.Diagnose,
 		connect.WithSchema(diagnosticsServiceMethods.ByName("Diagnose")),
@@ -110,6 +114,6 @@ func NewDiagnosticsServiceHandler(svc DiagnosticsServiceHandler, opts ...connect
 // UnimplementedDiagnosticsServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedDiagnosticsServiceHandler struct{}
 
-func (UnimplementedDiagnosticsServiceHandler) Diagnose(context.Context, *connect.Request[v1.DiagnoseRequest]) (*connect.Response[v1.DiagnoseResponse], error) {
+func (UnimplementedDiagnosticsServiceHandler) Diagnose(context.Context, *v1.DiagnoseRequest) (*v1.DiagnoseResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.DiagnosticsService.Diagnose is not implemented"))
 }

@@ -49,14 +49,14 @@ type EventServiceClient interface {
 	// is in a final state (with follow false: when the stored events have been
 	// sent), or when the caller leaves. To resume, pass the last cursor that was
 	// received.
-	Watch(context.Context, *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error)
+	Watch(context.Context, *v1.WatchRequest) (*connect.ServerStreamForClient[v1.WatchResponse], error)
 	// ListEvents returns a part of one task's history, in order: the newest
 	// events, those before a number, or those after one.
-	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
 	// ListMoments returns the index of one task's history, from its beginning: of
 	// each turn, step, message, question and change of state what a time axis
 	// needs, without the texts.
-	ListMoments(context.Context, *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error)
+	ListMoments(context.Context, *v1.ListMomentsRequest) (*v1.ListMomentsResponse, error)
 }
 
 // NewEventServiceClient constructs a client for the deckhand.v1.EventService service. By default,
@@ -99,18 +99,26 @@ type eventServiceClient struct {
 }
 
 // Watch calls deckhand.v1.EventService.Watch.
-func (c *eventServiceClient) Watch(ctx context.Context, req *connect.Request[v1.WatchRequest]) (*connect.ServerStreamForClient[v1.WatchResponse], error) {
-	return c.watch.CallServerStream(ctx, req)
+func (c *eventServiceClient) Watch(ctx context.Context, req *v1.WatchRequest) (*connect.ServerStreamForClient[v1.WatchResponse], error) {
+	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // ListEvents calls deckhand.v1.EventService.ListEvents.
-func (c *eventServiceClient) ListEvents(ctx context.Context, req *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
-	return c.listEvents.CallUnary(ctx, req)
+func (c *eventServiceClient) ListEvents(ctx context.Context, req *v1.ListEventsRequest) (*v1.ListEventsResponse, error) {
+	response, err := c.listEvents.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListMoments calls deckhand.v1.EventService.ListMoments.
-func (c *eventServiceClient) ListMoments(ctx context.Context, req *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error) {
-	return c.listMoments.CallUnary(ctx, req)
+func (c *eventServiceClient) ListMoments(ctx context.Context, req *v1.ListMomentsRequest) (*v1.ListMomentsResponse, error) {
+	response, err := c.listMoments.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // EventServiceHandler is an implementation of the deckhand.v1.EventService service.
@@ -120,14 +128,14 @@ type EventServiceHandler interface {
 	// is in a final state (with follow false: when the stored events have been
 	// sent), or when the caller leaves. To resume, pass the last cursor that was
 	// received.
-	Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error
+	Watch(context.Context, *v1.WatchRequest, *connect.ServerStream[v1.WatchResponse]) error
 	// ListEvents returns a part of one task's history, in order: the newest
 	// events, those before a number, or those after one.
-	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error)
 	// ListMoments returns the index of one task's history, from its beginning: of
 	// each turn, step, message, question and change of state what a time axis
 	// needs, without the texts.
-	ListMoments(context.Context, *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error)
+	ListMoments(context.Context, *v1.ListMomentsRequest) (*v1.ListMomentsResponse, error)
 }
 
 // NewEventServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -137,19 +145,19 @@ type EventServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	eventServiceMethods := v1.File_deckhand_v1_event_proto.Services().ByName("EventService").Methods()
-	eventServiceWatchHandler := connect.NewServerStreamHandler(
+	eventServiceWatchHandler := connect.NewServerStreamHandlerSimple(
 		EventServiceWatchProcedure,
 		svc.Watch,
 		connect.WithSchema(eventServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
-	eventServiceListEventsHandler := connect.NewUnaryHandler(
+	eventServiceListEventsHandler := connect.NewUnaryHandlerSimple(
 		EventServiceListEventsProcedure,
 		svc.ListEvents,
 		connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
 		connect.WithHandlerOptions(opts...),
 	)
-	eventServiceListMomentsHandler := connect.NewUnaryHandler(
+	eventServiceListMomentsHandler := connect.NewUnaryHandlerSimple(
 		EventServiceListMomentsProcedure,
 		svc.ListMoments,
 		connect.WithSchema(eventServiceMethods.ByName("ListMoments")),
@@ -172,14 +180,14 @@ func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedEventServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedEventServiceHandler struct{}
 
-func (UnimplementedEventServiceHandler) Watch(context.Context, *connect.Request[v1.WatchRequest], *connect.ServerStream[v1.WatchResponse]) error {
+func (UnimplementedEventServiceHandler) Watch(context.Context, *v1.WatchRequest, *connect.ServerStream[v1.WatchResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EventService.Watch is not implemented"))
 }
 
-func (UnimplementedEventServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
+func (UnimplementedEventServiceHandler) ListEvents(context.Context, *v1.ListEventsRequest) (*v1.ListEventsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EventService.ListEvents is not implemented"))
 }
 
-func (UnimplementedEventServiceHandler) ListMoments(context.Context, *connect.Request[v1.ListMomentsRequest]) (*connect.Response[v1.ListMomentsResponse], error) {
+func (UnimplementedEventServiceHandler) ListMoments(context.Context, *v1.ListMomentsRequest) (*v1.ListMomentsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EventService.ListMoments is not implemented"))
 }

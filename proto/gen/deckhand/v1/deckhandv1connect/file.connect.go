@@ -59,32 +59,32 @@ const (
 // FileServiceClient is a client for the deckhand.v1.FileService service.
 type FileServiceClient interface {
 	// ReadFile returns a range of a file.
-	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error)
+	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 	// ListFiles returns a folder's entries, sorted by path.
-	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
+	ListFiles(context.Context, *v1.ListFilesRequest) (*v1.ListFilesResponse, error)
 	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
-	CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error)
+	CompareFiles(context.Context, *v1.CompareFilesRequest) (*v1.CompareFilesResponse, error)
 	// UploadFiles writes a tree: first begin, then each entry, a file's followed
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
-	UploadFiles(context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse]
+	UploadFiles(context.Context) (*connect.ClientStreamForClientSimple[v1.UploadFilesRequest, v1.UploadFilesResponse], error)
 	// WriteFile writes one file, whole or not at all, over what is there: an upload
 	// for callers that cannot stream, such as browsers. Its folders are made.
-	WriteFile(context.Context, *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
+	WriteFile(context.Context, *v1.WriteFileRequest) (*v1.WriteFileResponse, error)
 	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
-	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest]) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error)
+	DescribeFiles(context.Context, *v1.DescribeFilesRequest) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error)
 	// DownloadFiles returns the contents of files, in the requested order: each
 	// entry, followed by its data. If the size of a file has changed, the call
 	// ends with ABORTED (AGENT_026). The receiver must check its digest. Secrets
 	// are not masked, and each call is one audit entry.
-	DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest]) (*connect.ServerStreamForClient[v1.DownloadFilesResponse], error)
+	DownloadFiles(context.Context, *v1.DownloadFilesRequest) (*connect.ServerStreamForClient[v1.DownloadFilesResponse], error)
 	// SendFiles copies files, folders and links from one workspace into another,
 	// also on another node. What is there with the same content is not sent again.
-	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
+	SendFiles(context.Context, *v1.SendFilesRequest) (*v1.SendFilesResponse, error)
 	// WatchFiles streams changes below a folder as they happen.
-	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
+	WatchFiles(context.Context, *v1.WatchFilesRequest) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error)
 }
 
 // NewFileServiceClient constructs a client for the deckhand.v1.FileService service. By default, it
@@ -169,79 +169,99 @@ type fileServiceClient struct {
 }
 
 // ReadFile calls deckhand.v1.FileService.ReadFile.
-func (c *fileServiceClient) ReadFile(ctx context.Context, req *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error) {
-	return c.readFile.CallUnary(ctx, req)
+func (c *fileServiceClient) ReadFile(ctx context.Context, req *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
+	response, err := c.readFile.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListFiles calls deckhand.v1.FileService.ListFiles.
-func (c *fileServiceClient) ListFiles(ctx context.Context, req *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error) {
-	return c.listFiles.CallUnary(ctx, req)
+func (c *fileServiceClient) ListFiles(ctx context.Context, req *v1.ListFilesRequest) (*v1.ListFilesResponse, error) {
+	response, err := c.listFiles.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CompareFiles calls deckhand.v1.FileService.CompareFiles.
-func (c *fileServiceClient) CompareFiles(ctx context.Context, req *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error) {
-	return c.compareFiles.CallUnary(ctx, req)
+func (c *fileServiceClient) CompareFiles(ctx context.Context, req *v1.CompareFilesRequest) (*v1.CompareFilesResponse, error) {
+	response, err := c.compareFiles.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UploadFiles calls deckhand.v1.FileService.UploadFiles.
-func (c *fileServiceClient) UploadFiles(ctx context.Context) *connect.ClientStreamForClient[v1.UploadFilesRequest, v1.UploadFilesResponse] {
-	return c.uploadFiles.CallClientStream(ctx)
+func (c *fileServiceClient) UploadFiles(ctx context.Context) (*connect.ClientStreamForClientSimple[v1.UploadFilesRequest, v1.UploadFilesResponse], error) {
+	return c.uploadFiles.CallClientStreamSimple(ctx)
 }
 
 // WriteFile calls deckhand.v1.FileService.WriteFile.
-func (c *fileServiceClient) WriteFile(ctx context.Context, req *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {
-	return c.writeFile.CallUnary(ctx, req)
+func (c *fileServiceClient) WriteFile(ctx context.Context, req *v1.WriteFileRequest) (*v1.WriteFileResponse, error) {
+	response, err := c.writeFile.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DescribeFiles calls deckhand.v1.FileService.DescribeFiles.
-func (c *fileServiceClient) DescribeFiles(ctx context.Context, req *connect.Request[v1.DescribeFilesRequest]) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error) {
-	return c.describeFiles.CallServerStream(ctx, req)
+func (c *fileServiceClient) DescribeFiles(ctx context.Context, req *v1.DescribeFilesRequest) (*connect.ServerStreamForClient[v1.DescribeFilesResponse], error) {
+	return c.describeFiles.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // DownloadFiles calls deckhand.v1.FileService.DownloadFiles.
-func (c *fileServiceClient) DownloadFiles(ctx context.Context, req *connect.Request[v1.DownloadFilesRequest]) (*connect.ServerStreamForClient[v1.DownloadFilesResponse], error) {
-	return c.downloadFiles.CallServerStream(ctx, req)
+func (c *fileServiceClient) DownloadFiles(ctx context.Context, req *v1.DownloadFilesRequest) (*connect.ServerStreamForClient[v1.DownloadFilesResponse], error) {
+	return c.downloadFiles.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // SendFiles calls deckhand.v1.FileService.SendFiles.
-func (c *fileServiceClient) SendFiles(ctx context.Context, req *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error) {
-	return c.sendFiles.CallUnary(ctx, req)
+func (c *fileServiceClient) SendFiles(ctx context.Context, req *v1.SendFilesRequest) (*v1.SendFilesResponse, error) {
+	response, err := c.sendFiles.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // WatchFiles calls deckhand.v1.FileService.WatchFiles.
-func (c *fileServiceClient) WatchFiles(ctx context.Context, req *connect.Request[v1.WatchFilesRequest]) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error) {
-	return c.watchFiles.CallServerStream(ctx, req)
+func (c *fileServiceClient) WatchFiles(ctx context.Context, req *v1.WatchFilesRequest) (*connect.ServerStreamForClient[v1.WatchFilesResponse], error) {
+	return c.watchFiles.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // FileServiceHandler is an implementation of the deckhand.v1.FileService service.
 type FileServiceHandler interface {
 	// ReadFile returns a range of a file.
-	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error)
+	ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error)
 	// ListFiles returns a folder's entries, sorted by path.
-	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
+	ListFiles(context.Context, *v1.ListFilesRequest) (*v1.ListFilesResponse, error)
 	// CompareFiles returns which of some files an upload has to send, and from
 	// which byte on.
-	CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error)
+	CompareFiles(context.Context, *v1.CompareFilesRequest) (*v1.CompareFilesResponse, error)
 	// UploadFiles writes a tree: first begin, then each entry, a file's followed
 	// by its data. A file appears whole, once its digest is right, or not at all.
 	// What was sent of a file before the stream broke is kept for a day.
-	UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error)
+	UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*v1.UploadFilesResponse, error)
 	// WriteFile writes one file, whole or not at all, over what is there: an upload
 	// for callers that cannot stream, such as browsers. Its folders are made.
-	WriteFile(context.Context, *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
+	WriteFile(context.Context, *v1.WriteFileRequest) (*v1.WriteFileResponse, error)
 	// DescribeFiles returns files, folders and links by paths or patterns, with the
 	// digests of their contents. More than 100 000 names are RESOURCE_EXHAUSTED.
-	DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest], *connect.ServerStream[v1.DescribeFilesResponse]) error
+	DescribeFiles(context.Context, *v1.DescribeFilesRequest, *connect.ServerStream[v1.DescribeFilesResponse]) error
 	// DownloadFiles returns the contents of files, in the requested order: each
 	// entry, followed by its data. If the size of a file has changed, the call
 	// ends with ABORTED (AGENT_026). The receiver must check its digest. Secrets
 	// are not masked, and each call is one audit entry.
-	DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest], *connect.ServerStream[v1.DownloadFilesResponse]) error
+	DownloadFiles(context.Context, *v1.DownloadFilesRequest, *connect.ServerStream[v1.DownloadFilesResponse]) error
 	// SendFiles copies files, folders and links from one workspace into another,
 	// also on another node. What is there with the same content is not sent again.
-	SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error)
+	SendFiles(context.Context, *v1.SendFilesRequest) (*v1.SendFilesResponse, error)
 	// WatchFiles streams changes below a folder as they happen.
-	WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error
+	WatchFiles(context.Context, *v1.WatchFilesRequest, *connect.ServerStream[v1.WatchFilesResponse]) error
 }
 
 // NewFileServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -251,55 +271,55 @@ type FileServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	fileServiceMethods := v1.File_deckhand_v1_file_proto.Services().ByName("FileService").Methods()
-	fileServiceReadFileHandler := connect.NewUnaryHandler(
+	fileServiceReadFileHandler := connect.NewUnaryHandlerSimple(
 		FileServiceReadFileProcedure,
 		svc.ReadFile,
 		connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceListFilesHandler := connect.NewUnaryHandler(
+	fileServiceListFilesHandler := connect.NewUnaryHandlerSimple(
 		FileServiceListFilesProcedure,
 		svc.ListFiles,
 		connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceCompareFilesHandler := connect.NewUnaryHandler(
+	fileServiceCompareFilesHandler := connect.NewUnaryHandlerSimple(
 		FileServiceCompareFilesProcedure,
 		svc.CompareFiles,
 		connect.WithSchema(fileServiceMethods.ByName("CompareFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceUploadFilesHandler := connect.NewClientStreamHandler(
+	fileServiceUploadFilesHandler := connect.NewClientStreamHandlerSimple(
 		FileServiceUploadFilesProcedure,
 		svc.UploadFiles,
 		connect.WithSchema(fileServiceMethods.ByName("UploadFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceWriteFileHandler := connect.NewUnaryHandler(
+	fileServiceWriteFileHandler := connect.NewUnaryHandlerSimple(
 		FileServiceWriteFileProcedure,
 		svc.WriteFile,
 		connect.WithSchema(fileServiceMethods.ByName("WriteFile")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceDescribeFilesHandler := connect.NewServerStreamHandler(
+	fileServiceDescribeFilesHandler := connect.NewServerStreamHandlerSimple(
 		FileServiceDescribeFilesProcedure,
 		svc.DescribeFiles,
 		connect.WithSchema(fileServiceMethods.ByName("DescribeFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceDownloadFilesHandler := connect.NewServerStreamHandler(
+	fileServiceDownloadFilesHandler := connect.NewServerStreamHandlerSimple(
 		FileServiceDownloadFilesProcedure,
 		svc.DownloadFiles,
 		connect.WithSchema(fileServiceMethods.ByName("DownloadFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceSendFilesHandler := connect.NewUnaryHandler(
+	fileServiceSendFilesHandler := connect.NewUnaryHandlerSimple(
 		FileServiceSendFilesProcedure,
 		svc.SendFiles,
 		connect.WithSchema(fileServiceMethods.ByName("SendFiles")),
 		connect.WithHandlerOptions(opts...),
 	)
-	fileServiceWatchFilesHandler := connect.NewServerStreamHandler(
+	fileServiceWatchFilesHandler := connect.NewServerStreamHandlerSimple(
 		FileServiceWatchFilesProcedure,
 		svc.WatchFiles,
 		connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
@@ -334,38 +354,38 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 // UnimplementedFileServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedFileServiceHandler struct{}
 
-func (UnimplementedFileServiceHandler) ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.Response[v1.ReadFileResponse], error) {
+func (UnimplementedFileServiceHandler) ReadFile(context.Context, *v1.ReadFileRequest) (*v1.ReadFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.ReadFile is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error) {
+func (UnimplementedFileServiceHandler) ListFiles(context.Context, *v1.ListFilesRequest) (*v1.ListFilesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.ListFiles is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) CompareFiles(context.Context, *connect.Request[v1.CompareFilesRequest]) (*connect.Response[v1.CompareFilesResponse], error) {
+func (UnimplementedFileServiceHandler) CompareFiles(context.Context, *v1.CompareFilesRequest) (*v1.CompareFilesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.CompareFiles is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*connect.Response[v1.UploadFilesResponse], error) {
+func (UnimplementedFileServiceHandler) UploadFiles(context.Context, *connect.ClientStream[v1.UploadFilesRequest]) (*v1.UploadFilesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.UploadFiles is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) WriteFile(context.Context, *connect.Request[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error) {
+func (UnimplementedFileServiceHandler) WriteFile(context.Context, *v1.WriteFileRequest) (*v1.WriteFileResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.WriteFile is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) DescribeFiles(context.Context, *connect.Request[v1.DescribeFilesRequest], *connect.ServerStream[v1.DescribeFilesResponse]) error {
+func (UnimplementedFileServiceHandler) DescribeFiles(context.Context, *v1.DescribeFilesRequest, *connect.ServerStream[v1.DescribeFilesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.DescribeFiles is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) DownloadFiles(context.Context, *connect.Request[v1.DownloadFilesRequest], *connect.ServerStream[v1.DownloadFilesResponse]) error {
+func (UnimplementedFileServiceHandler) DownloadFiles(context.Context, *v1.DownloadFilesRequest, *connect.ServerStream[v1.DownloadFilesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.DownloadFiles is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) SendFiles(context.Context, *connect.Request[v1.SendFilesRequest]) (*connect.Response[v1.SendFilesResponse], error) {
+func (UnimplementedFileServiceHandler) SendFiles(context.Context, *v1.SendFilesRequest) (*v1.SendFilesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.SendFiles is not implemented"))
 }
 
-func (UnimplementedFileServiceHandler) WatchFiles(context.Context, *connect.Request[v1.WatchFilesRequest], *connect.ServerStream[v1.WatchFilesResponse]) error {
+func (UnimplementedFileServiceHandler) WatchFiles(context.Context, *v1.WatchFilesRequest, *connect.ServerStream[v1.WatchFilesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.FileService.WatchFiles is not implemented"))
 }

@@ -51,19 +51,19 @@ const (
 type HistoryServiceClient interface {
 	// ExportTask returns one task with all its events, steps and logs, as the
 	// bytes of a file.
-	ExportTask(context.Context, *connect.Request[v1.ExportTaskRequest]) (*connect.ServerStreamForClient[v1.ExportTaskResponse], error)
+	ExportTask(context.Context, *v1.ExportTaskRequest) (*connect.ServerStreamForClient[v1.ExportTaskResponse], error)
 	// GetEstimate estimates how long a run of an agent takes and what it costs,
 	// from earlier runs, and returns what is left of the budgets that apply to
 	// it.
-	GetEstimate(context.Context, *connect.Request[v1.GetEstimateRequest]) (*connect.Response[v1.GetEstimateResponse], error)
+	GetEstimate(context.Context, *v1.GetEstimateRequest) (*v1.GetEstimateResponse, error)
 	// GetStatistics adds up the tasks of a period. Callers who are not
 	// administrators get the statistics of their own tasks.
-	GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error)
+	GetStatistics(context.Context, *v1.GetStatisticsRequest) (*v1.GetStatisticsResponse, error)
 	// SearchHistory finds words in the titles, goals and results of tasks, in the
 	// arguments of calls, in what calls returned to the model, and in what people
 	// and agents said. Callers find what they see in the list of tasks. What
 	// happened is found a second or two later.
-	SearchHistory(context.Context, *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error)
+	SearchHistory(context.Context, *v1.SearchHistoryRequest) (*v1.SearchHistoryResponse, error)
 }
 
 // NewHistoryServiceClient constructs a client for the deckhand.v1.HistoryService service. By
@@ -113,42 +113,54 @@ type historyServiceClient struct {
 }
 
 // ExportTask calls deckhand.v1.HistoryService.ExportTask.
-func (c *historyServiceClient) ExportTask(ctx context.Context, req *connect.Request[v1.ExportTaskRequest]) (*connect.ServerStreamForClient[v1.ExportTaskResponse], error) {
-	return c.exportTask.CallServerStream(ctx, req)
+func (c *historyServiceClient) ExportTask(ctx context.Context, req *v1.ExportTaskRequest) (*connect.ServerStreamForClient[v1.ExportTaskResponse], error) {
+	return c.exportTask.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // GetEstimate calls deckhand.v1.HistoryService.GetEstimate.
-func (c *historyServiceClient) GetEstimate(ctx context.Context, req *connect.Request[v1.GetEstimateRequest]) (*connect.Response[v1.GetEstimateResponse], error) {
-	return c.getEstimate.CallUnary(ctx, req)
+func (c *historyServiceClient) GetEstimate(ctx context.Context, req *v1.GetEstimateRequest) (*v1.GetEstimateResponse, error) {
+	response, err := c.getEstimate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetStatistics calls deckhand.v1.HistoryService.GetStatistics.
-func (c *historyServiceClient) GetStatistics(ctx context.Context, req *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error) {
-	return c.getStatistics.CallUnary(ctx, req)
+func (c *historyServiceClient) GetStatistics(ctx context.Context, req *v1.GetStatisticsRequest) (*v1.GetStatisticsResponse, error) {
+	response, err := c.getStatistics.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SearchHistory calls deckhand.v1.HistoryService.SearchHistory.
-func (c *historyServiceClient) SearchHistory(ctx context.Context, req *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error) {
-	return c.searchHistory.CallUnary(ctx, req)
+func (c *historyServiceClient) SearchHistory(ctx context.Context, req *v1.SearchHistoryRequest) (*v1.SearchHistoryResponse, error) {
+	response, err := c.searchHistory.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // HistoryServiceHandler is an implementation of the deckhand.v1.HistoryService service.
 type HistoryServiceHandler interface {
 	// ExportTask returns one task with all its events, steps and logs, as the
 	// bytes of a file.
-	ExportTask(context.Context, *connect.Request[v1.ExportTaskRequest], *connect.ServerStream[v1.ExportTaskResponse]) error
+	ExportTask(context.Context, *v1.ExportTaskRequest, *connect.ServerStream[v1.ExportTaskResponse]) error
 	// GetEstimate estimates how long a run of an agent takes and what it costs,
 	// from earlier runs, and returns what is left of the budgets that apply to
 	// it.
-	GetEstimate(context.Context, *connect.Request[v1.GetEstimateRequest]) (*connect.Response[v1.GetEstimateResponse], error)
+	GetEstimate(context.Context, *v1.GetEstimateRequest) (*v1.GetEstimateResponse, error)
 	// GetStatistics adds up the tasks of a period. Callers who are not
 	// administrators get the statistics of their own tasks.
-	GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error)
+	GetStatistics(context.Context, *v1.GetStatisticsRequest) (*v1.GetStatisticsResponse, error)
 	// SearchHistory finds words in the titles, goals and results of tasks, in the
 	// arguments of calls, in what calls returned to the model, and in what people
 	// and agents said. Callers find what they see in the list of tasks. What
 	// happened is found a second or two later.
-	SearchHistory(context.Context, *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error)
+	SearchHistory(context.Context, *v1.SearchHistoryRequest) (*v1.SearchHistoryResponse, error)
 }
 
 // NewHistoryServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -158,25 +170,25 @@ type HistoryServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewHistoryServiceHandler(svc HistoryServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	historyServiceMethods := v1.File_deckhand_v1_history_proto.Services().ByName("HistoryService").Methods()
-	historyServiceExportTaskHandler := connect.NewServerStreamHandler(
+	historyServiceExportTaskHandler := connect.NewServerStreamHandlerSimple(
 		HistoryServiceExportTaskProcedure,
 		svc.ExportTask,
 		connect.WithSchema(historyServiceMethods.ByName("ExportTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	historyServiceGetEstimateHandler := connect.NewUnaryHandler(
+	historyServiceGetEstimateHandler := connect.NewUnaryHandlerSimple(
 		HistoryServiceGetEstimateProcedure,
 		svc.GetEstimate,
 		connect.WithSchema(historyServiceMethods.ByName("GetEstimate")),
 		connect.WithHandlerOptions(opts...),
 	)
-	historyServiceGetStatisticsHandler := connect.NewUnaryHandler(
+	historyServiceGetStatisticsHandler := connect.NewUnaryHandlerSimple(
 		HistoryServiceGetStatisticsProcedure,
 		svc.GetStatistics,
 		connect.WithSchema(historyServiceMethods.ByName("GetStatistics")),
 		connect.WithHandlerOptions(opts...),
 	)
-	historyServiceSearchHistoryHandler := connect.NewUnaryHandler(
+	historyServiceSearchHistoryHandler := connect.NewUnaryHandlerSimple(
 		HistoryServiceSearchHistoryProcedure,
 		svc.SearchHistory,
 		connect.WithSchema(historyServiceMethods.ByName("SearchHistory")),
@@ -201,18 +213,18 @@ func NewHistoryServiceHandler(svc HistoryServiceHandler, opts ...connect.Handler
 // UnimplementedHistoryServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedHistoryServiceHandler struct{}
 
-func (UnimplementedHistoryServiceHandler) ExportTask(context.Context, *connect.Request[v1.ExportTaskRequest], *connect.ServerStream[v1.ExportTaskResponse]) error {
+func (UnimplementedHistoryServiceHandler) ExportTask(context.Context, *v1.ExportTaskRequest, *connect.ServerStream[v1.ExportTaskResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.HistoryService.ExportTask is not implemented"))
 }
 
-func (UnimplementedHistoryServiceHandler) GetEstimate(context.Context, *connect.Request[v1.GetEstimateRequest]) (*connect.Response[v1.GetEstimateResponse], error) {
+func (UnimplementedHistoryServiceHandler) GetEstimate(context.Context, *v1.GetEstimateRequest) (*v1.GetEstimateResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.HistoryService.GetEstimate is not implemented"))
 }
 
-func (UnimplementedHistoryServiceHandler) GetStatistics(context.Context, *connect.Request[v1.GetStatisticsRequest]) (*connect.Response[v1.GetStatisticsResponse], error) {
+func (UnimplementedHistoryServiceHandler) GetStatistics(context.Context, *v1.GetStatisticsRequest) (*v1.GetStatisticsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.HistoryService.GetStatistics is not implemented"))
 }
 
-func (UnimplementedHistoryServiceHandler) SearchHistory(context.Context, *connect.Request[v1.SearchHistoryRequest]) (*connect.Response[v1.SearchHistoryResponse], error) {
+func (UnimplementedHistoryServiceHandler) SearchHistory(context.Context, *v1.SearchHistoryRequest) (*v1.SearchHistoryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.HistoryService.SearchHistory is not implemented"))
 }

@@ -75,40 +75,40 @@ const (
 // ImageServiceClient is a client for the deckhand.v1.ImageService service.
 type ImageServiceClient interface {
 	// ListImages returns the images on a node.
-	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
+	ListImages(context.Context, *v1.ListImagesRequest) (*v1.ListImagesResponse, error)
 	// PullImage has a node pull an image, as a task that needs it would.
-	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error)
+	PullImage(context.Context, *v1.PullImageRequest) (*connect.ServerStreamForClient[v1.PullImageResponse], error)
 	// PrepareImage pulls the image of an agent's newest persona and runs its setup, as its
 	// next task would, on one node or on all that the agent may use and that are connected.
 	// The last response for a node has the image; those for which it fails are named in the
 	// error, once the others are done.
-	PrepareImage(context.Context, *connect.Request[v1.PrepareImageRequest]) (*connect.ServerStreamForClient[v1.PrepareImageResponse], error)
+	PrepareImage(context.Context, *v1.PrepareImageRequest) (*connect.ServerStreamForClient[v1.PrepareImageResponse], error)
 	// ImportImage has a node keep the image of an archive, as `docker save` or an
 	// OCI layout writes it. The first request has node_id and name, the others the
 	// archive's bytes.
-	ImportImage(context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse]
+	ImportImage(context.Context) (*connect.ClientStreamForClientSimple[v1.ImportImageRequest, v1.ImportImageResponse], error)
 	// PruneImages deletes images from a node. Those that a jail has, or that a task
 	// which has not ended keeps, stay.
-	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
+	PruneImages(context.Context, *v1.PruneImagesRequest) (*v1.PruneImagesResponse, error)
 	// SetRegistry stores credentials and a mirror for a registry. It replaces what was
 	// stored before.
-	SetRegistry(context.Context, *connect.Request[v1.SetRegistryRequest]) (*connect.Response[v1.SetRegistryResponse], error)
+	SetRegistry(context.Context, *v1.SetRegistryRequest) (*v1.SetRegistryResponse, error)
 	// ListRegistries returns the registries that something is stored for.
-	ListRegistries(context.Context, *connect.Request[v1.ListRegistriesRequest]) (*connect.Response[v1.ListRegistriesResponse], error)
+	ListRegistries(context.Context, *v1.ListRegistriesRequest) (*v1.ListRegistriesResponse, error)
 	// DeleteRegistry deletes what is stored for a registry.
-	DeleteRegistry(context.Context, *connect.Request[v1.DeleteRegistryRequest]) (*connect.Response[v1.DeleteRegistryResponse], error)
+	DeleteRegistry(context.Context, *v1.DeleteRegistryRequest) (*v1.DeleteRegistryResponse, error)
 	// GetImageRules returns which images the organisation's agents may use.
-	GetImageRules(context.Context, *connect.Request[v1.GetImageRulesRequest]) (*connect.Response[v1.GetImageRulesResponse], error)
+	GetImageRules(context.Context, *v1.GetImageRulesRequest) (*v1.GetImageRulesResponse, error)
 	// SetImageRules replaces that. It applies to the next attempt of each task.
-	SetImageRules(context.Context, *connect.Request[v1.SetImageRulesRequest]) (*connect.Response[v1.SetImageRulesResponse], error)
+	SetImageRules(context.Context, *v1.SetImageRulesRequest) (*v1.SetImageRulesResponse, error)
 	// SetSignatureRule says who must have signed the images of some repositories. It
 	// replaces the rule for the same pattern, and applies to the next attempt of each
 	// task.
-	SetSignatureRule(context.Context, *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error)
+	SetSignatureRule(context.Context, *v1.SetSignatureRuleRequest) (*v1.SetSignatureRuleResponse, error)
 	// ListSignatureRules returns the rules about who must have signed images.
-	ListSignatureRules(context.Context, *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error)
+	ListSignatureRules(context.Context, *v1.ListSignatureRulesRequest) (*v1.ListSignatureRulesResponse, error)
 	// DeleteSignatureRule deletes a rule.
-	DeleteSignatureRule(context.Context, *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error)
+	DeleteSignatureRule(context.Context, *v1.DeleteSignatureRuleRequest) (*v1.DeleteSignatureRuleResponse, error)
 }
 
 // NewImageServiceClient constructs a client for the deckhand.v1.ImageService service. By default,
@@ -221,107 +221,147 @@ type imageServiceClient struct {
 }
 
 // ListImages calls deckhand.v1.ImageService.ListImages.
-func (c *imageServiceClient) ListImages(ctx context.Context, req *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error) {
-	return c.listImages.CallUnary(ctx, req)
+func (c *imageServiceClient) ListImages(ctx context.Context, req *v1.ListImagesRequest) (*v1.ListImagesResponse, error) {
+	response, err := c.listImages.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PullImage calls deckhand.v1.ImageService.PullImage.
-func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error) {
-	return c.pullImage.CallServerStream(ctx, req)
+func (c *imageServiceClient) PullImage(ctx context.Context, req *v1.PullImageRequest) (*connect.ServerStreamForClient[v1.PullImageResponse], error) {
+	return c.pullImage.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // PrepareImage calls deckhand.v1.ImageService.PrepareImage.
-func (c *imageServiceClient) PrepareImage(ctx context.Context, req *connect.Request[v1.PrepareImageRequest]) (*connect.ServerStreamForClient[v1.PrepareImageResponse], error) {
-	return c.prepareImage.CallServerStream(ctx, req)
+func (c *imageServiceClient) PrepareImage(ctx context.Context, req *v1.PrepareImageRequest) (*connect.ServerStreamForClient[v1.PrepareImageResponse], error) {
+	return c.prepareImage.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // ImportImage calls deckhand.v1.ImageService.ImportImage.
-func (c *imageServiceClient) ImportImage(ctx context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse] {
-	return c.importImage.CallClientStream(ctx)
+func (c *imageServiceClient) ImportImage(ctx context.Context) (*connect.ClientStreamForClientSimple[v1.ImportImageRequest, v1.ImportImageResponse], error) {
+	return c.importImage.CallClientStreamSimple(ctx)
 }
 
 // PruneImages calls deckhand.v1.ImageService.PruneImages.
-func (c *imageServiceClient) PruneImages(ctx context.Context, req *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
-	return c.pruneImages.CallUnary(ctx, req)
+func (c *imageServiceClient) PruneImages(ctx context.Context, req *v1.PruneImagesRequest) (*v1.PruneImagesResponse, error) {
+	response, err := c.pruneImages.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetRegistry calls deckhand.v1.ImageService.SetRegistry.
-func (c *imageServiceClient) SetRegistry(ctx context.Context, req *connect.Request[v1.SetRegistryRequest]) (*connect.Response[v1.SetRegistryResponse], error) {
-	return c.setRegistry.CallUnary(ctx, req)
+func (c *imageServiceClient) SetRegistry(ctx context.Context, req *v1.SetRegistryRequest) (*v1.SetRegistryResponse, error) {
+	response, err := c.setRegistry.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListRegistries calls deckhand.v1.ImageService.ListRegistries.
-func (c *imageServiceClient) ListRegistries(ctx context.Context, req *connect.Request[v1.ListRegistriesRequest]) (*connect.Response[v1.ListRegistriesResponse], error) {
-	return c.listRegistries.CallUnary(ctx, req)
+func (c *imageServiceClient) ListRegistries(ctx context.Context, req *v1.ListRegistriesRequest) (*v1.ListRegistriesResponse, error) {
+	response, err := c.listRegistries.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteRegistry calls deckhand.v1.ImageService.DeleteRegistry.
-func (c *imageServiceClient) DeleteRegistry(ctx context.Context, req *connect.Request[v1.DeleteRegistryRequest]) (*connect.Response[v1.DeleteRegistryResponse], error) {
-	return c.deleteRegistry.CallUnary(ctx, req)
+func (c *imageServiceClient) DeleteRegistry(ctx context.Context, req *v1.DeleteRegistryRequest) (*v1.DeleteRegistryResponse, error) {
+	response, err := c.deleteRegistry.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetImageRules calls deckhand.v1.ImageService.GetImageRules.
-func (c *imageServiceClient) GetImageRules(ctx context.Context, req *connect.Request[v1.GetImageRulesRequest]) (*connect.Response[v1.GetImageRulesResponse], error) {
-	return c.getImageRules.CallUnary(ctx, req)
+func (c *imageServiceClient) GetImageRules(ctx context.Context, req *v1.GetImageRulesRequest) (*v1.GetImageRulesResponse, error) {
+	response, err := c.getImageRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetImageRules calls deckhand.v1.ImageService.SetImageRules.
-func (c *imageServiceClient) SetImageRules(ctx context.Context, req *connect.Request[v1.SetImageRulesRequest]) (*connect.Response[v1.SetImageRulesResponse], error) {
-	return c.setImageRules.CallUnary(ctx, req)
+func (c *imageServiceClient) SetImageRules(ctx context.Context, req *v1.SetImageRulesRequest) (*v1.SetImageRulesResponse, error) {
+	response, err := c.setImageRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetSignatureRule calls deckhand.v1.ImageService.SetSignatureRule.
-func (c *imageServiceClient) SetSignatureRule(ctx context.Context, req *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error) {
-	return c.setSignatureRule.CallUnary(ctx, req)
+func (c *imageServiceClient) SetSignatureRule(ctx context.Context, req *v1.SetSignatureRuleRequest) (*v1.SetSignatureRuleResponse, error) {
+	response, err := c.setSignatureRule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListSignatureRules calls deckhand.v1.ImageService.ListSignatureRules.
-func (c *imageServiceClient) ListSignatureRules(ctx context.Context, req *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error) {
-	return c.listSignatureRules.CallUnary(ctx, req)
+func (c *imageServiceClient) ListSignatureRules(ctx context.Context, req *v1.ListSignatureRulesRequest) (*v1.ListSignatureRulesResponse, error) {
+	response, err := c.listSignatureRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteSignatureRule calls deckhand.v1.ImageService.DeleteSignatureRule.
-func (c *imageServiceClient) DeleteSignatureRule(ctx context.Context, req *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error) {
-	return c.deleteSignatureRule.CallUnary(ctx, req)
+func (c *imageServiceClient) DeleteSignatureRule(ctx context.Context, req *v1.DeleteSignatureRuleRequest) (*v1.DeleteSignatureRuleResponse, error) {
+	response, err := c.deleteSignatureRule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ImageServiceHandler is an implementation of the deckhand.v1.ImageService service.
 type ImageServiceHandler interface {
 	// ListImages returns the images on a node.
-	ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error)
+	ListImages(context.Context, *v1.ListImagesRequest) (*v1.ListImagesResponse, error)
 	// PullImage has a node pull an image, as a task that needs it would.
-	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error
+	PullImage(context.Context, *v1.PullImageRequest, *connect.ServerStream[v1.PullImageResponse]) error
 	// PrepareImage pulls the image of an agent's newest persona and runs its setup, as its
 	// next task would, on one node or on all that the agent may use and that are connected.
 	// The last response for a node has the image; those for which it fails are named in the
 	// error, once the others are done.
-	PrepareImage(context.Context, *connect.Request[v1.PrepareImageRequest], *connect.ServerStream[v1.PrepareImageResponse]) error
+	PrepareImage(context.Context, *v1.PrepareImageRequest, *connect.ServerStream[v1.PrepareImageResponse]) error
 	// ImportImage has a node keep the image of an archive, as `docker save` or an
 	// OCI layout writes it. The first request has node_id and name, the others the
 	// archive's bytes.
-	ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error)
+	ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*v1.ImportImageResponse, error)
 	// PruneImages deletes images from a node. Those that a jail has, or that a task
 	// which has not ended keeps, stay.
-	PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error)
+	PruneImages(context.Context, *v1.PruneImagesRequest) (*v1.PruneImagesResponse, error)
 	// SetRegistry stores credentials and a mirror for a registry. It replaces what was
 	// stored before.
-	SetRegistry(context.Context, *connect.Request[v1.SetRegistryRequest]) (*connect.Response[v1.SetRegistryResponse], error)
+	SetRegistry(context.Context, *v1.SetRegistryRequest) (*v1.SetRegistryResponse, error)
 	// ListRegistries returns the registries that something is stored for.
-	ListRegistries(context.Context, *connect.Request[v1.ListRegistriesRequest]) (*connect.Response[v1.ListRegistriesResponse], error)
+	ListRegistries(context.Context, *v1.ListRegistriesRequest) (*v1.ListRegistriesResponse, error)
 	// DeleteRegistry deletes what is stored for a registry.
-	DeleteRegistry(context.Context, *connect.Request[v1.DeleteRegistryRequest]) (*connect.Response[v1.DeleteRegistryResponse], error)
+	DeleteRegistry(context.Context, *v1.DeleteRegistryRequest) (*v1.DeleteRegistryResponse, error)
 	// GetImageRules returns which images the organisation's agents may use.
-	GetImageRules(context.Context, *connect.Request[v1.GetImageRulesRequest]) (*connect.Response[v1.GetImageRulesResponse], error)
+	GetImageRules(context.Context, *v1.GetImageRulesRequest) (*v1.GetImageRulesResponse, error)
 	// SetImageRules replaces that. It applies to the next attempt of each task.
-	SetImageRules(context.Context, *connect.Request[v1.SetImageRulesRequest]) (*connect.Response[v1.SetImageRulesResponse], error)
+	SetImageRules(context.Context, *v1.SetImageRulesRequest) (*v1.SetImageRulesResponse, error)
 	// SetSignatureRule says who must have signed the images of some repositories. It
 	// replaces the rule for the same pattern, and applies to the next attempt of each
 	// task.
-	SetSignatureRule(context.Context, *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error)
+	SetSignatureRule(context.Context, *v1.SetSignatureRuleRequest) (*v1.SetSignatureRuleResponse, error)
 	// ListSignatureRules returns the rules about who must have signed images.
-	ListSignatureRules(context.Context, *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error)
+	ListSignatureRules(context.Context, *v1.ListSignatureRulesRequest) (*v1.ListSignatureRulesResponse, error)
 	// DeleteSignatureRule deletes a rule.
-	DeleteSignatureRule(context.Context, *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error)
+	DeleteSignatureRule(context.Context, *v1.DeleteSignatureRuleRequest) (*v1.DeleteSignatureRuleResponse, error)
 }
 
 // NewImageServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -331,79 +371,79 @@ type ImageServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	imageServiceMethods := v1.File_deckhand_v1_image_proto.Services().ByName("ImageService").Methods()
-	imageServiceListImagesHandler := connect.NewUnaryHandler(
+	imageServiceListImagesHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceListImagesProcedure,
 		svc.ListImages,
 		connect.WithSchema(imageServiceMethods.ByName("ListImages")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServicePullImageHandler := connect.NewServerStreamHandler(
+	imageServicePullImageHandler := connect.NewServerStreamHandlerSimple(
 		ImageServicePullImageProcedure,
 		svc.PullImage,
 		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServicePrepareImageHandler := connect.NewServerStreamHandler(
+	imageServicePrepareImageHandler := connect.NewServerStreamHandlerSimple(
 		ImageServicePrepareImageProcedure,
 		svc.PrepareImage,
 		connect.WithSchema(imageServiceMethods.ByName("PrepareImage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceImportImageHandler := connect.NewClientStreamHandler(
+	imageServiceImportImageHandler := connect.NewClientStreamHandlerSimple(
 		ImageServiceImportImageProcedure,
 		svc.ImportImage,
 		connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServicePruneImagesHandler := connect.NewUnaryHandler(
+	imageServicePruneImagesHandler := connect.NewUnaryHandlerSimple(
 		ImageServicePruneImagesProcedure,
 		svc.PruneImages,
 		connect.WithSchema(imageServiceMethods.ByName("PruneImages")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceSetRegistryHandler := connect.NewUnaryHandler(
+	imageServiceSetRegistryHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceSetRegistryProcedure,
 		svc.SetRegistry,
 		connect.WithSchema(imageServiceMethods.ByName("SetRegistry")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceListRegistriesHandler := connect.NewUnaryHandler(
+	imageServiceListRegistriesHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceListRegistriesProcedure,
 		svc.ListRegistries,
 		connect.WithSchema(imageServiceMethods.ByName("ListRegistries")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceDeleteRegistryHandler := connect.NewUnaryHandler(
+	imageServiceDeleteRegistryHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceDeleteRegistryProcedure,
 		svc.DeleteRegistry,
 		connect.WithSchema(imageServiceMethods.ByName("DeleteRegistry")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceGetImageRulesHandler := connect.NewUnaryHandler(
+	imageServiceGetImageRulesHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceGetImageRulesProcedure,
 		svc.GetImageRules,
 		connect.WithSchema(imageServiceMethods.ByName("GetImageRules")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceSetImageRulesHandler := connect.NewUnaryHandler(
+	imageServiceSetImageRulesHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceSetImageRulesProcedure,
 		svc.SetImageRules,
 		connect.WithSchema(imageServiceMethods.ByName("SetImageRules")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceSetSignatureRuleHandler := connect.NewUnaryHandler(
+	imageServiceSetSignatureRuleHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceSetSignatureRuleProcedure,
 		svc.SetSignatureRule,
 		connect.WithSchema(imageServiceMethods.ByName("SetSignatureRule")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceListSignatureRulesHandler := connect.NewUnaryHandler(
+	imageServiceListSignatureRulesHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceListSignatureRulesProcedure,
 		svc.ListSignatureRules,
 		connect.WithSchema(imageServiceMethods.ByName("ListSignatureRules")),
 		connect.WithHandlerOptions(opts...),
 	)
-	imageServiceDeleteSignatureRuleHandler := connect.NewUnaryHandler(
+	imageServiceDeleteSignatureRuleHandler := connect.NewUnaryHandlerSimple(
 		ImageServiceDeleteSignatureRuleProcedure,
 		svc.DeleteSignatureRule,
 		connect.WithSchema(imageServiceMethods.ByName("DeleteSignatureRule")),
@@ -446,54 +486,54 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedImageServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedImageServiceHandler struct{}
 
-func (UnimplementedImageServiceHandler) ListImages(context.Context, *connect.Request[v1.ListImagesRequest]) (*connect.Response[v1.ListImagesResponse], error) {
+func (UnimplementedImageServiceHandler) ListImages(context.Context, *v1.ListImagesRequest) (*v1.ListImagesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.ListImages is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error {
+func (UnimplementedImageServiceHandler) PullImage(context.Context, *v1.PullImageRequest, *connect.ServerStream[v1.PullImageResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.PullImage is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) PrepareImage(context.Context, *connect.Request[v1.PrepareImageRequest], *connect.ServerStream[v1.PrepareImageResponse]) error {
+func (UnimplementedImageServiceHandler) PrepareImage(context.Context, *v1.PrepareImageRequest, *connect.ServerStream[v1.PrepareImageResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.PrepareImage is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error) {
+func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*v1.ImportImageResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.ImportImage is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) PruneImages(context.Context, *connect.Request[v1.PruneImagesRequest]) (*connect.Response[v1.PruneImagesResponse], error) {
+func (UnimplementedImageServiceHandler) PruneImages(context.Context, *v1.PruneImagesRequest) (*v1.PruneImagesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.PruneImages is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) SetRegistry(context.Context, *connect.Request[v1.SetRegistryRequest]) (*connect.Response[v1.SetRegistryResponse], error) {
+func (UnimplementedImageServiceHandler) SetRegistry(context.Context, *v1.SetRegistryRequest) (*v1.SetRegistryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.SetRegistry is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) ListRegistries(context.Context, *connect.Request[v1.ListRegistriesRequest]) (*connect.Response[v1.ListRegistriesResponse], error) {
+func (UnimplementedImageServiceHandler) ListRegistries(context.Context, *v1.ListRegistriesRequest) (*v1.ListRegistriesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.ListRegistries is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) DeleteRegistry(context.Context, *connect.Request[v1.DeleteRegistryRequest]) (*connect.Response[v1.DeleteRegistryResponse], error) {
+func (UnimplementedImageServiceHandler) DeleteRegistry(context.Context, *v1.DeleteRegistryRequest) (*v1.DeleteRegistryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.DeleteRegistry is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) GetImageRules(context.Context, *connect.Request[v1.GetImageRulesRequest]) (*connect.Response[v1.GetImageRulesResponse], error) {
+func (UnimplementedImageServiceHandler) GetImageRules(context.Context, *v1.GetImageRulesRequest) (*v1.GetImageRulesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.GetImageRules is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) SetImageRules(context.Context, *connect.Request[v1.SetImageRulesRequest]) (*connect.Response[v1.SetImageRulesResponse], error) {
+func (UnimplementedImageServiceHandler) SetImageRules(context.Context, *v1.SetImageRulesRequest) (*v1.SetImageRulesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.SetImageRules is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) SetSignatureRule(context.Context, *connect.Request[v1.SetSignatureRuleRequest]) (*connect.Response[v1.SetSignatureRuleResponse], error) {
+func (UnimplementedImageServiceHandler) SetSignatureRule(context.Context, *v1.SetSignatureRuleRequest) (*v1.SetSignatureRuleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.SetSignatureRule is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) ListSignatureRules(context.Context, *connect.Request[v1.ListSignatureRulesRequest]) (*connect.Response[v1.ListSignatureRulesResponse], error) {
+func (UnimplementedImageServiceHandler) ListSignatureRules(context.Context, *v1.ListSignatureRulesRequest) (*v1.ListSignatureRulesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.ListSignatureRules is not implemented"))
 }
 
-func (UnimplementedImageServiceHandler) DeleteSignatureRule(context.Context, *connect.Request[v1.DeleteSignatureRuleRequest]) (*connect.Response[v1.DeleteSignatureRuleResponse], error) {
+func (UnimplementedImageServiceHandler) DeleteSignatureRule(context.Context, *v1.DeleteSignatureRuleRequest) (*v1.DeleteSignatureRuleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ImageService.DeleteSignatureRule is not implemented"))
 }

@@ -61,33 +61,33 @@ const (
 // InboxServiceClient is a client for the deckhand.v1.InboxService service.
 type InboxServiceClient interface {
 	// ListInbox returns items in keyset pages, in the order of the request.
-	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
+	ListInbox(context.Context, *v1.ListInboxRequest) (*v1.ListInboxResponse, error)
 	// GetInboxItem returns one item by id or unique id prefix.
-	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
+	GetInboxItem(context.Context, *v1.GetInboxItemRequest) (*v1.GetInboxItemResponse, error)
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
-	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
+	ReadInboxArgument(context.Context, *v1.ReadInboxArgumentRequest) (*v1.ReadInboxArgumentResponse, error)
 	// ReadInboxAttachment returns a piece of a file that the agent attached to its
 	// question, as it was when the question was asked. The audit has who reads its
 	// beginning. Who may read the task's workspace may read it.
-	ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error)
+	ReadInboxAttachment(context.Context, *v1.ReadInboxAttachmentRequest) (*v1.ReadInboxAttachmentResponse, error)
 	// AnswerInboxItem answers an open item; the task continues in the same
 	// transaction. Administrators may answer it, and the user who submitted the
 	// task if their role covers the tool. If the item has been answered or has
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
-	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	AnswerInboxItem(context.Context, *v1.AnswerInboxItemRequest) (*v1.AnswerInboxItemResponse, error)
 	// ReplyToTask answers the open question of a task, as AnswerInboxItem does with a
 	// reply. FAILED_PRECONDITION if the task has asked nothing, or several questions.
-	ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error)
+	ReplyToTask(context.Context, *v1.ReplyToTaskRequest) (*v1.ReplyToTaskResponse, error)
 	// JudgeInboxItem returns what the hub would decide about the call of an open
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
-	JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error)
+	JudgeInboxItem(context.Context, *v1.JudgeInboxItemRequest) (*v1.JudgeInboxItemResponse, error)
 	// SnoozeInboxItem leaves an open item out of the caller's lists until a time, or puts it
 	// back at once. Other users' lists, the item's expiry, and what may be answered stay the
 	// same.
-	SnoozeInboxItem(context.Context, *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error)
+	SnoozeInboxItem(context.Context, *v1.SnoozeInboxItemRequest) (*v1.SnoozeInboxItemResponse, error)
 }
 
 // NewInboxServiceClient constructs a client for the deckhand.v1.InboxService service. By default,
@@ -165,75 +165,107 @@ type inboxServiceClient struct {
 }
 
 // ListInbox calls deckhand.v1.InboxService.ListInbox.
-func (c *inboxServiceClient) ListInbox(ctx context.Context, req *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error) {
-	return c.listInbox.CallUnary(ctx, req)
+func (c *inboxServiceClient) ListInbox(ctx context.Context, req *v1.ListInboxRequest) (*v1.ListInboxResponse, error) {
+	response, err := c.listInbox.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetInboxItem calls deckhand.v1.InboxService.GetInboxItem.
-func (c *inboxServiceClient) GetInboxItem(ctx context.Context, req *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error) {
-	return c.getInboxItem.CallUnary(ctx, req)
+func (c *inboxServiceClient) GetInboxItem(ctx context.Context, req *v1.GetInboxItemRequest) (*v1.GetInboxItemResponse, error) {
+	response, err := c.getInboxItem.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReadInboxArgument calls deckhand.v1.InboxService.ReadInboxArgument.
-func (c *inboxServiceClient) ReadInboxArgument(ctx context.Context, req *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error) {
-	return c.readInboxArgument.CallUnary(ctx, req)
+func (c *inboxServiceClient) ReadInboxArgument(ctx context.Context, req *v1.ReadInboxArgumentRequest) (*v1.ReadInboxArgumentResponse, error) {
+	response, err := c.readInboxArgument.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReadInboxAttachment calls deckhand.v1.InboxService.ReadInboxAttachment.
-func (c *inboxServiceClient) ReadInboxAttachment(ctx context.Context, req *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error) {
-	return c.readInboxAttachment.CallUnary(ctx, req)
+func (c *inboxServiceClient) ReadInboxAttachment(ctx context.Context, req *v1.ReadInboxAttachmentRequest) (*v1.ReadInboxAttachmentResponse, error) {
+	response, err := c.readInboxAttachment.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AnswerInboxItem calls deckhand.v1.InboxService.AnswerInboxItem.
-func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
-	return c.answerInboxItem.CallUnary(ctx, req)
+func (c *inboxServiceClient) AnswerInboxItem(ctx context.Context, req *v1.AnswerInboxItemRequest) (*v1.AnswerInboxItemResponse, error) {
+	response, err := c.answerInboxItem.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReplyToTask calls deckhand.v1.InboxService.ReplyToTask.
-func (c *inboxServiceClient) ReplyToTask(ctx context.Context, req *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error) {
-	return c.replyToTask.CallUnary(ctx, req)
+func (c *inboxServiceClient) ReplyToTask(ctx context.Context, req *v1.ReplyToTaskRequest) (*v1.ReplyToTaskResponse, error) {
+	response, err := c.replyToTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // JudgeInboxItem calls deckhand.v1.InboxService.JudgeInboxItem.
-func (c *inboxServiceClient) JudgeInboxItem(ctx context.Context, req *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error) {
-	return c.judgeInboxItem.CallUnary(ctx, req)
+func (c *inboxServiceClient) JudgeInboxItem(ctx context.Context, req *v1.JudgeInboxItemRequest) (*v1.JudgeInboxItemResponse, error) {
+	response, err := c.judgeInboxItem.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SnoozeInboxItem calls deckhand.v1.InboxService.SnoozeInboxItem.
-func (c *inboxServiceClient) SnoozeInboxItem(ctx context.Context, req *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error) {
-	return c.snoozeInboxItem.CallUnary(ctx, req)
+func (c *inboxServiceClient) SnoozeInboxItem(ctx context.Context, req *v1.SnoozeInboxItemRequest) (*v1.SnoozeInboxItemResponse, error) {
+	response, err := c.snoozeInboxItem.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // InboxServiceHandler is an implementation of the deckhand.v1.InboxService service.
 type InboxServiceHandler interface {
 	// ListInbox returns items in keyset pages, in the order of the request.
-	ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error)
+	ListInbox(context.Context, *v1.ListInboxRequest) (*v1.ListInboxResponse, error)
 	// GetInboxItem returns one item by id or unique id prefix.
-	GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error)
+	GetInboxItem(context.Context, *v1.GetInboxItemRequest) (*v1.GetInboxItemResponse, error)
 	// ReadInboxArgument returns a piece of one text among an item's arguments, or
 	// of the decision about its call: together the pieces are the whole of it, however long it is.
-	ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error)
+	ReadInboxArgument(context.Context, *v1.ReadInboxArgumentRequest) (*v1.ReadInboxArgumentResponse, error)
 	// ReadInboxAttachment returns a piece of a file that the agent attached to its
 	// question, as it was when the question was asked. The audit has who reads its
 	// beginning. Who may read the task's workspace may read it.
-	ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error)
+	ReadInboxAttachment(context.Context, *v1.ReadInboxAttachmentRequest) (*v1.ReadInboxAttachmentResponse, error)
 	// AnswerInboxItem answers an open item; the task continues in the same
 	// transaction. Administrators may answer it, and the user who submitted the
 	// task if their role covers the tool. If the item has been answered or has
 	// expired, the call is refused with FAILED_PRECONDITION, and the error says
 	// by whom. Repeating one's own answer is harmless.
-	AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error)
+	AnswerInboxItem(context.Context, *v1.AnswerInboxItemRequest) (*v1.AnswerInboxItemResponse, error)
 	// ReplyToTask answers the open question of a task, as AnswerInboxItem does with a
 	// reply. FAILED_PRECONDITION if the task has asked nothing, or several questions.
-	ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error)
+	ReplyToTask(context.Context, *v1.ReplyToTaskRequest) (*v1.ReplyToTaskResponse, error)
 	// JudgeInboxItem returns what the hub would decide about the call of an open
 	// approval with other arguments, and what it would do to files. It changes
 	// nothing.
-	JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error)
+	JudgeInboxItem(context.Context, *v1.JudgeInboxItemRequest) (*v1.JudgeInboxItemResponse, error)
 	// SnoozeInboxItem leaves an open item out of the caller's lists until a time, or puts it
 	// back at once. Other users' lists, the item's expiry, and what may be answered stay the
 	// same.
-	SnoozeInboxItem(context.Context, *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error)
+	SnoozeInboxItem(context.Context, *v1.SnoozeInboxItemRequest) (*v1.SnoozeInboxItemResponse, error)
 }
 
 // NewInboxServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -243,49 +275,49 @@ type InboxServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	inboxServiceMethods := v1.File_deckhand_v1_inbox_proto.Services().ByName("InboxService").Methods()
-	inboxServiceListInboxHandler := connect.NewUnaryHandler(
+	inboxServiceListInboxHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceListInboxProcedure,
 		svc.ListInbox,
 		connect.WithSchema(inboxServiceMethods.ByName("ListInbox")),
 		connect.WithHandlerOptions(opts...),
 	)
-	inboxServiceGetInboxItemHandler := connect.NewUnaryHandler(
+	inboxServiceGetInboxItemHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceGetInboxItemProcedure,
 		svc.GetInboxItem,
 		connect.WithSchema(inboxServiceMethods.ByName("GetInboxItem")),
 		connect.WithHandlerOptions(opts...),
 	)
-	inboxServiceReadInboxArgumentHandler := connect.NewUnaryHandler(
+	inboxServiceReadInboxArgumentHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceReadInboxArgumentProcedure,
 		svc.ReadInboxArgument,
 		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
 		connect.WithHandlerOptions(opts...),
 	)
-	inboxServiceReadInboxAttachmentHandler := connect.NewUnaryHandler(
+	inboxServiceReadInboxAttachmentHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceReadInboxAttachmentProcedure,
 		svc.ReadInboxAttachment,
 		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxAttachment")),
 		connect.WithHandlerOptions(opts...),
 	)
-	inboxServiceAnswerInboxItemHandler := connect.NewUnaryHandler(
+	inboxServiceAnswerInboxItemHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceAnswerInboxItemProcedure,
 		svc.AnswerInboxItem,
 		connect.WithSchema(inboxServiceMethods.ByName("AnswerInboxItem")),
 		connect.WithHandlerOptions(opts...),
 	)
-	inboxServiceReplyToTaskHandler := connect.NewUnaryHandler(
+	inboxServiceReplyToTaskHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceReplyToTaskProcedure,
 		svc.ReplyToTask,
 		connect.WithSchema(inboxServiceMethods.ByName("ReplyToTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	inboxServiceJudgeInboxItemHandler := connect.NewUnaryHandler(
+	inboxServiceJudgeInboxItemHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceJudgeInboxItemProcedure,
 		svc.JudgeInboxItem,
 		connect.WithSchema(inboxServiceMethods.ByName("JudgeInboxItem")),
 		connect.WithHandlerOptions(opts...),
 	)
-	inboxServiceSnoozeInboxItemHandler := connect.NewUnaryHandler(
+	inboxServiceSnoozeInboxItemHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceSnoozeInboxItemProcedure,
 		svc.SnoozeInboxItem,
 		connect.WithSchema(inboxServiceMethods.ByName("SnoozeInboxItem")),
@@ -318,34 +350,34 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedInboxServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedInboxServiceHandler struct{}
 
-func (UnimplementedInboxServiceHandler) ListInbox(context.Context, *connect.Request[v1.ListInboxRequest]) (*connect.Response[v1.ListInboxResponse], error) {
+func (UnimplementedInboxServiceHandler) ListInbox(context.Context, *v1.ListInboxRequest) (*v1.ListInboxResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ListInbox is not implemented"))
 }
 
-func (UnimplementedInboxServiceHandler) GetInboxItem(context.Context, *connect.Request[v1.GetInboxItemRequest]) (*connect.Response[v1.GetInboxItemResponse], error) {
+func (UnimplementedInboxServiceHandler) GetInboxItem(context.Context, *v1.GetInboxItemRequest) (*v1.GetInboxItemResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.GetInboxItem is not implemented"))
 }
 
-func (UnimplementedInboxServiceHandler) ReadInboxArgument(context.Context, *connect.Request[v1.ReadInboxArgumentRequest]) (*connect.Response[v1.ReadInboxArgumentResponse], error) {
+func (UnimplementedInboxServiceHandler) ReadInboxArgument(context.Context, *v1.ReadInboxArgumentRequest) (*v1.ReadInboxArgumentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReadInboxArgument is not implemented"))
 }
 
-func (UnimplementedInboxServiceHandler) ReadInboxAttachment(context.Context, *connect.Request[v1.ReadInboxAttachmentRequest]) (*connect.Response[v1.ReadInboxAttachmentResponse], error) {
+func (UnimplementedInboxServiceHandler) ReadInboxAttachment(context.Context, *v1.ReadInboxAttachmentRequest) (*v1.ReadInboxAttachmentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReadInboxAttachment is not implemented"))
 }
 
-func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *connect.Request[v1.AnswerInboxItemRequest]) (*connect.Response[v1.AnswerInboxItemResponse], error) {
+func (UnimplementedInboxServiceHandler) AnswerInboxItem(context.Context, *v1.AnswerInboxItemRequest) (*v1.AnswerInboxItemResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.AnswerInboxItem is not implemented"))
 }
 
-func (UnimplementedInboxServiceHandler) ReplyToTask(context.Context, *connect.Request[v1.ReplyToTaskRequest]) (*connect.Response[v1.ReplyToTaskResponse], error) {
+func (UnimplementedInboxServiceHandler) ReplyToTask(context.Context, *v1.ReplyToTaskRequest) (*v1.ReplyToTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.ReplyToTask is not implemented"))
 }
 
-func (UnimplementedInboxServiceHandler) JudgeInboxItem(context.Context, *connect.Request[v1.JudgeInboxItemRequest]) (*connect.Response[v1.JudgeInboxItemResponse], error) {
+func (UnimplementedInboxServiceHandler) JudgeInboxItem(context.Context, *v1.JudgeInboxItemRequest) (*v1.JudgeInboxItemResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.JudgeInboxItem is not implemented"))
 }
 
-func (UnimplementedInboxServiceHandler) SnoozeInboxItem(context.Context, *connect.Request[v1.SnoozeInboxItemRequest]) (*connect.Response[v1.SnoozeInboxItemResponse], error) {
+func (UnimplementedInboxServiceHandler) SnoozeInboxItem(context.Context, *v1.SnoozeInboxItemRequest) (*v1.SnoozeInboxItemResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.InboxService.SnoozeInboxItem is not implemented"))
 }

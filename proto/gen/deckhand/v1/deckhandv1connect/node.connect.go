@@ -66,28 +66,28 @@ const (
 // NodeServiceClient is a client for the deckhand.v1.NodeService service.
 type NodeServiceClient interface {
 	// ListNodes returns the organisation's nodes by name.
-	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
+	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
 	// GetNode returns one node by id, unique id prefix, or name.
-	GetNode(context.Context, *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error)
+	GetNode(context.Context, *v1.GetNodeRequest) (*v1.GetNodeResponse, error)
 	// CreateJoinToken makes a single-use token that enrols one node. The token
 	// is returned once and stored only as a hash.
-	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
+	CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error)
 	// RevokeNode ends a node's right to connect and drops its link.
-	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)
+	RevokeNode(context.Context, *v1.RevokeNodeRequest) (*v1.RevokeNodeResponse, error)
 	// DrainNode keeps new tasks off a node; those under way continue. Repeating
 	// it changes the reason.
-	DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error)
+	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
 	// UndrainNode lets tasks start on a node again.
-	UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error)
+	UndrainNode(context.Context, *v1.UndrainNodeRequest) (*v1.UndrainNodeResponse, error)
 	// LockNode locks the node for work on the machine itself: until it is
 	// released no task starts there and no other user works on the machine. If
 	// another user holds the lock, the call is refused with FAILED_PRECONDITION
 	// (AGENT_019).
-	LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error)
+	LockNode(context.Context, *v1.LockNodeRequest) (*v1.LockNodeResponse, error)
 	// UnlockNode releases the lock; it is not an error if no lock is held.
-	UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error)
+	UnlockNode(context.Context, *v1.UnlockNodeRequest) (*v1.UnlockNodeResponse, error)
 	// ListNodeLocks returns current locks and, on request, released ones.
-	ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error)
+	ListNodeLocks(context.Context, *v1.ListNodeLocksRequest) (*v1.ListNodeLocksResponse, error)
 }
 
 // NewNodeServiceClient constructs a client for the deckhand.v1.NodeService service. By default, it
@@ -172,75 +172,111 @@ type nodeServiceClient struct {
 }
 
 // ListNodes calls deckhand.v1.NodeService.ListNodes.
-func (c *nodeServiceClient) ListNodes(ctx context.Context, req *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error) {
-	return c.listNodes.CallUnary(ctx, req)
+func (c *nodeServiceClient) ListNodes(ctx context.Context, req *v1.ListNodesRequest) (*v1.ListNodesResponse, error) {
+	response, err := c.listNodes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetNode calls deckhand.v1.NodeService.GetNode.
-func (c *nodeServiceClient) GetNode(ctx context.Context, req *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error) {
-	return c.getNode.CallUnary(ctx, req)
+func (c *nodeServiceClient) GetNode(ctx context.Context, req *v1.GetNodeRequest) (*v1.GetNodeResponse, error) {
+	response, err := c.getNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CreateJoinToken calls deckhand.v1.NodeService.CreateJoinToken.
-func (c *nodeServiceClient) CreateJoinToken(ctx context.Context, req *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error) {
-	return c.createJoinToken.CallUnary(ctx, req)
+func (c *nodeServiceClient) CreateJoinToken(ctx context.Context, req *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error) {
+	response, err := c.createJoinToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RevokeNode calls deckhand.v1.NodeService.RevokeNode.
-func (c *nodeServiceClient) RevokeNode(ctx context.Context, req *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error) {
-	return c.revokeNode.CallUnary(ctx, req)
+func (c *nodeServiceClient) RevokeNode(ctx context.Context, req *v1.RevokeNodeRequest) (*v1.RevokeNodeResponse, error) {
+	response, err := c.revokeNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DrainNode calls deckhand.v1.NodeService.DrainNode.
-func (c *nodeServiceClient) DrainNode(ctx context.Context, req *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error) {
-	return c.drainNode.CallUnary(ctx, req)
+func (c *nodeServiceClient) DrainNode(ctx context.Context, req *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
+	response, err := c.drainNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UndrainNode calls deckhand.v1.NodeService.UndrainNode.
-func (c *nodeServiceClient) UndrainNode(ctx context.Context, req *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error) {
-	return c.undrainNode.CallUnary(ctx, req)
+func (c *nodeServiceClient) UndrainNode(ctx context.Context, req *v1.UndrainNodeRequest) (*v1.UndrainNodeResponse, error) {
+	response, err := c.undrainNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // LockNode calls deckhand.v1.NodeService.LockNode.
-func (c *nodeServiceClient) LockNode(ctx context.Context, req *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error) {
-	return c.lockNode.CallUnary(ctx, req)
+func (c *nodeServiceClient) LockNode(ctx context.Context, req *v1.LockNodeRequest) (*v1.LockNodeResponse, error) {
+	response, err := c.lockNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UnlockNode calls deckhand.v1.NodeService.UnlockNode.
-func (c *nodeServiceClient) UnlockNode(ctx context.Context, req *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error) {
-	return c.unlockNode.CallUnary(ctx, req)
+func (c *nodeServiceClient) UnlockNode(ctx context.Context, req *v1.UnlockNodeRequest) (*v1.UnlockNodeResponse, error) {
+	response, err := c.unlockNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListNodeLocks calls deckhand.v1.NodeService.ListNodeLocks.
-func (c *nodeServiceClient) ListNodeLocks(ctx context.Context, req *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error) {
-	return c.listNodeLocks.CallUnary(ctx, req)
+func (c *nodeServiceClient) ListNodeLocks(ctx context.Context, req *v1.ListNodeLocksRequest) (*v1.ListNodeLocksResponse, error) {
+	response, err := c.listNodeLocks.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // NodeServiceHandler is an implementation of the deckhand.v1.NodeService service.
 type NodeServiceHandler interface {
 	// ListNodes returns the organisation's nodes by name.
-	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
+	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error)
 	// GetNode returns one node by id, unique id prefix, or name.
-	GetNode(context.Context, *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error)
+	GetNode(context.Context, *v1.GetNodeRequest) (*v1.GetNodeResponse, error)
 	// CreateJoinToken makes a single-use token that enrols one node. The token
 	// is returned once and stored only as a hash.
-	CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error)
+	CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error)
 	// RevokeNode ends a node's right to connect and drops its link.
-	RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error)
+	RevokeNode(context.Context, *v1.RevokeNodeRequest) (*v1.RevokeNodeResponse, error)
 	// DrainNode keeps new tasks off a node; those under way continue. Repeating
 	// it changes the reason.
-	DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error)
+	DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error)
 	// UndrainNode lets tasks start on a node again.
-	UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error)
+	UndrainNode(context.Context, *v1.UndrainNodeRequest) (*v1.UndrainNodeResponse, error)
 	// LockNode locks the node for work on the machine itself: until it is
 	// released no task starts there and no other user works on the machine. If
 	// another user holds the lock, the call is refused with FAILED_PRECONDITION
 	// (AGENT_019).
-	LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error)
+	LockNode(context.Context, *v1.LockNodeRequest) (*v1.LockNodeResponse, error)
 	// UnlockNode releases the lock; it is not an error if no lock is held.
-	UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error)
+	UnlockNode(context.Context, *v1.UnlockNodeRequest) (*v1.UnlockNodeResponse, error)
 	// ListNodeLocks returns current locks and, on request, released ones.
-	ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error)
+	ListNodeLocks(context.Context, *v1.ListNodeLocksRequest) (*v1.ListNodeLocksResponse, error)
 }
 
 // NewNodeServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -250,55 +286,55 @@ type NodeServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	nodeServiceMethods := v1.File_deckhand_v1_node_proto.Services().ByName("NodeService").Methods()
-	nodeServiceListNodesHandler := connect.NewUnaryHandler(
+	nodeServiceListNodesHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceListNodesProcedure,
 		svc.ListNodes,
 		connect.WithSchema(nodeServiceMethods.ByName("ListNodes")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceGetNodeHandler := connect.NewUnaryHandler(
+	nodeServiceGetNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceGetNodeProcedure,
 		svc.GetNode,
 		connect.WithSchema(nodeServiceMethods.ByName("GetNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceCreateJoinTokenHandler := connect.NewUnaryHandler(
+	nodeServiceCreateJoinTokenHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceCreateJoinTokenProcedure,
 		svc.CreateJoinToken,
 		connect.WithSchema(nodeServiceMethods.ByName("CreateJoinToken")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceRevokeNodeHandler := connect.NewUnaryHandler(
+	nodeServiceRevokeNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceRevokeNodeProcedure,
 		svc.RevokeNode,
 		connect.WithSchema(nodeServiceMethods.ByName("RevokeNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceDrainNodeHandler := connect.NewUnaryHandler(
+	nodeServiceDrainNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceDrainNodeProcedure,
 		svc.DrainNode,
 		connect.WithSchema(nodeServiceMethods.ByName("DrainNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceUndrainNodeHandler := connect.NewUnaryHandler(
+	nodeServiceUndrainNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceUndrainNodeProcedure,
 		svc.UndrainNode,
 		connect.WithSchema(nodeServiceMethods.ByName("UndrainNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceLockNodeHandler := connect.NewUnaryHandler(
+	nodeServiceLockNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceLockNodeProcedure,
 		svc.LockNode,
 		connect.WithSchema(nodeServiceMethods.ByName("LockNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceUnlockNodeHandler := connect.NewUnaryHandler(
+	nodeServiceUnlockNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceUnlockNodeProcedure,
 		svc.UnlockNode,
 		connect.WithSchema(nodeServiceMethods.ByName("UnlockNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeServiceListNodeLocksHandler := connect.NewUnaryHandler(
+	nodeServiceListNodeLocksHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceListNodeLocksProcedure,
 		svc.ListNodeLocks,
 		connect.WithSchema(nodeServiceMethods.ByName("ListNodeLocks")),
@@ -333,39 +369,39 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 // UnimplementedNodeServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedNodeServiceHandler struct{}
 
-func (UnimplementedNodeServiceHandler) ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error) {
+func (UnimplementedNodeServiceHandler) ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.ListNodes is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) GetNode(context.Context, *connect.Request[v1.GetNodeRequest]) (*connect.Response[v1.GetNodeResponse], error) {
+func (UnimplementedNodeServiceHandler) GetNode(context.Context, *v1.GetNodeRequest) (*v1.GetNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.GetNode is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) CreateJoinToken(context.Context, *connect.Request[v1.CreateJoinTokenRequest]) (*connect.Response[v1.CreateJoinTokenResponse], error) {
+func (UnimplementedNodeServiceHandler) CreateJoinToken(context.Context, *v1.CreateJoinTokenRequest) (*v1.CreateJoinTokenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.CreateJoinToken is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) RevokeNode(context.Context, *connect.Request[v1.RevokeNodeRequest]) (*connect.Response[v1.RevokeNodeResponse], error) {
+func (UnimplementedNodeServiceHandler) RevokeNode(context.Context, *v1.RevokeNodeRequest) (*v1.RevokeNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.RevokeNode is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) DrainNode(context.Context, *connect.Request[v1.DrainNodeRequest]) (*connect.Response[v1.DrainNodeResponse], error) {
+func (UnimplementedNodeServiceHandler) DrainNode(context.Context, *v1.DrainNodeRequest) (*v1.DrainNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.DrainNode is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) UndrainNode(context.Context, *connect.Request[v1.UndrainNodeRequest]) (*connect.Response[v1.UndrainNodeResponse], error) {
+func (UnimplementedNodeServiceHandler) UndrainNode(context.Context, *v1.UndrainNodeRequest) (*v1.UndrainNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.UndrainNode is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) LockNode(context.Context, *connect.Request[v1.LockNodeRequest]) (*connect.Response[v1.LockNodeResponse], error) {
+func (UnimplementedNodeServiceHandler) LockNode(context.Context, *v1.LockNodeRequest) (*v1.LockNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.LockNode is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) UnlockNode(context.Context, *connect.Request[v1.UnlockNodeRequest]) (*connect.Response[v1.UnlockNodeResponse], error) {
+func (UnimplementedNodeServiceHandler) UnlockNode(context.Context, *v1.UnlockNodeRequest) (*v1.UnlockNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.UnlockNode is not implemented"))
 }
 
-func (UnimplementedNodeServiceHandler) ListNodeLocks(context.Context, *connect.Request[v1.ListNodeLocksRequest]) (*connect.Response[v1.ListNodeLocksResponse], error) {
+func (UnimplementedNodeServiceHandler) ListNodeLocks(context.Context, *v1.ListNodeLocksRequest) (*v1.ListNodeLocksResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.ListNodeLocks is not implemented"))
 }
 
@@ -374,13 +410,13 @@ type EnrollmentServiceClient interface {
 	// EnrollNode registers the key that the node generated. Repeating it with the
 	// same token and key returns a new certificate; with another key it is
 	// refused.
-	EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error)
+	EnrollNode(context.Context, *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error)
 	// RenewCertificate issues a new certificate, for the same key, to an enrolled
 	// node whose certificate expired less than 30 days ago, for example because
 	// the machine was off. Neither part of the request proves anything alone, and
 	// the response is useful only to the holder of the key, so replaying it gains
 	// nothing.
-	RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error)
+	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 }
 
 // NewEnrollmentServiceClient constructs a client for the deckhand.v1.EnrollmentService service. By
@@ -416,13 +452,21 @@ type enrollmentServiceClient struct {
 }
 
 // EnrollNode calls deckhand.v1.EnrollmentService.EnrollNode.
-func (c *enrollmentServiceClient) EnrollNode(ctx context.Context, req *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error) {
-	return c.enrollNode.CallUnary(ctx, req)
+func (c *enrollmentServiceClient) EnrollNode(ctx context.Context, req *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error) {
+	response, err := c.enrollNode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RenewCertificate calls deckhand.v1.EnrollmentService.RenewCertificate.
-func (c *enrollmentServiceClient) RenewCertificate(ctx context.Context, req *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error) {
-	return c.renewCertificate.CallUnary(ctx, req)
+func (c *enrollmentServiceClient) RenewCertificate(ctx context.Context, req *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error) {
+	response, err := c.renewCertificate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // EnrollmentServiceHandler is an implementation of the deckhand.v1.EnrollmentService service.
@@ -430,13 +474,13 @@ type EnrollmentServiceHandler interface {
 	// EnrollNode registers the key that the node generated. Repeating it with the
 	// same token and key returns a new certificate; with another key it is
 	// refused.
-	EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error)
+	EnrollNode(context.Context, *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error)
 	// RenewCertificate issues a new certificate, for the same key, to an enrolled
 	// node whose certificate expired less than 30 days ago, for example because
 	// the machine was off. Neither part of the request proves anything alone, and
 	// the response is useful only to the holder of the key, so replaying it gains
 	// nothing.
-	RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error)
+	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
 }
 
 // NewEnrollmentServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -446,13 +490,13 @@ type EnrollmentServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewEnrollmentServiceHandler(svc EnrollmentServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	enrollmentServiceMethods := v1.File_deckhand_v1_node_proto.Services().ByName("EnrollmentService").Methods()
-	enrollmentServiceEnrollNodeHandler := connect.NewUnaryHandler(
+	enrollmentServiceEnrollNodeHandler := connect.NewUnaryHandlerSimple(
 		EnrollmentServiceEnrollNodeProcedure,
 		svc.EnrollNode,
 		connect.WithSchema(enrollmentServiceMethods.ByName("EnrollNode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	enrollmentServiceRenewCertificateHandler := connect.NewUnaryHandler(
+	enrollmentServiceRenewCertificateHandler := connect.NewUnaryHandlerSimple(
 		EnrollmentServiceRenewCertificateProcedure,
 		svc.RenewCertificate,
 		connect.WithSchema(enrollmentServiceMethods.ByName("RenewCertificate")),
@@ -473,10 +517,10 @@ func NewEnrollmentServiceHandler(svc EnrollmentServiceHandler, opts ...connect.H
 // UnimplementedEnrollmentServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedEnrollmentServiceHandler struct{}
 
-func (UnimplementedEnrollmentServiceHandler) EnrollNode(context.Context, *connect.Request[v1.EnrollNodeRequest]) (*connect.Response[v1.EnrollNodeResponse], error) {
+func (UnimplementedEnrollmentServiceHandler) EnrollNode(context.Context, *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EnrollmentService.EnrollNode is not implemented"))
 }
 
-func (UnimplementedEnrollmentServiceHandler) RenewCertificate(context.Context, *connect.Request[v1.RenewCertificateRequest]) (*connect.Response[v1.RenewCertificateResponse], error) {
+func (UnimplementedEnrollmentServiceHandler) RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EnrollmentService.RenewCertificate is not implemented"))
 }

@@ -60,24 +60,24 @@ const (
 type NodeExecServiceClient interface {
 	// StartNodeExec stores the command and starts it. It continues independently
 	// of the caller, until it ends, is killed or reaches its timeout.
-	StartNodeExec(context.Context, *connect.Request[v1.StartNodeExecRequest]) (*connect.Response[v1.StartNodeExecResponse], error)
+	StartNodeExec(context.Context, *v1.StartNodeExecRequest) (*v1.StartNodeExecResponse, error)
 	// GetNodeExec returns a command, immediately or when it has ended.
-	GetNodeExec(context.Context, *connect.Request[v1.GetNodeExecRequest]) (*connect.Response[v1.GetNodeExecResponse], error)
+	GetNodeExec(context.Context, *v1.GetNodeExecRequest) (*v1.GetNodeExecResponse, error)
 	// ListNodeExecs returns people's commands, newest first.
-	ListNodeExecs(context.Context, *connect.Request[v1.ListNodeExecsRequest]) (*connect.Response[v1.ListNodeExecsResponse], error)
+	ListNodeExecs(context.Context, *v1.ListNodeExecsRequest) (*v1.ListNodeExecsResponse, error)
 	// KillNodeExec kills a command with its whole process tree and returns its
 	// new state.
-	KillNodeExec(context.Context, *connect.Request[v1.KillNodeExecRequest]) (*connect.Response[v1.KillNodeExecResponse], error)
+	KillNodeExec(context.Context, *v1.KillNodeExecRequest) (*v1.KillNodeExecResponse, error)
 	// ReadNodeLog streams what a command or a step wrote. Secrets in it are
 	// masked with as many bytes as they have, so that offsets hold.
-	ReadNodeLog(context.Context, *connect.Request[v1.ReadNodeLogRequest]) (*connect.ServerStreamForClient[v1.ReadNodeLogResponse], error)
+	ReadNodeLog(context.Context, *v1.ReadNodeLogRequest) (*connect.ServerStreamForClient[v1.ReadNodeLogResponse], error)
 	// SearchNodeLog finds a text or an expression in what a command or a step
 	// wrote, without the log leaving the node.
-	SearchNodeLog(context.Context, *connect.Request[v1.SearchNodeLogRequest]) (*connect.Response[v1.SearchNodeLogResponse], error)
+	SearchNodeLog(context.Context, *v1.SearchNodeLogRequest) (*v1.SearchNodeLogResponse, error)
 	// IndexNodeLog counts the rows and lines of what a command or a step wrote,
 	// without the log leaving the node, so that any part of a long log can be shown
 	// and named.
-	IndexNodeLog(context.Context, *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error)
+	IndexNodeLog(context.Context, *v1.IndexNodeLogRequest) (*v1.IndexNodeLogResponse, error)
 }
 
 // NewNodeExecServiceClient constructs a client for the deckhand.v1.NodeExecService service. By
@@ -148,62 +148,86 @@ type nodeExecServiceClient struct {
 }
 
 // StartNodeExec calls deckhand.v1.NodeExecService.StartNodeExec.
-func (c *nodeExecServiceClient) StartNodeExec(ctx context.Context, req *connect.Request[v1.StartNodeExecRequest]) (*connect.Response[v1.StartNodeExecResponse], error) {
-	return c.startNodeExec.CallUnary(ctx, req)
+func (c *nodeExecServiceClient) StartNodeExec(ctx context.Context, req *v1.StartNodeExecRequest) (*v1.StartNodeExecResponse, error) {
+	response, err := c.startNodeExec.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetNodeExec calls deckhand.v1.NodeExecService.GetNodeExec.
-func (c *nodeExecServiceClient) GetNodeExec(ctx context.Context, req *connect.Request[v1.GetNodeExecRequest]) (*connect.Response[v1.GetNodeExecResponse], error) {
-	return c.getNodeExec.CallUnary(ctx, req)
+func (c *nodeExecServiceClient) GetNodeExec(ctx context.Context, req *v1.GetNodeExecRequest) (*v1.GetNodeExecResponse, error) {
+	response, err := c.getNodeExec.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListNodeExecs calls deckhand.v1.NodeExecService.ListNodeExecs.
-func (c *nodeExecServiceClient) ListNodeExecs(ctx context.Context, req *connect.Request[v1.ListNodeExecsRequest]) (*connect.Response[v1.ListNodeExecsResponse], error) {
-	return c.listNodeExecs.CallUnary(ctx, req)
+func (c *nodeExecServiceClient) ListNodeExecs(ctx context.Context, req *v1.ListNodeExecsRequest) (*v1.ListNodeExecsResponse, error) {
+	response, err := c.listNodeExecs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // KillNodeExec calls deckhand.v1.NodeExecService.KillNodeExec.
-func (c *nodeExecServiceClient) KillNodeExec(ctx context.Context, req *connect.Request[v1.KillNodeExecRequest]) (*connect.Response[v1.KillNodeExecResponse], error) {
-	return c.killNodeExec.CallUnary(ctx, req)
+func (c *nodeExecServiceClient) KillNodeExec(ctx context.Context, req *v1.KillNodeExecRequest) (*v1.KillNodeExecResponse, error) {
+	response, err := c.killNodeExec.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReadNodeLog calls deckhand.v1.NodeExecService.ReadNodeLog.
-func (c *nodeExecServiceClient) ReadNodeLog(ctx context.Context, req *connect.Request[v1.ReadNodeLogRequest]) (*connect.ServerStreamForClient[v1.ReadNodeLogResponse], error) {
-	return c.readNodeLog.CallServerStream(ctx, req)
+func (c *nodeExecServiceClient) ReadNodeLog(ctx context.Context, req *v1.ReadNodeLogRequest) (*connect.ServerStreamForClient[v1.ReadNodeLogResponse], error) {
+	return c.readNodeLog.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // SearchNodeLog calls deckhand.v1.NodeExecService.SearchNodeLog.
-func (c *nodeExecServiceClient) SearchNodeLog(ctx context.Context, req *connect.Request[v1.SearchNodeLogRequest]) (*connect.Response[v1.SearchNodeLogResponse], error) {
-	return c.searchNodeLog.CallUnary(ctx, req)
+func (c *nodeExecServiceClient) SearchNodeLog(ctx context.Context, req *v1.SearchNodeLogRequest) (*v1.SearchNodeLogResponse, error) {
+	response, err := c.searchNodeLog.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // IndexNodeLog calls deckhand.v1.NodeExecService.IndexNodeLog.
-func (c *nodeExecServiceClient) IndexNodeLog(ctx context.Context, req *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error) {
-	return c.indexNodeLog.CallUnary(ctx, req)
+func (c *nodeExecServiceClient) IndexNodeLog(ctx context.Context, req *v1.IndexNodeLogRequest) (*v1.IndexNodeLogResponse, error) {
+	response, err := c.indexNodeLog.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // NodeExecServiceHandler is an implementation of the deckhand.v1.NodeExecService service.
 type NodeExecServiceHandler interface {
 	// StartNodeExec stores the command and starts it. It continues independently
 	// of the caller, until it ends, is killed or reaches its timeout.
-	StartNodeExec(context.Context, *connect.Request[v1.StartNodeExecRequest]) (*connect.Response[v1.StartNodeExecResponse], error)
+	StartNodeExec(context.Context, *v1.StartNodeExecRequest) (*v1.StartNodeExecResponse, error)
 	// GetNodeExec returns a command, immediately or when it has ended.
-	GetNodeExec(context.Context, *connect.Request[v1.GetNodeExecRequest]) (*connect.Response[v1.GetNodeExecResponse], error)
+	GetNodeExec(context.Context, *v1.GetNodeExecRequest) (*v1.GetNodeExecResponse, error)
 	// ListNodeExecs returns people's commands, newest first.
-	ListNodeExecs(context.Context, *connect.Request[v1.ListNodeExecsRequest]) (*connect.Response[v1.ListNodeExecsResponse], error)
+	ListNodeExecs(context.Context, *v1.ListNodeExecsRequest) (*v1.ListNodeExecsResponse, error)
 	// KillNodeExec kills a command with its whole process tree and returns its
 	// new state.
-	KillNodeExec(context.Context, *connect.Request[v1.KillNodeExecRequest]) (*connect.Response[v1.KillNodeExecResponse], error)
+	KillNodeExec(context.Context, *v1.KillNodeExecRequest) (*v1.KillNodeExecResponse, error)
 	// ReadNodeLog streams what a command or a step wrote. Secrets in it are
 	// masked with as many bytes as they have, so that offsets hold.
-	ReadNodeLog(context.Context, *connect.Request[v1.ReadNodeLogRequest], *connect.ServerStream[v1.ReadNodeLogResponse]) error
+	ReadNodeLog(context.Context, *v1.ReadNodeLogRequest, *connect.ServerStream[v1.ReadNodeLogResponse]) error
 	// SearchNodeLog finds a text or an expression in what a command or a step
 	// wrote, without the log leaving the node.
-	SearchNodeLog(context.Context, *connect.Request[v1.SearchNodeLogRequest]) (*connect.Response[v1.SearchNodeLogResponse], error)
+	SearchNodeLog(context.Context, *v1.SearchNodeLogRequest) (*v1.SearchNodeLogResponse, error)
 	// IndexNodeLog counts the rows and lines of what a command or a step wrote,
 	// without the log leaving the node, so that any part of a long log can be shown
 	// and named.
-	IndexNodeLog(context.Context, *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error)
+	IndexNodeLog(context.Context, *v1.IndexNodeLogRequest) (*v1.IndexNodeLogResponse, error)
 }
 
 // NewNodeExecServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -213,43 +237,43 @@ type NodeExecServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewNodeExecServiceHandler(svc NodeExecServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	nodeExecServiceMethods := v1.File_deckhand_v1_node_exec_proto.Services().ByName("NodeExecService").Methods()
-	nodeExecServiceStartNodeExecHandler := connect.NewUnaryHandler(
+	nodeExecServiceStartNodeExecHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceStartNodeExecProcedure,
 		svc.StartNodeExec,
 		connect.WithSchema(nodeExecServiceMethods.ByName("StartNodeExec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeExecServiceGetNodeExecHandler := connect.NewUnaryHandler(
+	nodeExecServiceGetNodeExecHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceGetNodeExecProcedure,
 		svc.GetNodeExec,
 		connect.WithSchema(nodeExecServiceMethods.ByName("GetNodeExec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeExecServiceListNodeExecsHandler := connect.NewUnaryHandler(
+	nodeExecServiceListNodeExecsHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceListNodeExecsProcedure,
 		svc.ListNodeExecs,
 		connect.WithSchema(nodeExecServiceMethods.ByName("ListNodeExecs")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeExecServiceKillNodeExecHandler := connect.NewUnaryHandler(
+	nodeExecServiceKillNodeExecHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceKillNodeExecProcedure,
 		svc.KillNodeExec,
 		connect.WithSchema(nodeExecServiceMethods.ByName("KillNodeExec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeExecServiceReadNodeLogHandler := connect.NewServerStreamHandler(
+	nodeExecServiceReadNodeLogHandler := connect.NewServerStreamHandlerSimple(
 		NodeExecServiceReadNodeLogProcedure,
 		svc.ReadNodeLog,
 		connect.WithSchema(nodeExecServiceMethods.ByName("ReadNodeLog")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeExecServiceSearchNodeLogHandler := connect.NewUnaryHandler(
+	nodeExecServiceSearchNodeLogHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceSearchNodeLogProcedure,
 		svc.SearchNodeLog,
 		connect.WithSchema(nodeExecServiceMethods.ByName("SearchNodeLog")),
 		connect.WithHandlerOptions(opts...),
 	)
-	nodeExecServiceIndexNodeLogHandler := connect.NewUnaryHandler(
+	nodeExecServiceIndexNodeLogHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceIndexNodeLogProcedure,
 		svc.IndexNodeLog,
 		connect.WithSchema(nodeExecServiceMethods.ByName("IndexNodeLog")),
@@ -280,30 +304,30 @@ func NewNodeExecServiceHandler(svc NodeExecServiceHandler, opts ...connect.Handl
 // UnimplementedNodeExecServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedNodeExecServiceHandler struct{}
 
-func (UnimplementedNodeExecServiceHandler) StartNodeExec(context.Context, *connect.Request[v1.StartNodeExecRequest]) (*connect.Response[v1.StartNodeExecResponse], error) {
+func (UnimplementedNodeExecServiceHandler) StartNodeExec(context.Context, *v1.StartNodeExecRequest) (*v1.StartNodeExecResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.StartNodeExec is not implemented"))
 }
 
-func (UnimplementedNodeExecServiceHandler) GetNodeExec(context.Context, *connect.Request[v1.GetNodeExecRequest]) (*connect.Response[v1.GetNodeExecResponse], error) {
+func (UnimplementedNodeExecServiceHandler) GetNodeExec(context.Context, *v1.GetNodeExecRequest) (*v1.GetNodeExecResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.GetNodeExec is not implemented"))
 }
 
-func (UnimplementedNodeExecServiceHandler) ListNodeExecs(context.Context, *connect.Request[v1.ListNodeExecsRequest]) (*connect.Response[v1.ListNodeExecsResponse], error) {
+func (UnimplementedNodeExecServiceHandler) ListNodeExecs(context.Context, *v1.ListNodeExecsRequest) (*v1.ListNodeExecsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.ListNodeExecs is not implemented"))
 }
 
-func (UnimplementedNodeExecServiceHandler) KillNodeExec(context.Context, *connect.Request[v1.KillNodeExecRequest]) (*connect.Response[v1.KillNodeExecResponse], error) {
+func (UnimplementedNodeExecServiceHandler) KillNodeExec(context.Context, *v1.KillNodeExecRequest) (*v1.KillNodeExecResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.KillNodeExec is not implemented"))
 }
 
-func (UnimplementedNodeExecServiceHandler) ReadNodeLog(context.Context, *connect.Request[v1.ReadNodeLogRequest], *connect.ServerStream[v1.ReadNodeLogResponse]) error {
+func (UnimplementedNodeExecServiceHandler) ReadNodeLog(context.Context, *v1.ReadNodeLogRequest, *connect.ServerStream[v1.ReadNodeLogResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.ReadNodeLog is not implemented"))
 }
 
-func (UnimplementedNodeExecServiceHandler) SearchNodeLog(context.Context, *connect.Request[v1.SearchNodeLogRequest]) (*connect.Response[v1.SearchNodeLogResponse], error) {
+func (UnimplementedNodeExecServiceHandler) SearchNodeLog(context.Context, *v1.SearchNodeLogRequest) (*v1.SearchNodeLogResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.SearchNodeLog is not implemented"))
 }
 
-func (UnimplementedNodeExecServiceHandler) IndexNodeLog(context.Context, *connect.Request[v1.IndexNodeLogRequest]) (*connect.Response[v1.IndexNodeLogResponse], error) {
+func (UnimplementedNodeExecServiceHandler) IndexNodeLog(context.Context, *v1.IndexNodeLogRequest) (*v1.IndexNodeLogResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeExecService.IndexNodeLog is not implemented"))
 }

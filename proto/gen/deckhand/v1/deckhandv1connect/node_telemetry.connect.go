@@ -43,7 +43,7 @@ type NodeTelemetryServiceClient interface {
 	// WatchNodeTelemetry returns a sample at once and, with follow, one every
 	// second until the caller leaves. A slow caller misses samples, but never
 	// events.
-	WatchNodeTelemetry(context.Context, *connect.Request[v1.WatchNodeTelemetryRequest]) (*connect.ServerStreamForClient[v1.WatchNodeTelemetryResponse], error)
+	WatchNodeTelemetry(context.Context, *v1.WatchNodeTelemetryRequest) (*connect.ServerStreamForClient[v1.WatchNodeTelemetryResponse], error)
 }
 
 // NewNodeTelemetryServiceClient constructs a client for the deckhand.v1.NodeTelemetryService
@@ -72,8 +72,8 @@ type nodeTelemetryServiceClient struct {
 }
 
 // WatchNodeTelemetry calls deckhand.v1.NodeTelemetryService.WatchNodeTelemetry.
-func (c *nodeTelemetryServiceClient) WatchNodeTelemetry(ctx context.Context, req *connect.Request[v1.WatchNodeTelemetryRequest]) (*connect.ServerStreamForClient[v1.WatchNodeTelemetryResponse], error) {
-	return c.watchNodeTelemetry.CallServerStream(ctx, req)
+func (c *nodeTelemetryServiceClient) WatchNodeTelemetry(ctx context.Context, req *v1.WatchNodeTelemetryRequest) (*connect.ServerStreamForClient[v1.WatchNodeTelemetryResponse], error) {
+	return c.watchNodeTelemetry.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // NodeTelemetryServiceHandler is an implementation of the deckhand.v1.NodeTelemetryService service.
@@ -81,7 +81,7 @@ type NodeTelemetryServiceHandler interface {
 	// WatchNodeTelemetry returns a sample at once and, with follow, one every
 	// second until the caller leaves. A slow caller misses samples, but never
 	// events.
-	WatchNodeTelemetry(context.Context, *connect.Request[v1.WatchNodeTelemetryRequest], *connect.ServerStream[v1.WatchNodeTelemetryResponse]) error
+	WatchNodeTelemetry(context.Context, *v1.WatchNodeTelemetryRequest, *connect.ServerStream[v1.WatchNodeTelemetryResponse]) error
 }
 
 // NewNodeTelemetryServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -91,7 +91,7 @@ type NodeTelemetryServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewNodeTelemetryServiceHandler(svc NodeTelemetryServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	nodeTelemetryServiceMethods := v1.File_deckhand_v1_node_telemetry_proto.Services().ByName("NodeTelemetryService").Methods()
-	nodeTelemetryServiceWatchNodeTelemetryHandler := connect.NewServerStreamHandler(
+	nodeTelemetryServiceWatchNodeTelemetryHandler := connect.NewServerStreamHandlerSimple(
 		NodeTelemetryServiceWatchNodeTelemetryProcedure,
 		svc.WatchNodeTelemetry,
 		connect.WithSchema(nodeTelemetryServiceMethods.ByName("WatchNodeTelemetry")),
@@ -110,6 +110,6 @@ func NewNodeTelemetryServiceHandler(svc NodeTelemetryServiceHandler, opts ...con
 // UnimplementedNodeTelemetryServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedNodeTelemetryServiceHandler struct{}
 
-func (UnimplementedNodeTelemetryServiceHandler) WatchNodeTelemetry(context.Context, *connect.Request[v1.WatchNodeTelemetryRequest], *connect.ServerStream[v1.WatchNodeTelemetryResponse]) error {
+func (UnimplementedNodeTelemetryServiceHandler) WatchNodeTelemetry(context.Context, *v1.WatchNodeTelemetryRequest, *connect.ServerStream[v1.WatchNodeTelemetryResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeTelemetryService.WatchNodeTelemetry is not implemented"))
 }

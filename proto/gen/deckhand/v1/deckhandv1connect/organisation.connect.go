@@ -54,17 +54,17 @@ const (
 type OrganisationServiceClient interface {
 	// CreateOrganisation makes one with an administrator, whose token is returned
 	// this once.
-	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
+	CreateOrganisation(context.Context, *v1.CreateOrganisationRequest) (*v1.CreateOrganisationResponse, error)
 	// ListOrganisations returns all organisations, sorted by name.
-	ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error)
+	ListOrganisations(context.Context, *v1.ListOrganisationsRequest) (*v1.ListOrganisationsResponse, error)
 	// SetOrganisationLimits says what an organisation may have, from the next
 	// version of an agent and the next start of a task on.
-	SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error)
+	SetOrganisationLimits(context.Context, *v1.SetOrganisationLimitsRequest) (*v1.SetOrganisationLimitsResponse, error)
 	// GetTaskSharing returns who sees the tasks of the caller's organisation.
-	GetTaskSharing(context.Context, *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error)
+	GetTaskSharing(context.Context, *v1.GetTaskSharingRequest) (*v1.GetTaskSharingResponse, error)
 	// SetTaskSharing says who sees the tasks of the caller's organisation. It is for its
 	// administrators.
-	SetTaskSharing(context.Context, *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error)
+	SetTaskSharing(context.Context, *v1.SetTaskSharingRequest) (*v1.SetTaskSharingResponse, error)
 }
 
 // NewOrganisationServiceClient constructs a client for the deckhand.v1.OrganisationService service.
@@ -121,45 +121,65 @@ type organisationServiceClient struct {
 }
 
 // CreateOrganisation calls deckhand.v1.OrganisationService.CreateOrganisation.
-func (c *organisationServiceClient) CreateOrganisation(ctx context.Context, req *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error) {
-	return c.createOrganisation.CallUnary(ctx, req)
+func (c *organisationServiceClient) CreateOrganisation(ctx context.Context, req *v1.CreateOrganisationRequest) (*v1.CreateOrganisationResponse, error) {
+	response, err := c.createOrganisation.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListOrganisations calls deckhand.v1.OrganisationService.ListOrganisations.
-func (c *organisationServiceClient) ListOrganisations(ctx context.Context, req *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error) {
-	return c.listOrganisations.CallUnary(ctx, req)
+func (c *organisationServiceClient) ListOrganisations(ctx context.Context, req *v1.ListOrganisationsRequest) (*v1.ListOrganisationsResponse, error) {
+	response, err := c.listOrganisations.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetOrganisationLimits calls deckhand.v1.OrganisationService.SetOrganisationLimits.
-func (c *organisationServiceClient) SetOrganisationLimits(ctx context.Context, req *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error) {
-	return c.setOrganisationLimits.CallUnary(ctx, req)
+func (c *organisationServiceClient) SetOrganisationLimits(ctx context.Context, req *v1.SetOrganisationLimitsRequest) (*v1.SetOrganisationLimitsResponse, error) {
+	response, err := c.setOrganisationLimits.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetTaskSharing calls deckhand.v1.OrganisationService.GetTaskSharing.
-func (c *organisationServiceClient) GetTaskSharing(ctx context.Context, req *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error) {
-	return c.getTaskSharing.CallUnary(ctx, req)
+func (c *organisationServiceClient) GetTaskSharing(ctx context.Context, req *v1.GetTaskSharingRequest) (*v1.GetTaskSharingResponse, error) {
+	response, err := c.getTaskSharing.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetTaskSharing calls deckhand.v1.OrganisationService.SetTaskSharing.
-func (c *organisationServiceClient) SetTaskSharing(ctx context.Context, req *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error) {
-	return c.setTaskSharing.CallUnary(ctx, req)
+func (c *organisationServiceClient) SetTaskSharing(ctx context.Context, req *v1.SetTaskSharingRequest) (*v1.SetTaskSharingResponse, error) {
+	response, err := c.setTaskSharing.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // OrganisationServiceHandler is an implementation of the deckhand.v1.OrganisationService service.
 type OrganisationServiceHandler interface {
 	// CreateOrganisation makes one with an administrator, whose token is returned
 	// this once.
-	CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error)
+	CreateOrganisation(context.Context, *v1.CreateOrganisationRequest) (*v1.CreateOrganisationResponse, error)
 	// ListOrganisations returns all organisations, sorted by name.
-	ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error)
+	ListOrganisations(context.Context, *v1.ListOrganisationsRequest) (*v1.ListOrganisationsResponse, error)
 	// SetOrganisationLimits says what an organisation may have, from the next
 	// version of an agent and the next start of a task on.
-	SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error)
+	SetOrganisationLimits(context.Context, *v1.SetOrganisationLimitsRequest) (*v1.SetOrganisationLimitsResponse, error)
 	// GetTaskSharing returns who sees the tasks of the caller's organisation.
-	GetTaskSharing(context.Context, *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error)
+	GetTaskSharing(context.Context, *v1.GetTaskSharingRequest) (*v1.GetTaskSharingResponse, error)
 	// SetTaskSharing says who sees the tasks of the caller's organisation. It is for its
 	// administrators.
-	SetTaskSharing(context.Context, *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error)
+	SetTaskSharing(context.Context, *v1.SetTaskSharingRequest) (*v1.SetTaskSharingResponse, error)
 }
 
 // NewOrganisationServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -169,31 +189,31 @@ type OrganisationServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewOrganisationServiceHandler(svc OrganisationServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	organisationServiceMethods := v1.File_deckhand_v1_organisation_proto.Services().ByName("OrganisationService").Methods()
-	organisationServiceCreateOrganisationHandler := connect.NewUnaryHandler(
+	organisationServiceCreateOrganisationHandler := connect.NewUnaryHandlerSimple(
 		OrganisationServiceCreateOrganisationProcedure,
 		svc.CreateOrganisation,
 		connect.WithSchema(organisationServiceMethods.ByName("CreateOrganisation")),
 		connect.WithHandlerOptions(opts...),
 	)
-	organisationServiceListOrganisationsHandler := connect.NewUnaryHandler(
+	organisationServiceListOrganisationsHandler := connect.NewUnaryHandlerSimple(
 		OrganisationServiceListOrganisationsProcedure,
 		svc.ListOrganisations,
 		connect.WithSchema(organisationServiceMethods.ByName("ListOrganisations")),
 		connect.WithHandlerOptions(opts...),
 	)
-	organisationServiceSetOrganisationLimitsHandler := connect.NewUnaryHandler(
+	organisationServiceSetOrganisationLimitsHandler := connect.NewUnaryHandlerSimple(
 		OrganisationServiceSetOrganisationLimitsProcedure,
 		svc.SetOrganisationLimits,
 		connect.WithSchema(organisationServiceMethods.ByName("SetOrganisationLimits")),
 		connect.WithHandlerOptions(opts...),
 	)
-	organisationServiceGetTaskSharingHandler := connect.NewUnaryHandler(
+	organisationServiceGetTaskSharingHandler := connect.NewUnaryHandlerSimple(
 		OrganisationServiceGetTaskSharingProcedure,
 		svc.GetTaskSharing,
 		connect.WithSchema(organisationServiceMethods.ByName("GetTaskSharing")),
 		connect.WithHandlerOptions(opts...),
 	)
-	organisationServiceSetTaskSharingHandler := connect.NewUnaryHandler(
+	organisationServiceSetTaskSharingHandler := connect.NewUnaryHandlerSimple(
 		OrganisationServiceSetTaskSharingProcedure,
 		svc.SetTaskSharing,
 		connect.WithSchema(organisationServiceMethods.ByName("SetTaskSharing")),
@@ -220,22 +240,22 @@ func NewOrganisationServiceHandler(svc OrganisationServiceHandler, opts ...conne
 // UnimplementedOrganisationServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedOrganisationServiceHandler struct{}
 
-func (UnimplementedOrganisationServiceHandler) CreateOrganisation(context.Context, *connect.Request[v1.CreateOrganisationRequest]) (*connect.Response[v1.CreateOrganisationResponse], error) {
+func (UnimplementedOrganisationServiceHandler) CreateOrganisation(context.Context, *v1.CreateOrganisationRequest) (*v1.CreateOrganisationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.CreateOrganisation is not implemented"))
 }
 
-func (UnimplementedOrganisationServiceHandler) ListOrganisations(context.Context, *connect.Request[v1.ListOrganisationsRequest]) (*connect.Response[v1.ListOrganisationsResponse], error) {
+func (UnimplementedOrganisationServiceHandler) ListOrganisations(context.Context, *v1.ListOrganisationsRequest) (*v1.ListOrganisationsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.ListOrganisations is not implemented"))
 }
 
-func (UnimplementedOrganisationServiceHandler) SetOrganisationLimits(context.Context, *connect.Request[v1.SetOrganisationLimitsRequest]) (*connect.Response[v1.SetOrganisationLimitsResponse], error) {
+func (UnimplementedOrganisationServiceHandler) SetOrganisationLimits(context.Context, *v1.SetOrganisationLimitsRequest) (*v1.SetOrganisationLimitsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.SetOrganisationLimits is not implemented"))
 }
 
-func (UnimplementedOrganisationServiceHandler) GetTaskSharing(context.Context, *connect.Request[v1.GetTaskSharingRequest]) (*connect.Response[v1.GetTaskSharingResponse], error) {
+func (UnimplementedOrganisationServiceHandler) GetTaskSharing(context.Context, *v1.GetTaskSharingRequest) (*v1.GetTaskSharingResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.GetTaskSharing is not implemented"))
 }
 
-func (UnimplementedOrganisationServiceHandler) SetTaskSharing(context.Context, *connect.Request[v1.SetTaskSharingRequest]) (*connect.Response[v1.SetTaskSharingResponse], error) {
+func (UnimplementedOrganisationServiceHandler) SetTaskSharing(context.Context, *v1.SetTaskSharingRequest) (*v1.SetTaskSharingResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.OrganisationService.SetTaskSharing is not implemented"))
 }

@@ -65,25 +65,25 @@ type PasskeyServiceClient interface {
 	// tokens are refused. A user's first one takes a session that was signed in within ten
 	// minutes (Session.signed_in_at); a further one takes a proof of one that is there, see
 	// CreatePasskeyRequest.proof.
-	BeginPasskeyRegistration(context.Context, *connect.Request[v1.BeginPasskeyRegistrationRequest]) (*connect.Response[v1.BeginPasskeyRegistrationResponse], error)
+	BeginPasskeyRegistration(context.Context, *v1.BeginPasskeyRegistrationRequest) (*v1.BeginPasskeyRegistrationResponse, error)
 	// CreatePasskey stores the passkey that a registration has made.
-	CreatePasskey(context.Context, *connect.Request[v1.CreatePasskeyRequest]) (*connect.Response[v1.CreatePasskeyResponse], error)
+	CreatePasskey(context.Context, *v1.CreatePasskeyRequest) (*v1.CreatePasskeyResponse, error)
 	// ListPasskeys returns passkeys, oldest first. There are at most 20 of a user.
-	ListPasskeys(context.Context, *connect.Request[v1.ListPasskeysRequest]) (*connect.Response[v1.ListPasskeysResponse], error)
+	ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error)
 	// RenamePasskey gives one of the caller's passkeys another name.
-	RenamePasskey(context.Context, *connect.Request[v1.RenamePasskeyRequest]) (*connect.Response[v1.RenamePasskeyResponse], error)
+	RenamePasskey(context.Context, *v1.RenamePasskeyRequest) (*v1.RenamePasskeyResponse, error)
 	// DeletePasskey removes a passkey, in a session: API tokens are refused. It takes a
 	// proof of one of the caller's passkeys. An administrator removes those of users who
 	// have lost theirs, with a proof or, without a passkey, after a sign-in of the last ten
 	// minutes. The hub's own token, used on the hub's machine, removes any.
-	DeletePasskey(context.Context, *connect.Request[v1.DeletePasskeyRequest]) (*connect.Response[v1.DeletePasskeyResponse], error)
+	DeletePasskey(context.Context, *v1.DeletePasskeyRequest) (*v1.DeletePasskeyResponse, error)
 	// BeginPasskeyProof begins to prove that a person decides something. Its challenge is
 	// a SHA-256 of what is decided, so that the proof is good for nothing else.
-	BeginPasskeyProof(context.Context, *connect.Request[v1.BeginPasskeyProofRequest]) (*connect.Response[v1.BeginPasskeyProofResponse], error)
+	BeginPasskeyProof(context.Context, *v1.BeginPasskeyProofRequest) (*v1.BeginPasskeyProofResponse, error)
 	// GetPasskeyRules returns what the organisation asks a passkey for.
-	GetPasskeyRules(context.Context, *connect.Request[v1.GetPasskeyRulesRequest]) (*connect.Response[v1.GetPasskeyRulesResponse], error)
+	GetPasskeyRules(context.Context, *v1.GetPasskeyRulesRequest) (*v1.GetPasskeyRulesResponse, error)
 	// SetPasskeyRules changes that. It needs a proof with one of the caller's passkeys.
-	SetPasskeyRules(context.Context, *connect.Request[v1.SetPasskeyRulesRequest]) (*connect.Response[v1.SetPasskeyRulesResponse], error)
+	SetPasskeyRules(context.Context, *v1.SetPasskeyRulesRequest) (*v1.SetPasskeyRulesResponse, error)
 }
 
 // NewPasskeyServiceClient constructs a client for the deckhand.v1.PasskeyService service. By
@@ -161,43 +161,75 @@ type passkeyServiceClient struct {
 }
 
 // BeginPasskeyRegistration calls deckhand.v1.PasskeyService.BeginPasskeyRegistration.
-func (c *passkeyServiceClient) BeginPasskeyRegistration(ctx context.Context, req *connect.Request[v1.BeginPasskeyRegistrationRequest]) (*connect.Response[v1.BeginPasskeyRegistrationResponse], error) {
-	return c.beginPasskeyRegistration.CallUnary(ctx, req)
+func (c *passkeyServiceClient) BeginPasskeyRegistration(ctx context.Context, req *v1.BeginPasskeyRegistrationRequest) (*v1.BeginPasskeyRegistrationResponse, error) {
+	response, err := c.beginPasskeyRegistration.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CreatePasskey calls deckhand.v1.PasskeyService.CreatePasskey.
-func (c *passkeyServiceClient) CreatePasskey(ctx context.Context, req *connect.Request[v1.CreatePasskeyRequest]) (*connect.Response[v1.CreatePasskeyResponse], error) {
-	return c.createPasskey.CallUnary(ctx, req)
+func (c *passkeyServiceClient) CreatePasskey(ctx context.Context, req *v1.CreatePasskeyRequest) (*v1.CreatePasskeyResponse, error) {
+	response, err := c.createPasskey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListPasskeys calls deckhand.v1.PasskeyService.ListPasskeys.
-func (c *passkeyServiceClient) ListPasskeys(ctx context.Context, req *connect.Request[v1.ListPasskeysRequest]) (*connect.Response[v1.ListPasskeysResponse], error) {
-	return c.listPasskeys.CallUnary(ctx, req)
+func (c *passkeyServiceClient) ListPasskeys(ctx context.Context, req *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error) {
+	response, err := c.listPasskeys.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RenamePasskey calls deckhand.v1.PasskeyService.RenamePasskey.
-func (c *passkeyServiceClient) RenamePasskey(ctx context.Context, req *connect.Request[v1.RenamePasskeyRequest]) (*connect.Response[v1.RenamePasskeyResponse], error) {
-	return c.renamePasskey.CallUnary(ctx, req)
+func (c *passkeyServiceClient) RenamePasskey(ctx context.Context, req *v1.RenamePasskeyRequest) (*v1.RenamePasskeyResponse, error) {
+	response, err := c.renamePasskey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeletePasskey calls deckhand.v1.PasskeyService.DeletePasskey.
-func (c *passkeyServiceClient) DeletePasskey(ctx context.Context, req *connect.Request[v1.DeletePasskeyRequest]) (*connect.Response[v1.DeletePasskeyResponse], error) {
-	return c.deletePasskey.CallUnary(ctx, req)
+func (c *passkeyServiceClient) DeletePasskey(ctx context.Context, req *v1.DeletePasskeyRequest) (*v1.DeletePasskeyResponse, error) {
+	response, err := c.deletePasskey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // BeginPasskeyProof calls deckhand.v1.PasskeyService.BeginPasskeyProof.
-func (c *passkeyServiceClient) BeginPasskeyProof(ctx context.Context, req *connect.Request[v1.BeginPasskeyProofRequest]) (*connect.Response[v1.BeginPasskeyProofResponse], error) {
-	return c.beginPasskeyProof.CallUnary(ctx, req)
+func (c *passkeyServiceClient) BeginPasskeyProof(ctx context.Context, req *v1.BeginPasskeyProofRequest) (*v1.BeginPasskeyProofResponse, error) {
+	response, err := c.beginPasskeyProof.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetPasskeyRules calls deckhand.v1.PasskeyService.GetPasskeyRules.
-func (c *passkeyServiceClient) GetPasskeyRules(ctx context.Context, req *connect.Request[v1.GetPasskeyRulesRequest]) (*connect.Response[v1.GetPasskeyRulesResponse], error) {
-	return c.getPasskeyRules.CallUnary(ctx, req)
+func (c *passkeyServiceClient) GetPasskeyRules(ctx context.Context, req *v1.GetPasskeyRulesRequest) (*v1.GetPasskeyRulesResponse, error) {
+	response, err := c.getPasskeyRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetPasskeyRules calls deckhand.v1.PasskeyService.SetPasskeyRules.
-func (c *passkeyServiceClient) SetPasskeyRules(ctx context.Context, req *connect.Request[v1.SetPasskeyRulesRequest]) (*connect.Response[v1.SetPasskeyRulesResponse], error) {
-	return c.setPasskeyRules.CallUnary(ctx, req)
+func (c *passkeyServiceClient) SetPasskeyRules(ctx context.Context, req *v1.SetPasskeyRulesRequest) (*v1.SetPasskeyRulesResponse, error) {
+	response, err := c.setPasskeyRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PasskeyServiceHandler is an implementation of the deckhand.v1.PasskeyService service.
@@ -206,25 +238,25 @@ type PasskeyServiceHandler interface {
 	// tokens are refused. A user's first one takes a session that was signed in within ten
 	// minutes (Session.signed_in_at); a further one takes a proof of one that is there, see
 	// CreatePasskeyRequest.proof.
-	BeginPasskeyRegistration(context.Context, *connect.Request[v1.BeginPasskeyRegistrationRequest]) (*connect.Response[v1.BeginPasskeyRegistrationResponse], error)
+	BeginPasskeyRegistration(context.Context, *v1.BeginPasskeyRegistrationRequest) (*v1.BeginPasskeyRegistrationResponse, error)
 	// CreatePasskey stores the passkey that a registration has made.
-	CreatePasskey(context.Context, *connect.Request[v1.CreatePasskeyRequest]) (*connect.Response[v1.CreatePasskeyResponse], error)
+	CreatePasskey(context.Context, *v1.CreatePasskeyRequest) (*v1.CreatePasskeyResponse, error)
 	// ListPasskeys returns passkeys, oldest first. There are at most 20 of a user.
-	ListPasskeys(context.Context, *connect.Request[v1.ListPasskeysRequest]) (*connect.Response[v1.ListPasskeysResponse], error)
+	ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error)
 	// RenamePasskey gives one of the caller's passkeys another name.
-	RenamePasskey(context.Context, *connect.Request[v1.RenamePasskeyRequest]) (*connect.Response[v1.RenamePasskeyResponse], error)
+	RenamePasskey(context.Context, *v1.RenamePasskeyRequest) (*v1.RenamePasskeyResponse, error)
 	// DeletePasskey removes a passkey, in a session: API tokens are refused. It takes a
 	// proof of one of the caller's passkeys. An administrator removes those of users who
 	// have lost theirs, with a proof or, without a passkey, after a sign-in of the last ten
 	// minutes. The hub's own token, used on the hub's machine, removes any.
-	DeletePasskey(context.Context, *connect.Request[v1.DeletePasskeyRequest]) (*connect.Response[v1.DeletePasskeyResponse], error)
+	DeletePasskey(context.Context, *v1.DeletePasskeyRequest) (*v1.DeletePasskeyResponse, error)
 	// BeginPasskeyProof begins to prove that a person decides something. Its challenge is
 	// a SHA-256 of what is decided, so that the proof is good for nothing else.
-	BeginPasskeyProof(context.Context, *connect.Request[v1.BeginPasskeyProofRequest]) (*connect.Response[v1.BeginPasskeyProofResponse], error)
+	BeginPasskeyProof(context.Context, *v1.BeginPasskeyProofRequest) (*v1.BeginPasskeyProofResponse, error)
 	// GetPasskeyRules returns what the organisation asks a passkey for.
-	GetPasskeyRules(context.Context, *connect.Request[v1.GetPasskeyRulesRequest]) (*connect.Response[v1.GetPasskeyRulesResponse], error)
+	GetPasskeyRules(context.Context, *v1.GetPasskeyRulesRequest) (*v1.GetPasskeyRulesResponse, error)
 	// SetPasskeyRules changes that. It needs a proof with one of the caller's passkeys.
-	SetPasskeyRules(context.Context, *connect.Request[v1.SetPasskeyRulesRequest]) (*connect.Response[v1.SetPasskeyRulesResponse], error)
+	SetPasskeyRules(context.Context, *v1.SetPasskeyRulesRequest) (*v1.SetPasskeyRulesResponse, error)
 }
 
 // NewPasskeyServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -234,49 +266,49 @@ type PasskeyServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPasskeyServiceHandler(svc PasskeyServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	passkeyServiceMethods := v1.File_deckhand_v1_passkey_proto.Services().ByName("PasskeyService").Methods()
-	passkeyServiceBeginPasskeyRegistrationHandler := connect.NewUnaryHandler(
+	passkeyServiceBeginPasskeyRegistrationHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceBeginPasskeyRegistrationProcedure,
 		svc.BeginPasskeyRegistration,
 		connect.WithSchema(passkeyServiceMethods.ByName("BeginPasskeyRegistration")),
 		connect.WithHandlerOptions(opts...),
 	)
-	passkeyServiceCreatePasskeyHandler := connect.NewUnaryHandler(
+	passkeyServiceCreatePasskeyHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceCreatePasskeyProcedure,
 		svc.CreatePasskey,
 		connect.WithSchema(passkeyServiceMethods.ByName("CreatePasskey")),
 		connect.WithHandlerOptions(opts...),
 	)
-	passkeyServiceListPasskeysHandler := connect.NewUnaryHandler(
+	passkeyServiceListPasskeysHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceListPasskeysProcedure,
 		svc.ListPasskeys,
 		connect.WithSchema(passkeyServiceMethods.ByName("ListPasskeys")),
 		connect.WithHandlerOptions(opts...),
 	)
-	passkeyServiceRenamePasskeyHandler := connect.NewUnaryHandler(
+	passkeyServiceRenamePasskeyHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceRenamePasskeyProcedure,
 		svc.RenamePasskey,
 		connect.WithSchema(passkeyServiceMethods.ByName("RenamePasskey")),
 		connect.WithHandlerOptions(opts...),
 	)
-	passkeyServiceDeletePasskeyHandler := connect.NewUnaryHandler(
+	passkeyServiceDeletePasskeyHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceDeletePasskeyProcedure,
 		svc.DeletePasskey,
 		connect.WithSchema(passkeyServiceMethods.ByName("DeletePasskey")),
 		connect.WithHandlerOptions(opts...),
 	)
-	passkeyServiceBeginPasskeyProofHandler := connect.NewUnaryHandler(
+	passkeyServiceBeginPasskeyProofHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceBeginPasskeyProofProcedure,
 		svc.BeginPasskeyProof,
 		connect.WithSchema(passkeyServiceMethods.ByName("BeginPasskeyProof")),
 		connect.WithHandlerOptions(opts...),
 	)
-	passkeyServiceGetPasskeyRulesHandler := connect.NewUnaryHandler(
+	passkeyServiceGetPasskeyRulesHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceGetPasskeyRulesProcedure,
 		svc.GetPasskeyRules,
 		connect.WithSchema(passkeyServiceMethods.ByName("GetPasskeyRules")),
 		connect.WithHandlerOptions(opts...),
 	)
-	passkeyServiceSetPasskeyRulesHandler := connect.NewUnaryHandler(
+	passkeyServiceSetPasskeyRulesHandler := connect.NewUnaryHandlerSimple(
 		PasskeyServiceSetPasskeyRulesProcedure,
 		svc.SetPasskeyRules,
 		connect.WithSchema(passkeyServiceMethods.ByName("SetPasskeyRules")),
@@ -309,34 +341,34 @@ func NewPasskeyServiceHandler(svc PasskeyServiceHandler, opts ...connect.Handler
 // UnimplementedPasskeyServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedPasskeyServiceHandler struct{}
 
-func (UnimplementedPasskeyServiceHandler) BeginPasskeyRegistration(context.Context, *connect.Request[v1.BeginPasskeyRegistrationRequest]) (*connect.Response[v1.BeginPasskeyRegistrationResponse], error) {
+func (UnimplementedPasskeyServiceHandler) BeginPasskeyRegistration(context.Context, *v1.BeginPasskeyRegistrationRequest) (*v1.BeginPasskeyRegistrationResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.BeginPasskeyRegistration is not implemented"))
 }
 
-func (UnimplementedPasskeyServiceHandler) CreatePasskey(context.Context, *connect.Request[v1.CreatePasskeyRequest]) (*connect.Response[v1.CreatePasskeyResponse], error) {
+func (UnimplementedPasskeyServiceHandler) CreatePasskey(context.Context, *v1.CreatePasskeyRequest) (*v1.CreatePasskeyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.CreatePasskey is not implemented"))
 }
 
-func (UnimplementedPasskeyServiceHandler) ListPasskeys(context.Context, *connect.Request[v1.ListPasskeysRequest]) (*connect.Response[v1.ListPasskeysResponse], error) {
+func (UnimplementedPasskeyServiceHandler) ListPasskeys(context.Context, *v1.ListPasskeysRequest) (*v1.ListPasskeysResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.ListPasskeys is not implemented"))
 }
 
-func (UnimplementedPasskeyServiceHandler) RenamePasskey(context.Context, *connect.Request[v1.RenamePasskeyRequest]) (*connect.Response[v1.RenamePasskeyResponse], error) {
+func (UnimplementedPasskeyServiceHandler) RenamePasskey(context.Context, *v1.RenamePasskeyRequest) (*v1.RenamePasskeyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.RenamePasskey is not implemented"))
 }
 
-func (UnimplementedPasskeyServiceHandler) DeletePasskey(context.Context, *connect.Request[v1.DeletePasskeyRequest]) (*connect.Response[v1.DeletePasskeyResponse], error) {
+func (UnimplementedPasskeyServiceHandler) DeletePasskey(context.Context, *v1.DeletePasskeyRequest) (*v1.DeletePasskeyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.DeletePasskey is not implemented"))
 }
 
-func (UnimplementedPasskeyServiceHandler) BeginPasskeyProof(context.Context, *connect.Request[v1.BeginPasskeyProofRequest]) (*connect.Response[v1.BeginPasskeyProofResponse], error) {
+func (UnimplementedPasskeyServiceHandler) BeginPasskeyProof(context.Context, *v1.BeginPasskeyProofRequest) (*v1.BeginPasskeyProofResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.BeginPasskeyProof is not implemented"))
 }
 
-func (UnimplementedPasskeyServiceHandler) GetPasskeyRules(context.Context, *connect.Request[v1.GetPasskeyRulesRequest]) (*connect.Response[v1.GetPasskeyRulesResponse], error) {
+func (UnimplementedPasskeyServiceHandler) GetPasskeyRules(context.Context, *v1.GetPasskeyRulesRequest) (*v1.GetPasskeyRulesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.GetPasskeyRules is not implemented"))
 }
 
-func (UnimplementedPasskeyServiceHandler) SetPasskeyRules(context.Context, *connect.Request[v1.SetPasskeyRulesRequest]) (*connect.Response[v1.SetPasskeyRulesResponse], error) {
+func (UnimplementedPasskeyServiceHandler) SetPasskeyRules(context.Context, *v1.SetPasskeyRulesRequest) (*v1.SetPasskeyRulesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PasskeyService.SetPasskeyRules is not implemented"))
 }

@@ -52,20 +52,20 @@ const (
 // PlanServiceClient is a client for the deckhand.v1.PlanService service.
 type PlanServiceClient interface {
 	// GetPlan returns the plan and its current usage.
-	GetPlan(context.Context, *connect.Request[v1.GetPlanRequest]) (*connect.Response[v1.GetPlanResponse], error)
+	GetPlan(context.Context, *v1.GetPlanRequest) (*v1.GetPlanResponse, error)
 	// SetPlan puts the organisation on a plan, from the next run on.
-	SetPlan(context.Context, *connect.Request[v1.SetPlanRequest]) (*connect.Response[v1.SetPlanResponse], error)
+	SetPlan(context.Context, *v1.SetPlanRequest) (*v1.SetPlanResponse, error)
 	// SetAllowedModels says which models may be called.
-	SetAllowedModels(context.Context, *connect.Request[v1.SetAllowedModelsRequest]) (*connect.Response[v1.SetAllowedModelsResponse], error)
+	SetAllowedModels(context.Context, *v1.SetAllowedModelsRequest) (*v1.SetAllowedModelsResponse, error)
 	// SetCallRate says how many calls a minute a provider gets.
-	SetCallRate(context.Context, *connect.Request[v1.SetCallRateRequest]) (*connect.Response[v1.SetCallRateResponse], error)
+	SetCallRate(context.Context, *v1.SetCallRateRequest) (*v1.SetCallRateResponse, error)
 	// SetQuota says what the organisation, each user or one user may use in a billing
 	// period, in addition to what the plan gives.
-	SetQuota(context.Context, *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error)
+	SetQuota(context.Context, *v1.SetQuotaRequest) (*v1.SetQuotaResponse, error)
 	// GetQuotaHistory returns what was used in the current billing period and in those before
 	// it, by the organisation or by a user. Callers who are not administrators get their own
 	// use and the organisation's.
-	GetQuotaHistory(context.Context, *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error)
+	GetQuotaHistory(context.Context, *v1.GetQuotaHistoryRequest) (*v1.GetQuotaHistoryResponse, error)
 }
 
 // NewPlanServiceClient constructs a client for the deckhand.v1.PlanService service. By default, it
@@ -129,52 +129,76 @@ type planServiceClient struct {
 }
 
 // GetPlan calls deckhand.v1.PlanService.GetPlan.
-func (c *planServiceClient) GetPlan(ctx context.Context, req *connect.Request[v1.GetPlanRequest]) (*connect.Response[v1.GetPlanResponse], error) {
-	return c.getPlan.CallUnary(ctx, req)
+func (c *planServiceClient) GetPlan(ctx context.Context, req *v1.GetPlanRequest) (*v1.GetPlanResponse, error) {
+	response, err := c.getPlan.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetPlan calls deckhand.v1.PlanService.SetPlan.
-func (c *planServiceClient) SetPlan(ctx context.Context, req *connect.Request[v1.SetPlanRequest]) (*connect.Response[v1.SetPlanResponse], error) {
-	return c.setPlan.CallUnary(ctx, req)
+func (c *planServiceClient) SetPlan(ctx context.Context, req *v1.SetPlanRequest) (*v1.SetPlanResponse, error) {
+	response, err := c.setPlan.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetAllowedModels calls deckhand.v1.PlanService.SetAllowedModels.
-func (c *planServiceClient) SetAllowedModels(ctx context.Context, req *connect.Request[v1.SetAllowedModelsRequest]) (*connect.Response[v1.SetAllowedModelsResponse], error) {
-	return c.setAllowedModels.CallUnary(ctx, req)
+func (c *planServiceClient) SetAllowedModels(ctx context.Context, req *v1.SetAllowedModelsRequest) (*v1.SetAllowedModelsResponse, error) {
+	response, err := c.setAllowedModels.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetCallRate calls deckhand.v1.PlanService.SetCallRate.
-func (c *planServiceClient) SetCallRate(ctx context.Context, req *connect.Request[v1.SetCallRateRequest]) (*connect.Response[v1.SetCallRateResponse], error) {
-	return c.setCallRate.CallUnary(ctx, req)
+func (c *planServiceClient) SetCallRate(ctx context.Context, req *v1.SetCallRateRequest) (*v1.SetCallRateResponse, error) {
+	response, err := c.setCallRate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetQuota calls deckhand.v1.PlanService.SetQuota.
-func (c *planServiceClient) SetQuota(ctx context.Context, req *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error) {
-	return c.setQuota.CallUnary(ctx, req)
+func (c *planServiceClient) SetQuota(ctx context.Context, req *v1.SetQuotaRequest) (*v1.SetQuotaResponse, error) {
+	response, err := c.setQuota.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetQuotaHistory calls deckhand.v1.PlanService.GetQuotaHistory.
-func (c *planServiceClient) GetQuotaHistory(ctx context.Context, req *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error) {
-	return c.getQuotaHistory.CallUnary(ctx, req)
+func (c *planServiceClient) GetQuotaHistory(ctx context.Context, req *v1.GetQuotaHistoryRequest) (*v1.GetQuotaHistoryResponse, error) {
+	response, err := c.getQuotaHistory.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PlanServiceHandler is an implementation of the deckhand.v1.PlanService service.
 type PlanServiceHandler interface {
 	// GetPlan returns the plan and its current usage.
-	GetPlan(context.Context, *connect.Request[v1.GetPlanRequest]) (*connect.Response[v1.GetPlanResponse], error)
+	GetPlan(context.Context, *v1.GetPlanRequest) (*v1.GetPlanResponse, error)
 	// SetPlan puts the organisation on a plan, from the next run on.
-	SetPlan(context.Context, *connect.Request[v1.SetPlanRequest]) (*connect.Response[v1.SetPlanResponse], error)
+	SetPlan(context.Context, *v1.SetPlanRequest) (*v1.SetPlanResponse, error)
 	// SetAllowedModels says which models may be called.
-	SetAllowedModels(context.Context, *connect.Request[v1.SetAllowedModelsRequest]) (*connect.Response[v1.SetAllowedModelsResponse], error)
+	SetAllowedModels(context.Context, *v1.SetAllowedModelsRequest) (*v1.SetAllowedModelsResponse, error)
 	// SetCallRate says how many calls a minute a provider gets.
-	SetCallRate(context.Context, *connect.Request[v1.SetCallRateRequest]) (*connect.Response[v1.SetCallRateResponse], error)
+	SetCallRate(context.Context, *v1.SetCallRateRequest) (*v1.SetCallRateResponse, error)
 	// SetQuota says what the organisation, each user or one user may use in a billing
 	// period, in addition to what the plan gives.
-	SetQuota(context.Context, *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error)
+	SetQuota(context.Context, *v1.SetQuotaRequest) (*v1.SetQuotaResponse, error)
 	// GetQuotaHistory returns what was used in the current billing period and in those before
 	// it, by the organisation or by a user. Callers who are not administrators get their own
 	// use and the organisation's.
-	GetQuotaHistory(context.Context, *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error)
+	GetQuotaHistory(context.Context, *v1.GetQuotaHistoryRequest) (*v1.GetQuotaHistoryResponse, error)
 }
 
 // NewPlanServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -184,37 +208,37 @@ type PlanServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPlanServiceHandler(svc PlanServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	planServiceMethods := v1.File_deckhand_v1_plan_proto.Services().ByName("PlanService").Methods()
-	planServiceGetPlanHandler := connect.NewUnaryHandler(
+	planServiceGetPlanHandler := connect.NewUnaryHandlerSimple(
 		PlanServiceGetPlanProcedure,
 		svc.GetPlan,
 		connect.WithSchema(planServiceMethods.ByName("GetPlan")),
 		connect.WithHandlerOptions(opts...),
 	)
-	planServiceSetPlanHandler := connect.NewUnaryHandler(
+	planServiceSetPlanHandler := connect.NewUnaryHandlerSimple(
 		PlanServiceSetPlanProcedure,
 		svc.SetPlan,
 		connect.WithSchema(planServiceMethods.ByName("SetPlan")),
 		connect.WithHandlerOptions(opts...),
 	)
-	planServiceSetAllowedModelsHandler := connect.NewUnaryHandler(
+	planServiceSetAllowedModelsHandler := connect.NewUnaryHandlerSimple(
 		PlanServiceSetAllowedModelsProcedure,
 		svc.SetAllowedModels,
 		connect.WithSchema(planServiceMethods.ByName("SetAllowedModels")),
 		connect.WithHandlerOptions(opts...),
 	)
-	planServiceSetCallRateHandler := connect.NewUnaryHandler(
+	planServiceSetCallRateHandler := connect.NewUnaryHandlerSimple(
 		PlanServiceSetCallRateProcedure,
 		svc.SetCallRate,
 		connect.WithSchema(planServiceMethods.ByName("SetCallRate")),
 		connect.WithHandlerOptions(opts...),
 	)
-	planServiceSetQuotaHandler := connect.NewUnaryHandler(
+	planServiceSetQuotaHandler := connect.NewUnaryHandlerSimple(
 		PlanServiceSetQuotaProcedure,
 		svc.SetQuota,
 		connect.WithSchema(planServiceMethods.ByName("SetQuota")),
 		connect.WithHandlerOptions(opts...),
 	)
-	planServiceGetQuotaHistoryHandler := connect.NewUnaryHandler(
+	planServiceGetQuotaHistoryHandler := connect.NewUnaryHandlerSimple(
 		PlanServiceGetQuotaHistoryProcedure,
 		svc.GetQuotaHistory,
 		connect.WithSchema(planServiceMethods.ByName("GetQuotaHistory")),
@@ -243,26 +267,26 @@ func NewPlanServiceHandler(svc PlanServiceHandler, opts ...connect.HandlerOption
 // UnimplementedPlanServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedPlanServiceHandler struct{}
 
-func (UnimplementedPlanServiceHandler) GetPlan(context.Context, *connect.Request[v1.GetPlanRequest]) (*connect.Response[v1.GetPlanResponse], error) {
+func (UnimplementedPlanServiceHandler) GetPlan(context.Context, *v1.GetPlanRequest) (*v1.GetPlanResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.GetPlan is not implemented"))
 }
 
-func (UnimplementedPlanServiceHandler) SetPlan(context.Context, *connect.Request[v1.SetPlanRequest]) (*connect.Response[v1.SetPlanResponse], error) {
+func (UnimplementedPlanServiceHandler) SetPlan(context.Context, *v1.SetPlanRequest) (*v1.SetPlanResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.SetPlan is not implemented"))
 }
 
-func (UnimplementedPlanServiceHandler) SetAllowedModels(context.Context, *connect.Request[v1.SetAllowedModelsRequest]) (*connect.Response[v1.SetAllowedModelsResponse], error) {
+func (UnimplementedPlanServiceHandler) SetAllowedModels(context.Context, *v1.SetAllowedModelsRequest) (*v1.SetAllowedModelsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.SetAllowedModels is not implemented"))
 }
 
-func (UnimplementedPlanServiceHandler) SetCallRate(context.Context, *connect.Request[v1.SetCallRateRequest]) (*connect.Response[v1.SetCallRateResponse], error) {
+func (UnimplementedPlanServiceHandler) SetCallRate(context.Context, *v1.SetCallRateRequest) (*v1.SetCallRateResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.SetCallRate is not implemented"))
 }
 
-func (UnimplementedPlanServiceHandler) SetQuota(context.Context, *connect.Request[v1.SetQuotaRequest]) (*connect.Response[v1.SetQuotaResponse], error) {
+func (UnimplementedPlanServiceHandler) SetQuota(context.Context, *v1.SetQuotaRequest) (*v1.SetQuotaResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.SetQuota is not implemented"))
 }
 
-func (UnimplementedPlanServiceHandler) GetQuotaHistory(context.Context, *connect.Request[v1.GetQuotaHistoryRequest]) (*connect.Response[v1.GetQuotaHistoryResponse], error) {
+func (UnimplementedPlanServiceHandler) GetQuotaHistory(context.Context, *v1.GetQuotaHistoryRequest) (*v1.GetQuotaHistoryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PlanService.GetQuotaHistory is not implemented"))
 }

@@ -55,20 +55,20 @@ const (
 // PolicyServiceClient is a client for the deckhand.v1.PolicyService service.
 type PolicyServiceClient interface {
 	// GetPolicy returns a version of a policy.
-	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
+	GetPolicy(context.Context, *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error)
 	// ApplyPolicy checks a policy, its examples among it, and stores it as the next
 	// version. A policy with an error changes nothing.
-	ApplyPolicy(context.Context, *connect.Request[v1.ApplyPolicyRequest]) (*connect.Response[v1.ApplyPolicyResponse], error)
+	ApplyPolicy(context.Context, *v1.ApplyPolicyRequest) (*v1.ApplyPolicyResponse, error)
 	// TestPolicy returns the decision that a call would get.
-	TestPolicy(context.Context, *connect.Request[v1.TestPolicyRequest]) (*connect.Response[v1.TestPolicyResponse], error)
+	TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error)
 	// ReplayPolicy returns the decisions that a policy would have made on the
 	// newest steps.
-	ReplayPolicy(context.Context, *connect.Request[v1.ReplayPolicyRequest]) (*connect.Response[v1.ReplayPolicyResponse], error)
+	ReplayPolicy(context.Context, *v1.ReplayPolicyRequest) (*v1.ReplayPolicyResponse, error)
 	// ListAllowRules returns the rules that people created to allow calls without
 	// asking.
-	ListAllowRules(context.Context, *connect.Request[v1.ListAllowRulesRequest]) (*connect.Response[v1.ListAllowRulesResponse], error)
+	ListAllowRules(context.Context, *v1.ListAllowRulesRequest) (*v1.ListAllowRulesResponse, error)
 	// RevokeAllowRule takes such a rule back.
-	RevokeAllowRule(context.Context, *connect.Request[v1.RevokeAllowRuleRequest]) (*connect.Response[v1.RevokeAllowRuleResponse], error)
+	RevokeAllowRule(context.Context, *v1.RevokeAllowRuleRequest) (*v1.RevokeAllowRuleResponse, error)
 }
 
 // NewPolicyServiceClient constructs a client for the deckhand.v1.PolicyService service. By default,
@@ -132,52 +132,76 @@ type policyServiceClient struct {
 }
 
 // GetPolicy calls deckhand.v1.PolicyService.GetPolicy.
-func (c *policyServiceClient) GetPolicy(ctx context.Context, req *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error) {
-	return c.getPolicy.CallUnary(ctx, req)
+func (c *policyServiceClient) GetPolicy(ctx context.Context, req *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error) {
+	response, err := c.getPolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ApplyPolicy calls deckhand.v1.PolicyService.ApplyPolicy.
-func (c *policyServiceClient) ApplyPolicy(ctx context.Context, req *connect.Request[v1.ApplyPolicyRequest]) (*connect.Response[v1.ApplyPolicyResponse], error) {
-	return c.applyPolicy.CallUnary(ctx, req)
+func (c *policyServiceClient) ApplyPolicy(ctx context.Context, req *v1.ApplyPolicyRequest) (*v1.ApplyPolicyResponse, error) {
+	response, err := c.applyPolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TestPolicy calls deckhand.v1.PolicyService.TestPolicy.
-func (c *policyServiceClient) TestPolicy(ctx context.Context, req *connect.Request[v1.TestPolicyRequest]) (*connect.Response[v1.TestPolicyResponse], error) {
-	return c.testPolicy.CallUnary(ctx, req)
+func (c *policyServiceClient) TestPolicy(ctx context.Context, req *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error) {
+	response, err := c.testPolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReplayPolicy calls deckhand.v1.PolicyService.ReplayPolicy.
-func (c *policyServiceClient) ReplayPolicy(ctx context.Context, req *connect.Request[v1.ReplayPolicyRequest]) (*connect.Response[v1.ReplayPolicyResponse], error) {
-	return c.replayPolicy.CallUnary(ctx, req)
+func (c *policyServiceClient) ReplayPolicy(ctx context.Context, req *v1.ReplayPolicyRequest) (*v1.ReplayPolicyResponse, error) {
+	response, err := c.replayPolicy.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListAllowRules calls deckhand.v1.PolicyService.ListAllowRules.
-func (c *policyServiceClient) ListAllowRules(ctx context.Context, req *connect.Request[v1.ListAllowRulesRequest]) (*connect.Response[v1.ListAllowRulesResponse], error) {
-	return c.listAllowRules.CallUnary(ctx, req)
+func (c *policyServiceClient) ListAllowRules(ctx context.Context, req *v1.ListAllowRulesRequest) (*v1.ListAllowRulesResponse, error) {
+	response, err := c.listAllowRules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RevokeAllowRule calls deckhand.v1.PolicyService.RevokeAllowRule.
-func (c *policyServiceClient) RevokeAllowRule(ctx context.Context, req *connect.Request[v1.RevokeAllowRuleRequest]) (*connect.Response[v1.RevokeAllowRuleResponse], error) {
-	return c.revokeAllowRule.CallUnary(ctx, req)
+func (c *policyServiceClient) RevokeAllowRule(ctx context.Context, req *v1.RevokeAllowRuleRequest) (*v1.RevokeAllowRuleResponse, error) {
+	response, err := c.revokeAllowRule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PolicyServiceHandler is an implementation of the deckhand.v1.PolicyService service.
 type PolicyServiceHandler interface {
 	// GetPolicy returns a version of a policy.
-	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
+	GetPolicy(context.Context, *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error)
 	// ApplyPolicy checks a policy, its examples among it, and stores it as the next
 	// version. A policy with an error changes nothing.
-	ApplyPolicy(context.Context, *connect.Request[v1.ApplyPolicyRequest]) (*connect.Response[v1.ApplyPolicyResponse], error)
+	ApplyPolicy(context.Context, *v1.ApplyPolicyRequest) (*v1.ApplyPolicyResponse, error)
 	// TestPolicy returns the decision that a call would get.
-	TestPolicy(context.Context, *connect.Request[v1.TestPolicyRequest]) (*connect.Response[v1.TestPolicyResponse], error)
+	TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error)
 	// ReplayPolicy returns the decisions that a policy would have made on the
 	// newest steps.
-	ReplayPolicy(context.Context, *connect.Request[v1.ReplayPolicyRequest]) (*connect.Response[v1.ReplayPolicyResponse], error)
+	ReplayPolicy(context.Context, *v1.ReplayPolicyRequest) (*v1.ReplayPolicyResponse, error)
 	// ListAllowRules returns the rules that people created to allow calls without
 	// asking.
-	ListAllowRules(context.Context, *connect.Request[v1.ListAllowRulesRequest]) (*connect.Response[v1.ListAllowRulesResponse], error)
+	ListAllowRules(context.Context, *v1.ListAllowRulesRequest) (*v1.ListAllowRulesResponse, error)
 	// RevokeAllowRule takes such a rule back.
-	RevokeAllowRule(context.Context, *connect.Request[v1.RevokeAllowRuleRequest]) (*connect.Response[v1.RevokeAllowRuleResponse], error)
+	RevokeAllowRule(context.Context, *v1.RevokeAllowRuleRequest) (*v1.RevokeAllowRuleResponse, error)
 }
 
 // NewPolicyServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -187,37 +211,37 @@ type PolicyServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPolicyServiceHandler(svc PolicyServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	policyServiceMethods := v1.File_deckhand_v1_policy_proto.Services().ByName("PolicyService").Methods()
-	policyServiceGetPolicyHandler := connect.NewUnaryHandler(
+	policyServiceGetPolicyHandler := connect.NewUnaryHandlerSimple(
 		PolicyServiceGetPolicyProcedure,
 		svc.GetPolicy,
 		connect.WithSchema(policyServiceMethods.ByName("GetPolicy")),
 		connect.WithHandlerOptions(opts...),
 	)
-	policyServiceApplyPolicyHandler := connect.NewUnaryHandler(
+	policyServiceApplyPolicyHandler := connect.NewUnaryHandlerSimple(
 		PolicyServiceApplyPolicyProcedure,
 		svc.ApplyPolicy,
 		connect.WithSchema(policyServiceMethods.ByName("ApplyPolicy")),
 		connect.WithHandlerOptions(opts...),
 	)
-	policyServiceTestPolicyHandler := connect.NewUnaryHandler(
+	policyServiceTestPolicyHandler := connect.NewUnaryHandlerSimple(
 		PolicyServiceTestPolicyProcedure,
 		svc.TestPolicy,
 		connect.WithSchema(policyServiceMethods.ByName("TestPolicy")),
 		connect.WithHandlerOptions(opts...),
 	)
-	policyServiceReplayPolicyHandler := connect.NewUnaryHandler(
+	policyServiceReplayPolicyHandler := connect.NewUnaryHandlerSimple(
 		PolicyServiceReplayPolicyProcedure,
 		svc.ReplayPolicy,
 		connect.WithSchema(policyServiceMethods.ByName("ReplayPolicy")),
 		connect.WithHandlerOptions(opts...),
 	)
-	policyServiceListAllowRulesHandler := connect.NewUnaryHandler(
+	policyServiceListAllowRulesHandler := connect.NewUnaryHandlerSimple(
 		PolicyServiceListAllowRulesProcedure,
 		svc.ListAllowRules,
 		connect.WithSchema(policyServiceMethods.ByName("ListAllowRules")),
 		connect.WithHandlerOptions(opts...),
 	)
-	policyServiceRevokeAllowRuleHandler := connect.NewUnaryHandler(
+	policyServiceRevokeAllowRuleHandler := connect.NewUnaryHandlerSimple(
 		PolicyServiceRevokeAllowRuleProcedure,
 		svc.RevokeAllowRule,
 		connect.WithSchema(policyServiceMethods.ByName("RevokeAllowRule")),
@@ -246,26 +270,26 @@ func NewPolicyServiceHandler(svc PolicyServiceHandler, opts ...connect.HandlerOp
 // UnimplementedPolicyServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedPolicyServiceHandler struct{}
 
-func (UnimplementedPolicyServiceHandler) GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error) {
+func (UnimplementedPolicyServiceHandler) GetPolicy(context.Context, *v1.GetPolicyRequest) (*v1.GetPolicyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PolicyService.GetPolicy is not implemented"))
 }
 
-func (UnimplementedPolicyServiceHandler) ApplyPolicy(context.Context, *connect.Request[v1.ApplyPolicyRequest]) (*connect.Response[v1.ApplyPolicyResponse], error) {
+func (UnimplementedPolicyServiceHandler) ApplyPolicy(context.Context, *v1.ApplyPolicyRequest) (*v1.ApplyPolicyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PolicyService.ApplyPolicy is not implemented"))
 }
 
-func (UnimplementedPolicyServiceHandler) TestPolicy(context.Context, *connect.Request[v1.TestPolicyRequest]) (*connect.Response[v1.TestPolicyResponse], error) {
+func (UnimplementedPolicyServiceHandler) TestPolicy(context.Context, *v1.TestPolicyRequest) (*v1.TestPolicyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PolicyService.TestPolicy is not implemented"))
 }
 
-func (UnimplementedPolicyServiceHandler) ReplayPolicy(context.Context, *connect.Request[v1.ReplayPolicyRequest]) (*connect.Response[v1.ReplayPolicyResponse], error) {
+func (UnimplementedPolicyServiceHandler) ReplayPolicy(context.Context, *v1.ReplayPolicyRequest) (*v1.ReplayPolicyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PolicyService.ReplayPolicy is not implemented"))
 }
 
-func (UnimplementedPolicyServiceHandler) ListAllowRules(context.Context, *connect.Request[v1.ListAllowRulesRequest]) (*connect.Response[v1.ListAllowRulesResponse], error) {
+func (UnimplementedPolicyServiceHandler) ListAllowRules(context.Context, *v1.ListAllowRulesRequest) (*v1.ListAllowRulesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PolicyService.ListAllowRules is not implemented"))
 }
 
-func (UnimplementedPolicyServiceHandler) RevokeAllowRule(context.Context, *connect.Request[v1.RevokeAllowRuleRequest]) (*connect.Response[v1.RevokeAllowRuleResponse], error) {
+func (UnimplementedPolicyServiceHandler) RevokeAllowRule(context.Context, *v1.RevokeAllowRuleRequest) (*v1.RevokeAllowRuleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PolicyService.RevokeAllowRule is not implemented"))
 }

@@ -72,21 +72,21 @@ const (
 type ProviderServiceClient interface {
 	// ConnectProvider tests a key with its provider and stores it sealed, in the
 	// place of the one before.
-	ConnectProvider(context.Context, *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error)
+	ConnectProvider(context.Context, *v1.ConnectProviderRequest) (*v1.ConnectProviderResponse, error)
 	// ListProviders returns the connected providers.
-	ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error)
+	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
 	// GetProviderCatalogue returns all providers that can be connected, connected or not, with
 	// what each needs and what it was used for this month.
-	GetProviderCatalogue(context.Context, *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error)
+	GetProviderCatalogue(context.Context, *v1.GetProviderCatalogueRequest) (*v1.GetProviderCatalogueResponse, error)
 	// DisconnectProvider deletes a key.
-	DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error)
+	DisconnectProvider(context.Context, *v1.DisconnectProviderRequest) (*v1.DisconnectProviderResponse, error)
 	// GetProviderUsage returns the usage and cost of models, by model.
-	GetProviderUsage(context.Context, *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error)
+	GetProviderUsage(context.Context, *v1.GetProviderUsageRequest) (*v1.GetProviderUsageResponse, error)
 	// SetPrice says what a model costs, before the shipped price.
-	SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error)
+	SetPrice(context.Context, *v1.SetPriceRequest) (*v1.SetPriceResponse, error)
 	// ListPrices returns the prices of models: those shipped, and those that were
 	// set.
-	ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error)
+	ListPrices(context.Context, *v1.ListPricesRequest) (*v1.ListPricesResponse, error)
 }
 
 // NewProviderServiceClient constructs a client for the deckhand.v1.ProviderService service. By
@@ -157,59 +157,87 @@ type providerServiceClient struct {
 }
 
 // ConnectProvider calls deckhand.v1.ProviderService.ConnectProvider.
-func (c *providerServiceClient) ConnectProvider(ctx context.Context, req *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error) {
-	return c.connectProvider.CallUnary(ctx, req)
+func (c *providerServiceClient) ConnectProvider(ctx context.Context, req *v1.ConnectProviderRequest) (*v1.ConnectProviderResponse, error) {
+	response, err := c.connectProvider.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListProviders calls deckhand.v1.ProviderService.ListProviders.
-func (c *providerServiceClient) ListProviders(ctx context.Context, req *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error) {
-	return c.listProviders.CallUnary(ctx, req)
+func (c *providerServiceClient) ListProviders(ctx context.Context, req *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error) {
+	response, err := c.listProviders.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetProviderCatalogue calls deckhand.v1.ProviderService.GetProviderCatalogue.
-func (c *providerServiceClient) GetProviderCatalogue(ctx context.Context, req *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error) {
-	return c.getProviderCatalogue.CallUnary(ctx, req)
+func (c *providerServiceClient) GetProviderCatalogue(ctx context.Context, req *v1.GetProviderCatalogueRequest) (*v1.GetProviderCatalogueResponse, error) {
+	response, err := c.getProviderCatalogue.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DisconnectProvider calls deckhand.v1.ProviderService.DisconnectProvider.
-func (c *providerServiceClient) DisconnectProvider(ctx context.Context, req *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error) {
-	return c.disconnectProvider.CallUnary(ctx, req)
+func (c *providerServiceClient) DisconnectProvider(ctx context.Context, req *v1.DisconnectProviderRequest) (*v1.DisconnectProviderResponse, error) {
+	response, err := c.disconnectProvider.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetProviderUsage calls deckhand.v1.ProviderService.GetProviderUsage.
-func (c *providerServiceClient) GetProviderUsage(ctx context.Context, req *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error) {
-	return c.getProviderUsage.CallUnary(ctx, req)
+func (c *providerServiceClient) GetProviderUsage(ctx context.Context, req *v1.GetProviderUsageRequest) (*v1.GetProviderUsageResponse, error) {
+	response, err := c.getProviderUsage.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetPrice calls deckhand.v1.ProviderService.SetPrice.
-func (c *providerServiceClient) SetPrice(ctx context.Context, req *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error) {
-	return c.setPrice.CallUnary(ctx, req)
+func (c *providerServiceClient) SetPrice(ctx context.Context, req *v1.SetPriceRequest) (*v1.SetPriceResponse, error) {
+	response, err := c.setPrice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListPrices calls deckhand.v1.ProviderService.ListPrices.
-func (c *providerServiceClient) ListPrices(ctx context.Context, req *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error) {
-	return c.listPrices.CallUnary(ctx, req)
+func (c *providerServiceClient) ListPrices(ctx context.Context, req *v1.ListPricesRequest) (*v1.ListPricesResponse, error) {
+	response, err := c.listPrices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ProviderServiceHandler is an implementation of the deckhand.v1.ProviderService service.
 type ProviderServiceHandler interface {
 	// ConnectProvider tests a key with its provider and stores it sealed, in the
 	// place of the one before.
-	ConnectProvider(context.Context, *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error)
+	ConnectProvider(context.Context, *v1.ConnectProviderRequest) (*v1.ConnectProviderResponse, error)
 	// ListProviders returns the connected providers.
-	ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error)
+	ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error)
 	// GetProviderCatalogue returns all providers that can be connected, connected or not, with
 	// what each needs and what it was used for this month.
-	GetProviderCatalogue(context.Context, *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error)
+	GetProviderCatalogue(context.Context, *v1.GetProviderCatalogueRequest) (*v1.GetProviderCatalogueResponse, error)
 	// DisconnectProvider deletes a key.
-	DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error)
+	DisconnectProvider(context.Context, *v1.DisconnectProviderRequest) (*v1.DisconnectProviderResponse, error)
 	// GetProviderUsage returns the usage and cost of models, by model.
-	GetProviderUsage(context.Context, *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error)
+	GetProviderUsage(context.Context, *v1.GetProviderUsageRequest) (*v1.GetProviderUsageResponse, error)
 	// SetPrice says what a model costs, before the shipped price.
-	SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error)
+	SetPrice(context.Context, *v1.SetPriceRequest) (*v1.SetPriceResponse, error)
 	// ListPrices returns the prices of models: those shipped, and those that were
 	// set.
-	ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error)
+	ListPrices(context.Context, *v1.ListPricesRequest) (*v1.ListPricesResponse, error)
 }
 
 // NewProviderServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -219,43 +247,43 @@ type ProviderServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	providerServiceMethods := v1.File_deckhand_v1_provider_proto.Services().ByName("ProviderService").Methods()
-	providerServiceConnectProviderHandler := connect.NewUnaryHandler(
+	providerServiceConnectProviderHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceConnectProviderProcedure,
 		svc.ConnectProvider,
 		connect.WithSchema(providerServiceMethods.ByName("ConnectProvider")),
 		connect.WithHandlerOptions(opts...),
 	)
-	providerServiceListProvidersHandler := connect.NewUnaryHandler(
+	providerServiceListProvidersHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceListProvidersProcedure,
 		svc.ListProviders,
 		connect.WithSchema(providerServiceMethods.ByName("ListProviders")),
 		connect.WithHandlerOptions(opts...),
 	)
-	providerServiceGetProviderCatalogueHandler := connect.NewUnaryHandler(
+	providerServiceGetProviderCatalogueHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceGetProviderCatalogueProcedure,
 		svc.GetProviderCatalogue,
 		connect.WithSchema(providerServiceMethods.ByName("GetProviderCatalogue")),
 		connect.WithHandlerOptions(opts...),
 	)
-	providerServiceDisconnectProviderHandler := connect.NewUnaryHandler(
+	providerServiceDisconnectProviderHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceDisconnectProviderProcedure,
 		svc.DisconnectProvider,
 		connect.WithSchema(providerServiceMethods.ByName("DisconnectProvider")),
 		connect.WithHandlerOptions(opts...),
 	)
-	providerServiceGetProviderUsageHandler := connect.NewUnaryHandler(
+	providerServiceGetProviderUsageHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceGetProviderUsageProcedure,
 		svc.GetProviderUsage,
 		connect.WithSchema(providerServiceMethods.ByName("GetProviderUsage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	providerServiceSetPriceHandler := connect.NewUnaryHandler(
+	providerServiceSetPriceHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceSetPriceProcedure,
 		svc.SetPrice,
 		connect.WithSchema(providerServiceMethods.ByName("SetPrice")),
 		connect.WithHandlerOptions(opts...),
 	)
-	providerServiceListPricesHandler := connect.NewUnaryHandler(
+	providerServiceListPricesHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceListPricesProcedure,
 		svc.ListPrices,
 		connect.WithSchema(providerServiceMethods.ByName("ListPrices")),
@@ -286,31 +314,31 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 // UnimplementedProviderServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedProviderServiceHandler struct{}
 
-func (UnimplementedProviderServiceHandler) ConnectProvider(context.Context, *connect.Request[v1.ConnectProviderRequest]) (*connect.Response[v1.ConnectProviderResponse], error) {
+func (UnimplementedProviderServiceHandler) ConnectProvider(context.Context, *v1.ConnectProviderRequest) (*v1.ConnectProviderResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.ConnectProvider is not implemented"))
 }
 
-func (UnimplementedProviderServiceHandler) ListProviders(context.Context, *connect.Request[v1.ListProvidersRequest]) (*connect.Response[v1.ListProvidersResponse], error) {
+func (UnimplementedProviderServiceHandler) ListProviders(context.Context, *v1.ListProvidersRequest) (*v1.ListProvidersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.ListProviders is not implemented"))
 }
 
-func (UnimplementedProviderServiceHandler) GetProviderCatalogue(context.Context, *connect.Request[v1.GetProviderCatalogueRequest]) (*connect.Response[v1.GetProviderCatalogueResponse], error) {
+func (UnimplementedProviderServiceHandler) GetProviderCatalogue(context.Context, *v1.GetProviderCatalogueRequest) (*v1.GetProviderCatalogueResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.GetProviderCatalogue is not implemented"))
 }
 
-func (UnimplementedProviderServiceHandler) DisconnectProvider(context.Context, *connect.Request[v1.DisconnectProviderRequest]) (*connect.Response[v1.DisconnectProviderResponse], error) {
+func (UnimplementedProviderServiceHandler) DisconnectProvider(context.Context, *v1.DisconnectProviderRequest) (*v1.DisconnectProviderResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.DisconnectProvider is not implemented"))
 }
 
-func (UnimplementedProviderServiceHandler) GetProviderUsage(context.Context, *connect.Request[v1.GetProviderUsageRequest]) (*connect.Response[v1.GetProviderUsageResponse], error) {
+func (UnimplementedProviderServiceHandler) GetProviderUsage(context.Context, *v1.GetProviderUsageRequest) (*v1.GetProviderUsageResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.GetProviderUsage is not implemented"))
 }
 
-func (UnimplementedProviderServiceHandler) SetPrice(context.Context, *connect.Request[v1.SetPriceRequest]) (*connect.Response[v1.SetPriceResponse], error) {
+func (UnimplementedProviderServiceHandler) SetPrice(context.Context, *v1.SetPriceRequest) (*v1.SetPriceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.SetPrice is not implemented"))
 }
 
-func (UnimplementedProviderServiceHandler) ListPrices(context.Context, *connect.Request[v1.ListPricesRequest]) (*connect.Response[v1.ListPricesResponse], error) {
+func (UnimplementedProviderServiceHandler) ListPrices(context.Context, *v1.ListPricesRequest) (*v1.ListPricesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ProviderService.ListPrices is not implemented"))
 }
 
@@ -318,15 +346,15 @@ func (UnimplementedProviderServiceHandler) ListPrices(context.Context, *connect.
 type BudgetServiceClient interface {
 	// ListBudgets returns the organisation's budgets, and all others that were
 	// set.
-	ListBudgets(context.Context, *connect.Request[v1.ListBudgetsRequest]) (*connect.Response[v1.ListBudgetsResponse], error)
+	ListBudgets(context.Context, *v1.ListBudgetsRequest) (*v1.ListBudgetsResponse, error)
 	// GetBudget returns one budget.
-	GetBudget(context.Context, *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error)
+	GetBudget(context.Context, *v1.GetBudgetRequest) (*v1.GetBudgetResponse, error)
 	// SetBudget sets one, or gives it its default back.
-	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
+	SetBudget(context.Context, *v1.SetBudgetRequest) (*v1.SetBudgetResponse, error)
 	// GetUsageReport returns the cost of model calls, grouped as requested, and a
 	// forecast for the month. Callers who are not administrators see only their
 	// own tasks.
-	GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error)
+	GetUsageReport(context.Context, *v1.GetUsageReportRequest) (*v1.GetUsageReportResponse, error)
 }
 
 // NewBudgetServiceClient constructs a client for the deckhand.v1.BudgetService service. By default,
@@ -376,38 +404,54 @@ type budgetServiceClient struct {
 }
 
 // ListBudgets calls deckhand.v1.BudgetService.ListBudgets.
-func (c *budgetServiceClient) ListBudgets(ctx context.Context, req *connect.Request[v1.ListBudgetsRequest]) (*connect.Response[v1.ListBudgetsResponse], error) {
-	return c.listBudgets.CallUnary(ctx, req)
+func (c *budgetServiceClient) ListBudgets(ctx context.Context, req *v1.ListBudgetsRequest) (*v1.ListBudgetsResponse, error) {
+	response, err := c.listBudgets.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetBudget calls deckhand.v1.BudgetService.GetBudget.
-func (c *budgetServiceClient) GetBudget(ctx context.Context, req *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error) {
-	return c.getBudget.CallUnary(ctx, req)
+func (c *budgetServiceClient) GetBudget(ctx context.Context, req *v1.GetBudgetRequest) (*v1.GetBudgetResponse, error) {
+	response, err := c.getBudget.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetBudget calls deckhand.v1.BudgetService.SetBudget.
-func (c *budgetServiceClient) SetBudget(ctx context.Context, req *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error) {
-	return c.setBudget.CallUnary(ctx, req)
+func (c *budgetServiceClient) SetBudget(ctx context.Context, req *v1.SetBudgetRequest) (*v1.SetBudgetResponse, error) {
+	response, err := c.setBudget.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetUsageReport calls deckhand.v1.BudgetService.GetUsageReport.
-func (c *budgetServiceClient) GetUsageReport(ctx context.Context, req *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error) {
-	return c.getUsageReport.CallUnary(ctx, req)
+func (c *budgetServiceClient) GetUsageReport(ctx context.Context, req *v1.GetUsageReportRequest) (*v1.GetUsageReportResponse, error) {
+	response, err := c.getUsageReport.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // BudgetServiceHandler is an implementation of the deckhand.v1.BudgetService service.
 type BudgetServiceHandler interface {
 	// ListBudgets returns the organisation's budgets, and all others that were
 	// set.
-	ListBudgets(context.Context, *connect.Request[v1.ListBudgetsRequest]) (*connect.Response[v1.ListBudgetsResponse], error)
+	ListBudgets(context.Context, *v1.ListBudgetsRequest) (*v1.ListBudgetsResponse, error)
 	// GetBudget returns one budget.
-	GetBudget(context.Context, *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error)
+	GetBudget(context.Context, *v1.GetBudgetRequest) (*v1.GetBudgetResponse, error)
 	// SetBudget sets one, or gives it its default back.
-	SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error)
+	SetBudget(context.Context, *v1.SetBudgetRequest) (*v1.SetBudgetResponse, error)
 	// GetUsageReport returns the cost of model calls, grouped as requested, and a
 	// forecast for the month. Callers who are not administrators see only their
 	// own tasks.
-	GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error)
+	GetUsageReport(context.Context, *v1.GetUsageReportRequest) (*v1.GetUsageReportResponse, error)
 }
 
 // NewBudgetServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -417,25 +461,25 @@ type BudgetServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewBudgetServiceHandler(svc BudgetServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	budgetServiceMethods := v1.File_deckhand_v1_provider_proto.Services().ByName("BudgetService").Methods()
-	budgetServiceListBudgetsHandler := connect.NewUnaryHandler(
+	budgetServiceListBudgetsHandler := connect.NewUnaryHandlerSimple(
 		BudgetServiceListBudgetsProcedure,
 		svc.ListBudgets,
 		connect.WithSchema(budgetServiceMethods.ByName("ListBudgets")),
 		connect.WithHandlerOptions(opts...),
 	)
-	budgetServiceGetBudgetHandler := connect.NewUnaryHandler(
+	budgetServiceGetBudgetHandler := connect.NewUnaryHandlerSimple(
 		BudgetServiceGetBudgetProcedure,
 		svc.GetBudget,
 		connect.WithSchema(budgetServiceMethods.ByName("GetBudget")),
 		connect.WithHandlerOptions(opts...),
 	)
-	budgetServiceSetBudgetHandler := connect.NewUnaryHandler(
+	budgetServiceSetBudgetHandler := connect.NewUnaryHandlerSimple(
 		BudgetServiceSetBudgetProcedure,
 		svc.SetBudget,
 		connect.WithSchema(budgetServiceMethods.ByName("SetBudget")),
 		connect.WithHandlerOptions(opts...),
 	)
-	budgetServiceGetUsageReportHandler := connect.NewUnaryHandler(
+	budgetServiceGetUsageReportHandler := connect.NewUnaryHandlerSimple(
 		BudgetServiceGetUsageReportProcedure,
 		svc.GetUsageReport,
 		connect.WithSchema(budgetServiceMethods.ByName("GetUsageReport")),
@@ -460,18 +504,18 @@ func NewBudgetServiceHandler(svc BudgetServiceHandler, opts ...connect.HandlerOp
 // UnimplementedBudgetServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedBudgetServiceHandler struct{}
 
-func (UnimplementedBudgetServiceHandler) ListBudgets(context.Context, *connect.Request[v1.ListBudgetsRequest]) (*connect.Response[v1.ListBudgetsResponse], error) {
+func (UnimplementedBudgetServiceHandler) ListBudgets(context.Context, *v1.ListBudgetsRequest) (*v1.ListBudgetsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BudgetService.ListBudgets is not implemented"))
 }
 
-func (UnimplementedBudgetServiceHandler) GetBudget(context.Context, *connect.Request[v1.GetBudgetRequest]) (*connect.Response[v1.GetBudgetResponse], error) {
+func (UnimplementedBudgetServiceHandler) GetBudget(context.Context, *v1.GetBudgetRequest) (*v1.GetBudgetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BudgetService.GetBudget is not implemented"))
 }
 
-func (UnimplementedBudgetServiceHandler) SetBudget(context.Context, *connect.Request[v1.SetBudgetRequest]) (*connect.Response[v1.SetBudgetResponse], error) {
+func (UnimplementedBudgetServiceHandler) SetBudget(context.Context, *v1.SetBudgetRequest) (*v1.SetBudgetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BudgetService.SetBudget is not implemented"))
 }
 
-func (UnimplementedBudgetServiceHandler) GetUsageReport(context.Context, *connect.Request[v1.GetUsageReportRequest]) (*connect.Response[v1.GetUsageReportResponse], error) {
+func (UnimplementedBudgetServiceHandler) GetUsageReport(context.Context, *v1.GetUsageReportRequest) (*v1.GetUsageReportResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BudgetService.GetUsageReport is not implemented"))
 }

@@ -55,18 +55,18 @@ const (
 // PushServiceClient is a client for the deckhand.v1.PushService service.
 type PushServiceClient interface {
 	// GetPushKey returns the key that devices subscribe with.
-	GetPushKey(context.Context, *connect.Request[v1.GetPushKeyRequest]) (*connect.Response[v1.GetPushKeyResponse], error)
+	GetPushKey(context.Context, *v1.GetPushKeyRequest) (*v1.GetPushKeyResponse, error)
 	// CreatePushDevice adds a device. One of the same endpoint is replaced. There are at
 	// most 10 of a user.
-	CreatePushDevice(context.Context, *connect.Request[v1.CreatePushDeviceRequest]) (*connect.Response[v1.CreatePushDeviceResponse], error)
+	CreatePushDevice(context.Context, *v1.CreatePushDeviceRequest) (*v1.CreatePushDeviceResponse, error)
 	// ListPushDevices returns the caller's devices, oldest first.
-	ListPushDevices(context.Context, *connect.Request[v1.ListPushDevicesRequest]) (*connect.Response[v1.ListPushDevicesResponse], error)
+	ListPushDevices(context.Context, *v1.ListPushDevicesRequest) (*v1.ListPushDevicesResponse, error)
 	// UpdatePushDevice changes a device's name and what it gets.
-	UpdatePushDevice(context.Context, *connect.Request[v1.UpdatePushDeviceRequest]) (*connect.Response[v1.UpdatePushDeviceResponse], error)
+	UpdatePushDevice(context.Context, *v1.UpdatePushDeviceRequest) (*v1.UpdatePushDeviceResponse, error)
 	// DeletePushDevice removes a device.
-	DeletePushDevice(context.Context, *connect.Request[v1.DeletePushDeviceRequest]) (*connect.Response[v1.DeletePushDeviceResponse], error)
+	DeletePushDevice(context.Context, *v1.DeletePushDeviceRequest) (*v1.DeletePushDeviceResponse, error)
 	// TestPushDevice sends a notification at once.
-	TestPushDevice(context.Context, *connect.Request[v1.TestPushDeviceRequest]) (*connect.Response[v1.TestPushDeviceResponse], error)
+	TestPushDevice(context.Context, *v1.TestPushDeviceRequest) (*v1.TestPushDeviceResponse, error)
 }
 
 // NewPushServiceClient constructs a client for the deckhand.v1.PushService service. By default, it
@@ -130,50 +130,74 @@ type pushServiceClient struct {
 }
 
 // GetPushKey calls deckhand.v1.PushService.GetPushKey.
-func (c *pushServiceClient) GetPushKey(ctx context.Context, req *connect.Request[v1.GetPushKeyRequest]) (*connect.Response[v1.GetPushKeyResponse], error) {
-	return c.getPushKey.CallUnary(ctx, req)
+func (c *pushServiceClient) GetPushKey(ctx context.Context, req *v1.GetPushKeyRequest) (*v1.GetPushKeyResponse, error) {
+	response, err := c.getPushKey.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CreatePushDevice calls deckhand.v1.PushService.CreatePushDevice.
-func (c *pushServiceClient) CreatePushDevice(ctx context.Context, req *connect.Request[v1.CreatePushDeviceRequest]) (*connect.Response[v1.CreatePushDeviceResponse], error) {
-	return c.createPushDevice.CallUnary(ctx, req)
+func (c *pushServiceClient) CreatePushDevice(ctx context.Context, req *v1.CreatePushDeviceRequest) (*v1.CreatePushDeviceResponse, error) {
+	response, err := c.createPushDevice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListPushDevices calls deckhand.v1.PushService.ListPushDevices.
-func (c *pushServiceClient) ListPushDevices(ctx context.Context, req *connect.Request[v1.ListPushDevicesRequest]) (*connect.Response[v1.ListPushDevicesResponse], error) {
-	return c.listPushDevices.CallUnary(ctx, req)
+func (c *pushServiceClient) ListPushDevices(ctx context.Context, req *v1.ListPushDevicesRequest) (*v1.ListPushDevicesResponse, error) {
+	response, err := c.listPushDevices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UpdatePushDevice calls deckhand.v1.PushService.UpdatePushDevice.
-func (c *pushServiceClient) UpdatePushDevice(ctx context.Context, req *connect.Request[v1.UpdatePushDeviceRequest]) (*connect.Response[v1.UpdatePushDeviceResponse], error) {
-	return c.updatePushDevice.CallUnary(ctx, req)
+func (c *pushServiceClient) UpdatePushDevice(ctx context.Context, req *v1.UpdatePushDeviceRequest) (*v1.UpdatePushDeviceResponse, error) {
+	response, err := c.updatePushDevice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeletePushDevice calls deckhand.v1.PushService.DeletePushDevice.
-func (c *pushServiceClient) DeletePushDevice(ctx context.Context, req *connect.Request[v1.DeletePushDeviceRequest]) (*connect.Response[v1.DeletePushDeviceResponse], error) {
-	return c.deletePushDevice.CallUnary(ctx, req)
+func (c *pushServiceClient) DeletePushDevice(ctx context.Context, req *v1.DeletePushDeviceRequest) (*v1.DeletePushDeviceResponse, error) {
+	response, err := c.deletePushDevice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TestPushDevice calls deckhand.v1.PushService.TestPushDevice.
-func (c *pushServiceClient) TestPushDevice(ctx context.Context, req *connect.Request[v1.TestPushDeviceRequest]) (*connect.Response[v1.TestPushDeviceResponse], error) {
-	return c.testPushDevice.CallUnary(ctx, req)
+func (c *pushServiceClient) TestPushDevice(ctx context.Context, req *v1.TestPushDeviceRequest) (*v1.TestPushDeviceResponse, error) {
+	response, err := c.testPushDevice.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PushServiceHandler is an implementation of the deckhand.v1.PushService service.
 type PushServiceHandler interface {
 	// GetPushKey returns the key that devices subscribe with.
-	GetPushKey(context.Context, *connect.Request[v1.GetPushKeyRequest]) (*connect.Response[v1.GetPushKeyResponse], error)
+	GetPushKey(context.Context, *v1.GetPushKeyRequest) (*v1.GetPushKeyResponse, error)
 	// CreatePushDevice adds a device. One of the same endpoint is replaced. There are at
 	// most 10 of a user.
-	CreatePushDevice(context.Context, *connect.Request[v1.CreatePushDeviceRequest]) (*connect.Response[v1.CreatePushDeviceResponse], error)
+	CreatePushDevice(context.Context, *v1.CreatePushDeviceRequest) (*v1.CreatePushDeviceResponse, error)
 	// ListPushDevices returns the caller's devices, oldest first.
-	ListPushDevices(context.Context, *connect.Request[v1.ListPushDevicesRequest]) (*connect.Response[v1.ListPushDevicesResponse], error)
+	ListPushDevices(context.Context, *v1.ListPushDevicesRequest) (*v1.ListPushDevicesResponse, error)
 	// UpdatePushDevice changes a device's name and what it gets.
-	UpdatePushDevice(context.Context, *connect.Request[v1.UpdatePushDeviceRequest]) (*connect.Response[v1.UpdatePushDeviceResponse], error)
+	UpdatePushDevice(context.Context, *v1.UpdatePushDeviceRequest) (*v1.UpdatePushDeviceResponse, error)
 	// DeletePushDevice removes a device.
-	DeletePushDevice(context.Context, *connect.Request[v1.DeletePushDeviceRequest]) (*connect.Response[v1.DeletePushDeviceResponse], error)
+	DeletePushDevice(context.Context, *v1.DeletePushDeviceRequest) (*v1.DeletePushDeviceResponse, error)
 	// TestPushDevice sends a notification at once.
-	TestPushDevice(context.Context, *connect.Request[v1.TestPushDeviceRequest]) (*connect.Response[v1.TestPushDeviceResponse], error)
+	TestPushDevice(context.Context, *v1.TestPushDeviceRequest) (*v1.TestPushDeviceResponse, error)
 }
 
 // NewPushServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -183,37 +207,37 @@ type PushServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewPushServiceHandler(svc PushServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	pushServiceMethods := v1.File_deckhand_v1_push_proto.Services().ByName("PushService").Methods()
-	pushServiceGetPushKeyHandler := connect.NewUnaryHandler(
+	pushServiceGetPushKeyHandler := connect.NewUnaryHandlerSimple(
 		PushServiceGetPushKeyProcedure,
 		svc.GetPushKey,
 		connect.WithSchema(pushServiceMethods.ByName("GetPushKey")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pushServiceCreatePushDeviceHandler := connect.NewUnaryHandler(
+	pushServiceCreatePushDeviceHandler := connect.NewUnaryHandlerSimple(
 		PushServiceCreatePushDeviceProcedure,
 		svc.CreatePushDevice,
 		connect.WithSchema(pushServiceMethods.ByName("CreatePushDevice")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pushServiceListPushDevicesHandler := connect.NewUnaryHandler(
+	pushServiceListPushDevicesHandler := connect.NewUnaryHandlerSimple(
 		PushServiceListPushDevicesProcedure,
 		svc.ListPushDevices,
 		connect.WithSchema(pushServiceMethods.ByName("ListPushDevices")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pushServiceUpdatePushDeviceHandler := connect.NewUnaryHandler(
+	pushServiceUpdatePushDeviceHandler := connect.NewUnaryHandlerSimple(
 		PushServiceUpdatePushDeviceProcedure,
 		svc.UpdatePushDevice,
 		connect.WithSchema(pushServiceMethods.ByName("UpdatePushDevice")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pushServiceDeletePushDeviceHandler := connect.NewUnaryHandler(
+	pushServiceDeletePushDeviceHandler := connect.NewUnaryHandlerSimple(
 		PushServiceDeletePushDeviceProcedure,
 		svc.DeletePushDevice,
 		connect.WithSchema(pushServiceMethods.ByName("DeletePushDevice")),
 		connect.WithHandlerOptions(opts...),
 	)
-	pushServiceTestPushDeviceHandler := connect.NewUnaryHandler(
+	pushServiceTestPushDeviceHandler := connect.NewUnaryHandlerSimple(
 		PushServiceTestPushDeviceProcedure,
 		svc.TestPushDevice,
 		connect.WithSchema(pushServiceMethods.ByName("TestPushDevice")),
@@ -242,26 +266,26 @@ func NewPushServiceHandler(svc PushServiceHandler, opts ...connect.HandlerOption
 // UnimplementedPushServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedPushServiceHandler struct{}
 
-func (UnimplementedPushServiceHandler) GetPushKey(context.Context, *connect.Request[v1.GetPushKeyRequest]) (*connect.Response[v1.GetPushKeyResponse], error) {
+func (UnimplementedPushServiceHandler) GetPushKey(context.Context, *v1.GetPushKeyRequest) (*v1.GetPushKeyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PushService.GetPushKey is not implemented"))
 }
 
-func (UnimplementedPushServiceHandler) CreatePushDevice(context.Context, *connect.Request[v1.CreatePushDeviceRequest]) (*connect.Response[v1.CreatePushDeviceResponse], error) {
+func (UnimplementedPushServiceHandler) CreatePushDevice(context.Context, *v1.CreatePushDeviceRequest) (*v1.CreatePushDeviceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PushService.CreatePushDevice is not implemented"))
 }
 
-func (UnimplementedPushServiceHandler) ListPushDevices(context.Context, *connect.Request[v1.ListPushDevicesRequest]) (*connect.Response[v1.ListPushDevicesResponse], error) {
+func (UnimplementedPushServiceHandler) ListPushDevices(context.Context, *v1.ListPushDevicesRequest) (*v1.ListPushDevicesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PushService.ListPushDevices is not implemented"))
 }
 
-func (UnimplementedPushServiceHandler) UpdatePushDevice(context.Context, *connect.Request[v1.UpdatePushDeviceRequest]) (*connect.Response[v1.UpdatePushDeviceResponse], error) {
+func (UnimplementedPushServiceHandler) UpdatePushDevice(context.Context, *v1.UpdatePushDeviceRequest) (*v1.UpdatePushDeviceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PushService.UpdatePushDevice is not implemented"))
 }
 
-func (UnimplementedPushServiceHandler) DeletePushDevice(context.Context, *connect.Request[v1.DeletePushDeviceRequest]) (*connect.Response[v1.DeletePushDeviceResponse], error) {
+func (UnimplementedPushServiceHandler) DeletePushDevice(context.Context, *v1.DeletePushDeviceRequest) (*v1.DeletePushDeviceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PushService.DeletePushDevice is not implemented"))
 }
 
-func (UnimplementedPushServiceHandler) TestPushDevice(context.Context, *connect.Request[v1.TestPushDeviceRequest]) (*connect.Response[v1.TestPushDeviceResponse], error) {
+func (UnimplementedPushServiceHandler) TestPushDevice(context.Context, *v1.TestPushDeviceRequest) (*v1.TestPushDeviceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PushService.TestPushDevice is not implemented"))
 }

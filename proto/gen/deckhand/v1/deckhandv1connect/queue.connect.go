@@ -55,20 +55,20 @@ const (
 // QueueServiceClient is a client for the deckhand.v1.QueueService service.
 type QueueServiceClient interface {
 	// ReorderTask puts a queued task to another place in the queue.
-	ReorderTask(context.Context, *connect.Request[v1.ReorderTaskRequest]) (*connect.Response[v1.ReorderTaskResponse], error)
+	ReorderTask(context.Context, *v1.ReorderTaskRequest) (*v1.ReorderTaskResponse, error)
 	// AssignTask assigns a task. A task that has not started can be assigned to
 	// an agent, a person or nobody; one that has started can be assigned to a
 	// person, who then decides on it.
-	AssignTask(context.Context, *connect.Request[v1.AssignTaskRequest]) (*connect.Response[v1.AssignTaskResponse], error)
+	AssignTask(context.Context, *v1.AssignTaskRequest) (*v1.AssignTaskResponse, error)
 	// CompleteTask ends a task that a person did by hand.
-	CompleteTask(context.Context, *connect.Request[v1.CompleteTaskRequest]) (*connect.Response[v1.CompleteTaskResponse], error)
+	CompleteTask(context.Context, *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error)
 	// ListWorkers returns the workers that were heard from recently.
-	ListWorkers(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error)
+	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// DrainWorker keeps new tasks off a worker; those it has continue. Repeating
 	// it is harmless.
-	DrainWorker(context.Context, *connect.Request[v1.DrainWorkerRequest]) (*connect.Response[v1.DrainWorkerResponse], error)
+	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
 	// UndrainWorker lets a worker take tasks again.
-	UndrainWorker(context.Context, *connect.Request[v1.UndrainWorkerRequest]) (*connect.Response[v1.UndrainWorkerResponse], error)
+	UndrainWorker(context.Context, *v1.UndrainWorkerRequest) (*v1.UndrainWorkerResponse, error)
 }
 
 // NewQueueServiceClient constructs a client for the deckhand.v1.QueueService service. By default,
@@ -132,52 +132,76 @@ type queueServiceClient struct {
 }
 
 // ReorderTask calls deckhand.v1.QueueService.ReorderTask.
-func (c *queueServiceClient) ReorderTask(ctx context.Context, req *connect.Request[v1.ReorderTaskRequest]) (*connect.Response[v1.ReorderTaskResponse], error) {
-	return c.reorderTask.CallUnary(ctx, req)
+func (c *queueServiceClient) ReorderTask(ctx context.Context, req *v1.ReorderTaskRequest) (*v1.ReorderTaskResponse, error) {
+	response, err := c.reorderTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AssignTask calls deckhand.v1.QueueService.AssignTask.
-func (c *queueServiceClient) AssignTask(ctx context.Context, req *connect.Request[v1.AssignTaskRequest]) (*connect.Response[v1.AssignTaskResponse], error) {
-	return c.assignTask.CallUnary(ctx, req)
+func (c *queueServiceClient) AssignTask(ctx context.Context, req *v1.AssignTaskRequest) (*v1.AssignTaskResponse, error) {
+	response, err := c.assignTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CompleteTask calls deckhand.v1.QueueService.CompleteTask.
-func (c *queueServiceClient) CompleteTask(ctx context.Context, req *connect.Request[v1.CompleteTaskRequest]) (*connect.Response[v1.CompleteTaskResponse], error) {
-	return c.completeTask.CallUnary(ctx, req)
+func (c *queueServiceClient) CompleteTask(ctx context.Context, req *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error) {
+	response, err := c.completeTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListWorkers calls deckhand.v1.QueueService.ListWorkers.
-func (c *queueServiceClient) ListWorkers(ctx context.Context, req *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error) {
-	return c.listWorkers.CallUnary(ctx, req)
+func (c *queueServiceClient) ListWorkers(ctx context.Context, req *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error) {
+	response, err := c.listWorkers.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DrainWorker calls deckhand.v1.QueueService.DrainWorker.
-func (c *queueServiceClient) DrainWorker(ctx context.Context, req *connect.Request[v1.DrainWorkerRequest]) (*connect.Response[v1.DrainWorkerResponse], error) {
-	return c.drainWorker.CallUnary(ctx, req)
+func (c *queueServiceClient) DrainWorker(ctx context.Context, req *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
+	response, err := c.drainWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UndrainWorker calls deckhand.v1.QueueService.UndrainWorker.
-func (c *queueServiceClient) UndrainWorker(ctx context.Context, req *connect.Request[v1.UndrainWorkerRequest]) (*connect.Response[v1.UndrainWorkerResponse], error) {
-	return c.undrainWorker.CallUnary(ctx, req)
+func (c *queueServiceClient) UndrainWorker(ctx context.Context, req *v1.UndrainWorkerRequest) (*v1.UndrainWorkerResponse, error) {
+	response, err := c.undrainWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // QueueServiceHandler is an implementation of the deckhand.v1.QueueService service.
 type QueueServiceHandler interface {
 	// ReorderTask puts a queued task to another place in the queue.
-	ReorderTask(context.Context, *connect.Request[v1.ReorderTaskRequest]) (*connect.Response[v1.ReorderTaskResponse], error)
+	ReorderTask(context.Context, *v1.ReorderTaskRequest) (*v1.ReorderTaskResponse, error)
 	// AssignTask assigns a task. A task that has not started can be assigned to
 	// an agent, a person or nobody; one that has started can be assigned to a
 	// person, who then decides on it.
-	AssignTask(context.Context, *connect.Request[v1.AssignTaskRequest]) (*connect.Response[v1.AssignTaskResponse], error)
+	AssignTask(context.Context, *v1.AssignTaskRequest) (*v1.AssignTaskResponse, error)
 	// CompleteTask ends a task that a person did by hand.
-	CompleteTask(context.Context, *connect.Request[v1.CompleteTaskRequest]) (*connect.Response[v1.CompleteTaskResponse], error)
+	CompleteTask(context.Context, *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error)
 	// ListWorkers returns the workers that were heard from recently.
-	ListWorkers(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error)
+	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
 	// DrainWorker keeps new tasks off a worker; those it has continue. Repeating
 	// it is harmless.
-	DrainWorker(context.Context, *connect.Request[v1.DrainWorkerRequest]) (*connect.Response[v1.DrainWorkerResponse], error)
+	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
 	// UndrainWorker lets a worker take tasks again.
-	UndrainWorker(context.Context, *connect.Request[v1.UndrainWorkerRequest]) (*connect.Response[v1.UndrainWorkerResponse], error)
+	UndrainWorker(context.Context, *v1.UndrainWorkerRequest) (*v1.UndrainWorkerResponse, error)
 }
 
 // NewQueueServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -187,37 +211,37 @@ type QueueServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	queueServiceMethods := v1.File_deckhand_v1_queue_proto.Services().ByName("QueueService").Methods()
-	queueServiceReorderTaskHandler := connect.NewUnaryHandler(
+	queueServiceReorderTaskHandler := connect.NewUnaryHandlerSimple(
 		QueueServiceReorderTaskProcedure,
 		svc.ReorderTask,
 		connect.WithSchema(queueServiceMethods.ByName("ReorderTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	queueServiceAssignTaskHandler := connect.NewUnaryHandler(
+	queueServiceAssignTaskHandler := connect.NewUnaryHandlerSimple(
 		QueueServiceAssignTaskProcedure,
 		svc.AssignTask,
 		connect.WithSchema(queueServiceMethods.ByName("AssignTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	queueServiceCompleteTaskHandler := connect.NewUnaryHandler(
+	queueServiceCompleteTaskHandler := connect.NewUnaryHandlerSimple(
 		QueueServiceCompleteTaskProcedure,
 		svc.CompleteTask,
 		connect.WithSchema(queueServiceMethods.ByName("CompleteTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	queueServiceListWorkersHandler := connect.NewUnaryHandler(
+	queueServiceListWorkersHandler := connect.NewUnaryHandlerSimple(
 		QueueServiceListWorkersProcedure,
 		svc.ListWorkers,
 		connect.WithSchema(queueServiceMethods.ByName("ListWorkers")),
 		connect.WithHandlerOptions(opts...),
 	)
-	queueServiceDrainWorkerHandler := connect.NewUnaryHandler(
+	queueServiceDrainWorkerHandler := connect.NewUnaryHandlerSimple(
 		QueueServiceDrainWorkerProcedure,
 		svc.DrainWorker,
 		connect.WithSchema(queueServiceMethods.ByName("DrainWorker")),
 		connect.WithHandlerOptions(opts...),
 	)
-	queueServiceUndrainWorkerHandler := connect.NewUnaryHandler(
+	queueServiceUndrainWorkerHandler := connect.NewUnaryHandlerSimple(
 		QueueServiceUndrainWorkerProcedure,
 		svc.UndrainWorker,
 		connect.WithSchema(queueServiceMethods.ByName("UndrainWorker")),
@@ -246,26 +270,26 @@ func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedQueueServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedQueueServiceHandler struct{}
 
-func (UnimplementedQueueServiceHandler) ReorderTask(context.Context, *connect.Request[v1.ReorderTaskRequest]) (*connect.Response[v1.ReorderTaskResponse], error) {
+func (UnimplementedQueueServiceHandler) ReorderTask(context.Context, *v1.ReorderTaskRequest) (*v1.ReorderTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.QueueService.ReorderTask is not implemented"))
 }
 
-func (UnimplementedQueueServiceHandler) AssignTask(context.Context, *connect.Request[v1.AssignTaskRequest]) (*connect.Response[v1.AssignTaskResponse], error) {
+func (UnimplementedQueueServiceHandler) AssignTask(context.Context, *v1.AssignTaskRequest) (*v1.AssignTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.QueueService.AssignTask is not implemented"))
 }
 
-func (UnimplementedQueueServiceHandler) CompleteTask(context.Context, *connect.Request[v1.CompleteTaskRequest]) (*connect.Response[v1.CompleteTaskResponse], error) {
+func (UnimplementedQueueServiceHandler) CompleteTask(context.Context, *v1.CompleteTaskRequest) (*v1.CompleteTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.QueueService.CompleteTask is not implemented"))
 }
 
-func (UnimplementedQueueServiceHandler) ListWorkers(context.Context, *connect.Request[v1.ListWorkersRequest]) (*connect.Response[v1.ListWorkersResponse], error) {
+func (UnimplementedQueueServiceHandler) ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.QueueService.ListWorkers is not implemented"))
 }
 
-func (UnimplementedQueueServiceHandler) DrainWorker(context.Context, *connect.Request[v1.DrainWorkerRequest]) (*connect.Response[v1.DrainWorkerResponse], error) {
+func (UnimplementedQueueServiceHandler) DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.QueueService.DrainWorker is not implemented"))
 }
 
-func (UnimplementedQueueServiceHandler) UndrainWorker(context.Context, *connect.Request[v1.UndrainWorkerRequest]) (*connect.Response[v1.UndrainWorkerResponse], error) {
+func (UnimplementedQueueServiceHandler) UndrainWorker(context.Context, *v1.UndrainWorkerRequest) (*v1.UndrainWorkerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.QueueService.UndrainWorker is not implemented"))
 }

@@ -51,14 +51,14 @@ const (
 type RetentionServiceClient interface {
 	// GetRetention returns the settings and what has been deleted so far. With plan it also
 	// counts what would be deleted now; nothing is changed.
-	GetRetention(context.Context, *connect.Request[v1.GetRetentionRequest]) (*connect.Response[v1.GetRetentionResponse], error)
+	GetRetention(context.Context, *v1.GetRetentionRequest) (*v1.GetRetentionResponse, error)
 	// SetRetention changes settings. Those that are left out stay.
-	SetRetention(context.Context, *connect.Request[v1.SetRetentionRequest]) (*connect.Response[v1.SetRetentionResponse], error)
+	SetRetention(context.Context, *v1.SetRetentionRequest) (*v1.SetRetentionResponse, error)
 	// SetLegalHold keeps everything of a task, whatever the settings say, until the hold is
 	// released. Setting it again changes the reason.
-	SetLegalHold(context.Context, *connect.Request[v1.SetLegalHoldRequest]) (*connect.Response[v1.SetLegalHoldResponse], error)
+	SetLegalHold(context.Context, *v1.SetLegalHoldRequest) (*v1.SetLegalHoldResponse, error)
 	// ListLegalHolds returns the tasks that are kept, the newest hold first.
-	ListLegalHolds(context.Context, *connect.Request[v1.ListLegalHoldsRequest]) (*connect.Response[v1.ListLegalHoldsResponse], error)
+	ListLegalHolds(context.Context, *v1.ListLegalHoldsRequest) (*v1.ListLegalHoldsResponse, error)
 }
 
 // NewRetentionServiceClient constructs a client for the deckhand.v1.RetentionService service. By
@@ -108,37 +108,53 @@ type retentionServiceClient struct {
 }
 
 // GetRetention calls deckhand.v1.RetentionService.GetRetention.
-func (c *retentionServiceClient) GetRetention(ctx context.Context, req *connect.Request[v1.GetRetentionRequest]) (*connect.Response[v1.GetRetentionResponse], error) {
-	return c.getRetention.CallUnary(ctx, req)
+func (c *retentionServiceClient) GetRetention(ctx context.Context, req *v1.GetRetentionRequest) (*v1.GetRetentionResponse, error) {
+	response, err := c.getRetention.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetRetention calls deckhand.v1.RetentionService.SetRetention.
-func (c *retentionServiceClient) SetRetention(ctx context.Context, req *connect.Request[v1.SetRetentionRequest]) (*connect.Response[v1.SetRetentionResponse], error) {
-	return c.setRetention.CallUnary(ctx, req)
+func (c *retentionServiceClient) SetRetention(ctx context.Context, req *v1.SetRetentionRequest) (*v1.SetRetentionResponse, error) {
+	response, err := c.setRetention.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetLegalHold calls deckhand.v1.RetentionService.SetLegalHold.
-func (c *retentionServiceClient) SetLegalHold(ctx context.Context, req *connect.Request[v1.SetLegalHoldRequest]) (*connect.Response[v1.SetLegalHoldResponse], error) {
-	return c.setLegalHold.CallUnary(ctx, req)
+func (c *retentionServiceClient) SetLegalHold(ctx context.Context, req *v1.SetLegalHoldRequest) (*v1.SetLegalHoldResponse, error) {
+	response, err := c.setLegalHold.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListLegalHolds calls deckhand.v1.RetentionService.ListLegalHolds.
-func (c *retentionServiceClient) ListLegalHolds(ctx context.Context, req *connect.Request[v1.ListLegalHoldsRequest]) (*connect.Response[v1.ListLegalHoldsResponse], error) {
-	return c.listLegalHolds.CallUnary(ctx, req)
+func (c *retentionServiceClient) ListLegalHolds(ctx context.Context, req *v1.ListLegalHoldsRequest) (*v1.ListLegalHoldsResponse, error) {
+	response, err := c.listLegalHolds.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RetentionServiceHandler is an implementation of the deckhand.v1.RetentionService service.
 type RetentionServiceHandler interface {
 	// GetRetention returns the settings and what has been deleted so far. With plan it also
 	// counts what would be deleted now; nothing is changed.
-	GetRetention(context.Context, *connect.Request[v1.GetRetentionRequest]) (*connect.Response[v1.GetRetentionResponse], error)
+	GetRetention(context.Context, *v1.GetRetentionRequest) (*v1.GetRetentionResponse, error)
 	// SetRetention changes settings. Those that are left out stay.
-	SetRetention(context.Context, *connect.Request[v1.SetRetentionRequest]) (*connect.Response[v1.SetRetentionResponse], error)
+	SetRetention(context.Context, *v1.SetRetentionRequest) (*v1.SetRetentionResponse, error)
 	// SetLegalHold keeps everything of a task, whatever the settings say, until the hold is
 	// released. Setting it again changes the reason.
-	SetLegalHold(context.Context, *connect.Request[v1.SetLegalHoldRequest]) (*connect.Response[v1.SetLegalHoldResponse], error)
+	SetLegalHold(context.Context, *v1.SetLegalHoldRequest) (*v1.SetLegalHoldResponse, error)
 	// ListLegalHolds returns the tasks that are kept, the newest hold first.
-	ListLegalHolds(context.Context, *connect.Request[v1.ListLegalHoldsRequest]) (*connect.Response[v1.ListLegalHoldsResponse], error)
+	ListLegalHolds(context.Context, *v1.ListLegalHoldsRequest) (*v1.ListLegalHoldsResponse, error)
 }
 
 // NewRetentionServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -148,25 +164,25 @@ type RetentionServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewRetentionServiceHandler(svc RetentionServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	retentionServiceMethods := v1.File_deckhand_v1_retention_proto.Services().ByName("RetentionService").Methods()
-	retentionServiceGetRetentionHandler := connect.NewUnaryHandler(
+	retentionServiceGetRetentionHandler := connect.NewUnaryHandlerSimple(
 		RetentionServiceGetRetentionProcedure,
 		svc.GetRetention,
 		connect.WithSchema(retentionServiceMethods.ByName("GetRetention")),
 		connect.WithHandlerOptions(opts...),
 	)
-	retentionServiceSetRetentionHandler := connect.NewUnaryHandler(
+	retentionServiceSetRetentionHandler := connect.NewUnaryHandlerSimple(
 		RetentionServiceSetRetentionProcedure,
 		svc.SetRetention,
 		connect.WithSchema(retentionServiceMethods.ByName("SetRetention")),
 		connect.WithHandlerOptions(opts...),
 	)
-	retentionServiceSetLegalHoldHandler := connect.NewUnaryHandler(
+	retentionServiceSetLegalHoldHandler := connect.NewUnaryHandlerSimple(
 		RetentionServiceSetLegalHoldProcedure,
 		svc.SetLegalHold,
 		connect.WithSchema(retentionServiceMethods.ByName("SetLegalHold")),
 		connect.WithHandlerOptions(opts...),
 	)
-	retentionServiceListLegalHoldsHandler := connect.NewUnaryHandler(
+	retentionServiceListLegalHoldsHandler := connect.NewUnaryHandlerSimple(
 		RetentionServiceListLegalHoldsProcedure,
 		svc.ListLegalHolds,
 		connect.WithSchema(retentionServiceMethods.ByName("ListLegalHolds")),
@@ -191,18 +207,18 @@ func NewRetentionServiceHandler(svc RetentionServiceHandler, opts ...connect.Han
 // UnimplementedRetentionServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedRetentionServiceHandler struct{}
 
-func (UnimplementedRetentionServiceHandler) GetRetention(context.Context, *connect.Request[v1.GetRetentionRequest]) (*connect.Response[v1.GetRetentionResponse], error) {
+func (UnimplementedRetentionServiceHandler) GetRetention(context.Context, *v1.GetRetentionRequest) (*v1.GetRetentionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.RetentionService.GetRetention is not implemented"))
 }
 
-func (UnimplementedRetentionServiceHandler) SetRetention(context.Context, *connect.Request[v1.SetRetentionRequest]) (*connect.Response[v1.SetRetentionResponse], error) {
+func (UnimplementedRetentionServiceHandler) SetRetention(context.Context, *v1.SetRetentionRequest) (*v1.SetRetentionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.RetentionService.SetRetention is not implemented"))
 }
 
-func (UnimplementedRetentionServiceHandler) SetLegalHold(context.Context, *connect.Request[v1.SetLegalHoldRequest]) (*connect.Response[v1.SetLegalHoldResponse], error) {
+func (UnimplementedRetentionServiceHandler) SetLegalHold(context.Context, *v1.SetLegalHoldRequest) (*v1.SetLegalHoldResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.RetentionService.SetLegalHold is not implemented"))
 }
 
-func (UnimplementedRetentionServiceHandler) ListLegalHolds(context.Context, *connect.Request[v1.ListLegalHoldsRequest]) (*connect.Response[v1.ListLegalHoldsResponse], error) {
+func (UnimplementedRetentionServiceHandler) ListLegalHolds(context.Context, *v1.ListLegalHoldsRequest) (*v1.ListLegalHoldsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.RetentionService.ListLegalHolds is not implemented"))
 }

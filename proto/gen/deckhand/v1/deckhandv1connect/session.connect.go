@@ -61,22 +61,22 @@ type SessionServiceClient interface {
 	// CreateSession logs a user in, and sets the cookie. It needs no
 	// authentication. After too many failures the caller has to wait: see the
 	// header Retry-After.
-	CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error)
+	CreateSession(context.Context, *v1.CreateSessionRequest) (*v1.CreateSessionResponse, error)
 	// GetSession returns the caller's identity, by cookie or token.
-	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
+	GetSession(context.Context, *v1.GetSessionRequest) (*v1.GetSessionResponse, error)
 	// ListSessions returns the caller's valid sessions, newest first.
-	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
+	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// DeleteSession logs out: it ends the session that the call came with, or
 	// another of the caller's.
-	DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error)
+	DeleteSession(context.Context, *v1.DeleteSessionRequest) (*v1.DeleteSessionResponse, error)
 	// CreateLoginCode makes a code for one login as the caller, with the caller's
 	// rights, within two minutes.
-	CreateLoginCode(context.Context, *connect.Request[v1.CreateLoginCodeRequest]) (*connect.Response[v1.CreateLoginCodeResponse], error)
+	CreateLoginCode(context.Context, *v1.CreateLoginCodeRequest) (*v1.CreateLoginCodeResponse, error)
 	// GetLoginMethods returns how people can log in. It needs no authentication.
-	GetLoginMethods(context.Context, *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error)
+	GetLoginMethods(context.Context, *v1.GetLoginMethodsRequest) (*v1.GetLoginMethodsResponse, error)
 	// BeginPasskeyLogin returns a challenge for a login with a passkey. It needs no
 	// authentication.
-	BeginPasskeyLogin(context.Context, *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error)
+	BeginPasskeyLogin(context.Context, *v1.BeginPasskeyLoginRequest) (*v1.BeginPasskeyLoginResponse, error)
 }
 
 // NewSessionServiceClient constructs a client for the deckhand.v1.SessionService service. By
@@ -147,38 +147,66 @@ type sessionServiceClient struct {
 }
 
 // CreateSession calls deckhand.v1.SessionService.CreateSession.
-func (c *sessionServiceClient) CreateSession(ctx context.Context, req *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error) {
-	return c.createSession.CallUnary(ctx, req)
+func (c *sessionServiceClient) CreateSession(ctx context.Context, req *v1.CreateSessionRequest) (*v1.CreateSessionResponse, error) {
+	response, err := c.createSession.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetSession calls deckhand.v1.SessionService.GetSession.
-func (c *sessionServiceClient) GetSession(ctx context.Context, req *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error) {
-	return c.getSession.CallUnary(ctx, req)
+func (c *sessionServiceClient) GetSession(ctx context.Context, req *v1.GetSessionRequest) (*v1.GetSessionResponse, error) {
+	response, err := c.getSession.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListSessions calls deckhand.v1.SessionService.ListSessions.
-func (c *sessionServiceClient) ListSessions(ctx context.Context, req *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error) {
-	return c.listSessions.CallUnary(ctx, req)
+func (c *sessionServiceClient) ListSessions(ctx context.Context, req *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error) {
+	response, err := c.listSessions.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteSession calls deckhand.v1.SessionService.DeleteSession.
-func (c *sessionServiceClient) DeleteSession(ctx context.Context, req *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error) {
-	return c.deleteSession.CallUnary(ctx, req)
+func (c *sessionServiceClient) DeleteSession(ctx context.Context, req *v1.DeleteSessionRequest) (*v1.DeleteSessionResponse, error) {
+	response, err := c.deleteSession.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CreateLoginCode calls deckhand.v1.SessionService.CreateLoginCode.
-func (c *sessionServiceClient) CreateLoginCode(ctx context.Context, req *connect.Request[v1.CreateLoginCodeRequest]) (*connect.Response[v1.CreateLoginCodeResponse], error) {
-	return c.createLoginCode.CallUnary(ctx, req)
+func (c *sessionServiceClient) CreateLoginCode(ctx context.Context, req *v1.CreateLoginCodeRequest) (*v1.CreateLoginCodeResponse, error) {
+	response, err := c.createLoginCode.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetLoginMethods calls deckhand.v1.SessionService.GetLoginMethods.
-func (c *sessionServiceClient) GetLoginMethods(ctx context.Context, req *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error) {
-	return c.getLoginMethods.CallUnary(ctx, req)
+func (c *sessionServiceClient) GetLoginMethods(ctx context.Context, req *v1.GetLoginMethodsRequest) (*v1.GetLoginMethodsResponse, error) {
+	response, err := c.getLoginMethods.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // BeginPasskeyLogin calls deckhand.v1.SessionService.BeginPasskeyLogin.
-func (c *sessionServiceClient) BeginPasskeyLogin(ctx context.Context, req *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error) {
-	return c.beginPasskeyLogin.CallUnary(ctx, req)
+func (c *sessionServiceClient) BeginPasskeyLogin(ctx context.Context, req *v1.BeginPasskeyLoginRequest) (*v1.BeginPasskeyLoginResponse, error) {
+	response, err := c.beginPasskeyLogin.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SessionServiceHandler is an implementation of the deckhand.v1.SessionService service.
@@ -186,22 +214,22 @@ type SessionServiceHandler interface {
 	// CreateSession logs a user in, and sets the cookie. It needs no
 	// authentication. After too many failures the caller has to wait: see the
 	// header Retry-After.
-	CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error)
+	CreateSession(context.Context, *v1.CreateSessionRequest) (*v1.CreateSessionResponse, error)
 	// GetSession returns the caller's identity, by cookie or token.
-	GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error)
+	GetSession(context.Context, *v1.GetSessionRequest) (*v1.GetSessionResponse, error)
 	// ListSessions returns the caller's valid sessions, newest first.
-	ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error)
+	ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error)
 	// DeleteSession logs out: it ends the session that the call came with, or
 	// another of the caller's.
-	DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error)
+	DeleteSession(context.Context, *v1.DeleteSessionRequest) (*v1.DeleteSessionResponse, error)
 	// CreateLoginCode makes a code for one login as the caller, with the caller's
 	// rights, within two minutes.
-	CreateLoginCode(context.Context, *connect.Request[v1.CreateLoginCodeRequest]) (*connect.Response[v1.CreateLoginCodeResponse], error)
+	CreateLoginCode(context.Context, *v1.CreateLoginCodeRequest) (*v1.CreateLoginCodeResponse, error)
 	// GetLoginMethods returns how people can log in. It needs no authentication.
-	GetLoginMethods(context.Context, *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error)
+	GetLoginMethods(context.Context, *v1.GetLoginMethodsRequest) (*v1.GetLoginMethodsResponse, error)
 	// BeginPasskeyLogin returns a challenge for a login with a passkey. It needs no
 	// authentication.
-	BeginPasskeyLogin(context.Context, *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error)
+	BeginPasskeyLogin(context.Context, *v1.BeginPasskeyLoginRequest) (*v1.BeginPasskeyLoginResponse, error)
 }
 
 // NewSessionServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -211,43 +239,43 @@ type SessionServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	sessionServiceMethods := v1.File_deckhand_v1_session_proto.Services().ByName("SessionService").Methods()
-	sessionServiceCreateSessionHandler := connect.NewUnaryHandler(
+	sessionServiceCreateSessionHandler := connect.NewUnaryHandlerSimple(
 		SessionServiceCreateSessionProcedure,
 		svc.CreateSession,
 		connect.WithSchema(sessionServiceMethods.ByName("CreateSession")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionServiceGetSessionHandler := connect.NewUnaryHandler(
+	sessionServiceGetSessionHandler := connect.NewUnaryHandlerSimple(
 		SessionServiceGetSessionProcedure,
 		svc.GetSession,
 		connect.WithSchema(sessionServiceMethods.ByName("GetSession")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionServiceListSessionsHandler := connect.NewUnaryHandler(
+	sessionServiceListSessionsHandler := connect.NewUnaryHandlerSimple(
 		SessionServiceListSessionsProcedure,
 		svc.ListSessions,
 		connect.WithSchema(sessionServiceMethods.ByName("ListSessions")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionServiceDeleteSessionHandler := connect.NewUnaryHandler(
+	sessionServiceDeleteSessionHandler := connect.NewUnaryHandlerSimple(
 		SessionServiceDeleteSessionProcedure,
 		svc.DeleteSession,
 		connect.WithSchema(sessionServiceMethods.ByName("DeleteSession")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionServiceCreateLoginCodeHandler := connect.NewUnaryHandler(
+	sessionServiceCreateLoginCodeHandler := connect.NewUnaryHandlerSimple(
 		SessionServiceCreateLoginCodeProcedure,
 		svc.CreateLoginCode,
 		connect.WithSchema(sessionServiceMethods.ByName("CreateLoginCode")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionServiceGetLoginMethodsHandler := connect.NewUnaryHandler(
+	sessionServiceGetLoginMethodsHandler := connect.NewUnaryHandlerSimple(
 		SessionServiceGetLoginMethodsProcedure,
 		svc.GetLoginMethods,
 		connect.WithSchema(sessionServiceMethods.ByName("GetLoginMethods")),
 		connect.WithHandlerOptions(opts...),
 	)
-	sessionServiceBeginPasskeyLoginHandler := connect.NewUnaryHandler(
+	sessionServiceBeginPasskeyLoginHandler := connect.NewUnaryHandlerSimple(
 		SessionServiceBeginPasskeyLoginProcedure,
 		svc.BeginPasskeyLogin,
 		connect.WithSchema(sessionServiceMethods.ByName("BeginPasskeyLogin")),
@@ -278,30 +306,30 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 // UnimplementedSessionServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedSessionServiceHandler struct{}
 
-func (UnimplementedSessionServiceHandler) CreateSession(context.Context, *connect.Request[v1.CreateSessionRequest]) (*connect.Response[v1.CreateSessionResponse], error) {
+func (UnimplementedSessionServiceHandler) CreateSession(context.Context, *v1.CreateSessionRequest) (*v1.CreateSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.CreateSession is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) GetSession(context.Context, *connect.Request[v1.GetSessionRequest]) (*connect.Response[v1.GetSessionResponse], error) {
+func (UnimplementedSessionServiceHandler) GetSession(context.Context, *v1.GetSessionRequest) (*v1.GetSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.GetSession is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) ListSessions(context.Context, *connect.Request[v1.ListSessionsRequest]) (*connect.Response[v1.ListSessionsResponse], error) {
+func (UnimplementedSessionServiceHandler) ListSessions(context.Context, *v1.ListSessionsRequest) (*v1.ListSessionsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.ListSessions is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error) {
+func (UnimplementedSessionServiceHandler) DeleteSession(context.Context, *v1.DeleteSessionRequest) (*v1.DeleteSessionResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.DeleteSession is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) CreateLoginCode(context.Context, *connect.Request[v1.CreateLoginCodeRequest]) (*connect.Response[v1.CreateLoginCodeResponse], error) {
+func (UnimplementedSessionServiceHandler) CreateLoginCode(context.Context, *v1.CreateLoginCodeRequest) (*v1.CreateLoginCodeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.CreateLoginCode is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) GetLoginMethods(context.Context, *connect.Request[v1.GetLoginMethodsRequest]) (*connect.Response[v1.GetLoginMethodsResponse], error) {
+func (UnimplementedSessionServiceHandler) GetLoginMethods(context.Context, *v1.GetLoginMethodsRequest) (*v1.GetLoginMethodsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.GetLoginMethods is not implemented"))
 }
 
-func (UnimplementedSessionServiceHandler) BeginPasskeyLogin(context.Context, *connect.Request[v1.BeginPasskeyLoginRequest]) (*connect.Response[v1.BeginPasskeyLoginResponse], error) {
+func (UnimplementedSessionServiceHandler) BeginPasskeyLogin(context.Context, *v1.BeginPasskeyLoginRequest) (*v1.BeginPasskeyLoginResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.SessionService.BeginPasskeyLogin is not implemented"))
 }

@@ -75,48 +75,48 @@ const (
 type TaskServiceClient interface {
 	// SubmitTask stores a task and queues it for admission. Repeating it with the
 	// same idempotency key returns the first task.
-	SubmitTask(context.Context, *connect.Request[v1.SubmitTaskRequest]) (*connect.Response[v1.SubmitTaskResponse], error)
+	SubmitTask(context.Context, *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error)
 	// GetTask returns one task by id or unique id prefix.
-	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
+	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
 	// ListTasks returns tasks, newest first, in keyset pages.
-	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
+	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
-	CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error)
+	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
 	// PauseTask stops a task until ResumeTask is called. The task's lease ends
 	// and its running commands are frozen. With on_next_tool the task continues
 	// until its next tool call, which is decided and not run. It is idempotent.
-	PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error)
+	PauseTask(context.Context, *v1.PauseTaskRequest) (*v1.PauseTaskResponse, error)
 	// ResumeTask lets a paused task continue from where it stood, and takes back
 	// a pause on the next tool call. Repeating it is harmless.
-	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
+	ResumeTask(context.Context, *v1.ResumeTaskRequest) (*v1.ResumeTaskResponse, error)
 	// TellTask gives a task's agent a message, which is in the model's next turn
 	// and goes before its plan. A paused task continues with it. With interrupt the
 	// agent stops what it does and gets the message at once.
-	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
+	TellTask(context.Context, *v1.TellTaskRequest) (*v1.TellTaskResponse, error)
 	// WithdrawMessage takes back a message that the agent has not got yet. One
 	// that was delivered is refused.
-	WithdrawMessage(context.Context, *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error)
+	WithdrawMessage(context.Context, *v1.WithdrawMessageRequest) (*v1.WithdrawMessageResponse, error)
 	// RetryTask puts an escalated task back into the queue; for one that has
 	// ended it makes a new one of the same goal, inputs and lineage.
-	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
+	RetryTask(context.Context, *v1.RetryTaskRequest) (*v1.RetryTaskResponse, error)
 	// ResumeTaskFrom makes a new task that continues from an older checkpoint of
 	// another: it has that one's turns and steps up to there as its own past.
-	ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error)
+	ResumeTaskFrom(context.Context, *v1.ResumeTaskFromRequest) (*v1.ResumeTaskFromResponse, error)
 	// ListCheckpoints returns the checkpoints of a task that have not expired,
 	// newest first.
-	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
+	ListCheckpoints(context.Context, *v1.ListCheckpointsRequest) (*v1.ListCheckpointsResponse, error)
 	// KeepCheckpoint keeps a checkpoint for longer than a day.
-	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
+	KeepCheckpoint(context.Context, *v1.KeepCheckpointRequest) (*v1.KeepCheckpointResponse, error)
 	// ListSteps returns a task's steps in order, in keyset pages.
-	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
+	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
 	// ListJobs returns a task's background commands: those that run, then those that have
 	// ended, the newest first.
-	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
+	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
 	// KillJob kills a background command and all its processes.
-	KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error)
+	KillJob(context.Context, *v1.KillJobRequest) (*v1.KillJobResponse, error)
 	// ReadLog streams the raw output of one step's command from the node's log.
-	ReadLog(context.Context, *connect.Request[v1.ReadLogRequest]) (*connect.ServerStreamForClient[v1.ReadLogResponse], error)
+	ReadLog(context.Context, *v1.ReadLogRequest) (*connect.ServerStreamForClient[v1.ReadLogResponse], error)
 }
 
 // NewTaskServiceClient constructs a client for the deckhand.v1.TaskService service. By default, it
@@ -250,131 +250,191 @@ type taskServiceClient struct {
 }
 
 // SubmitTask calls deckhand.v1.TaskService.SubmitTask.
-func (c *taskServiceClient) SubmitTask(ctx context.Context, req *connect.Request[v1.SubmitTaskRequest]) (*connect.Response[v1.SubmitTaskResponse], error) {
-	return c.submitTask.CallUnary(ctx, req)
+func (c *taskServiceClient) SubmitTask(ctx context.Context, req *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error) {
+	response, err := c.submitTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetTask calls deckhand.v1.TaskService.GetTask.
-func (c *taskServiceClient) GetTask(ctx context.Context, req *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error) {
-	return c.getTask.CallUnary(ctx, req)
+func (c *taskServiceClient) GetTask(ctx context.Context, req *v1.GetTaskRequest) (*v1.GetTaskResponse, error) {
+	response, err := c.getTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListTasks calls deckhand.v1.TaskService.ListTasks.
-func (c *taskServiceClient) ListTasks(ctx context.Context, req *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error) {
-	return c.listTasks.CallUnary(ctx, req)
+func (c *taskServiceClient) ListTasks(ctx context.Context, req *v1.ListTasksRequest) (*v1.ListTasksResponse, error) {
+	response, err := c.listTasks.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // CancelTask calls deckhand.v1.TaskService.CancelTask.
-func (c *taskServiceClient) CancelTask(ctx context.Context, req *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error) {
-	return c.cancelTask.CallUnary(ctx, req)
+func (c *taskServiceClient) CancelTask(ctx context.Context, req *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error) {
+	response, err := c.cancelTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PauseTask calls deckhand.v1.TaskService.PauseTask.
-func (c *taskServiceClient) PauseTask(ctx context.Context, req *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error) {
-	return c.pauseTask.CallUnary(ctx, req)
+func (c *taskServiceClient) PauseTask(ctx context.Context, req *v1.PauseTaskRequest) (*v1.PauseTaskResponse, error) {
+	response, err := c.pauseTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ResumeTask calls deckhand.v1.TaskService.ResumeTask.
-func (c *taskServiceClient) ResumeTask(ctx context.Context, req *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error) {
-	return c.resumeTask.CallUnary(ctx, req)
+func (c *taskServiceClient) ResumeTask(ctx context.Context, req *v1.ResumeTaskRequest) (*v1.ResumeTaskResponse, error) {
+	response, err := c.resumeTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TellTask calls deckhand.v1.TaskService.TellTask.
-func (c *taskServiceClient) TellTask(ctx context.Context, req *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error) {
-	return c.tellTask.CallUnary(ctx, req)
+func (c *taskServiceClient) TellTask(ctx context.Context, req *v1.TellTaskRequest) (*v1.TellTaskResponse, error) {
+	response, err := c.tellTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // WithdrawMessage calls deckhand.v1.TaskService.WithdrawMessage.
-func (c *taskServiceClient) WithdrawMessage(ctx context.Context, req *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error) {
-	return c.withdrawMessage.CallUnary(ctx, req)
+func (c *taskServiceClient) WithdrawMessage(ctx context.Context, req *v1.WithdrawMessageRequest) (*v1.WithdrawMessageResponse, error) {
+	response, err := c.withdrawMessage.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RetryTask calls deckhand.v1.TaskService.RetryTask.
-func (c *taskServiceClient) RetryTask(ctx context.Context, req *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error) {
-	return c.retryTask.CallUnary(ctx, req)
+func (c *taskServiceClient) RetryTask(ctx context.Context, req *v1.RetryTaskRequest) (*v1.RetryTaskResponse, error) {
+	response, err := c.retryTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ResumeTaskFrom calls deckhand.v1.TaskService.ResumeTaskFrom.
-func (c *taskServiceClient) ResumeTaskFrom(ctx context.Context, req *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error) {
-	return c.resumeTaskFrom.CallUnary(ctx, req)
+func (c *taskServiceClient) ResumeTaskFrom(ctx context.Context, req *v1.ResumeTaskFromRequest) (*v1.ResumeTaskFromResponse, error) {
+	response, err := c.resumeTaskFrom.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListCheckpoints calls deckhand.v1.TaskService.ListCheckpoints.
-func (c *taskServiceClient) ListCheckpoints(ctx context.Context, req *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error) {
-	return c.listCheckpoints.CallUnary(ctx, req)
+func (c *taskServiceClient) ListCheckpoints(ctx context.Context, req *v1.ListCheckpointsRequest) (*v1.ListCheckpointsResponse, error) {
+	response, err := c.listCheckpoints.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // KeepCheckpoint calls deckhand.v1.TaskService.KeepCheckpoint.
-func (c *taskServiceClient) KeepCheckpoint(ctx context.Context, req *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error) {
-	return c.keepCheckpoint.CallUnary(ctx, req)
+func (c *taskServiceClient) KeepCheckpoint(ctx context.Context, req *v1.KeepCheckpointRequest) (*v1.KeepCheckpointResponse, error) {
+	response, err := c.keepCheckpoint.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListSteps calls deckhand.v1.TaskService.ListSteps.
-func (c *taskServiceClient) ListSteps(ctx context.Context, req *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error) {
-	return c.listSteps.CallUnary(ctx, req)
+func (c *taskServiceClient) ListSteps(ctx context.Context, req *v1.ListStepsRequest) (*v1.ListStepsResponse, error) {
+	response, err := c.listSteps.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListJobs calls deckhand.v1.TaskService.ListJobs.
-func (c *taskServiceClient) ListJobs(ctx context.Context, req *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error) {
-	return c.listJobs.CallUnary(ctx, req)
+func (c *taskServiceClient) ListJobs(ctx context.Context, req *v1.ListJobsRequest) (*v1.ListJobsResponse, error) {
+	response, err := c.listJobs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // KillJob calls deckhand.v1.TaskService.KillJob.
-func (c *taskServiceClient) KillJob(ctx context.Context, req *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error) {
-	return c.killJob.CallUnary(ctx, req)
+func (c *taskServiceClient) KillJob(ctx context.Context, req *v1.KillJobRequest) (*v1.KillJobResponse, error) {
+	response, err := c.killJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReadLog calls deckhand.v1.TaskService.ReadLog.
-func (c *taskServiceClient) ReadLog(ctx context.Context, req *connect.Request[v1.ReadLogRequest]) (*connect.ServerStreamForClient[v1.ReadLogResponse], error) {
-	return c.readLog.CallServerStream(ctx, req)
+func (c *taskServiceClient) ReadLog(ctx context.Context, req *v1.ReadLogRequest) (*connect.ServerStreamForClient[v1.ReadLogResponse], error) {
+	return c.readLog.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // TaskServiceHandler is an implementation of the deckhand.v1.TaskService service.
 type TaskServiceHandler interface {
 	// SubmitTask stores a task and queues it for admission. Repeating it with the
 	// same idempotency key returns the first task.
-	SubmitTask(context.Context, *connect.Request[v1.SubmitTaskRequest]) (*connect.Response[v1.SubmitTaskResponse], error)
+	SubmitTask(context.Context, *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error)
 	// GetTask returns one task by id or unique id prefix.
-	GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error)
+	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
 	// ListTasks returns tasks, newest first, in keyset pages.
-	ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error)
+	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
-	CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error)
+	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
 	// PauseTask stops a task until ResumeTask is called. The task's lease ends
 	// and its running commands are frozen. With on_next_tool the task continues
 	// until its next tool call, which is decided and not run. It is idempotent.
-	PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error)
+	PauseTask(context.Context, *v1.PauseTaskRequest) (*v1.PauseTaskResponse, error)
 	// ResumeTask lets a paused task continue from where it stood, and takes back
 	// a pause on the next tool call. Repeating it is harmless.
-	ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error)
+	ResumeTask(context.Context, *v1.ResumeTaskRequest) (*v1.ResumeTaskResponse, error)
 	// TellTask gives a task's agent a message, which is in the model's next turn
 	// and goes before its plan. A paused task continues with it. With interrupt the
 	// agent stops what it does and gets the message at once.
-	TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error)
+	TellTask(context.Context, *v1.TellTaskRequest) (*v1.TellTaskResponse, error)
 	// WithdrawMessage takes back a message that the agent has not got yet. One
 	// that was delivered is refused.
-	WithdrawMessage(context.Context, *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error)
+	WithdrawMessage(context.Context, *v1.WithdrawMessageRequest) (*v1.WithdrawMessageResponse, error)
 	// RetryTask puts an escalated task back into the queue; for one that has
 	// ended it makes a new one of the same goal, inputs and lineage.
-	RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error)
+	RetryTask(context.Context, *v1.RetryTaskRequest) (*v1.RetryTaskResponse, error)
 	// ResumeTaskFrom makes a new task that continues from an older checkpoint of
 	// another: it has that one's turns and steps up to there as its own past.
-	ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error)
+	ResumeTaskFrom(context.Context, *v1.ResumeTaskFromRequest) (*v1.ResumeTaskFromResponse, error)
 	// ListCheckpoints returns the checkpoints of a task that have not expired,
 	// newest first.
-	ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error)
+	ListCheckpoints(context.Context, *v1.ListCheckpointsRequest) (*v1.ListCheckpointsResponse, error)
 	// KeepCheckpoint keeps a checkpoint for longer than a day.
-	KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error)
+	KeepCheckpoint(context.Context, *v1.KeepCheckpointRequest) (*v1.KeepCheckpointResponse, error)
 	// ListSteps returns a task's steps in order, in keyset pages.
-	ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error)
+	ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error)
 	// ListJobs returns a task's background commands: those that run, then those that have
 	// ended, the newest first.
-	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
+	ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error)
 	// KillJob kills a background command and all its processes.
-	KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error)
+	KillJob(context.Context, *v1.KillJobRequest) (*v1.KillJobResponse, error)
 	// ReadLog streams the raw output of one step's command from the node's log.
-	ReadLog(context.Context, *connect.Request[v1.ReadLogRequest], *connect.ServerStream[v1.ReadLogResponse]) error
+	ReadLog(context.Context, *v1.ReadLogRequest, *connect.ServerStream[v1.ReadLogResponse]) error
 }
 
 // NewTaskServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -384,97 +444,97 @@ type TaskServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	taskServiceMethods := v1.File_deckhand_v1_task_proto.Services().ByName("TaskService").Methods()
-	taskServiceSubmitTaskHandler := connect.NewUnaryHandler(
+	taskServiceSubmitTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceSubmitTaskProcedure,
 		svc.SubmitTask,
 		connect.WithSchema(taskServiceMethods.ByName("SubmitTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceGetTaskHandler := connect.NewUnaryHandler(
+	taskServiceGetTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceGetTaskProcedure,
 		svc.GetTask,
 		connect.WithSchema(taskServiceMethods.ByName("GetTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceListTasksHandler := connect.NewUnaryHandler(
+	taskServiceListTasksHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListTasksProcedure,
 		svc.ListTasks,
 		connect.WithSchema(taskServiceMethods.ByName("ListTasks")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceCancelTaskHandler := connect.NewUnaryHandler(
+	taskServiceCancelTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceCancelTaskProcedure,
 		svc.CancelTask,
 		connect.WithSchema(taskServiceMethods.ByName("CancelTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServicePauseTaskHandler := connect.NewUnaryHandler(
+	taskServicePauseTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServicePauseTaskProcedure,
 		svc.PauseTask,
 		connect.WithSchema(taskServiceMethods.ByName("PauseTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceResumeTaskHandler := connect.NewUnaryHandler(
+	taskServiceResumeTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceResumeTaskProcedure,
 		svc.ResumeTask,
 		connect.WithSchema(taskServiceMethods.ByName("ResumeTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceTellTaskHandler := connect.NewUnaryHandler(
+	taskServiceTellTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceTellTaskProcedure,
 		svc.TellTask,
 		connect.WithSchema(taskServiceMethods.ByName("TellTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceWithdrawMessageHandler := connect.NewUnaryHandler(
+	taskServiceWithdrawMessageHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceWithdrawMessageProcedure,
 		svc.WithdrawMessage,
 		connect.WithSchema(taskServiceMethods.ByName("WithdrawMessage")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceRetryTaskHandler := connect.NewUnaryHandler(
+	taskServiceRetryTaskHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceRetryTaskProcedure,
 		svc.RetryTask,
 		connect.WithSchema(taskServiceMethods.ByName("RetryTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceResumeTaskFromHandler := connect.NewUnaryHandler(
+	taskServiceResumeTaskFromHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceResumeTaskFromProcedure,
 		svc.ResumeTaskFrom,
 		connect.WithSchema(taskServiceMethods.ByName("ResumeTaskFrom")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceListCheckpointsHandler := connect.NewUnaryHandler(
+	taskServiceListCheckpointsHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListCheckpointsProcedure,
 		svc.ListCheckpoints,
 		connect.WithSchema(taskServiceMethods.ByName("ListCheckpoints")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceKeepCheckpointHandler := connect.NewUnaryHandler(
+	taskServiceKeepCheckpointHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceKeepCheckpointProcedure,
 		svc.KeepCheckpoint,
 		connect.WithSchema(taskServiceMethods.ByName("KeepCheckpoint")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceListStepsHandler := connect.NewUnaryHandler(
+	taskServiceListStepsHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListStepsProcedure,
 		svc.ListSteps,
 		connect.WithSchema(taskServiceMethods.ByName("ListSteps")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceListJobsHandler := connect.NewUnaryHandler(
+	taskServiceListJobsHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListJobsProcedure,
 		svc.ListJobs,
 		connect.WithSchema(taskServiceMethods.ByName("ListJobs")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceKillJobHandler := connect.NewUnaryHandler(
+	taskServiceKillJobHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceKillJobProcedure,
 		svc.KillJob,
 		connect.WithSchema(taskServiceMethods.ByName("KillJob")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskServiceReadLogHandler := connect.NewServerStreamHandler(
+	taskServiceReadLogHandler := connect.NewServerStreamHandlerSimple(
 		TaskServiceReadLogProcedure,
 		svc.ReadLog,
 		connect.WithSchema(taskServiceMethods.ByName("ReadLog")),
@@ -523,66 +583,66 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 // UnimplementedTaskServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedTaskServiceHandler struct{}
 
-func (UnimplementedTaskServiceHandler) SubmitTask(context.Context, *connect.Request[v1.SubmitTaskRequest]) (*connect.Response[v1.SubmitTaskResponse], error) {
+func (UnimplementedTaskServiceHandler) SubmitTask(context.Context, *v1.SubmitTaskRequest) (*v1.SubmitTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.SubmitTask is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) GetTask(context.Context, *connect.Request[v1.GetTaskRequest]) (*connect.Response[v1.GetTaskResponse], error) {
+func (UnimplementedTaskServiceHandler) GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.GetTask is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) ListTasks(context.Context, *connect.Request[v1.ListTasksRequest]) (*connect.Response[v1.ListTasksResponse], error) {
+func (UnimplementedTaskServiceHandler) ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ListTasks is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) CancelTask(context.Context, *connect.Request[v1.CancelTaskRequest]) (*connect.Response[v1.CancelTaskResponse], error) {
+func (UnimplementedTaskServiceHandler) CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.CancelTask is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) PauseTask(context.Context, *connect.Request[v1.PauseTaskRequest]) (*connect.Response[v1.PauseTaskResponse], error) {
+func (UnimplementedTaskServiceHandler) PauseTask(context.Context, *v1.PauseTaskRequest) (*v1.PauseTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.PauseTask is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) ResumeTask(context.Context, *connect.Request[v1.ResumeTaskRequest]) (*connect.Response[v1.ResumeTaskResponse], error) {
+func (UnimplementedTaskServiceHandler) ResumeTask(context.Context, *v1.ResumeTaskRequest) (*v1.ResumeTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ResumeTask is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) TellTask(context.Context, *connect.Request[v1.TellTaskRequest]) (*connect.Response[v1.TellTaskResponse], error) {
+func (UnimplementedTaskServiceHandler) TellTask(context.Context, *v1.TellTaskRequest) (*v1.TellTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.TellTask is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) WithdrawMessage(context.Context, *connect.Request[v1.WithdrawMessageRequest]) (*connect.Response[v1.WithdrawMessageResponse], error) {
+func (UnimplementedTaskServiceHandler) WithdrawMessage(context.Context, *v1.WithdrawMessageRequest) (*v1.WithdrawMessageResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.WithdrawMessage is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) RetryTask(context.Context, *connect.Request[v1.RetryTaskRequest]) (*connect.Response[v1.RetryTaskResponse], error) {
+func (UnimplementedTaskServiceHandler) RetryTask(context.Context, *v1.RetryTaskRequest) (*v1.RetryTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.RetryTask is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) ResumeTaskFrom(context.Context, *connect.Request[v1.ResumeTaskFromRequest]) (*connect.Response[v1.ResumeTaskFromResponse], error) {
+func (UnimplementedTaskServiceHandler) ResumeTaskFrom(context.Context, *v1.ResumeTaskFromRequest) (*v1.ResumeTaskFromResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ResumeTaskFrom is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) ListCheckpoints(context.Context, *connect.Request[v1.ListCheckpointsRequest]) (*connect.Response[v1.ListCheckpointsResponse], error) {
+func (UnimplementedTaskServiceHandler) ListCheckpoints(context.Context, *v1.ListCheckpointsRequest) (*v1.ListCheckpointsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ListCheckpoints is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) KeepCheckpoint(context.Context, *connect.Request[v1.KeepCheckpointRequest]) (*connect.Response[v1.KeepCheckpointResponse], error) {
+func (UnimplementedTaskServiceHandler) KeepCheckpoint(context.Context, *v1.KeepCheckpointRequest) (*v1.KeepCheckpointResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.KeepCheckpoint is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) ListSteps(context.Context, *connect.Request[v1.ListStepsRequest]) (*connect.Response[v1.ListStepsResponse], error) {
+func (UnimplementedTaskServiceHandler) ListSteps(context.Context, *v1.ListStepsRequest) (*v1.ListStepsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ListSteps is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error) {
+func (UnimplementedTaskServiceHandler) ListJobs(context.Context, *v1.ListJobsRequest) (*v1.ListJobsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ListJobs is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) KillJob(context.Context, *connect.Request[v1.KillJobRequest]) (*connect.Response[v1.KillJobResponse], error) {
+func (UnimplementedTaskServiceHandler) KillJob(context.Context, *v1.KillJobRequest) (*v1.KillJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.KillJob is not implemented"))
 }
 
-func (UnimplementedTaskServiceHandler) ReadLog(context.Context, *connect.Request[v1.ReadLogRequest], *connect.ServerStream[v1.ReadLogResponse]) error {
+func (UnimplementedTaskServiceHandler) ReadLog(context.Context, *v1.ReadLogRequest, *connect.ServerStream[v1.ReadLogResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ReadLog is not implemented"))
 }

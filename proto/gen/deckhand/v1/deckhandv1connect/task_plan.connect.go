@@ -45,11 +45,11 @@ const (
 type TaskPlanServiceClient interface {
 	// GetTaskPlan returns the plan of a task; without items and with revision 0 if
 	// the agent has set none.
-	GetTaskPlan(context.Context, *connect.Request[v1.GetTaskPlanRequest]) (*connect.Response[v1.GetTaskPlanResponse], error)
+	GetTaskPlan(context.Context, *v1.GetTaskPlanRequest) (*v1.GetTaskPlanResponse, error)
 	// EditTaskPlan changes the plan of a task that has not ended. The agent is told
 	// what was changed with its next turn. An update of the agent's own that it made
 	// without knowing the change is refused, and says what was changed.
-	EditTaskPlan(context.Context, *connect.Request[v1.EditTaskPlanRequest]) (*connect.Response[v1.EditTaskPlanResponse], error)
+	EditTaskPlan(context.Context, *v1.EditTaskPlanRequest) (*v1.EditTaskPlanResponse, error)
 }
 
 // NewTaskPlanServiceClient constructs a client for the deckhand.v1.TaskPlanService service. By
@@ -85,24 +85,32 @@ type taskPlanServiceClient struct {
 }
 
 // GetTaskPlan calls deckhand.v1.TaskPlanService.GetTaskPlan.
-func (c *taskPlanServiceClient) GetTaskPlan(ctx context.Context, req *connect.Request[v1.GetTaskPlanRequest]) (*connect.Response[v1.GetTaskPlanResponse], error) {
-	return c.getTaskPlan.CallUnary(ctx, req)
+func (c *taskPlanServiceClient) GetTaskPlan(ctx context.Context, req *v1.GetTaskPlanRequest) (*v1.GetTaskPlanResponse, error) {
+	response, err := c.getTaskPlan.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // EditTaskPlan calls deckhand.v1.TaskPlanService.EditTaskPlan.
-func (c *taskPlanServiceClient) EditTaskPlan(ctx context.Context, req *connect.Request[v1.EditTaskPlanRequest]) (*connect.Response[v1.EditTaskPlanResponse], error) {
-	return c.editTaskPlan.CallUnary(ctx, req)
+func (c *taskPlanServiceClient) EditTaskPlan(ctx context.Context, req *v1.EditTaskPlanRequest) (*v1.EditTaskPlanResponse, error) {
+	response, err := c.editTaskPlan.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TaskPlanServiceHandler is an implementation of the deckhand.v1.TaskPlanService service.
 type TaskPlanServiceHandler interface {
 	// GetTaskPlan returns the plan of a task; without items and with revision 0 if
 	// the agent has set none.
-	GetTaskPlan(context.Context, *connect.Request[v1.GetTaskPlanRequest]) (*connect.Response[v1.GetTaskPlanResponse], error)
+	GetTaskPlan(context.Context, *v1.GetTaskPlanRequest) (*v1.GetTaskPlanResponse, error)
 	// EditTaskPlan changes the plan of a task that has not ended. The agent is told
 	// what was changed with its next turn. An update of the agent's own that it made
 	// without knowing the change is refused, and says what was changed.
-	EditTaskPlan(context.Context, *connect.Request[v1.EditTaskPlanRequest]) (*connect.Response[v1.EditTaskPlanResponse], error)
+	EditTaskPlan(context.Context, *v1.EditTaskPlanRequest) (*v1.EditTaskPlanResponse, error)
 }
 
 // NewTaskPlanServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -112,13 +120,13 @@ type TaskPlanServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewTaskPlanServiceHandler(svc TaskPlanServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	taskPlanServiceMethods := v1.File_deckhand_v1_task_plan_proto.Services().ByName("TaskPlanService").Methods()
-	taskPlanServiceGetTaskPlanHandler := connect.NewUnaryHandler(
+	taskPlanServiceGetTaskPlanHandler := connect.NewUnaryHandlerSimple(
 		TaskPlanServiceGetTaskPlanProcedure,
 		svc.GetTaskPlan,
 		connect.WithSchema(taskPlanServiceMethods.ByName("GetTaskPlan")),
 		connect.WithHandlerOptions(opts...),
 	)
-	taskPlanServiceEditTaskPlanHandler := connect.NewUnaryHandler(
+	taskPlanServiceEditTaskPlanHandler := connect.NewUnaryHandlerSimple(
 		TaskPlanServiceEditTaskPlanProcedure,
 		svc.EditTaskPlan,
 		connect.WithSchema(taskPlanServiceMethods.ByName("EditTaskPlan")),
@@ -139,10 +147,10 @@ func NewTaskPlanServiceHandler(svc TaskPlanServiceHandler, opts ...connect.Handl
 // UnimplementedTaskPlanServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedTaskPlanServiceHandler struct{}
 
-func (UnimplementedTaskPlanServiceHandler) GetTaskPlan(context.Context, *connect.Request[v1.GetTaskPlanRequest]) (*connect.Response[v1.GetTaskPlanResponse], error) {
+func (UnimplementedTaskPlanServiceHandler) GetTaskPlan(context.Context, *v1.GetTaskPlanRequest) (*v1.GetTaskPlanResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskPlanService.GetTaskPlan is not implemented"))
 }
 
-func (UnimplementedTaskPlanServiceHandler) EditTaskPlan(context.Context, *connect.Request[v1.EditTaskPlanRequest]) (*connect.Response[v1.EditTaskPlanResponse], error) {
+func (UnimplementedTaskPlanServiceHandler) EditTaskPlan(context.Context, *v1.EditTaskPlanRequest) (*v1.EditTaskPlanResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskPlanService.EditTaskPlan is not implemented"))
 }

@@ -52,17 +52,17 @@ const (
 // TeamServiceClient is a client for the deckhand.v1.TeamService service.
 type TeamServiceClient interface {
 	// CreateTeam makes one.
-	CreateTeam(context.Context, *connect.Request[v1.CreateTeamRequest]) (*connect.Response[v1.CreateTeamResponse], error)
+	CreateTeam(context.Context, *v1.CreateTeamRequest) (*v1.CreateTeamResponse, error)
 	// ListTeams returns all teams, sorted by name.
-	ListTeams(context.Context, *connect.Request[v1.ListTeamsRequest]) (*connect.Response[v1.ListTeamsResponse], error)
+	ListTeams(context.Context, *v1.ListTeamsRequest) (*v1.ListTeamsResponse, error)
 	// UpdateTeam changes its role.
-	UpdateTeam(context.Context, *connect.Request[v1.UpdateTeamRequest]) (*connect.Response[v1.UpdateTeamResponse], error)
+	UpdateTeam(context.Context, *v1.UpdateTeamRequest) (*v1.UpdateTeamResponse, error)
 	// DeleteTeam ends one; its members keep their own roles.
-	DeleteTeam(context.Context, *connect.Request[v1.DeleteTeamRequest]) (*connect.Response[v1.DeleteTeamResponse], error)
+	DeleteTeam(context.Context, *v1.DeleteTeamRequest) (*v1.DeleteTeamResponse, error)
 	// AddTeamMember adds a user. It is idempotent.
-	AddTeamMember(context.Context, *connect.Request[v1.AddTeamMemberRequest]) (*connect.Response[v1.AddTeamMemberResponse], error)
+	AddTeamMember(context.Context, *v1.AddTeamMemberRequest) (*v1.AddTeamMemberResponse, error)
 	// RemoveTeamMember removes a user. It is idempotent.
-	RemoveTeamMember(context.Context, *connect.Request[v1.RemoveTeamMemberRequest]) (*connect.Response[v1.RemoveTeamMemberResponse], error)
+	RemoveTeamMember(context.Context, *v1.RemoveTeamMemberRequest) (*v1.RemoveTeamMemberResponse, error)
 }
 
 // NewTeamServiceClient constructs a client for the deckhand.v1.TeamService service. By default, it
@@ -126,49 +126,73 @@ type teamServiceClient struct {
 }
 
 // CreateTeam calls deckhand.v1.TeamService.CreateTeam.
-func (c *teamServiceClient) CreateTeam(ctx context.Context, req *connect.Request[v1.CreateTeamRequest]) (*connect.Response[v1.CreateTeamResponse], error) {
-	return c.createTeam.CallUnary(ctx, req)
+func (c *teamServiceClient) CreateTeam(ctx context.Context, req *v1.CreateTeamRequest) (*v1.CreateTeamResponse, error) {
+	response, err := c.createTeam.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListTeams calls deckhand.v1.TeamService.ListTeams.
-func (c *teamServiceClient) ListTeams(ctx context.Context, req *connect.Request[v1.ListTeamsRequest]) (*connect.Response[v1.ListTeamsResponse], error) {
-	return c.listTeams.CallUnary(ctx, req)
+func (c *teamServiceClient) ListTeams(ctx context.Context, req *v1.ListTeamsRequest) (*v1.ListTeamsResponse, error) {
+	response, err := c.listTeams.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UpdateTeam calls deckhand.v1.TeamService.UpdateTeam.
-func (c *teamServiceClient) UpdateTeam(ctx context.Context, req *connect.Request[v1.UpdateTeamRequest]) (*connect.Response[v1.UpdateTeamResponse], error) {
-	return c.updateTeam.CallUnary(ctx, req)
+func (c *teamServiceClient) UpdateTeam(ctx context.Context, req *v1.UpdateTeamRequest) (*v1.UpdateTeamResponse, error) {
+	response, err := c.updateTeam.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteTeam calls deckhand.v1.TeamService.DeleteTeam.
-func (c *teamServiceClient) DeleteTeam(ctx context.Context, req *connect.Request[v1.DeleteTeamRequest]) (*connect.Response[v1.DeleteTeamResponse], error) {
-	return c.deleteTeam.CallUnary(ctx, req)
+func (c *teamServiceClient) DeleteTeam(ctx context.Context, req *v1.DeleteTeamRequest) (*v1.DeleteTeamResponse, error) {
+	response, err := c.deleteTeam.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // AddTeamMember calls deckhand.v1.TeamService.AddTeamMember.
-func (c *teamServiceClient) AddTeamMember(ctx context.Context, req *connect.Request[v1.AddTeamMemberRequest]) (*connect.Response[v1.AddTeamMemberResponse], error) {
-	return c.addTeamMember.CallUnary(ctx, req)
+func (c *teamServiceClient) AddTeamMember(ctx context.Context, req *v1.AddTeamMemberRequest) (*v1.AddTeamMemberResponse, error) {
+	response, err := c.addTeamMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RemoveTeamMember calls deckhand.v1.TeamService.RemoveTeamMember.
-func (c *teamServiceClient) RemoveTeamMember(ctx context.Context, req *connect.Request[v1.RemoveTeamMemberRequest]) (*connect.Response[v1.RemoveTeamMemberResponse], error) {
-	return c.removeTeamMember.CallUnary(ctx, req)
+func (c *teamServiceClient) RemoveTeamMember(ctx context.Context, req *v1.RemoveTeamMemberRequest) (*v1.RemoveTeamMemberResponse, error) {
+	response, err := c.removeTeamMember.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TeamServiceHandler is an implementation of the deckhand.v1.TeamService service.
 type TeamServiceHandler interface {
 	// CreateTeam makes one.
-	CreateTeam(context.Context, *connect.Request[v1.CreateTeamRequest]) (*connect.Response[v1.CreateTeamResponse], error)
+	CreateTeam(context.Context, *v1.CreateTeamRequest) (*v1.CreateTeamResponse, error)
 	// ListTeams returns all teams, sorted by name.
-	ListTeams(context.Context, *connect.Request[v1.ListTeamsRequest]) (*connect.Response[v1.ListTeamsResponse], error)
+	ListTeams(context.Context, *v1.ListTeamsRequest) (*v1.ListTeamsResponse, error)
 	// UpdateTeam changes its role.
-	UpdateTeam(context.Context, *connect.Request[v1.UpdateTeamRequest]) (*connect.Response[v1.UpdateTeamResponse], error)
+	UpdateTeam(context.Context, *v1.UpdateTeamRequest) (*v1.UpdateTeamResponse, error)
 	// DeleteTeam ends one; its members keep their own roles.
-	DeleteTeam(context.Context, *connect.Request[v1.DeleteTeamRequest]) (*connect.Response[v1.DeleteTeamResponse], error)
+	DeleteTeam(context.Context, *v1.DeleteTeamRequest) (*v1.DeleteTeamResponse, error)
 	// AddTeamMember adds a user. It is idempotent.
-	AddTeamMember(context.Context, *connect.Request[v1.AddTeamMemberRequest]) (*connect.Response[v1.AddTeamMemberResponse], error)
+	AddTeamMember(context.Context, *v1.AddTeamMemberRequest) (*v1.AddTeamMemberResponse, error)
 	// RemoveTeamMember removes a user. It is idempotent.
-	RemoveTeamMember(context.Context, *connect.Request[v1.RemoveTeamMemberRequest]) (*connect.Response[v1.RemoveTeamMemberResponse], error)
+	RemoveTeamMember(context.Context, *v1.RemoveTeamMemberRequest) (*v1.RemoveTeamMemberResponse, error)
 }
 
 // NewTeamServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -178,37 +202,37 @@ type TeamServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewTeamServiceHandler(svc TeamServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	teamServiceMethods := v1.File_deckhand_v1_team_proto.Services().ByName("TeamService").Methods()
-	teamServiceCreateTeamHandler := connect.NewUnaryHandler(
+	teamServiceCreateTeamHandler := connect.NewUnaryHandlerSimple(
 		TeamServiceCreateTeamProcedure,
 		svc.CreateTeam,
 		connect.WithSchema(teamServiceMethods.ByName("CreateTeam")),
 		connect.WithHandlerOptions(opts...),
 	)
-	teamServiceListTeamsHandler := connect.NewUnaryHandler(
+	teamServiceListTeamsHandler := connect.NewUnaryHandlerSimple(
 		TeamServiceListTeamsProcedure,
 		svc.ListTeams,
 		connect.WithSchema(teamServiceMethods.ByName("ListTeams")),
 		connect.WithHandlerOptions(opts...),
 	)
-	teamServiceUpdateTeamHandler := connect.NewUnaryHandler(
+	teamServiceUpdateTeamHandler := connect.NewUnaryHandlerSimple(
 		TeamServiceUpdateTeamProcedure,
 		svc.UpdateTeam,
 		connect.WithSchema(teamServiceMethods.ByName("UpdateTeam")),
 		connect.WithHandlerOptions(opts...),
 	)
-	teamServiceDeleteTeamHandler := connect.NewUnaryHandler(
+	teamServiceDeleteTeamHandler := connect.NewUnaryHandlerSimple(
 		TeamServiceDeleteTeamProcedure,
 		svc.DeleteTeam,
 		connect.WithSchema(teamServiceMethods.ByName("DeleteTeam")),
 		connect.WithHandlerOptions(opts...),
 	)
-	teamServiceAddTeamMemberHandler := connect.NewUnaryHandler(
+	teamServiceAddTeamMemberHandler := connect.NewUnaryHandlerSimple(
 		TeamServiceAddTeamMemberProcedure,
 		svc.AddTeamMember,
 		connect.WithSchema(teamServiceMethods.ByName("AddTeamMember")),
 		connect.WithHandlerOptions(opts...),
 	)
-	teamServiceRemoveTeamMemberHandler := connect.NewUnaryHandler(
+	teamServiceRemoveTeamMemberHandler := connect.NewUnaryHandlerSimple(
 		TeamServiceRemoveTeamMemberProcedure,
 		svc.RemoveTeamMember,
 		connect.WithSchema(teamServiceMethods.ByName("RemoveTeamMember")),
@@ -237,26 +261,26 @@ func NewTeamServiceHandler(svc TeamServiceHandler, opts ...connect.HandlerOption
 // UnimplementedTeamServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedTeamServiceHandler struct{}
 
-func (UnimplementedTeamServiceHandler) CreateTeam(context.Context, *connect.Request[v1.CreateTeamRequest]) (*connect.Response[v1.CreateTeamResponse], error) {
+func (UnimplementedTeamServiceHandler) CreateTeam(context.Context, *v1.CreateTeamRequest) (*v1.CreateTeamResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TeamService.CreateTeam is not implemented"))
 }
 
-func (UnimplementedTeamServiceHandler) ListTeams(context.Context, *connect.Request[v1.ListTeamsRequest]) (*connect.Response[v1.ListTeamsResponse], error) {
+func (UnimplementedTeamServiceHandler) ListTeams(context.Context, *v1.ListTeamsRequest) (*v1.ListTeamsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TeamService.ListTeams is not implemented"))
 }
 
-func (UnimplementedTeamServiceHandler) UpdateTeam(context.Context, *connect.Request[v1.UpdateTeamRequest]) (*connect.Response[v1.UpdateTeamResponse], error) {
+func (UnimplementedTeamServiceHandler) UpdateTeam(context.Context, *v1.UpdateTeamRequest) (*v1.UpdateTeamResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TeamService.UpdateTeam is not implemented"))
 }
 
-func (UnimplementedTeamServiceHandler) DeleteTeam(context.Context, *connect.Request[v1.DeleteTeamRequest]) (*connect.Response[v1.DeleteTeamResponse], error) {
+func (UnimplementedTeamServiceHandler) DeleteTeam(context.Context, *v1.DeleteTeamRequest) (*v1.DeleteTeamResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TeamService.DeleteTeam is not implemented"))
 }
 
-func (UnimplementedTeamServiceHandler) AddTeamMember(context.Context, *connect.Request[v1.AddTeamMemberRequest]) (*connect.Response[v1.AddTeamMemberResponse], error) {
+func (UnimplementedTeamServiceHandler) AddTeamMember(context.Context, *v1.AddTeamMemberRequest) (*v1.AddTeamMemberResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TeamService.AddTeamMember is not implemented"))
 }
 
-func (UnimplementedTeamServiceHandler) RemoveTeamMember(context.Context, *connect.Request[v1.RemoveTeamMemberRequest]) (*connect.Response[v1.RemoveTeamMemberResponse], error) {
+func (UnimplementedTeamServiceHandler) RemoveTeamMember(context.Context, *v1.RemoveTeamMemberRequest) (*v1.RemoveTeamMemberResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TeamService.RemoveTeamMember is not implemented"))
 }

@@ -43,7 +43,7 @@ type TerminalServiceClient interface {
 	// OpenTerminal starts a shell with the first message and then transfers input
 	// and output. It needs HTTP/2. If the stream ends before the shell does, the
 	// shell is hung up: its whole process tree is killed.
-	OpenTerminal(context.Context) *connect.BidiStreamForClient[v1.OpenTerminalRequest, v1.OpenTerminalResponse]
+	OpenTerminal(context.Context) (*connect.BidiStreamForClientSimple[v1.OpenTerminalRequest, v1.OpenTerminalResponse], error)
 }
 
 // NewTerminalServiceClient constructs a client for the deckhand.v1.TerminalService service. By
@@ -72,8 +72,8 @@ type terminalServiceClient struct {
 }
 
 // OpenTerminal calls deckhand.v1.TerminalService.OpenTerminal.
-func (c *terminalServiceClient) OpenTerminal(ctx context.Context) *connect.BidiStreamForClient[v1.OpenTerminalRequest, v1.OpenTerminalResponse] {
-	return c.openTerminal.CallBidiStream(ctx)
+func (c *terminalServiceClient) OpenTerminal(ctx context.Context) (*connect.BidiStreamForClientSimple[v1.OpenTerminalRequest, v1.OpenTerminalResponse], error) {
+	return c.openTerminal.CallBidiStreamSimple(ctx)
 }
 
 // TerminalServiceHandler is an implementation of the deckhand.v1.TerminalService service.

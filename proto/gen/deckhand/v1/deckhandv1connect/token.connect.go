@@ -53,17 +53,17 @@ const (
 type TokenServiceClient interface {
 	// CreateToken creates a token. The token is in this response and in no other.
 	// A token that has a scope cannot create tokens.
-	CreateToken(context.Context, *connect.Request[v1.CreateTokenRequest]) (*connect.Response[v1.CreateTokenResponse], error)
+	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
 	// ListTokens returns tokens that are not revoked, newest first: the caller's
 	// own or, for an administrator, all.
-	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
 	// RevokeToken ends one within two seconds, with the sessions that were made
 	// with it.
-	RevokeToken(context.Context, *connect.Request[v1.RevokeTokenRequest]) (*connect.Response[v1.RevokeTokenResponse], error)
+	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 	// GetTokenLimits returns how long the organisation's tokens may be used.
-	GetTokenLimits(context.Context, *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error)
+	GetTokenLimits(context.Context, *v1.GetTokenLimitsRequest) (*v1.GetTokenLimitsResponse, error)
 	// SetTokenLimits changes that, also for the tokens that there are.
-	SetTokenLimits(context.Context, *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error)
+	SetTokenLimits(context.Context, *v1.SetTokenLimitsRequest) (*v1.SetTokenLimitsResponse, error)
 }
 
 // NewTokenServiceClient constructs a client for the deckhand.v1.TokenService service. By default,
@@ -120,45 +120,65 @@ type tokenServiceClient struct {
 }
 
 // CreateToken calls deckhand.v1.TokenService.CreateToken.
-func (c *tokenServiceClient) CreateToken(ctx context.Context, req *connect.Request[v1.CreateTokenRequest]) (*connect.Response[v1.CreateTokenResponse], error) {
-	return c.createToken.CallUnary(ctx, req)
+func (c *tokenServiceClient) CreateToken(ctx context.Context, req *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error) {
+	response, err := c.createToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListTokens calls deckhand.v1.TokenService.ListTokens.
-func (c *tokenServiceClient) ListTokens(ctx context.Context, req *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error) {
-	return c.listTokens.CallUnary(ctx, req)
+func (c *tokenServiceClient) ListTokens(ctx context.Context, req *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
+	response, err := c.listTokens.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RevokeToken calls deckhand.v1.TokenService.RevokeToken.
-func (c *tokenServiceClient) RevokeToken(ctx context.Context, req *connect.Request[v1.RevokeTokenRequest]) (*connect.Response[v1.RevokeTokenResponse], error) {
-	return c.revokeToken.CallUnary(ctx, req)
+func (c *tokenServiceClient) RevokeToken(ctx context.Context, req *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error) {
+	response, err := c.revokeToken.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetTokenLimits calls deckhand.v1.TokenService.GetTokenLimits.
-func (c *tokenServiceClient) GetTokenLimits(ctx context.Context, req *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error) {
-	return c.getTokenLimits.CallUnary(ctx, req)
+func (c *tokenServiceClient) GetTokenLimits(ctx context.Context, req *v1.GetTokenLimitsRequest) (*v1.GetTokenLimitsResponse, error) {
+	response, err := c.getTokenLimits.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SetTokenLimits calls deckhand.v1.TokenService.SetTokenLimits.
-func (c *tokenServiceClient) SetTokenLimits(ctx context.Context, req *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error) {
-	return c.setTokenLimits.CallUnary(ctx, req)
+func (c *tokenServiceClient) SetTokenLimits(ctx context.Context, req *v1.SetTokenLimitsRequest) (*v1.SetTokenLimitsResponse, error) {
+	response, err := c.setTokenLimits.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TokenServiceHandler is an implementation of the deckhand.v1.TokenService service.
 type TokenServiceHandler interface {
 	// CreateToken creates a token. The token is in this response and in no other.
 	// A token that has a scope cannot create tokens.
-	CreateToken(context.Context, *connect.Request[v1.CreateTokenRequest]) (*connect.Response[v1.CreateTokenResponse], error)
+	CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error)
 	// ListTokens returns tokens that are not revoked, newest first: the caller's
 	// own or, for an administrator, all.
-	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
+	ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error)
 	// RevokeToken ends one within two seconds, with the sessions that were made
 	// with it.
-	RevokeToken(context.Context, *connect.Request[v1.RevokeTokenRequest]) (*connect.Response[v1.RevokeTokenResponse], error)
+	RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error)
 	// GetTokenLimits returns how long the organisation's tokens may be used.
-	GetTokenLimits(context.Context, *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error)
+	GetTokenLimits(context.Context, *v1.GetTokenLimitsRequest) (*v1.GetTokenLimitsResponse, error)
 	// SetTokenLimits changes that, also for the tokens that there are.
-	SetTokenLimits(context.Context, *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error)
+	SetTokenLimits(context.Context, *v1.SetTokenLimitsRequest) (*v1.SetTokenLimitsResponse, error)
 }
 
 // NewTokenServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -168,31 +188,31 @@ type TokenServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewTokenServiceHandler(svc TokenServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	tokenServiceMethods := v1.File_deckhand_v1_token_proto.Services().ByName("TokenService").Methods()
-	tokenServiceCreateTokenHandler := connect.NewUnaryHandler(
+	tokenServiceCreateTokenHandler := connect.NewUnaryHandlerSimple(
 		TokenServiceCreateTokenProcedure,
 		svc.CreateToken,
 		connect.WithSchema(tokenServiceMethods.ByName("CreateToken")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tokenServiceListTokensHandler := connect.NewUnaryHandler(
+	tokenServiceListTokensHandler := connect.NewUnaryHandlerSimple(
 		TokenServiceListTokensProcedure,
 		svc.ListTokens,
 		connect.WithSchema(tokenServiceMethods.ByName("ListTokens")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tokenServiceRevokeTokenHandler := connect.NewUnaryHandler(
+	tokenServiceRevokeTokenHandler := connect.NewUnaryHandlerSimple(
 		TokenServiceRevokeTokenProcedure,
 		svc.RevokeToken,
 		connect.WithSchema(tokenServiceMethods.ByName("RevokeToken")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tokenServiceGetTokenLimitsHandler := connect.NewUnaryHandler(
+	tokenServiceGetTokenLimitsHandler := connect.NewUnaryHandlerSimple(
 		TokenServiceGetTokenLimitsProcedure,
 		svc.GetTokenLimits,
 		connect.WithSchema(tokenServiceMethods.ByName("GetTokenLimits")),
 		connect.WithHandlerOptions(opts...),
 	)
-	tokenServiceSetTokenLimitsHandler := connect.NewUnaryHandler(
+	tokenServiceSetTokenLimitsHandler := connect.NewUnaryHandlerSimple(
 		TokenServiceSetTokenLimitsProcedure,
 		svc.SetTokenLimits,
 		connect.WithSchema(tokenServiceMethods.ByName("SetTokenLimits")),
@@ -219,22 +239,22 @@ func NewTokenServiceHandler(svc TokenServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedTokenServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedTokenServiceHandler struct{}
 
-func (UnimplementedTokenServiceHandler) CreateToken(context.Context, *connect.Request[v1.CreateTokenRequest]) (*connect.Response[v1.CreateTokenResponse], error) {
+func (UnimplementedTokenServiceHandler) CreateToken(context.Context, *v1.CreateTokenRequest) (*v1.CreateTokenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.CreateToken is not implemented"))
 }
 
-func (UnimplementedTokenServiceHandler) ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error) {
+func (UnimplementedTokenServiceHandler) ListTokens(context.Context, *v1.ListTokensRequest) (*v1.ListTokensResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.ListTokens is not implemented"))
 }
 
-func (UnimplementedTokenServiceHandler) RevokeToken(context.Context, *connect.Request[v1.RevokeTokenRequest]) (*connect.Response[v1.RevokeTokenResponse], error) {
+func (UnimplementedTokenServiceHandler) RevokeToken(context.Context, *v1.RevokeTokenRequest) (*v1.RevokeTokenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.RevokeToken is not implemented"))
 }
 
-func (UnimplementedTokenServiceHandler) GetTokenLimits(context.Context, *connect.Request[v1.GetTokenLimitsRequest]) (*connect.Response[v1.GetTokenLimitsResponse], error) {
+func (UnimplementedTokenServiceHandler) GetTokenLimits(context.Context, *v1.GetTokenLimitsRequest) (*v1.GetTokenLimitsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.GetTokenLimits is not implemented"))
 }
 
-func (UnimplementedTokenServiceHandler) SetTokenLimits(context.Context, *connect.Request[v1.SetTokenLimitsRequest]) (*connect.Response[v1.SetTokenLimitsResponse], error) {
+func (UnimplementedTokenServiceHandler) SetTokenLimits(context.Context, *v1.SetTokenLimitsRequest) (*v1.SetTokenLimitsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TokenService.SetTokenLimits is not implemented"))
 }

@@ -43,9 +43,9 @@ const (
 type ToolServiceClient interface {
 	// ListTools returns the tools of this release in the order of their names, then
 	// those of the MCP servers of the agent.
-	ListTools(context.Context, *connect.Request[v1.ListToolsRequest]) (*connect.Response[v1.ListToolsResponse], error)
+	ListTools(context.Context, *v1.ListToolsRequest) (*v1.ListToolsResponse, error)
 	// GetTool returns one tool, and what a call of it would get from an agent.
-	GetTool(context.Context, *connect.Request[v1.GetToolRequest]) (*connect.Response[v1.GetToolResponse], error)
+	GetTool(context.Context, *v1.GetToolRequest) (*v1.GetToolResponse, error)
 }
 
 // NewToolServiceClient constructs a client for the deckhand.v1.ToolService service. By default, it
@@ -81,22 +81,30 @@ type toolServiceClient struct {
 }
 
 // ListTools calls deckhand.v1.ToolService.ListTools.
-func (c *toolServiceClient) ListTools(ctx context.Context, req *connect.Request[v1.ListToolsRequest]) (*connect.Response[v1.ListToolsResponse], error) {
-	return c.listTools.CallUnary(ctx, req)
+func (c *toolServiceClient) ListTools(ctx context.Context, req *v1.ListToolsRequest) (*v1.ListToolsResponse, error) {
+	response, err := c.listTools.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetTool calls deckhand.v1.ToolService.GetTool.
-func (c *toolServiceClient) GetTool(ctx context.Context, req *connect.Request[v1.GetToolRequest]) (*connect.Response[v1.GetToolResponse], error) {
-	return c.getTool.CallUnary(ctx, req)
+func (c *toolServiceClient) GetTool(ctx context.Context, req *v1.GetToolRequest) (*v1.GetToolResponse, error) {
+	response, err := c.getTool.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ToolServiceHandler is an implementation of the deckhand.v1.ToolService service.
 type ToolServiceHandler interface {
 	// ListTools returns the tools of this release in the order of their names, then
 	// those of the MCP servers of the agent.
-	ListTools(context.Context, *connect.Request[v1.ListToolsRequest]) (*connect.Response[v1.ListToolsResponse], error)
+	ListTools(context.Context, *v1.ListToolsRequest) (*v1.ListToolsResponse, error)
 	// GetTool returns one tool, and what a call of it would get from an agent.
-	GetTool(context.Context, *connect.Request[v1.GetToolRequest]) (*connect.Response[v1.GetToolResponse], error)
+	GetTool(context.Context, *v1.GetToolRequest) (*v1.GetToolResponse, error)
 }
 
 // NewToolServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -106,13 +114,13 @@ type ToolServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewToolServiceHandler(svc ToolServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	toolServiceMethods := v1.File_deckhand_v1_tool_proto.Services().ByName("ToolService").Methods()
-	toolServiceListToolsHandler := connect.NewUnaryHandler(
+	toolServiceListToolsHandler := connect.NewUnaryHandlerSimple(
 		ToolServiceListToolsProcedure,
 		svc.ListTools,
 		connect.WithSchema(toolServiceMethods.ByName("ListTools")),
 		connect.WithHandlerOptions(opts...),
 	)
-	toolServiceGetToolHandler := connect.NewUnaryHandler(
+	toolServiceGetToolHandler := connect.NewUnaryHandlerSimple(
 		ToolServiceGetToolProcedure,
 		svc.GetTool,
 		connect.WithSchema(toolServiceMethods.ByName("GetTool")),
@@ -133,10 +141,10 @@ func NewToolServiceHandler(svc ToolServiceHandler, opts ...connect.HandlerOption
 // UnimplementedToolServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedToolServiceHandler struct{}
 
-func (UnimplementedToolServiceHandler) ListTools(context.Context, *connect.Request[v1.ListToolsRequest]) (*connect.Response[v1.ListToolsResponse], error) {
+func (UnimplementedToolServiceHandler) ListTools(context.Context, *v1.ListToolsRequest) (*v1.ListToolsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ToolService.ListTools is not implemented"))
 }
 
-func (UnimplementedToolServiceHandler) GetTool(context.Context, *connect.Request[v1.GetToolRequest]) (*connect.Response[v1.GetToolResponse], error) {
+func (UnimplementedToolServiceHandler) GetTool(context.Context, *v1.GetToolRequest) (*v1.GetToolResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.ToolService.GetTool is not implemented"))
 }

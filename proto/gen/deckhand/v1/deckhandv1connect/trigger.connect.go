@@ -78,33 +78,33 @@ const (
 type TriggerServiceClient interface {
 	// CreateTrigger creates a trigger, enabled unless the request says otherwise.
 	// The secret of a webhook is in this response and in no other.
-	CreateTrigger(context.Context, *connect.Request[v1.CreateTriggerRequest]) (*connect.Response[v1.CreateTriggerResponse], error)
+	CreateTrigger(context.Context, *v1.CreateTriggerRequest) (*v1.CreateTriggerResponse, error)
 	// UpdateTrigger changes what a trigger does. Its kind and its agent stay.
-	UpdateTrigger(context.Context, *connect.Request[v1.UpdateTriggerRequest]) (*connect.Response[v1.UpdateTriggerResponse], error)
+	UpdateTrigger(context.Context, *v1.UpdateTriggerRequest) (*v1.UpdateTriggerResponse, error)
 	// GetTrigger returns one trigger.
-	GetTrigger(context.Context, *connect.Request[v1.GetTriggerRequest]) (*connect.Response[v1.GetTriggerResponse], error)
+	GetTrigger(context.Context, *v1.GetTriggerRequest) (*v1.GetTriggerResponse, error)
 	// ListTriggers returns triggers, sorted by name.
-	ListTriggers(context.Context, *connect.Request[v1.ListTriggersRequest]) (*connect.Response[v1.ListTriggersResponse], error)
+	ListTriggers(context.Context, *v1.ListTriggersRequest) (*v1.ListTriggersResponse, error)
 	// EnableTrigger lets it fire, from now on. Repeating it is harmless.
-	EnableTrigger(context.Context, *connect.Request[v1.EnableTriggerRequest]) (*connect.Response[v1.EnableTriggerResponse], error)
+	EnableTrigger(context.Context, *v1.EnableTriggerRequest) (*v1.EnableTriggerResponse, error)
 	// DisableTrigger keeps it from firing. Tasks that it has started continue.
-	DisableTrigger(context.Context, *connect.Request[v1.DisableTriggerRequest]) (*connect.Response[v1.DisableTriggerResponse], error)
+	DisableTrigger(context.Context, *v1.DisableTriggerRequest) (*v1.DisableTriggerResponse, error)
 	// DeleteTrigger ends it for good. Its deliveries stay as long as they are kept.
-	DeleteTrigger(context.Context, *connect.Request[v1.DeleteTriggerRequest]) (*connect.Response[v1.DeleteTriggerResponse], error)
+	DeleteTrigger(context.Context, *v1.DeleteTriggerRequest) (*v1.DeleteTriggerResponse, error)
 	// RotateTriggerSecret gives a webhook another secret; the one before counts
 	// for a while.
-	RotateTriggerSecret(context.Context, *connect.Request[v1.RotateTriggerSecretRequest]) (*connect.Response[v1.RotateTriggerSecretResponse], error)
+	RotateTriggerSecret(context.Context, *v1.RotateTriggerSecretRequest) (*v1.RotateTriggerSecretResponse, error)
 	// FireTrigger starts a run by hand.
-	FireTrigger(context.Context, *connect.Request[v1.FireTriggerRequest]) (*connect.Response[v1.FireTriggerResponse], error)
+	FireTrigger(context.Context, *v1.FireTriggerRequest) (*v1.FireTriggerResponse, error)
 	// TestTrigger says what would become of a payload, and starts nothing.
-	TestTrigger(context.Context, *connect.Request[v1.TestTriggerRequest]) (*connect.Response[v1.TestTriggerResponse], error)
+	TestTrigger(context.Context, *v1.TestTriggerRequest) (*v1.TestTriggerResponse, error)
 	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
 	// seen by the maker of their trigger, the owner of its agent and administrators.
-	ListDeliveries(context.Context, *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error)
+	ListDeliveries(context.Context, *v1.ListDeliveriesRequest) (*v1.ListDeliveriesResponse, error)
 	// GetDelivery returns one firing with the payload that was sent.
-	GetDelivery(context.Context, *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error)
+	GetDelivery(context.Context, *v1.GetDeliveryRequest) (*v1.GetDeliveryResponse, error)
 	// ReplayDelivery has what was sent come in once more, marked as a replay.
-	ReplayDelivery(context.Context, *connect.Request[v1.ReplayDeliveryRequest]) (*connect.Response[v1.ReplayDeliveryResponse], error)
+	ReplayDelivery(context.Context, *v1.ReplayDeliveryRequest) (*v1.ReplayDeliveryResponse, error)
 }
 
 // NewTriggerServiceClient constructs a client for the deckhand.v1.TriggerService service. By
@@ -217,101 +217,153 @@ type triggerServiceClient struct {
 }
 
 // CreateTrigger calls deckhand.v1.TriggerService.CreateTrigger.
-func (c *triggerServiceClient) CreateTrigger(ctx context.Context, req *connect.Request[v1.CreateTriggerRequest]) (*connect.Response[v1.CreateTriggerResponse], error) {
-	return c.createTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) CreateTrigger(ctx context.Context, req *v1.CreateTriggerRequest) (*v1.CreateTriggerResponse, error) {
+	response, err := c.createTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UpdateTrigger calls deckhand.v1.TriggerService.UpdateTrigger.
-func (c *triggerServiceClient) UpdateTrigger(ctx context.Context, req *connect.Request[v1.UpdateTriggerRequest]) (*connect.Response[v1.UpdateTriggerResponse], error) {
-	return c.updateTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) UpdateTrigger(ctx context.Context, req *v1.UpdateTriggerRequest) (*v1.UpdateTriggerResponse, error) {
+	response, err := c.updateTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetTrigger calls deckhand.v1.TriggerService.GetTrigger.
-func (c *triggerServiceClient) GetTrigger(ctx context.Context, req *connect.Request[v1.GetTriggerRequest]) (*connect.Response[v1.GetTriggerResponse], error) {
-	return c.getTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) GetTrigger(ctx context.Context, req *v1.GetTriggerRequest) (*v1.GetTriggerResponse, error) {
+	response, err := c.getTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListTriggers calls deckhand.v1.TriggerService.ListTriggers.
-func (c *triggerServiceClient) ListTriggers(ctx context.Context, req *connect.Request[v1.ListTriggersRequest]) (*connect.Response[v1.ListTriggersResponse], error) {
-	return c.listTriggers.CallUnary(ctx, req)
+func (c *triggerServiceClient) ListTriggers(ctx context.Context, req *v1.ListTriggersRequest) (*v1.ListTriggersResponse, error) {
+	response, err := c.listTriggers.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // EnableTrigger calls deckhand.v1.TriggerService.EnableTrigger.
-func (c *triggerServiceClient) EnableTrigger(ctx context.Context, req *connect.Request[v1.EnableTriggerRequest]) (*connect.Response[v1.EnableTriggerResponse], error) {
-	return c.enableTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) EnableTrigger(ctx context.Context, req *v1.EnableTriggerRequest) (*v1.EnableTriggerResponse, error) {
+	response, err := c.enableTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DisableTrigger calls deckhand.v1.TriggerService.DisableTrigger.
-func (c *triggerServiceClient) DisableTrigger(ctx context.Context, req *connect.Request[v1.DisableTriggerRequest]) (*connect.Response[v1.DisableTriggerResponse], error) {
-	return c.disableTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) DisableTrigger(ctx context.Context, req *v1.DisableTriggerRequest) (*v1.DisableTriggerResponse, error) {
+	response, err := c.disableTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DeleteTrigger calls deckhand.v1.TriggerService.DeleteTrigger.
-func (c *triggerServiceClient) DeleteTrigger(ctx context.Context, req *connect.Request[v1.DeleteTriggerRequest]) (*connect.Response[v1.DeleteTriggerResponse], error) {
-	return c.deleteTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) DeleteTrigger(ctx context.Context, req *v1.DeleteTriggerRequest) (*v1.DeleteTriggerResponse, error) {
+	response, err := c.deleteTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RotateTriggerSecret calls deckhand.v1.TriggerService.RotateTriggerSecret.
-func (c *triggerServiceClient) RotateTriggerSecret(ctx context.Context, req *connect.Request[v1.RotateTriggerSecretRequest]) (*connect.Response[v1.RotateTriggerSecretResponse], error) {
-	return c.rotateTriggerSecret.CallUnary(ctx, req)
+func (c *triggerServiceClient) RotateTriggerSecret(ctx context.Context, req *v1.RotateTriggerSecretRequest) (*v1.RotateTriggerSecretResponse, error) {
+	response, err := c.rotateTriggerSecret.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // FireTrigger calls deckhand.v1.TriggerService.FireTrigger.
-func (c *triggerServiceClient) FireTrigger(ctx context.Context, req *connect.Request[v1.FireTriggerRequest]) (*connect.Response[v1.FireTriggerResponse], error) {
-	return c.fireTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) FireTrigger(ctx context.Context, req *v1.FireTriggerRequest) (*v1.FireTriggerResponse, error) {
+	response, err := c.fireTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TestTrigger calls deckhand.v1.TriggerService.TestTrigger.
-func (c *triggerServiceClient) TestTrigger(ctx context.Context, req *connect.Request[v1.TestTriggerRequest]) (*connect.Response[v1.TestTriggerResponse], error) {
-	return c.testTrigger.CallUnary(ctx, req)
+func (c *triggerServiceClient) TestTrigger(ctx context.Context, req *v1.TestTriggerRequest) (*v1.TestTriggerResponse, error) {
+	response, err := c.testTrigger.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListDeliveries calls deckhand.v1.TriggerService.ListDeliveries.
-func (c *triggerServiceClient) ListDeliveries(ctx context.Context, req *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error) {
-	return c.listDeliveries.CallUnary(ctx, req)
+func (c *triggerServiceClient) ListDeliveries(ctx context.Context, req *v1.ListDeliveriesRequest) (*v1.ListDeliveriesResponse, error) {
+	response, err := c.listDeliveries.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // GetDelivery calls deckhand.v1.TriggerService.GetDelivery.
-func (c *triggerServiceClient) GetDelivery(ctx context.Context, req *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error) {
-	return c.getDelivery.CallUnary(ctx, req)
+func (c *triggerServiceClient) GetDelivery(ctx context.Context, req *v1.GetDeliveryRequest) (*v1.GetDeliveryResponse, error) {
+	response, err := c.getDelivery.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReplayDelivery calls deckhand.v1.TriggerService.ReplayDelivery.
-func (c *triggerServiceClient) ReplayDelivery(ctx context.Context, req *connect.Request[v1.ReplayDeliveryRequest]) (*connect.Response[v1.ReplayDeliveryResponse], error) {
-	return c.replayDelivery.CallUnary(ctx, req)
+func (c *triggerServiceClient) ReplayDelivery(ctx context.Context, req *v1.ReplayDeliveryRequest) (*v1.ReplayDeliveryResponse, error) {
+	response, err := c.replayDelivery.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // TriggerServiceHandler is an implementation of the deckhand.v1.TriggerService service.
 type TriggerServiceHandler interface {
 	// CreateTrigger creates a trigger, enabled unless the request says otherwise.
 	// The secret of a webhook is in this response and in no other.
-	CreateTrigger(context.Context, *connect.Request[v1.CreateTriggerRequest]) (*connect.Response[v1.CreateTriggerResponse], error)
+	CreateTrigger(context.Context, *v1.CreateTriggerRequest) (*v1.CreateTriggerResponse, error)
 	// UpdateTrigger changes what a trigger does. Its kind and its agent stay.
-	UpdateTrigger(context.Context, *connect.Request[v1.UpdateTriggerRequest]) (*connect.Response[v1.UpdateTriggerResponse], error)
+	UpdateTrigger(context.Context, *v1.UpdateTriggerRequest) (*v1.UpdateTriggerResponse, error)
 	// GetTrigger returns one trigger.
-	GetTrigger(context.Context, *connect.Request[v1.GetTriggerRequest]) (*connect.Response[v1.GetTriggerResponse], error)
+	GetTrigger(context.Context, *v1.GetTriggerRequest) (*v1.GetTriggerResponse, error)
 	// ListTriggers returns triggers, sorted by name.
-	ListTriggers(context.Context, *connect.Request[v1.ListTriggersRequest]) (*connect.Response[v1.ListTriggersResponse], error)
+	ListTriggers(context.Context, *v1.ListTriggersRequest) (*v1.ListTriggersResponse, error)
 	// EnableTrigger lets it fire, from now on. Repeating it is harmless.
-	EnableTrigger(context.Context, *connect.Request[v1.EnableTriggerRequest]) (*connect.Response[v1.EnableTriggerResponse], error)
+	EnableTrigger(context.Context, *v1.EnableTriggerRequest) (*v1.EnableTriggerResponse, error)
 	// DisableTrigger keeps it from firing. Tasks that it has started continue.
-	DisableTrigger(context.Context, *connect.Request[v1.DisableTriggerRequest]) (*connect.Response[v1.DisableTriggerResponse], error)
+	DisableTrigger(context.Context, *v1.DisableTriggerRequest) (*v1.DisableTriggerResponse, error)
 	// DeleteTrigger ends it for good. Its deliveries stay as long as they are kept.
-	DeleteTrigger(context.Context, *connect.Request[v1.DeleteTriggerRequest]) (*connect.Response[v1.DeleteTriggerResponse], error)
+	DeleteTrigger(context.Context, *v1.DeleteTriggerRequest) (*v1.DeleteTriggerResponse, error)
 	// RotateTriggerSecret gives a webhook another secret; the one before counts
 	// for a while.
-	RotateTriggerSecret(context.Context, *connect.Request[v1.RotateTriggerSecretRequest]) (*connect.Response[v1.RotateTriggerSecretResponse], error)
+	RotateTriggerSecret(context.Context, *v1.RotateTriggerSecretRequest) (*v1.RotateTriggerSecretResponse, error)
 	// FireTrigger starts a run by hand.
-	FireTrigger(context.Context, *connect.Request[v1.FireTriggerRequest]) (*connect.Response[v1.FireTriggerResponse], error)
+	FireTrigger(context.Context, *v1.FireTriggerRequest) (*v1.FireTriggerResponse, error)
 	// TestTrigger says what would become of a payload, and starts nothing.
-	TestTrigger(context.Context, *connect.Request[v1.TestTriggerRequest]) (*connect.Response[v1.TestTriggerResponse], error)
+	TestTrigger(context.Context, *v1.TestTriggerRequest) (*v1.TestTriggerResponse, error)
 	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
 	// seen by the maker of their trigger, the owner of its agent and administrators.
-	ListDeliveries(context.Context, *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error)
+	ListDeliveries(context.Context, *v1.ListDeliveriesRequest) (*v1.ListDeliveriesResponse, error)
 	// GetDelivery returns one firing with the payload that was sent.
-	GetDelivery(context.Context, *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error)
+	GetDelivery(context.Context, *v1.GetDeliveryRequest) (*v1.GetDeliveryResponse, error)
 	// ReplayDelivery has what was sent come in once more, marked as a replay.
-	ReplayDelivery(context.Context, *connect.Request[v1.ReplayDeliveryRequest]) (*connect.Response[v1.ReplayDeliveryResponse], error)
+	ReplayDelivery(context.Context, *v1.ReplayDeliveryRequest) (*v1.ReplayDeliveryResponse, error)
 }
 
 // NewTriggerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -321,79 +373,79 @@ type TriggerServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewTriggerServiceHandler(svc TriggerServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	triggerServiceMethods := v1.File_deckhand_v1_trigger_proto.Services().ByName("TriggerService").Methods()
-	triggerServiceCreateTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceCreateTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceCreateTriggerProcedure,
 		svc.CreateTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("CreateTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceUpdateTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceUpdateTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceUpdateTriggerProcedure,
 		svc.UpdateTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("UpdateTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceGetTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceGetTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceGetTriggerProcedure,
 		svc.GetTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("GetTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceListTriggersHandler := connect.NewUnaryHandler(
+	triggerServiceListTriggersHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceListTriggersProcedure,
 		svc.ListTriggers,
 		connect.WithSchema(triggerServiceMethods.ByName("ListTriggers")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceEnableTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceEnableTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceEnableTriggerProcedure,
 		svc.EnableTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("EnableTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceDisableTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceDisableTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceDisableTriggerProcedure,
 		svc.DisableTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("DisableTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceDeleteTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceDeleteTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceDeleteTriggerProcedure,
 		svc.DeleteTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("DeleteTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceRotateTriggerSecretHandler := connect.NewUnaryHandler(
+	triggerServiceRotateTriggerSecretHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceRotateTriggerSecretProcedure,
 		svc.RotateTriggerSecret,
 		connect.WithSchema(triggerServiceMethods.ByName("RotateTriggerSecret")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceFireTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceFireTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceFireTriggerProcedure,
 		svc.FireTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("FireTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceTestTriggerHandler := connect.NewUnaryHandler(
+	triggerServiceTestTriggerHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceTestTriggerProcedure,
 		svc.TestTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("TestTrigger")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceListDeliveriesHandler := connect.NewUnaryHandler(
+	triggerServiceListDeliveriesHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceListDeliveriesProcedure,
 		svc.ListDeliveries,
 		connect.WithSchema(triggerServiceMethods.ByName("ListDeliveries")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceGetDeliveryHandler := connect.NewUnaryHandler(
+	triggerServiceGetDeliveryHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceGetDeliveryProcedure,
 		svc.GetDelivery,
 		connect.WithSchema(triggerServiceMethods.ByName("GetDelivery")),
 		connect.WithHandlerOptions(opts...),
 	)
-	triggerServiceReplayDeliveryHandler := connect.NewUnaryHandler(
+	triggerServiceReplayDeliveryHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceReplayDeliveryProcedure,
 		svc.ReplayDelivery,
 		connect.WithSchema(triggerServiceMethods.ByName("ReplayDelivery")),
@@ -436,54 +488,54 @@ func NewTriggerServiceHandler(svc TriggerServiceHandler, opts ...connect.Handler
 // UnimplementedTriggerServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedTriggerServiceHandler struct{}
 
-func (UnimplementedTriggerServiceHandler) CreateTrigger(context.Context, *connect.Request[v1.CreateTriggerRequest]) (*connect.Response[v1.CreateTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) CreateTrigger(context.Context, *v1.CreateTriggerRequest) (*v1.CreateTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.CreateTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) UpdateTrigger(context.Context, *connect.Request[v1.UpdateTriggerRequest]) (*connect.Response[v1.UpdateTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) UpdateTrigger(context.Context, *v1.UpdateTriggerRequest) (*v1.UpdateTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.UpdateTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) GetTrigger(context.Context, *connect.Request[v1.GetTriggerRequest]) (*connect.Response[v1.GetTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) GetTrigger(context.Context, *v1.GetTriggerRequest) (*v1.GetTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.GetTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) ListTriggers(context.Context, *connect.Request[v1.ListTriggersRequest]) (*connect.Response[v1.ListTriggersResponse], error) {
+func (UnimplementedTriggerServiceHandler) ListTriggers(context.Context, *v1.ListTriggersRequest) (*v1.ListTriggersResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.ListTriggers is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) EnableTrigger(context.Context, *connect.Request[v1.EnableTriggerRequest]) (*connect.Response[v1.EnableTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) EnableTrigger(context.Context, *v1.EnableTriggerRequest) (*v1.EnableTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.EnableTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) DisableTrigger(context.Context, *connect.Request[v1.DisableTriggerRequest]) (*connect.Response[v1.DisableTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) DisableTrigger(context.Context, *v1.DisableTriggerRequest) (*v1.DisableTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.DisableTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) DeleteTrigger(context.Context, *connect.Request[v1.DeleteTriggerRequest]) (*connect.Response[v1.DeleteTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) DeleteTrigger(context.Context, *v1.DeleteTriggerRequest) (*v1.DeleteTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.DeleteTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) RotateTriggerSecret(context.Context, *connect.Request[v1.RotateTriggerSecretRequest]) (*connect.Response[v1.RotateTriggerSecretResponse], error) {
+func (UnimplementedTriggerServiceHandler) RotateTriggerSecret(context.Context, *v1.RotateTriggerSecretRequest) (*v1.RotateTriggerSecretResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.RotateTriggerSecret is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) FireTrigger(context.Context, *connect.Request[v1.FireTriggerRequest]) (*connect.Response[v1.FireTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) FireTrigger(context.Context, *v1.FireTriggerRequest) (*v1.FireTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.FireTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) TestTrigger(context.Context, *connect.Request[v1.TestTriggerRequest]) (*connect.Response[v1.TestTriggerResponse], error) {
+func (UnimplementedTriggerServiceHandler) TestTrigger(context.Context, *v1.TestTriggerRequest) (*v1.TestTriggerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.TestTrigger is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) ListDeliveries(context.Context, *connect.Request[v1.ListDeliveriesRequest]) (*connect.Response[v1.ListDeliveriesResponse], error) {
+func (UnimplementedTriggerServiceHandler) ListDeliveries(context.Context, *v1.ListDeliveriesRequest) (*v1.ListDeliveriesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.ListDeliveries is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) GetDelivery(context.Context, *connect.Request[v1.GetDeliveryRequest]) (*connect.Response[v1.GetDeliveryResponse], error) {
+func (UnimplementedTriggerServiceHandler) GetDelivery(context.Context, *v1.GetDeliveryRequest) (*v1.GetDeliveryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.GetDelivery is not implemented"))
 }
 
-func (UnimplementedTriggerServiceHandler) ReplayDelivery(context.Context, *connect.Request[v1.ReplayDeliveryRequest]) (*connect.Response[v1.ReplayDeliveryResponse], error) {
+func (UnimplementedTriggerServiceHandler) ReplayDelivery(context.Context, *v1.ReplayDeliveryRequest) (*v1.ReplayDeliveryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TriggerService.ReplayDelivery is not implemented"))
 }

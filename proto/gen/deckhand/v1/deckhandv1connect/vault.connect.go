@@ -43,11 +43,11 @@ const (
 // VaultServiceClient is a client for the deckhand.v1.VaultService service.
 type VaultServiceClient interface {
 	// GetVault returns the active key and the progress of a rotation.
-	GetVault(context.Context, *connect.Request[v1.GetVaultRequest]) (*connect.Response[v1.GetVaultResponse], error)
+	GetVault(context.Context, *v1.GetVaultRequest) (*v1.GetVaultResponse, error)
 	// RotateVault has a new key seal from now on. What the old ones sealed is sealed
 	// again in the meantime; then they are deleted. It is refused while one is under
 	// way.
-	RotateVault(context.Context, *connect.Request[v1.RotateVaultRequest]) (*connect.Response[v1.RotateVaultResponse], error)
+	RotateVault(context.Context, *v1.RotateVaultRequest) (*v1.RotateVaultResponse, error)
 }
 
 // NewVaultServiceClient constructs a client for the deckhand.v1.VaultService service. By default,
@@ -83,23 +83,31 @@ type vaultServiceClient struct {
 }
 
 // GetVault calls deckhand.v1.VaultService.GetVault.
-func (c *vaultServiceClient) GetVault(ctx context.Context, req *connect.Request[v1.GetVaultRequest]) (*connect.Response[v1.GetVaultResponse], error) {
-	return c.getVault.CallUnary(ctx, req)
+func (c *vaultServiceClient) GetVault(ctx context.Context, req *v1.GetVaultRequest) (*v1.GetVaultResponse, error) {
+	response, err := c.getVault.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RotateVault calls deckhand.v1.VaultService.RotateVault.
-func (c *vaultServiceClient) RotateVault(ctx context.Context, req *connect.Request[v1.RotateVaultRequest]) (*connect.Response[v1.RotateVaultResponse], error) {
-	return c.rotateVault.CallUnary(ctx, req)
+func (c *vaultServiceClient) RotateVault(ctx context.Context, req *v1.RotateVaultRequest) (*v1.RotateVaultResponse, error) {
+	response, err := c.rotateVault.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // VaultServiceHandler is an implementation of the deckhand.v1.VaultService service.
 type VaultServiceHandler interface {
 	// GetVault returns the active key and the progress of a rotation.
-	GetVault(context.Context, *connect.Request[v1.GetVaultRequest]) (*connect.Response[v1.GetVaultResponse], error)
+	GetVault(context.Context, *v1.GetVaultRequest) (*v1.GetVaultResponse, error)
 	// RotateVault has a new key seal from now on. What the old ones sealed is sealed
 	// again in the meantime; then they are deleted. It is refused while one is under
 	// way.
-	RotateVault(context.Context, *connect.Request[v1.RotateVaultRequest]) (*connect.Response[v1.RotateVaultResponse], error)
+	RotateVault(context.Context, *v1.RotateVaultRequest) (*v1.RotateVaultResponse, error)
 }
 
 // NewVaultServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -109,13 +117,13 @@ type VaultServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewVaultServiceHandler(svc VaultServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	vaultServiceMethods := v1.File_deckhand_v1_vault_proto.Services().ByName("VaultService").Methods()
-	vaultServiceGetVaultHandler := connect.NewUnaryHandler(
+	vaultServiceGetVaultHandler := connect.NewUnaryHandlerSimple(
 		VaultServiceGetVaultProcedure,
 		svc.GetVault,
 		connect.WithSchema(vaultServiceMethods.ByName("GetVault")),
 		connect.WithHandlerOptions(opts...),
 	)
-	vaultServiceRotateVaultHandler := connect.NewUnaryHandler(
+	vaultServiceRotateVaultHandler := connect.NewUnaryHandlerSimple(
 		VaultServiceRotateVaultProcedure,
 		svc.RotateVault,
 		connect.WithSchema(vaultServiceMethods.ByName("RotateVault")),
@@ -136,10 +144,10 @@ func NewVaultServiceHandler(svc VaultServiceHandler, opts ...connect.HandlerOpti
 // UnimplementedVaultServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedVaultServiceHandler struct{}
 
-func (UnimplementedVaultServiceHandler) GetVault(context.Context, *connect.Request[v1.GetVaultRequest]) (*connect.Response[v1.GetVaultResponse], error) {
+func (UnimplementedVaultServiceHandler) GetVault(context.Context, *v1.GetVaultRequest) (*v1.GetVaultResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.VaultService.GetVault is not implemented"))
 }
 
-func (UnimplementedVaultServiceHandler) RotateVault(context.Context, *connect.Request[v1.RotateVaultRequest]) (*connect.Response[v1.RotateVaultResponse], error) {
+func (UnimplementedVaultServiceHandler) RotateVault(context.Context, *v1.RotateVaultRequest) (*v1.RotateVaultResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.VaultService.RotateVault is not implemented"))
 }

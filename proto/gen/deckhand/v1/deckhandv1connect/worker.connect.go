@@ -74,42 +74,42 @@ const (
 // WorkerServiceClient is a client for the deckhand.v1.WorkerService service.
 type WorkerServiceClient interface {
 	// RegisterWorker makes a worker known and returns how to hear wake-ups.
-	RegisterWorker(context.Context, *connect.Request[v1.RegisterWorkerRequest]) (*connect.Response[v1.RegisterWorkerResponse], error)
+	RegisterWorker(context.Context, *v1.RegisterWorkerRequest) (*v1.RegisterWorkerResponse, error)
 	// ClaimTask takes the lease on an admitted task by compare-and-swap and
 	// returns everything that is needed to begin or continue it.
-	ClaimTask(context.Context, *connect.Request[v1.ClaimTaskRequest]) (*connect.Response[v1.ClaimTaskResponse], error)
+	ClaimTask(context.Context, *v1.ClaimTaskRequest) (*v1.ClaimTaskResponse, error)
 	// RenewLeases renews all of a worker's leases in one call.
-	RenewLeases(context.Context, *connect.Request[v1.RenewLeasesRequest]) (*connect.Response[v1.RenewLeasesResponse], error)
+	RenewLeases(context.Context, *v1.RenewLeasesRequest) (*v1.RenewLeasesResponse, error)
 	// StartTask makes the jail with the task's inputs in its workspace and moves
 	// the task from starting to running. Repeating it is harmless.
-	StartTask(context.Context, *connect.Request[v1.StartTaskRequest]) (*connect.Response[v1.StartTaskResponse], error)
+	StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error)
 	// RecordEvents appends to the task's history.
-	RecordEvents(context.Context, *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error)
+	RecordEvents(context.Context, *v1.RecordEventsRequest) (*v1.RecordEventsResponse, error)
 	// PublishThinking passes on a piece of a turn that is still being streamed, or
 	// as much of it as can be shown yet. Secrets are masked by as many stars.
-	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
+	PublishThinking(context.Context, *v1.PublishThinkingRequest) (*v1.PublishThinkingResponse, error)
 	// RecordTurn stores a finished model turn and, in the same transaction,
 	// decides the calls that the request names. Repeating it with the same turn
 	// number is harmless.
-	RecordTurn(context.Context, *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error)
+	RecordTurn(context.Context, *v1.RecordTurnRequest) (*v1.RecordTurnResponse, error)
 	// ProposeStep asks the hub to decide one tool call later than its turn. The
 	// pair (turn, call_index) identifies the call: proposing it again returns the
 	// step in its current state, whichever attempt proposed it first.
-	ProposeStep(context.Context, *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error)
+	ProposeStep(context.Context, *v1.ProposeStepRequest) (*v1.ProposeStepResponse, error)
 	// ExecuteStep runs a granted step, or re-attaches to one already started, and
 	// returns when it has ended or after 20 s, whichever is first. Call it again
 	// until the step's state is final.
-	ExecuteStep(context.Context, *connect.Request[v1.ExecuteStepRequest]) (*connect.Response[v1.ExecuteStepResponse], error)
+	ExecuteStep(context.Context, *v1.ExecuteStepRequest) (*v1.ExecuteStepResponse, error)
 	// SaveCheckpoint stores the loop's state at an iteration boundary.
-	SaveCheckpoint(context.Context, *connect.Request[v1.SaveCheckpointRequest]) (*connect.Response[v1.SaveCheckpointResponse], error)
+	SaveCheckpoint(context.Context, *v1.SaveCheckpointRequest) (*v1.SaveCheckpointResponse, error)
 	// FinishTask moves the task to where its loop ended and ends the lease.
-	FinishTask(context.Context, *connect.Request[v1.FinishTaskRequest]) (*connect.Response[v1.FinishTaskResponse], error)
+	FinishTask(context.Context, *v1.FinishTaskRequest) (*v1.FinishTaskResponse, error)
 	// ReleaseTask hands the task back to the queue at no cost in retries.
-	ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error)
+	ReleaseTask(context.Context, *v1.ReleaseTaskRequest) (*v1.ReleaseTaskResponse, error)
 	// YieldTask ends an attempt whose next call waits for a person. The hub moves
 	// the task to the waiting state, or back to the queue if the answer has
 	// arrived in the meantime.
-	YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error)
+	YieldTask(context.Context, *v1.YieldTaskRequest) (*v1.YieldTaskResponse, error)
 }
 
 // NewWorkerServiceClient constructs a client for the deckhand.v1.WorkerService service. By default,
@@ -222,109 +222,161 @@ type workerServiceClient struct {
 }
 
 // RegisterWorker calls deckhand.v1.WorkerService.RegisterWorker.
-func (c *workerServiceClient) RegisterWorker(ctx context.Context, req *connect.Request[v1.RegisterWorkerRequest]) (*connect.Response[v1.RegisterWorkerResponse], error) {
-	return c.registerWorker.CallUnary(ctx, req)
+func (c *workerServiceClient) RegisterWorker(ctx context.Context, req *v1.RegisterWorkerRequest) (*v1.RegisterWorkerResponse, error) {
+	response, err := c.registerWorker.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ClaimTask calls deckhand.v1.WorkerService.ClaimTask.
-func (c *workerServiceClient) ClaimTask(ctx context.Context, req *connect.Request[v1.ClaimTaskRequest]) (*connect.Response[v1.ClaimTaskResponse], error) {
-	return c.claimTask.CallUnary(ctx, req)
+func (c *workerServiceClient) ClaimTask(ctx context.Context, req *v1.ClaimTaskRequest) (*v1.ClaimTaskResponse, error) {
+	response, err := c.claimTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RenewLeases calls deckhand.v1.WorkerService.RenewLeases.
-func (c *workerServiceClient) RenewLeases(ctx context.Context, req *connect.Request[v1.RenewLeasesRequest]) (*connect.Response[v1.RenewLeasesResponse], error) {
-	return c.renewLeases.CallUnary(ctx, req)
+func (c *workerServiceClient) RenewLeases(ctx context.Context, req *v1.RenewLeasesRequest) (*v1.RenewLeasesResponse, error) {
+	response, err := c.renewLeases.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // StartTask calls deckhand.v1.WorkerService.StartTask.
-func (c *workerServiceClient) StartTask(ctx context.Context, req *connect.Request[v1.StartTaskRequest]) (*connect.Response[v1.StartTaskResponse], error) {
-	return c.startTask.CallUnary(ctx, req)
+func (c *workerServiceClient) StartTask(ctx context.Context, req *v1.StartTaskRequest) (*v1.StartTaskResponse, error) {
+	response, err := c.startTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RecordEvents calls deckhand.v1.WorkerService.RecordEvents.
-func (c *workerServiceClient) RecordEvents(ctx context.Context, req *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error) {
-	return c.recordEvents.CallUnary(ctx, req)
+func (c *workerServiceClient) RecordEvents(ctx context.Context, req *v1.RecordEventsRequest) (*v1.RecordEventsResponse, error) {
+	response, err := c.recordEvents.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // PublishThinking calls deckhand.v1.WorkerService.PublishThinking.
-func (c *workerServiceClient) PublishThinking(ctx context.Context, req *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error) {
-	return c.publishThinking.CallUnary(ctx, req)
+func (c *workerServiceClient) PublishThinking(ctx context.Context, req *v1.PublishThinkingRequest) (*v1.PublishThinkingResponse, error) {
+	response, err := c.publishThinking.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // RecordTurn calls deckhand.v1.WorkerService.RecordTurn.
-func (c *workerServiceClient) RecordTurn(ctx context.Context, req *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error) {
-	return c.recordTurn.CallUnary(ctx, req)
+func (c *workerServiceClient) RecordTurn(ctx context.Context, req *v1.RecordTurnRequest) (*v1.RecordTurnResponse, error) {
+	response, err := c.recordTurn.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ProposeStep calls deckhand.v1.WorkerService.ProposeStep.
-func (c *workerServiceClient) ProposeStep(ctx context.Context, req *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error) {
-	return c.proposeStep.CallUnary(ctx, req)
+func (c *workerServiceClient) ProposeStep(ctx context.Context, req *v1.ProposeStepRequest) (*v1.ProposeStepResponse, error) {
+	response, err := c.proposeStep.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ExecuteStep calls deckhand.v1.WorkerService.ExecuteStep.
-func (c *workerServiceClient) ExecuteStep(ctx context.Context, req *connect.Request[v1.ExecuteStepRequest]) (*connect.Response[v1.ExecuteStepResponse], error) {
-	return c.executeStep.CallUnary(ctx, req)
+func (c *workerServiceClient) ExecuteStep(ctx context.Context, req *v1.ExecuteStepRequest) (*v1.ExecuteStepResponse, error) {
+	response, err := c.executeStep.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // SaveCheckpoint calls deckhand.v1.WorkerService.SaveCheckpoint.
-func (c *workerServiceClient) SaveCheckpoint(ctx context.Context, req *connect.Request[v1.SaveCheckpointRequest]) (*connect.Response[v1.SaveCheckpointResponse], error) {
-	return c.saveCheckpoint.CallUnary(ctx, req)
+func (c *workerServiceClient) SaveCheckpoint(ctx context.Context, req *v1.SaveCheckpointRequest) (*v1.SaveCheckpointResponse, error) {
+	response, err := c.saveCheckpoint.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // FinishTask calls deckhand.v1.WorkerService.FinishTask.
-func (c *workerServiceClient) FinishTask(ctx context.Context, req *connect.Request[v1.FinishTaskRequest]) (*connect.Response[v1.FinishTaskResponse], error) {
-	return c.finishTask.CallUnary(ctx, req)
+func (c *workerServiceClient) FinishTask(ctx context.Context, req *v1.FinishTaskRequest) (*v1.FinishTaskResponse, error) {
+	response, err := c.finishTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ReleaseTask calls deckhand.v1.WorkerService.ReleaseTask.
-func (c *workerServiceClient) ReleaseTask(ctx context.Context, req *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error) {
-	return c.releaseTask.CallUnary(ctx, req)
+func (c *workerServiceClient) ReleaseTask(ctx context.Context, req *v1.ReleaseTaskRequest) (*v1.ReleaseTaskResponse, error) {
+	response, err := c.releaseTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // YieldTask calls deckhand.v1.WorkerService.YieldTask.
-func (c *workerServiceClient) YieldTask(ctx context.Context, req *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error) {
-	return c.yieldTask.CallUnary(ctx, req)
+func (c *workerServiceClient) YieldTask(ctx context.Context, req *v1.YieldTaskRequest) (*v1.YieldTaskResponse, error) {
+	response, err := c.yieldTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // WorkerServiceHandler is an implementation of the deckhand.v1.WorkerService service.
 type WorkerServiceHandler interface {
 	// RegisterWorker makes a worker known and returns how to hear wake-ups.
-	RegisterWorker(context.Context, *connect.Request[v1.RegisterWorkerRequest]) (*connect.Response[v1.RegisterWorkerResponse], error)
+	RegisterWorker(context.Context, *v1.RegisterWorkerRequest) (*v1.RegisterWorkerResponse, error)
 	// ClaimTask takes the lease on an admitted task by compare-and-swap and
 	// returns everything that is needed to begin or continue it.
-	ClaimTask(context.Context, *connect.Request[v1.ClaimTaskRequest]) (*connect.Response[v1.ClaimTaskResponse], error)
+	ClaimTask(context.Context, *v1.ClaimTaskRequest) (*v1.ClaimTaskResponse, error)
 	// RenewLeases renews all of a worker's leases in one call.
-	RenewLeases(context.Context, *connect.Request[v1.RenewLeasesRequest]) (*connect.Response[v1.RenewLeasesResponse], error)
+	RenewLeases(context.Context, *v1.RenewLeasesRequest) (*v1.RenewLeasesResponse, error)
 	// StartTask makes the jail with the task's inputs in its workspace and moves
 	// the task from starting to running. Repeating it is harmless.
-	StartTask(context.Context, *connect.Request[v1.StartTaskRequest]) (*connect.Response[v1.StartTaskResponse], error)
+	StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error)
 	// RecordEvents appends to the task's history.
-	RecordEvents(context.Context, *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error)
+	RecordEvents(context.Context, *v1.RecordEventsRequest) (*v1.RecordEventsResponse, error)
 	// PublishThinking passes on a piece of a turn that is still being streamed, or
 	// as much of it as can be shown yet. Secrets are masked by as many stars.
-	PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error)
+	PublishThinking(context.Context, *v1.PublishThinkingRequest) (*v1.PublishThinkingResponse, error)
 	// RecordTurn stores a finished model turn and, in the same transaction,
 	// decides the calls that the request names. Repeating it with the same turn
 	// number is harmless.
-	RecordTurn(context.Context, *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error)
+	RecordTurn(context.Context, *v1.RecordTurnRequest) (*v1.RecordTurnResponse, error)
 	// ProposeStep asks the hub to decide one tool call later than its turn. The
 	// pair (turn, call_index) identifies the call: proposing it again returns the
 	// step in its current state, whichever attempt proposed it first.
-	ProposeStep(context.Context, *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error)
+	ProposeStep(context.Context, *v1.ProposeStepRequest) (*v1.ProposeStepResponse, error)
 	// ExecuteStep runs a granted step, or re-attaches to one already started, and
 	// returns when it has ended or after 20 s, whichever is first. Call it again
 	// until the step's state is final.
-	ExecuteStep(context.Context, *connect.Request[v1.ExecuteStepRequest]) (*connect.Response[v1.ExecuteStepResponse], error)
+	ExecuteStep(context.Context, *v1.ExecuteStepRequest) (*v1.ExecuteStepResponse, error)
 	// SaveCheckpoint stores the loop's state at an iteration boundary.
-	SaveCheckpoint(context.Context, *connect.Request[v1.SaveCheckpointRequest]) (*connect.Response[v1.SaveCheckpointResponse], error)
+	SaveCheckpoint(context.Context, *v1.SaveCheckpointRequest) (*v1.SaveCheckpointResponse, error)
 	// FinishTask moves the task to where its loop ended and ends the lease.
-	FinishTask(context.Context, *connect.Request[v1.FinishTaskRequest]) (*connect.Response[v1.FinishTaskResponse], error)
+	FinishTask(context.Context, *v1.FinishTaskRequest) (*v1.FinishTaskResponse, error)
 	// ReleaseTask hands the task back to the queue at no cost in retries.
-	ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error)
+	ReleaseTask(context.Context, *v1.ReleaseTaskRequest) (*v1.ReleaseTaskResponse, error)
 	// YieldTask ends an attempt whose next call waits for a person. The hub moves
 	// the task to the waiting state, or back to the queue if the answer has
 	// arrived in the meantime.
-	YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error)
+	YieldTask(context.Context, *v1.YieldTaskRequest) (*v1.YieldTaskResponse, error)
 }
 
 // NewWorkerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -334,79 +386,79 @@ type WorkerServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	workerServiceMethods := v1.File_deckhand_v1_worker_proto.Services().ByName("WorkerService").Methods()
-	workerServiceRegisterWorkerHandler := connect.NewUnaryHandler(
+	workerServiceRegisterWorkerHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceRegisterWorkerProcedure,
 		svc.RegisterWorker,
 		connect.WithSchema(workerServiceMethods.ByName("RegisterWorker")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceClaimTaskHandler := connect.NewUnaryHandler(
+	workerServiceClaimTaskHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceClaimTaskProcedure,
 		svc.ClaimTask,
 		connect.WithSchema(workerServiceMethods.ByName("ClaimTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceRenewLeasesHandler := connect.NewUnaryHandler(
+	workerServiceRenewLeasesHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceRenewLeasesProcedure,
 		svc.RenewLeases,
 		connect.WithSchema(workerServiceMethods.ByName("RenewLeases")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceStartTaskHandler := connect.NewUnaryHandler(
+	workerServiceStartTaskHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceStartTaskProcedure,
 		svc.StartTask,
 		connect.WithSchema(workerServiceMethods.ByName("StartTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceRecordEventsHandler := connect.NewUnaryHandler(
+	workerServiceRecordEventsHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceRecordEventsProcedure,
 		svc.RecordEvents,
 		connect.WithSchema(workerServiceMethods.ByName("RecordEvents")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServicePublishThinkingHandler := connect.NewUnaryHandler(
+	workerServicePublishThinkingHandler := connect.NewUnaryHandlerSimple(
 		WorkerServicePublishThinkingProcedure,
 		svc.PublishThinking,
 		connect.WithSchema(workerServiceMethods.ByName("PublishThinking")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceRecordTurnHandler := connect.NewUnaryHandler(
+	workerServiceRecordTurnHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceRecordTurnProcedure,
 		svc.RecordTurn,
 		connect.WithSchema(workerServiceMethods.ByName("RecordTurn")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceProposeStepHandler := connect.NewUnaryHandler(
+	workerServiceProposeStepHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceProposeStepProcedure,
 		svc.ProposeStep,
 		connect.WithSchema(workerServiceMethods.ByName("ProposeStep")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceExecuteStepHandler := connect.NewUnaryHandler(
+	workerServiceExecuteStepHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceExecuteStepProcedure,
 		svc.ExecuteStep,
 		connect.WithSchema(workerServiceMethods.ByName("ExecuteStep")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceSaveCheckpointHandler := connect.NewUnaryHandler(
+	workerServiceSaveCheckpointHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceSaveCheckpointProcedure,
 		svc.SaveCheckpoint,
 		connect.WithSchema(workerServiceMethods.ByName("SaveCheckpoint")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceFinishTaskHandler := connect.NewUnaryHandler(
+	workerServiceFinishTaskHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceFinishTaskProcedure,
 		svc.FinishTask,
 		connect.WithSchema(workerServiceMethods.ByName("FinishTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceReleaseTaskHandler := connect.NewUnaryHandler(
+	workerServiceReleaseTaskHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceReleaseTaskProcedure,
 		svc.ReleaseTask,
 		connect.WithSchema(workerServiceMethods.ByName("ReleaseTask")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workerServiceYieldTaskHandler := connect.NewUnaryHandler(
+	workerServiceYieldTaskHandler := connect.NewUnaryHandlerSimple(
 		WorkerServiceYieldTaskProcedure,
 		svc.YieldTask,
 		connect.WithSchema(workerServiceMethods.ByName("YieldTask")),
@@ -449,54 +501,54 @@ func NewWorkerServiceHandler(svc WorkerServiceHandler, opts ...connect.HandlerOp
 // UnimplementedWorkerServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedWorkerServiceHandler struct{}
 
-func (UnimplementedWorkerServiceHandler) RegisterWorker(context.Context, *connect.Request[v1.RegisterWorkerRequest]) (*connect.Response[v1.RegisterWorkerResponse], error) {
+func (UnimplementedWorkerServiceHandler) RegisterWorker(context.Context, *v1.RegisterWorkerRequest) (*v1.RegisterWorkerResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.RegisterWorker is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) ClaimTask(context.Context, *connect.Request[v1.ClaimTaskRequest]) (*connect.Response[v1.ClaimTaskResponse], error) {
+func (UnimplementedWorkerServiceHandler) ClaimTask(context.Context, *v1.ClaimTaskRequest) (*v1.ClaimTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.ClaimTask is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) RenewLeases(context.Context, *connect.Request[v1.RenewLeasesRequest]) (*connect.Response[v1.RenewLeasesResponse], error) {
+func (UnimplementedWorkerServiceHandler) RenewLeases(context.Context, *v1.RenewLeasesRequest) (*v1.RenewLeasesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.RenewLeases is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) StartTask(context.Context, *connect.Request[v1.StartTaskRequest]) (*connect.Response[v1.StartTaskResponse], error) {
+func (UnimplementedWorkerServiceHandler) StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.StartTask is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) RecordEvents(context.Context, *connect.Request[v1.RecordEventsRequest]) (*connect.Response[v1.RecordEventsResponse], error) {
+func (UnimplementedWorkerServiceHandler) RecordEvents(context.Context, *v1.RecordEventsRequest) (*v1.RecordEventsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.RecordEvents is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) PublishThinking(context.Context, *connect.Request[v1.PublishThinkingRequest]) (*connect.Response[v1.PublishThinkingResponse], error) {
+func (UnimplementedWorkerServiceHandler) PublishThinking(context.Context, *v1.PublishThinkingRequest) (*v1.PublishThinkingResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.PublishThinking is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) RecordTurn(context.Context, *connect.Request[v1.RecordTurnRequest]) (*connect.Response[v1.RecordTurnResponse], error) {
+func (UnimplementedWorkerServiceHandler) RecordTurn(context.Context, *v1.RecordTurnRequest) (*v1.RecordTurnResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.RecordTurn is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) ProposeStep(context.Context, *connect.Request[v1.ProposeStepRequest]) (*connect.Response[v1.ProposeStepResponse], error) {
+func (UnimplementedWorkerServiceHandler) ProposeStep(context.Context, *v1.ProposeStepRequest) (*v1.ProposeStepResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.ProposeStep is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) ExecuteStep(context.Context, *connect.Request[v1.ExecuteStepRequest]) (*connect.Response[v1.ExecuteStepResponse], error) {
+func (UnimplementedWorkerServiceHandler) ExecuteStep(context.Context, *v1.ExecuteStepRequest) (*v1.ExecuteStepResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.ExecuteStep is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) SaveCheckpoint(context.Context, *connect.Request[v1.SaveCheckpointRequest]) (*connect.Response[v1.SaveCheckpointResponse], error) {
+func (UnimplementedWorkerServiceHandler) SaveCheckpoint(context.Context, *v1.SaveCheckpointRequest) (*v1.SaveCheckpointResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.SaveCheckpoint is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) FinishTask(context.Context, *connect.Request[v1.FinishTaskRequest]) (*connect.Response[v1.FinishTaskResponse], error) {
+func (UnimplementedWorkerServiceHandler) FinishTask(context.Context, *v1.FinishTaskRequest) (*v1.FinishTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.FinishTask is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) ReleaseTask(context.Context, *connect.Request[v1.ReleaseTaskRequest]) (*connect.Response[v1.ReleaseTaskResponse], error) {
+func (UnimplementedWorkerServiceHandler) ReleaseTask(context.Context, *v1.ReleaseTaskRequest) (*v1.ReleaseTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.ReleaseTask is not implemented"))
 }
 
-func (UnimplementedWorkerServiceHandler) YieldTask(context.Context, *connect.Request[v1.YieldTaskRequest]) (*connect.Response[v1.YieldTaskResponse], error) {
+func (UnimplementedWorkerServiceHandler) YieldTask(context.Context, *v1.YieldTaskRequest) (*v1.YieldTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkerService.YieldTask is not implemented"))
 }

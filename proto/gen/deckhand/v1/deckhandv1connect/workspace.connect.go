@@ -56,23 +56,23 @@ const (
 // WorkspaceServiceClient is a client for the deckhand.v1.WorkspaceService service.
 type WorkspaceServiceClient interface {
 	// ListChanges returns the files that each step of a task changed.
-	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
+	ListChanges(context.Context, *v1.ListChangesRequest) (*v1.ListChangesResponse, error)
 	// DiffChanges streams the changes of a task, or of some of its steps, file by
 	// file. Secrets are masked.
-	DiffChanges(context.Context, *connect.Request[v1.DiffChangesRequest]) (*connect.ServerStreamForClient[v1.DiffChangesResponse], error)
+	DiffChanges(context.Context, *v1.DiffChangesRequest) (*connect.ServerStreamForClient[v1.DiffChangesResponse], error)
 	// UndoChanges restores what was there before some steps of a task. It
 	// happens whole or not at all, and is recorded with the digests of what was
 	// found and what was restored.
-	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
+	UndoChanges(context.Context, *v1.UndoChangesRequest) (*v1.UndoChangesResponse, error)
 	// UndoNodeExec restores what was there before a person's command or terminal
 	// in a jail, as UndoChanges does for steps.
-	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
+	UndoNodeExec(context.Context, *v1.UndoNodeExecRequest) (*v1.UndoNodeExecResponse, error)
 	// ListArtifacts returns the files that a task received from others, and gave
 	// to them.
-	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
+	ListArtifacts(context.Context, *v1.ListArtifactsRequest) (*v1.ListArtifactsResponse, error)
 	// ExportWorkspace streams a workspace, or a task's changes, as a tar or as a
 	// patch for git. Nothing in it is masked.
-	ExportWorkspace(context.Context, *connect.Request[v1.ExportWorkspaceRequest]) (*connect.ServerStreamForClient[v1.ExportWorkspaceResponse], error)
+	ExportWorkspace(context.Context, *v1.ExportWorkspaceRequest) (*connect.ServerStreamForClient[v1.ExportWorkspaceResponse], error)
 }
 
 // NewWorkspaceServiceClient constructs a client for the deckhand.v1.WorkspaceService service. By
@@ -136,55 +136,71 @@ type workspaceServiceClient struct {
 }
 
 // ListChanges calls deckhand.v1.WorkspaceService.ListChanges.
-func (c *workspaceServiceClient) ListChanges(ctx context.Context, req *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error) {
-	return c.listChanges.CallUnary(ctx, req)
+func (c *workspaceServiceClient) ListChanges(ctx context.Context, req *v1.ListChangesRequest) (*v1.ListChangesResponse, error) {
+	response, err := c.listChanges.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // DiffChanges calls deckhand.v1.WorkspaceService.DiffChanges.
-func (c *workspaceServiceClient) DiffChanges(ctx context.Context, req *connect.Request[v1.DiffChangesRequest]) (*connect.ServerStreamForClient[v1.DiffChangesResponse], error) {
-	return c.diffChanges.CallServerStream(ctx, req)
+func (c *workspaceServiceClient) DiffChanges(ctx context.Context, req *v1.DiffChangesRequest) (*connect.ServerStreamForClient[v1.DiffChangesResponse], error) {
+	return c.diffChanges.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // UndoChanges calls deckhand.v1.WorkspaceService.UndoChanges.
-func (c *workspaceServiceClient) UndoChanges(ctx context.Context, req *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error) {
-	return c.undoChanges.CallUnary(ctx, req)
+func (c *workspaceServiceClient) UndoChanges(ctx context.Context, req *v1.UndoChangesRequest) (*v1.UndoChangesResponse, error) {
+	response, err := c.undoChanges.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // UndoNodeExec calls deckhand.v1.WorkspaceService.UndoNodeExec.
-func (c *workspaceServiceClient) UndoNodeExec(ctx context.Context, req *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error) {
-	return c.undoNodeExec.CallUnary(ctx, req)
+func (c *workspaceServiceClient) UndoNodeExec(ctx context.Context, req *v1.UndoNodeExecRequest) (*v1.UndoNodeExecResponse, error) {
+	response, err := c.undoNodeExec.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ListArtifacts calls deckhand.v1.WorkspaceService.ListArtifacts.
-func (c *workspaceServiceClient) ListArtifacts(ctx context.Context, req *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error) {
-	return c.listArtifacts.CallUnary(ctx, req)
+func (c *workspaceServiceClient) ListArtifacts(ctx context.Context, req *v1.ListArtifactsRequest) (*v1.ListArtifactsResponse, error) {
+	response, err := c.listArtifacts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // ExportWorkspace calls deckhand.v1.WorkspaceService.ExportWorkspace.
-func (c *workspaceServiceClient) ExportWorkspace(ctx context.Context, req *connect.Request[v1.ExportWorkspaceRequest]) (*connect.ServerStreamForClient[v1.ExportWorkspaceResponse], error) {
-	return c.exportWorkspace.CallServerStream(ctx, req)
+func (c *workspaceServiceClient) ExportWorkspace(ctx context.Context, req *v1.ExportWorkspaceRequest) (*connect.ServerStreamForClient[v1.ExportWorkspaceResponse], error) {
+	return c.exportWorkspace.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // WorkspaceServiceHandler is an implementation of the deckhand.v1.WorkspaceService service.
 type WorkspaceServiceHandler interface {
 	// ListChanges returns the files that each step of a task changed.
-	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
+	ListChanges(context.Context, *v1.ListChangesRequest) (*v1.ListChangesResponse, error)
 	// DiffChanges streams the changes of a task, or of some of its steps, file by
 	// file. Secrets are masked.
-	DiffChanges(context.Context, *connect.Request[v1.DiffChangesRequest], *connect.ServerStream[v1.DiffChangesResponse]) error
+	DiffChanges(context.Context, *v1.DiffChangesRequest, *connect.ServerStream[v1.DiffChangesResponse]) error
 	// UndoChanges restores what was there before some steps of a task. It
 	// happens whole or not at all, and is recorded with the digests of what was
 	// found and what was restored.
-	UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error)
+	UndoChanges(context.Context, *v1.UndoChangesRequest) (*v1.UndoChangesResponse, error)
 	// UndoNodeExec restores what was there before a person's command or terminal
 	// in a jail, as UndoChanges does for steps.
-	UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error)
+	UndoNodeExec(context.Context, *v1.UndoNodeExecRequest) (*v1.UndoNodeExecResponse, error)
 	// ListArtifacts returns the files that a task received from others, and gave
 	// to them.
-	ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error)
+	ListArtifacts(context.Context, *v1.ListArtifactsRequest) (*v1.ListArtifactsResponse, error)
 	// ExportWorkspace streams a workspace, or a task's changes, as a tar or as a
 	// patch for git. Nothing in it is masked.
-	ExportWorkspace(context.Context, *connect.Request[v1.ExportWorkspaceRequest], *connect.ServerStream[v1.ExportWorkspaceResponse]) error
+	ExportWorkspace(context.Context, *v1.ExportWorkspaceRequest, *connect.ServerStream[v1.ExportWorkspaceResponse]) error
 }
 
 // NewWorkspaceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -194,37 +210,37 @@ type WorkspaceServiceHandler interface {
 // and JSON codecs. They also support gzip compression.
 func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
 	workspaceServiceMethods := v1.File_deckhand_v1_workspace_proto.Services().ByName("WorkspaceService").Methods()
-	workspaceServiceListChangesHandler := connect.NewUnaryHandler(
+	workspaceServiceListChangesHandler := connect.NewUnaryHandlerSimple(
 		WorkspaceServiceListChangesProcedure,
 		svc.ListChanges,
 		connect.WithSchema(workspaceServiceMethods.ByName("ListChanges")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workspaceServiceDiffChangesHandler := connect.NewServerStreamHandler(
+	workspaceServiceDiffChangesHandler := connect.NewServerStreamHandlerSimple(
 		WorkspaceServiceDiffChangesProcedure,
 		svc.DiffChanges,
 		connect.WithSchema(workspaceServiceMethods.ByName("DiffChanges")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workspaceServiceUndoChangesHandler := connect.NewUnaryHandler(
+	workspaceServiceUndoChangesHandler := connect.NewUnaryHandlerSimple(
 		WorkspaceServiceUndoChangesProcedure,
 		svc.UndoChanges,
 		connect.WithSchema(workspaceServiceMethods.ByName("UndoChanges")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workspaceServiceUndoNodeExecHandler := connect.NewUnaryHandler(
+	workspaceServiceUndoNodeExecHandler := connect.NewUnaryHandlerSimple(
 		WorkspaceServiceUndoNodeExecProcedure,
 		svc.UndoNodeExec,
 		connect.WithSchema(workspaceServiceMethods.ByName("UndoNodeExec")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workspaceServiceListArtifactsHandler := connect.NewUnaryHandler(
+	workspaceServiceListArtifactsHandler := connect.NewUnaryHandlerSimple(
 		WorkspaceServiceListArtifactsProcedure,
 		svc.ListArtifacts,
 		connect.WithSchema(workspaceServiceMethods.ByName("ListArtifacts")),
 		connect.WithHandlerOptions(opts...),
 	)
-	workspaceServiceExportWorkspaceHandler := connect.NewServerStreamHandler(
+	workspaceServiceExportWorkspaceHandler := connect.NewServerStreamHandlerSimple(
 		WorkspaceServiceExportWorkspaceProcedure,
 		svc.ExportWorkspace,
 		connect.WithSchema(workspaceServiceMethods.ByName("ExportWorkspace")),
@@ -253,26 +269,26 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 // UnimplementedWorkspaceServiceHandler returns CodeUnimplemented from all methods.
 type UnimplementedWorkspaceServiceHandler struct{}
 
-func (UnimplementedWorkspaceServiceHandler) ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error) {
+func (UnimplementedWorkspaceServiceHandler) ListChanges(context.Context, *v1.ListChangesRequest) (*v1.ListChangesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.ListChanges is not implemented"))
 }
 
-func (UnimplementedWorkspaceServiceHandler) DiffChanges(context.Context, *connect.Request[v1.DiffChangesRequest], *connect.ServerStream[v1.DiffChangesResponse]) error {
+func (UnimplementedWorkspaceServiceHandler) DiffChanges(context.Context, *v1.DiffChangesRequest, *connect.ServerStream[v1.DiffChangesResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.DiffChanges is not implemented"))
 }
 
-func (UnimplementedWorkspaceServiceHandler) UndoChanges(context.Context, *connect.Request[v1.UndoChangesRequest]) (*connect.Response[v1.UndoChangesResponse], error) {
+func (UnimplementedWorkspaceServiceHandler) UndoChanges(context.Context, *v1.UndoChangesRequest) (*v1.UndoChangesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.UndoChanges is not implemented"))
 }
 
-func (UnimplementedWorkspaceServiceHandler) UndoNodeExec(context.Context, *connect.Request[v1.UndoNodeExecRequest]) (*connect.Response[v1.UndoNodeExecResponse], error) {
+func (UnimplementedWorkspaceServiceHandler) UndoNodeExec(context.Context, *v1.UndoNodeExecRequest) (*v1.UndoNodeExecResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.UndoNodeExec is not implemented"))
 }
 
-func (UnimplementedWorkspaceServiceHandler) ListArtifacts(context.Context, *connect.Request[v1.ListArtifactsRequest]) (*connect.Response[v1.ListArtifactsResponse], error) {
+func (UnimplementedWorkspaceServiceHandler) ListArtifacts(context.Context, *v1.ListArtifactsRequest) (*v1.ListArtifactsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.ListArtifacts is not implemented"))
 }
 
-func (UnimplementedWorkspaceServiceHandler) ExportWorkspace(context.Context, *connect.Request[v1.ExportWorkspaceRequest], *connect.ServerStream[v1.ExportWorkspaceResponse]) error {
+func (UnimplementedWorkspaceServiceHandler) ExportWorkspace(context.Context, *v1.ExportWorkspaceRequest, *connect.ServerStream[v1.ExportWorkspaceResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.WorkspaceService.ExportWorkspace is not implemented"))
 }
