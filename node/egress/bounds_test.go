@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/egress"
 )
 
@@ -102,7 +103,7 @@ func TestWhoSaysNothingIsNotWaitedFor(t *testing.T) {
 func TestAnIdleTunnelEnds(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, true, hello)
-	r := newRig(t, egress.Config{Idle: patience}, rules(t, "127.0.0.1:"+o.port))
+	r := newRig(t, egress.Config{Idle: waittest.Limit(2 * time.Second)}, rules(t, "127.0.0.1:"+o.port)) // longer than a handshake on a busy machine
 	_, conn, _ := r.connect("127.0.0.1:" + o.port)
 	require.NoError(t, tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).Handshake()) //nolint:gosec // the test's own
 	ended(t, conn)

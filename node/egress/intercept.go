@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,11 +52,21 @@ func (j *jail) intercept(w http.ResponseWriter, r *http.Request, t allowlist.Tar
 	if _, err := io.WriteString(client, established); err != nil {
 		return
 	}
-	j.terminate(client, buffered.Reader, t, leaf, who)
+	j.terminate(client, buffered.Reader, t, leaf, protocols(r.UserAgent()), who)
+}
+
+// protocols returns what a program is offered inside its tunnel, by what it says of itself
+// when it asks for the tunnel. Git and old versions of curl get no HTTP/2: libcurl 7.88, that
+// of Debian 12, can stop in the middle of an upload by HTTP/2 and wait for ever.
+func protocols(userAgent string) []string {
+	if strings.HasPrefix(userAgent, "git/") || strings.HasPrefix(userAgent, "curl/7.") {
+		return []string{"http/1.1"}
+	}
+	return []string{"h2", "http/1.1"}
 }
 
 // terminate serves the requests in a tunnel to a host whose TLS is terminated.
-func (j *jail) terminate(client *conn, from *bufio.Reader, t allowlist.Target, leaf *tls.Certificate, who asker) {
+func (j *jail) terminate(client *conn, from *bufio.Reader, t allowlist.Target, leaf *tls.Certificate, protocols []string, who asker) {
 	one := &oneConn{conn: client, from: from, ended: make(chan struct{})}
 	defer one.Close()
 	_ = client.SetReadDeadline(time.Now().Add(j.p.cfg.Patience))
@@ -70,7 +81,7 @@ func (j *jail) terminate(client *conn, from *bufio.Reader, t allowlist.Target, l
 	}
 	named := "" // by the client, if it names another host
 	secure := tls.Server(one, &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
+		MinVersion: tls.VersionTLS12, NextProtos: protocols, SessionTicketsDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if refusal := judgeHello(t, hello.ServerName, nil); refusal != nil {
 				named = refusal.Reason

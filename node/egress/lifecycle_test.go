@@ -262,7 +262,7 @@ func TestAProgramThatDoesNotTrustTheAuthorityIsExplained(t *testing.T) {
 		c := b.browser(false)
 		c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MaxVersion: version} //nolint:forcetypeassert,gosec // see client
 		var use *nodev1.EgressUse
-		waittest.Until(t, 10*time.Second, "it is noted before the exec ends", func() bool {
+		waittest.Until(t, time.Minute, "it is noted before the exec ends", func() bool {
 			b.proxy.Begin(jailID, "exec_1")
 			_, err := c.Get(b.url("/")) //nolint:bodyclose // there is none
 			require.Error(t, err)
