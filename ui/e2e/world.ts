@@ -75,11 +75,25 @@ export async function enabled(page: Page, name: string) {
 
 let browser: Browser | undefined;
 
+// started is a browser that has shown a page. Playwright gives newPage no limit, and a
+// Chromium that starts on a busy machine sometimes never gets there: it is started again.
+async function started(): Promise<Browser> {
+  for (let left = 2; ; left--) {
+    const one = await chromium.launch({
+      executablePath: process.env.DECKHAND_E2E_CHROMIUM ?? "/usr/bin/chromium",
+      args: ["--no-sandbox", "--disable-dev-shm-usage"],
+    });
+    const opened = one.newPage().then((page) => page.close());
+    const limit = new Promise<"late">((resolve) => setTimeout(() => resolve("late"), patience / 3));
+    if ((await Promise.race([opened, limit])) !== "late") return one;
+    opened.catch(() => undefined); // it ends with its browser
+    await one.close();
+    if (left === 0) throw new Error("Chromium opened no page");
+  }
+}
+
 export async function open(): Promise<{ context: BrowserContext; page: Page; problems: string[] }> {
-  browser ??= await chromium.launch({
-    executablePath: process.env.DECKHAND_E2E_CHROMIUM ?? "/usr/bin/chromium",
-    args: ["--no-sandbox", "--disable-dev-shm-usage"],
-  });
+  browser ??= await started();
   // Without motion: what fades has another contrast at each moment.
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce" });
   context.setDefaultTimeout(patience);
