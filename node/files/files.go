@@ -10,8 +10,8 @@
 // Folders that another workspace shares with this one can be read and not
 // changed; see shared.go.
 //
-// Nothing is kept in memory between calls. A daemon that dies leaves at most a
-// temporary file behind.
+// Nothing is kept in memory between calls. A daemon that dies leaves at most the
+// part of an upload behind, which goes on later.
 package files
 
 import (

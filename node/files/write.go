@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/node/snapshot/restore"
@@ -126,10 +128,18 @@ func (w *workspace) replace(name string, mode fs.FileMode, content []byte) (err 
 	if err := w.makeDirs(dir); err != nil {
 		return err
 	}
-	temp := dir + "." + ident.New("deckhand")
-	f, err := w.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	folder, err := w.root.Open(dir + ".") // not cleaned: ".." after a link is its target's parent
 	if err != nil {
 		return err
+	}
+	defer folder.Close()
+	temp := dir + "." + ident.New("deckhand")
+	f, err := unnamed(folder)
+	named := err != nil
+	if named { // the file system has no such files
+		if f, err = w.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+			return err
+		}
 	}
 	defer func() {
 		if err != nil {
@@ -141,10 +151,28 @@ func (w *workspace) replace(name string, mode fs.FileMode, content []byte) (err 
 		err = keepAttributes(w, name, f)
 	}
 	// On disk before it is seen: what is recorded as done must be.
-	if err := errors.Join(err, f.Chown(w.uid, w.gid), f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+	err = errors.Join(err, f.Chown(w.uid, w.gid), f.Chmod(mode), f.Sync())
+	if err == nil && !named {
+		err = link(f, folder, path.Base(temp))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return w.root.Rename(temp, name)
+}
+
+// unnamed creates a file in a folder that no name leads to: it ends with the process that
+// writes it, unless link names it.
+func unnamed(folder *os.File) (*os.File, error) {
+	fd, err := unix.Openat(int(folder.Fd()), ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), folder.Name()), nil
+}
+
+func link(f, folder *os.File, name string) error {
+	return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), int(folder.Fd()), name, unix.AT_SYMLINK_FOLLOW)
 }
 
 // keepAttributes gives the file that is to replace name the attributes of name, if it exists:
