@@ -73,7 +73,7 @@ type Watcher struct {
 	cfg  WatcherConfig
 	open atomic.Int64
 	// reads are queries for what follows a cursor.
-	reads coalesce.Group[string, []*Stored]
+	reads coalesce.Group[string, page]
 }
 
 // NewWatcher creates a Watcher.
@@ -136,8 +136,11 @@ func (s *Stored) Once(make func() any) any {
 }
 
 const (
-	// batch is how many events are read at once; they are held in memory.
-	batch = 200
+	// What a watch has read and not sent yet is held in memory: from firstBatch up to batch
+	// events, and no more than batchBytes of their payloads, or one event.
+	firstBatch = 32
+	batch      = 200
+	batchBytes = 32 << 10
 	// thinkingBuffer is how many pieces may wait for a slow watcher; more are
 	// dropped, since the finished turn is an event.
 	thinkingBuffer = 256
@@ -183,17 +186,18 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			return err
 		}
 	}
-	wait := w.cfg.Poll
+	wait, most := w.cfg.Poll, firstBatch
 	lastSent := time.Now()
 	timer := time.NewTimer(w.cfg.Poll)
 	defer timer.Stop()
 	for {
 		lastRead := time.Now()
-		rows, err := w.reads.Do(ctx, what+at.String(), func(ctx context.Context) ([]*Stored, error) { return w.read(ctx, q, at) })
+		read, err := w.reads.Do(ctx, fmt.Sprintf("%s%s %d", what, at, most), func(ctx context.Context) (page, error) { return w.read(ctx, q, at, most) })
 		if err != nil {
 			return err
 		}
-		for _, row := range rows {
+		most = read.next(most)
+		for _, row := range read.rows {
 			if at, err = cursorOf(row.EventsAfterRow); err != nil {
 				return err
 			}
@@ -209,7 +213,7 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 				w.cfg.OnSent(lastSent.Sub(row.Time))
 			}
 		}
-		if len(rows) == batch {
+		if read.more {
 			continue
 		}
 		if !q.Follow {
@@ -332,37 +336,61 @@ func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byt
 	return stop, nil
 }
 
-func (w *Watcher) read(ctx context.Context, q Watch, at Cursor) ([]*Stored, error) {
+func (w *Watcher) read(ctx context.Context, q Watch, at Cursor, most int) (page, error) {
 	xid := strconv.FormatUint(at.xid, 10)
 	// A statement of its own: the next one's snapshot must be younger.
 	horizon, err := w.cfg.Store.EventHorizon(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("find what is committed: %w", err)
+		return page{}, fmt.Errorf("find what is committed: %w", err)
 	}
 	if len(q.TaskIDs) == 0 {
 		rows, err := w.cfg.Store.EventsAfter(ctx, db.EventsAfterParams{
-			OrgID: q.OrgID, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: batch,
+			OrgID: q.OrgID, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: int32(most), //nolint:gosec // at most batch
 		})
 		if err != nil {
-			return nil, fmt.Errorf("read events: %w", err)
+			return page{}, fmt.Errorf("read events: %w", err)
 		}
-		return stored(rows), nil
+		return pageOf(rows, most), nil
 	}
 	rows, err := w.cfg.Store.TaskEventsAfter(ctx, db.TaskEventsAfterParams{
-		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: batch,
+		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: int32(most), //nolint:gosec // at most batch
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
+		return page{}, fmt.Errorf("read events: %w", err)
 	}
-	return stored(rows), nil
+	return pageOf(rows, most), nil
 }
 
-func stored[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R) []*Stored {
-	out := make([]*Stored, len(rows))
-	for i, row := range rows {
-		out[i] = &Stored{EventsAfterRow: db.EventsAfterRow(row)}
+// page is what was read at once. more says that there may be more to read now.
+type page struct {
+	rows []*Stored
+	more bool
+}
+
+// pageOf keeps the first rows, up to batchBytes, and at least one.
+func pageOf[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R, most int) page {
+	p, held := page{more: len(rows) == most}, 0
+	for _, row := range rows {
+		one := db.EventsAfterRow(row)
+		if held += len(one.Payload); held > batchBytes && len(p.rows) > 0 {
+			p.more = true
+			break
+		}
+		p.rows = append(p.rows, &Stored{EventsAfterRow: one})
 	}
-	return out
+	return p
+}
+
+// next returns how many events to ask for after a page for which at most so many were asked.
+func (p page) next(most int) int {
+	switch {
+	case len(p.rows) == most:
+		return min(2*most, batch)
+	case p.more:
+		return len(p.rows)
+	default:
+		return most
+	}
 }
 
 // Now returns the cursor after everything that can be read now. Transactions that are
