@@ -22,7 +22,7 @@ const (
 	// writeWithin is how long a reader may take for one write before it is disconnected.
 	writeWithin = 30 * time.Second
 	// ahead is how many events may wait for a slow reader.
-	ahead = 64
+	ahead = 16
 	// reconnectAfter is when a browser connects again.
 	reconnectAfter = 2 * time.Second
 	// quietFor is how long a resumed stream is waited for before it is begun: one that has
