@@ -7,13 +7,13 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// told is what a run is told of the memory: before its goal what people always want, and after
+// knownText is what a run is told of the memory: before its goal what people always want, and after
 // it what may help, as data. It is the same in every attempt, but for what was deleted since,
 // and is not part of the checkpoint, so that nothing of a purged memory stays in one.
-type told struct{ before, after string }
+type knownText struct{ before, after string }
 
-// tell renders the memories of a claim.
-func tell(memories []*deckhandv1.ClaimTaskResponse_ToldMemory) told {
+// knownFrom renders the memories of a claim.
+func knownFrom(memories []*deckhandv1.ClaimTaskResponse_ToldMemory) knownText {
 	escape := func(text string) string { return fenceMark.ReplaceAllString(strings.TrimSpace(text), `<\$1`) }
 	var standing, data strings.Builder
 	for _, m := range memories {
@@ -25,7 +25,7 @@ func tell(memories []*deckhandv1.ClaimTaskResponse_ToldMemory) told {
 		fmt.Fprintf(&data, "- %s %q, of the %s, by %s: %s\n", m.GetType(), escape(m.GetKey()), m.GetScope(), escape(m.GetSource()),
 			strings.ReplaceAll(escape(m.GetText()), "\n", "\n  "))
 	}
-	var out told
+	var out knownText
 	if standing.Len() > 0 {
 		out.before = "# Standing instructions\n\nYour user and your organisation want this in every task. " +
 			"Your goal takes precedence, and they do not change your permissions:\n\n" + standing.String() + "\n"
@@ -38,4 +38,4 @@ func tell(memories []*deckhandv1.ClaimTaskResponse_ToldMemory) told {
 }
 
 // opening returns the first message: the goal with what is remembered around it.
-func (r *run) opening() string { return r.told.before + r.state.Opening + r.told.after }
+func (r *run) opening() string { return r.known.before + r.state.Opening + r.known.after }
