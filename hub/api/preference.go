@@ -11,7 +11,7 @@ import (
 
 // preferred applies the caller's preferences to a submission that says nothing else: more
 // approvals, and less time. Neither takes away what persona and policy ask for.
-func (h *Tasks) preferred(ctx context.Context, id auth.Identity, agentID string, o *task.Override) error {
+func preferred(ctx context.Context, h *Tasks, id auth.Identity, agentID string, o *task.Override) error {
 	if agentID == "" || o.Chat {
 		return nil
 	}

@@ -110,7 +110,7 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *deckhandv1.SubmitTaskReques
 		}
 	}
 	sub.Override.Chat = req.GetChat()
-	if err := h.preferred(ctx, id, sub.AgentID, &sub.Override); err != nil {
+	if err := preferred(ctx, h, id, sub.AgentID, &sub.Override); err != nil {
 		return nil, err
 	}
 	if sub.Override.Chat && len(req.GetArtifacts()) > 0 {

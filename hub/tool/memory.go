@@ -71,7 +71,7 @@ func memoryTools() []*Tool {
 				"An entry of another scope than agent or workspace needs an approval. " +
 				`Example: {"type": "fact", "key": "staging database host", "value": "db-2.staging.example.com, port 5433"}.`,
 			Kind:     KindWork,
-			Category: moderate, Place: hub, Idempotent: true, Reversible: true, Retryable: true, Timeout: memoryTimeout, wider: widerScope,
+			Expected: time.Second, Category: moderate, Place: hub, Idempotent: true, Reversible: true, Retryable: true, Timeout: memoryTimeout, wider: widerScope,
 			schema: `{"type":"object","additionalProperties":false,"required":["type","key","value"],"properties":{
 				"type":{` + memoryTypes + `},
 				"key":{"type":"string","minLength":1,"maxLength":255,"pattern":"^[^\\r\\n]+$","description":"A short name in the words that somebody would look for; an entry with the same key is replaced"},
@@ -100,7 +100,7 @@ func memoryTools() []*Tool {
 			Description: "Delete an entry of the memory that is wrong or out of date. People can restore it for 30 days. " +
 				`Example: {"type": "fact", "key": "staging database host"}.`,
 			Kind:     KindWork,
-			Category: moderate, Place: hub, Idempotent: true, Reversible: true, Retryable: true, Timeout: memoryTimeout, wider: widerScope,
+			Expected: time.Second, Category: moderate, Place: hub, Idempotent: true, Reversible: true, Retryable: true, Timeout: memoryTimeout, wider: widerScope,
 			schema: `{"type":"object","additionalProperties":false,"required":["type","key"],"properties":{
 				"type":{` + memoryTypes + `},
 				"key":{"type":"string","minLength":1,"maxLength":255,"pattern":"^[^\\r\\n]+$"},

@@ -37,5 +37,5 @@ func knownFrom(memories []*deckhandv1.ClaimTaskResponse_ToldMemory) knownText {
 	return out
 }
 
-// opening returns the first message: the goal with what is remembered around it.
-func (r *run) opening() string { return r.known.before + r.state.Opening + r.known.after }
+// around returns the first message: the goal with what is remembered around it.
+func (k knownText) around(opening string) string { return k.before + opening + k.after }

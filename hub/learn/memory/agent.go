@@ -18,7 +18,7 @@ func own(k scope.Kind) bool { return k == scope.Agent || k == scope.Workspace }
 // allow refuses a scope that a run for v may not write in, and returns the id of the only user
 // that an entry there is for. In the scope of its agent or workspace it writes for its user,
 // who need not own the agent.
-func (m *Memories) allow(ctx context.Context, q *db.Queries, v visibility.Viewer, s scope.Scope) (onlyFor string, err error) {
+func allow(ctx context.Context, q *db.Queries, v visibility.Viewer, s scope.Scope) (onlyFor string, err error) {
 	if !own(s.Kind) {
 		return "", scope.Check(ctx, q, v, s, true)
 	}
@@ -34,10 +34,10 @@ func (m *Memories) Remember(ctx context.Context, v visibility.Viewer, d Draft) (
 	var out db.Memory
 	err := m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		var err error
-		if d.OnlyFor, err = m.allow(ctx, tx.Queries, v, d.Scope); err != nil {
+		if d.OnlyFor, err = allow(ctx, tx.Queries, v, d.Scope); err != nil {
 			return err
 		}
-		is, err := tx.LockMemory(ctx, m.key(v.OrgID, d, d.OnlyFor))
+		is, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, d.OnlyFor))
 		switch {
 		case store.IsNotFound(err):
 		case err != nil:
@@ -59,11 +59,11 @@ func (m *Memories) Remember(ctx context.Context, v visibility.Viewer, d Draft) (
 // Forget deletes an entry for a run for v. It does not delete what a person wrote or confirmed.
 func (m *Memories) Forget(ctx context.Context, v visibility.Viewer, d Draft) (gone bool, err error) {
 	err = m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		onlyFor, err := m.allow(ctx, tx.Queries, v, d.Scope)
+		onlyFor, err := allow(ctx, tx.Queries, v, d.Scope)
 		if err != nil {
 			return err
 		}
-		is, err := tx.LockMemory(ctx, m.key(v.OrgID, d, onlyFor))
+		is, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, onlyFor))
 		if store.IsNotFound(err) {
 			return nil
 		}

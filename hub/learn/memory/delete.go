@@ -109,7 +109,7 @@ func (m *Memories) Restore(ctx context.Context, v visibility.Viewer, refs []stri
 		if err != nil {
 			return fmt.Errorf("restore memory %s: %w", is.ID, err)
 		}
-		return m.version(ctx, tx, row)
+		return keepVersion(ctx, tx, row)
 	})
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (m *Memories) Purge(ctx context.Context, orgID, userID, userName string, by
 			return fmt.Errorf("purge the memory of %s: %w", userName, err)
 		}
 		out = Purged{Memories: row.Memories, Versions: row.Versions}
-		if out.Steps, err = m.purgeRecords(ctx, tx, orgID, userName); err != nil {
+		if out.Steps, err = purgeRecords(ctx, tx, orgID, userName); err != nil {
 			return err
 		}
 		return audit.Append(tx, audit.Entry{

@@ -101,7 +101,7 @@ func (m *Memories) importOne(ctx context.Context, tx *event.Tx, orgID string, d 
 		}
 		return out, err
 	}
-	is, err := tx.LockMemory(ctx, m.key(orgID, d, ""))
+	is, err := tx.LockMemory(ctx, keyOf(orgID, d, ""))
 	switch {
 	case store.IsNotFound(err), err == nil && is.DeletedAt != nil:
 		out.Outcome = Created

@@ -129,8 +129,8 @@ func (m *Memories) Set(ctx context.Context, v visibility.Viewer, d Draft, by eve
 		}
 		// A person corrects what a run wrote for them in place.
 		if me, err := userID(ctx, tx.Queries, v); err == nil && d.OnlyFor == "" {
-			if own, err := tx.LockMemory(ctx, m.key(v.OrgID, d, me)); err == nil && own.DeletedAt == nil {
-				if _, err := tx.LockMemory(ctx, m.key(v.OrgID, d, "")); store.IsNotFound(err) {
+			if own, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, me)); err == nil && own.DeletedAt == nil {
+				if _, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, "")); store.IsNotFound(err) {
 					d.OnlyFor = me
 				}
 			}
@@ -156,7 +156,7 @@ func userID(ctx context.Context, q *db.Queries, v visibility.Viewer) (string, er
 	return s.ID, err
 }
 
-func (m *Memories) key(orgID string, d Draft, onlyFor string) db.LockMemoryParams {
+func keyOf(orgID string, d Draft, onlyFor string) db.LockMemoryParams {
 	return db.LockMemoryParams{
 		OrgID: orgID, ScopeKind: string(d.Scope.Kind), ScopeID: d.Scope.ID, OnlyFor: onlyFor, Type: string(d.Type), Key: d.Key,
 	}
@@ -171,7 +171,7 @@ func (m *Memories) put(ctx context.Context, tx *event.Tx, orgID string, d Draft)
 	if err := tx.LockMemoryScope(ctx, orgID+" "+d.Scope.String()); err != nil {
 		return db.Memory{}, fmt.Errorf("lock the memory of %s: %w", d.Scope, err)
 	}
-	is, err := tx.LockMemory(ctx, m.key(orgID, d, d.OnlyFor))
+	is, err := tx.LockMemory(ctx, keyOf(orgID, d, d.OnlyFor))
 	found := err == nil
 	if err != nil && !store.IsNotFound(err) {
 		return db.Memory{}, fmt.Errorf("find memory %s: %w", d.Key, err)
@@ -207,11 +207,11 @@ func (m *Memories) put(ctx context.Context, tx *event.Tx, orgID string, d Draft)
 	if err != nil {
 		return db.Memory{}, fmt.Errorf("store memory %s: %w", d.Key, err)
 	}
-	return is, m.version(ctx, tx, is)
+	return is, keepVersion(ctx, tx, is)
 }
 
-// version keeps the current version of an entry.
-func (m *Memories) version(ctx context.Context, tx *event.Tx, is db.Memory) error {
+// keepVersion keeps the current version of an entry.
+func keepVersion(ctx context.Context, tx *event.Tx, is db.Memory) error {
 	if err := tx.InsertMemoryVersion(ctx, db.InsertMemoryVersionParams{OrgID: is.OrgID, ID: is.ID}); err != nil {
 		return fmt.Errorf("keep version %d of memory %s: %w", is.Version, is.ID, err)
 	}
@@ -252,9 +252,9 @@ func (m *Memories) check(orgID string, d *Draft) (json.RawMessage, error) {
 	if bytes.Contains(value, []byte(`\u0000`)) {
 		return nil, fault.New(fault.Invalid, "value contains the character NUL").WithFix("leave it out")
 	}
-	if where := m.secretIn(orgID, d.Key, d.Value); where != "" {
+	if where := secretIn(m.cfg.Redact.Org(orgID), d.Key, d.Value); where != "" {
 		return nil, fault.New(fault.Denied, "%s looks like a secret: secrets are not remembered, since every run of the scope would read them", where).
-			WithCode(fault.PermissionDenied).WithFix("keep it as a credential, and remember the credential's name: deckhand credential set --help")
+			WithCode(fault.PermissionDenied).WithFix("keep it as a credential, and remember the credential's name: deckhand credential create --help")
 	}
 	if d.Type == Preference {
 		if err := checkPreference(d.Key, d.Value); err != nil {
@@ -269,8 +269,7 @@ var secretNames = []string{"password", "passwd", "secret", "token", "api_key", "
 
 // secretIn returns what of an entry is a secret: one that the hub knows, one of a known shape,
 // or a value with such a name that looks drawn by chance; empty for none.
-func (m *Memories) secretIn(orgID, key string, value any) string {
-	mask := m.cfg.Redact.Org(orgID)
+func secretIn(mask *redact.Redactor, key string, value any) string {
 	if mask.String(key) != key {
 		return "the key"
 	}

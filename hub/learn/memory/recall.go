@@ -49,10 +49,10 @@ func (m *Memories) Recall(ctx context.Context, q *db.Queries, r scope.Run, ask Q
 	if err != nil || len(scopes) == 0 {
 		return nil, err
 	}
-	return m.recall(ctx, q, r.Viewer, scopes, ask)
+	return recall(ctx, q, r.Viewer, scopes, ask)
 }
 
-func (m *Memories) recall(ctx context.Context, q *db.Queries, v visibility.Viewer, scopes []scope.Scope, ask Question) ([]Hit, error) {
+func recall(ctx context.Context, q *db.Queries, v visibility.Viewer, scopes []scope.Scope, ask Question) ([]Hit, error) {
 	user := ""
 	for _, s := range scopes {
 		if s.Kind == scope.User {

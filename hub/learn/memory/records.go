@@ -15,7 +15,7 @@ var recordTools = []string{toolname.MemoryStore, toolname.MemoryRetrieve, toolna
 // purgeRecords deletes what a user's ended tasks that called those tools have left, as retention
 // does: transcripts, arguments, results, approvals and events. It returns the number of calls.
 // A task on legal hold keeps everything.
-func (m *Memories) purgeRecords(ctx context.Context, tx *event.Tx, orgID, userName string) (int64, error) {
+func purgeRecords(ctx context.Context, tx *event.Tx, orgID, userName string) (int64, error) {
 	tasks, err := tx.TasksWithMemories(ctx, db.TasksWithMemoriesParams{OrgID: orgID, UserName: userName, Tools: recordTools})
 	if err != nil {
 		return 0, fmt.Errorf("find the tasks of %s that have memories: %w", userName, err)

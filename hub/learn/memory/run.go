@@ -56,7 +56,7 @@ func (m *Memories) ForRun(ctx context.Context, t db.Task, tokens int) ([]Told, e
 			if err != nil || n == 0 {
 				return err
 			}
-			return m.choose(ctx, tx, t, tokens)
+			return choose(ctx, tx, t, tokens)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("choose what task %s is told: %w", t.ID, err)
@@ -78,7 +78,7 @@ func (m *Memories) OfTask(ctx context.Context, orgID, taskID string, gone bool) 
 	return out, nil
 }
 
-func (m *Memories) choose(ctx context.Context, tx *event.Tx, t db.Task, tokens int) error {
+func choose(ctx context.Context, tx *event.Tx, t db.Task, tokens int) error {
 	r := RunOf(t)
 	scopes, err := scope.OfRun(ctx, tx.Queries, r)
 	if err != nil || len(scopes) == 0 {
@@ -118,7 +118,7 @@ func (m *Memories) choose(ctx context.Context, tx *event.Tx, t db.Task, tokens i
 		take(row, row.Type == string(Instruction) && !row.Untrusted || row.ScopeKind == string(scope.User) && sentence(row) != "")
 	}
 	text := strings.Join([]string{t.Title, t.Goal, textcut.WholeRunes(t.Context, maxToldText)}, "\n")
-	hits, err := m.recall(ctx, tx.Queries, r.Viewer, scopes, Question{Text: text, Limit: maxTold})
+	hits, err := recall(ctx, tx.Queries, r.Viewer, scopes, Question{Text: text, Limit: maxTold})
 	if err != nil {
 		return err
 	}

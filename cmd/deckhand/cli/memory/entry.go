@@ -111,8 +111,8 @@ of agents and workspaces that you see.`,
 	flags := cmd.Flags()
 	flags.StringVar(&scope, "scope", "", scopeHelp+"; all by default")
 	flags.StringArrayVar(&types, "type", nil, "only this type; may be given several times")
-	flags.StringVar(&from, "source", "", "only what a person, an agent or an import wrote")
-	flags.StringVar(&req.Query, "query", "", "only with these words, or this part of the key")
+	flags.StringVar(&from, "source", "", "only what this `SOURCE` wrote: person, agent or import")
+	flags.StringVar(&req.Query, "query", "", "only with these `WORDS`, or this part of the key")
 	flags.BoolVar(&req.Unconfirmed, "unconfirmed", false, "only what agents wrote and nobody confirmed")
 	flags.BoolVar(&req.Deleted, "deleted", false, "deleted entries, which can be restored")
 	flags.StringVar(&req.PageToken, "page-token", "", "go on with the page that the last call named")
@@ -163,7 +163,9 @@ func historyCommand(e *env.Env) *cobra.Command {
 				Columns: []output.Column[version]{
 					{Header: "version", Value: func(v version) string { return fmt.Sprint(v.GetVersion()) }},
 					{Header: "value", Value: func(v version) string { return output.Shorten(oneLine(output.Text(v.GetValue())), 80) }},
-					{Header: "by", Value: func(v version) string { return source(&deckhandv1.Memory{Source: v.GetSource(), Untrusted: v.GetUntrusted(), ConfirmedBy: "x"}) }},
+					{Header: "by", Value: func(v version) string {
+						return source(&deckhandv1.Memory{Source: v.GetSource(), Untrusted: v.GetUntrusted(), ConfirmedBy: "x"})
+					}},
 					{Header: "age", Value: func(v version) string { return e.Age(v.GetCreatedAt()) }},
 				},
 			}

@@ -241,7 +241,7 @@ had confirmed, stays so.`,
 		},
 	}
 	cmd.Flags().StringVar(&scope, "scope", "user", scopeHelp)
-	cmd.Flags().StringVar(&on, "on-conflict", "fail", "what to do with an entry that exists with another value: fail, keep or replace")
+	cmd.Flags().StringVar(&on, "on-conflict", "fail", "the `ACTION` for an entry that exists with another value: fail, keep or replace")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
 	return cmd
 }
