@@ -2,6 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
+import { toast } from "sonner";
 import { describe, expect, it, vi } from "vitest";
 import { MemoryService, MemorySourceKind, MemoryType } from "@/gen/deckhand/v1/memory_pb";
 import { ScopeKind, ScopeSchema } from "@/gen/deckhand/v1/scope_pb";
@@ -61,6 +62,7 @@ describe("the memory", () => {
 
   it("shows where entries are from, and deletes many with a way back", async () => {
     const calls = vi.fn();
+    const said = vi.spyOn(toast, "success");
     const { container } = showPage("/memory", memoryRoutes, services(calls));
     const user = userEvent.setup();
     expect(await screen.findByRole("link", { name: "Agent shopper, for ann" })).toBeTruthy();
@@ -70,10 +72,12 @@ describe("the memory", () => {
     await user.click(screen.getByRole("checkbox", { name: "Choose login button" }));
     await user.click(within(screen.getByRole("toolbar")).getByRole("button", { name: "Delete chosen" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("delete", ["memory_1", "memory_2"]));
-    await user.click(await screen.findByRole("button", { name: "Undo" }));
+    await waitFor(() => expect(said).toHaveBeenCalledWith("2 entries deleted.", expect.objectContaining({ action: expect.objectContaining({ label: "Undo" }) as unknown })));
+    (said.mock.calls[0]![1]!.action as { onClick: () => void }).onClick();
     await waitFor(() => expect(calls).toHaveBeenCalledWith("restore", ["memory_1", "memory_2"], 0));
     await user.click(screen.getByRole("button", { name: "Confirm login button" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("confirm", ["memory_2"]));
+    said.mockRestore();
   });
 
   it("keeps the filter in the address", async () => {
