@@ -73,7 +73,7 @@ describe("the memory", () => {
     await user.click(within(screen.getByRole("toolbar")).getByRole("button", { name: "Delete chosen" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("delete", ["memory_1", "memory_2"]));
     await waitFor(() => expect(said).toHaveBeenCalledWith("2 entries deleted.", expect.objectContaining({ action: expect.objectContaining({ label: "Undo" }) as unknown })));
-    (said.mock.calls[0]![1]!.action as { onClick: () => void }).onClick();
+    (said.mock.calls[0]![1]!.action as unknown as { onClick: () => void }).onClick();
     await waitFor(() => expect(calls).toHaveBeenCalledWith("restore", ["memory_1", "memory_2"], 0));
     await user.click(screen.getByRole("button", { name: "Confirm login button" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("confirm", ["memory_2"]));
