@@ -87,7 +87,6 @@ type entry = *deckhandv1.Memory
 
 func owner(m entry) string {
 	kind := output.EnumName(m.GetScope().GetKind())
-	kind = strings.TrimPrefix(strings.ToLower(kind), "scope_kind_")
 	if m.GetScopeName() != "" && kind != "organisation" {
 		kind += " " + m.GetScopeName()
 	}
