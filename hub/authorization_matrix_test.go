@@ -119,7 +119,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 // others are the objects of an organisation that the caller is not of.
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
-	destination, notification, session, user, team, apiToken, rule            string
+	destination, notification, session, user, team, apiToken, rule, memory    string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -127,7 +127,7 @@ type others struct {
 // ids are those of all objects that only their organisation knows.
 func (o others) ids() []string {
 	return []string{o.org, o.agent, o.task, o.step, o.node, o.exec, o.item, o.hold, o.trigger, o.delivery,
-		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken}
+		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken, o.memory}
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -245,8 +245,24 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			}
 		case "hold_id":
 			out[name] = o.hold
+		case "memory_id":
+			out[name] = o.memory
+		case "memory_ids":
+			out[name] = []string{o.memory}
+		case "key":
+			if m.Name() == "SetMemoryRequest" {
+				out[name] = "walk"
+			}
+		case "type":
+			if m.Name() == "SetMemoryRequest" {
+				out[name] = "MEMORY_TYPE_FACT"
+			}
 		case "scope":
 			out[name] = "KILL_SCOPE_TASK"
+			if f.Kind() == protoreflect.MessageKind {
+				out[name] = map[string]any{"kind": "SCOPE_KIND_USER"}
+				continue
+			}
 			if f.Kind() == protoreflect.StringKind {
 				out[name] = "task"
 			}
@@ -266,6 +282,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = []string{"file_list"}
 		case "entries":
 			out[name] = []any{map[string]any{"path": "file_list", "type": "file"}}
+			if m.Name() == "ImportMemoriesRequest" {
+				out[name] = []any{map[string]any{"type": "MEMORY_TYPE_FACT", "key": "walked", "value": "x", "confidence": 1}}
+			}
 		case "size":
 			out[name] = map[string]any{"rows": 24, "cols": 80}
 		case "argv":
@@ -298,6 +317,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "reference":
 			out[name] = "registry.example.com/team/app:1"
 		case "value":
+			if m.Name() == "SetMemoryRequest" {
+				out[name] = "x"
+				continue
+			}
 			if f.Kind() == protoreflect.MessageKind && f.Message().Name() == "CredentialValue" {
 				out[name] = map[string]any{"token": "dGhlIHdhbGs9k2Lq"}
 			}
@@ -360,7 +383,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "GetProviderCatalogue", "SetPrice", "ListBudgets", "GetUsageReport",
 	"ListPasskeys", "GetPasskeyRules", "GetPushKey", "ListPushDevices", "CreatePushDevice", "GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetQuota", "GetQuotaHistory", "SetAllowedModels", "SetCallRate",
 	"SetRegistry", "ListRegistries", "GetTaskSharing", "SetTaskSharing", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules",
-	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds"}
+	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds", "SetMemory", "ListMemories", "RecallMemories", "ImportMemories"}
 
 // Every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

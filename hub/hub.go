@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/session"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/periodic"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/reconcile"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/restore"
@@ -123,6 +124,7 @@ type Hub struct {
 	self       *replica.Replica
 	leader     *leader.Elector
 	retention  *retention.Service
+	memories   *memory.Memories
 	rotation   *rotation.Rotation
 	auditKey   ed25519.PrivateKey
 	tokens     *auth.Tokens
@@ -256,7 +258,9 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Log:    c.Log.Named("nodeexec"),
 	})
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
+	h.memories = memory.New(memory.Config{Store: h.store, Recorder: recorder, Redact: c.Redact})
 	h.steps = step.New(step.Config{
+		Memories: h.memories,
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
@@ -413,6 +417,7 @@ func (h *Hub) assembleJobs() {
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old images from the nodes", Every: image.CollectEvery, Do: h.images.Collect},
 		periodic.Job{Name: "delete what was kept long enough", Do: h.retention.Collect},
+		periodic.Job{Name: "delete old memories", Do: h.memories.Prune},
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
 		periodic.Job{Name: "delete expired certificate authorities of jails", Do: h.authorities.Prune},
 		periodic.Job{Name: "delete old records of requests with credentials", Do: func(ctx context.Context) error { return h.egress.Prune(ctx, c.EventRetention) }},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -48,6 +49,10 @@ func (o others) untouched(t *testing.T, s *store.Store) {
 	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: o.org, NodeID: o.node})
 	require.NoError(t, err)
 	require.Equal(t, "x", lock.UserName)
+	memory, err := s.LockMemoryByID(t.Context(), db.LockMemoryByIDParams{OrgID: o.org, ID: o.memory})
+	require.NoError(t, err)
+	require.Nil(t, memory.DeletedAt)
+	require.EqualValues(t, 1, memory.Version)
 }
 
 // organisation makes one with an object of each kind, its task leased.
@@ -136,6 +141,12 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 		OrgID: org.ID, Keep: time.Hour, Ids: []string{o.notification}, Destinations: []string{o.destination}, Happenings: []string{"x"},
 		Types: []string{"walk"}, Tasks: []string{o.task}, Bodies: []string{"{}"},
 	}))
+	memory, err := client.Memories.SetMemory(ctx, &deckhandv1.SetMemoryRequest{
+		Scope: &deckhandv1.Scope{Kind: deckhandv1.ScopeKind_SCOPE_KIND_USER}, Type: deckhandv1.MemoryType_MEMORY_TYPE_FACT,
+		Key: "theirs", Value: structpb.NewStringValue("x"),
+	})
+	require.NoError(t, err)
+	o.memory = memory.GetMemory().GetId()
 	require.NoError(t, s.AppendAudit(ctx, db.AppendAuditParams{
 		OrgID: org.ID, ActorKind: "user", ActorID: "x", Action: "walk", ObjectKind: "task", ObjectID: o.task, Severity: "low",
 		Before: json.RawMessage("{}"), After: json.RawMessage("{}"),

@@ -74,8 +74,9 @@ var whose = map[reach]string{
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
-		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory`,
-	personal: "GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
+		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory PurgeMemories ListTaskMemories`,
+	personal: `GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice
+		GetMemory ListMemoryVersions DeleteMemories RestoreMemories ConfirmMemories`,
 	// What people of one organisation use together, by their roles: agents that they
 	// see, what is tried only, and what one makes of one's own. Stopping something is in it, too. A persona of somebody
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
@@ -83,7 +84,7 @@ var whose = map[reach]string{
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage GetProviderCatalogue ListPrices ListBudgets GetPlan GetQuotaHistory
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential KillNodeExec ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
-		CreatePushDevice ListTools GetTool`,
+		CreatePushDevice ListTools GetTool SetMemory ListMemories RecallMemories ImportMemories`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in
@@ -161,6 +162,7 @@ func housed(t *testing.T, h *hubtest.Hub, s *store.Store, name string) house {
 		"UPDATE tasks SET created_by = 'ann' WHERE org_id = $1", "UPDATE agents SET owner = 'ann' WHERE org_id = $1",
 		"UPDATE triggers SET created_by = 'ann' WHERE org_id = $1", "UPDATE allow_rules SET created_by = 'ann' WHERE org_id = $1",
 		"UPDATE node_execs SET user_name = 'ann', user_id = (SELECT id FROM users WHERE org_id = $1 AND name = 'ann') WHERE org_id = $1",
+		"UPDATE memories SET scope_id = (SELECT id FROM users WHERE org_id = $1 AND name = 'ann') WHERE org_id = $1",
 		"INSERT INTO teams (id, org_id, name, role) VALUES ('team_of_' || $1, $1, 'crew', 'advanced')",
 		"INSERT INTO team_members (org_id, team_id, user_id) SELECT $1, 'team_of_' || $1, id FROM users WHERE org_id = $1 AND name IN ('ann', 'tim')",
 	} {

@@ -91,7 +91,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...))
 	tasks := &api.Tasks{
 		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
-		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs, History: estimate.New(h.store),
+		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs, History: estimate.New(h.store), Memories: h.memories,
 	}
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewTaskPlanServiceHandler(&api.TaskPlans{Tasks: tasks, Plans: &plan.Service{Store: h.store, Recorder: h.recorder}}, options...))
@@ -138,7 +138,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
-		Agents: h.agents, Tools: h.tools, Plans: h.plans, Redact: h.cfg.Redact, Draining: s.draining,
+		Agents: h.agents, Tools: h.tools, Plans: h.plans, Redact: h.cfg.Redact, Memories: h.memories, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
 		Store: h.store, Sessions: h.sessions, Path: strings.TrimRight(h.cfg.BasePath, "/"), Passkeys: h.passkeys, Public: h.cfg.public,
@@ -154,6 +154,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: h.access}, options...))
 	mux.Handle(deckhandv1connect.NewImageServiceHandler(&api.Images{Nodes: h.nodes, Images: h.images, Agents: h.agents, Setups: h.setups, Link: h.node}, options...))
 	mux.Handle(deckhandv1connect.NewCredentialServiceHandler(&api.Credentials{Credentials: h.egress, Tasks: h.tasks, Queries: h.store.Queries}, options...))
+	mux.Handle(deckhandv1connect.NewMemoryServiceHandler(&api.Memories{Memories: h.memories, Store: h.store, Users: h.users, Agents: h.agents, Tasks: h.tasks}, options...))
 	mux.Handle(deckhandv1connect.NewRetentionServiceHandler(&api.Retention{Retention: h.retention, Tasks: h.tasks}, options...))
 	mux.Handle(deckhandv1connect.NewDiagnosticsServiceHandler(&api.Diagnostics{Doctor: h.doctor(), Redact: h.cfg.Redact}, options...))
 	mux.Handle(deckhandv1connect.NewVaultServiceHandler(&api.Vault{Rotation: h.rotation}, options...))

@@ -114,6 +114,7 @@ type Client struct {
 	Images      deckhandv1connect.ImageServiceClient
 	Diagnostics deckhandv1connect.DiagnosticsServiceClient
 	Retention   deckhandv1connect.RetentionServiceClient
+	Memories    deckhandv1connect.MemoryServiceClient
 	// Vault is an operator's.
 	Vault deckhandv1connect.VaultServiceClient
 
@@ -194,6 +195,7 @@ func New(cfg Config) (*Client, error) {
 		Images:        deckhandv1connect.NewImageServiceClient(client, target, options),
 		Diagnostics:   deckhandv1connect.NewDiagnosticsServiceClient(client, target, options),
 		Retention:     deckhandv1connect.NewRetentionServiceClient(client, target, options),
+		Memories:      deckhandv1connect.NewMemoryServiceClient(client, target, options),
 		Vault:         deckhandv1connect.NewVaultServiceClient(client, target, options),
 		Organisations: deckhandv1connect.NewOrganisationServiceClient(client, target, options),
 		Users:         deckhandv1connect.NewUserServiceClient(client, target, options),

@@ -152,7 +152,7 @@ func (h *Policies) verdicts(ctx context.Context, agentID string, m *deckhandv1.T
 		if err != nil {
 			return nil, err
 		}
-		effect, why := step.Verdict(record, p, tested.Decision)
+		effect, why := step.Verdict(record, p, tested.Decision, c.Arguments)
 		out = append(out, &deckhandv1.AgentVerdict{AgentName: row.Agent.Name, Effect: string(effect), Why: maskOf(ctx, h.Redact).String(why)})
 	}
 	return out, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -53,6 +54,7 @@ type Tasks struct {
 	Artifacts  *artifact.Artifacts
 	Jobs       *job.Service
 	History    *estimate.History
+	Memories   *memory.Memories
 }
 
 func actor(id auth.Identity) event.Actor {
@@ -108,6 +110,9 @@ func (h *Tasks) SubmitTask(ctx context.Context, req *deckhandv1.SubmitTaskReques
 		}
 	}
 	sub.Override.Chat = req.GetChat()
+	if err := preferred(ctx, h, id, sub.AgentID, &sub.Override); err != nil {
+		return nil, err
+	}
 	if sub.Override.Chat && len(req.GetArtifacts()) > 0 {
 		return nil, fault.New(fault.Invalid, "a chat takes no artifacts: its agent could not read them").
 			WithFix("say what they hold, or submit a task")

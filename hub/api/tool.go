@@ -75,7 +75,7 @@ func (h *Tools) entry(ctx context.Context, k known, u *toolUser, arguments strin
 	e.Use = &deckhandv1.ToolUse{AgentName: u.name, Category: tool.CategoryOf(c.Category), Decision: h.decision(ctx, decided)}
 	as := *k.record
 	as.Category = e.GetUse().GetCategory()
-	effect, why := step.Verdict(&as, u.persona, decided)
+	effect, why := step.Verdict(&as, u.persona, decided, nil)
 	if k.ask != "" && effect != policy.Deny {
 		effect, why = policy.Ask, k.ask
 	}

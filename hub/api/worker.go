@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/bus"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -64,6 +65,8 @@ type Workers struct {
 	Tools   *tool.Registry
 	Plans   *quota.Service
 	Redact  *redact.Redactor
+	// Memories are told to runs.
+	Memories *memory.Memories
 	// Draining ends when the hub is about to stop: waiting calls answer then.
 	Draining context.Context
 }
@@ -140,6 +143,9 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		Task: taskMessage(t, runs.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.Offered(runs, provider, model),
 		Traceparent: t.Traceparent,
 	}
+	if res.Memories, err = h.told(ctx, t, runs); err != nil {
+		return nil, err
+	}
 	if res.Tools, err = h.nameTargets(ctx, visibility.As(t.OrgID, version.CreatedBy, version.CreatedByRole), runs, res.GetTools()); err != nil {
 		return nil, err
 	}
@@ -165,6 +171,17 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		res.Checkpoint = &deckhandv1.Checkpoint{Iteration: c.Iteration, State: object(c.State), CreatedAt: timestamppb.New(c.CreatedAt)}
 	}
 	return res, h.shorten(ctx, t, runs, res)
+}
+
+// told returns what a task's run is told of the memory.
+func (h *Workers) told(ctx context.Context, t db.Task, p *persona.Persona) (out []*deckhandv1.ClaimTaskResponse_ToldMemory, err error) {
+	told, err := h.Memories.ForRun(ctx, t, p.Context.MemoryTokens)
+	for _, m := range told {
+		out = append(out, &deckhandv1.ClaimTaskResponse_ToldMemory{
+			MemoryId: m.ID, Scope: m.ScopeKind, Type: m.Type, Key: m.Key, Text: m.Text, Standing: m.Standing, Source: memory.SourceText(m.Memory),
+		})
+	}
+	return out, err
 }
 
 // nameTargets lists in the schemas of delegate and handoff_to_agent which agents they take,

@@ -30,6 +30,9 @@ func approvalReason(record *tool.Tool, p *persona.Persona, arguments map[string]
 	if record.AsksPerson(arguments) {
 		return "the agent asks"
 	}
+	if why := record.Wider(arguments); why != "" {
+		return why
+	}
 	return record.ApprovalReason(p)
 }
 

@@ -185,6 +185,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 		now, err := s.Get(ctx, step.OrgID, step.ID)
 		return err != nil || State(now.State) == Started && now.Run == step.Run
 	}}
+	call.Memory = remembered{s, t, step}
 	arguments, err := s.arguments(step)
 	if err != nil {
 		return call, err

@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -142,6 +143,8 @@ type Config struct {
 	AckOutcome func(nodeID, execID string)
 	// Tracer creates spans; nil for none.
 	Tracer *tracing.Tracer
+	// Memories is what agents remember.
+	Memories *memory.Memories
 	// NodeWait is how long Execute waits for a node that is not connected before it
 	// returns the step in its current state.
 	NodeWait time.Duration

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/deckhand-sh/deckhand/hub/policy"
@@ -14,9 +15,9 @@ const Missing policy.Effect = "missing"
 // Verdict returns what a call would get from an agent whose policies decided so, and
 // why: of the policies, the persona and the tool together, as for a call that is
 // made. What only a running task has (its mode, deferred calls, earlier answers) is
-// not part of it.
-func Verdict(record *tool.Tool, p *persona.Persona, decided policy.Decision) (policy.Effect, string) {
-	why := record.ApprovalReason(p)
+// not part of it. Without arguments it is the verdict on most calls of the tool.
+func Verdict(record *tool.Tool, p *persona.Persona, decided policy.Decision, arguments map[string]any) (policy.Effect, string) {
+	why := cmp.Or(record.Wider(arguments), record.ApprovalReason(p))
 	switch {
 	case !tool.Allowed(p, record.Name) && p.MCPServerOf(record.Name) == nil:
 		return Missing, fmt.Sprintf("its persona does not list %s", record.Name)

@@ -119,6 +119,11 @@ var sentences = map[string]sayer{
 	toolname.JSONQuery:        about("Query the JSON file", "path"),
 	toolname.LogDigest:        about("Summarize the log", "path"),
 	toolname.ManageScratchpad: plain("Read or write the agent's notes"),
+	toolname.MemoryForget:     about("Forget the memory", "key"),
+	toolname.MemoryRetrieve:   about("Look up in the memory:", "query"),
+	toolname.MemoryStore: func(arg func(string) string, _ string) string {
+		return fmt.Sprintf("Remember for the %s: %s", either(arg("scope"), ownScope), arg("key"))
+	},
 	toolname.NodeExecMany: func(arg func(string) string, _ string) string {
 		return "Run a command on the machines of " + either(arg("nodes"), "several nodes")
 	},

@@ -58,6 +58,8 @@ type Call struct {
 	Live func(ctx context.Context) bool
 	// Answer is a person's, for tools that ask.
 	Answer Answer
+	// Memory is what the agent remembers beyond the task, for tools that do.
+	Memory Memory
 	// Past searches the steps that the task has made.
 	Past StepSearcher
 	// Given is the task that the call created, for tools that create tasks.
@@ -168,6 +170,9 @@ type Tool struct {
 	// calls of a tool without Asks do; nil for none.
 	Asks     bool
 	asksWhen func(arguments map[string]any) bool
+	// wider returns why a call needs an approval in every mode unless a policy allows it, and
+	// empty for other calls; nil where none does.
+	wider func(arguments map[string]any) string
 	// Spawns: it has another task made, and runs when that one has ended.
 	Spawns bool
 	// Waits: a long call has no worker while it waits.
@@ -278,7 +283,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), browserTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), browserTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), memoryTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err
@@ -419,6 +424,15 @@ func failure(err error) (Result, error) {
 // AsksPerson reports whether a call asks a person, and runs when the answer is there.
 func (t *Tool) AsksPerson(arguments map[string]any) bool {
 	return t.Asks || t.asksWhen != nil && t.asksWhen(arguments)
+}
+
+// Wider returns why a call needs an approval in every mode unless a policy allows it; empty for
+// other calls.
+func (t *Tool) Wider(arguments map[string]any) string {
+	if t.wider == nil {
+		return ""
+	}
+	return t.wider(arguments)
 }
 
 // Refusal returns an error as the result of a call that did nothing.

@@ -38,3 +38,16 @@ func (t *Tool) Confirmation() deckhandv1.ToolConfirmation {
 	}
 	return deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_SUPERVISED
 }
+
+// Untrusted returns the names of the tools whose results have text that anybody may have
+// written: those for the web and for what people outside sent, and with network also those that
+// run commands, which may fetch it.
+func (r *Registry) Untrusted(network bool) (names []string) {
+	for _, name := range r.Names() {
+		t := r.tools[name]
+		if t.Kind == KindWeb || network && (t.runs || t.Kind == KindFleet) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -115,7 +115,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json"), "tidy.md", filepath.Join(stage.dir, "tidy.md"),
 					"application_default_credentials.json", filepath.Join(stage.dir, "application_default_credentials.json"),
 					"backup-key.txt", filepath.Join(stage.dir, "backup-key.txt"), "/srv/backups", filepath.Join(stage.dir, "backups"), "age1...", stage.recipient(),
-					"deckhand-bundle.tar.gz", filepath.Join(stage.dir, "deckhand-bundle.tar.gz"),
+					"memory.jsonl", filepath.Join(stage.dir, "memory.jsonl"), "deckhand-bundle.tar.gz", filepath.Join(stage.dir, "deckhand-bundle.tar.gz"),
 					"deckhand-20261127T020000.000Z", stage.backup(), "/var/lib/deckhand-restored", stage.restored,
 					"postgres://deckhand:secret@db.example.com/deckhand", "'"+stage.database+"'").Replace(command)
 				cmd := exec.Command("bash", "-c", command)

@@ -37,6 +37,9 @@ var notInConsole = map[string]string{
 	"Diagnostics.Diagnose":         "of deckhand doctor, on the command line: it takes up to half a minute",
 	"Inbox.ReplyToTask":            "the console answers a question on its item: AnswerInboxItem",
 	"Organisations":                "of the hub's operator, on the hub's own machine, and of an organisation's administrators once: the command line",
+	"Memories.GetMemory":           "ListMemories has all that the console shows",
+	"Memories.RecallMemories":      "to try what a run would be told, on the command line; the console shows what each run knew",
+	"Memories.ImportMemories":      "a file of an export with its digests: the command line",
 	"Plans.SetCallRate":            "of the hub's operator, on the hub's own machine: the command line",
 }
 

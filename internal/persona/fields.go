@@ -72,6 +72,9 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 				{"summarize_at", func(n *yaml.Node) {
 					p.Context.SummarizeAt = int(d.integer(n, "context.summarize_at", 4_000, 1_000_000))
 				}},
+				{"memory_tokens", func(n *yaml.Node) {
+					p.Context.MemoryTokens = int(d.integer(n, "context.memory_tokens", 0, 20_000))
+				}},
 				{"summary_model", func(n *yaml.Node) { p.Context.SummaryModel = d.otherModel(n, "context.summary_model") }},
 			})
 		}},

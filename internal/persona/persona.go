@@ -198,6 +198,9 @@ type Context struct {
 	// turns give way to a summary; 0 for 80 % of what the model takes. Never more than
 	// 90 % of that.
 	SummarizeAt int
+	// MemoryTokens is how much of the memory a run is told at its beginning, in tokens; 0 for
+	// nothing.
+	MemoryTokens int
 }
 
 // Limits end a run that does not end by itself.
@@ -349,6 +352,7 @@ func defaults() *Persona {
 		},
 		Jobs:        Jobs{MaxTime: DefaultJobTime},
 		Checkpoints: EachIteration,
+		Context:     Context{MemoryTokens: 2000},
 		Workspace:   Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
 		Jail:        Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},
 	}

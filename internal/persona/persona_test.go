@@ -30,6 +30,7 @@ fallbacks:
 max_tokens: 4096
 cache_ttl: 1h
 thinking: 2048
+context: {memory_tokens: 1500}
 tools: [shell_exec, file_read]
 trust: untrusted
 mode: autonomous
@@ -102,7 +103,8 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Name: "log-triage", Description: "Reads logs", Provider: "anthropic", Model: "claude-sonnet-5-5",
 		Fallbacks: []persona.Fallback{{Provider: "openai", Model: "gpt-5"}, {Provider: "anthropic", Model: "claude-haiku-4-5"}},
 		MaxTokens: 4096, Thinking: persona.Thinking{Tokens: 2048}, CacheTTL: time.Hour, Tools: []string{"shell_exec", "file_read"},
-		Trust: persona.Untrusted, Mode: persona.Autonomous,
+		Context: persona.Context{MemoryTokens: 1500},
+		Trust:   persona.Untrusted, Mode: persona.Autonomous,
 		Approvals: persona.Approvals{
 			Tools: []string{"shell_exec"}, Categories: []string{"moderate", "dangerous"}, Timeout: 2 * time.Hour, OnTimeout: persona.StopTask,
 		},

@@ -37,6 +37,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"loops":            loops,
 	"mcp":              mcpGet,
 	"memory":           memory,
+	"memory-recall":    memoryRecall,
 	"node-idle":        nodeIdle,
 	"nodes":            nodes,
 	"noisy-neighbour":  noisyNeighbour,

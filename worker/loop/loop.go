@@ -144,6 +144,8 @@ type run struct {
 	tools map[string]*deckhandv1.Tool
 	// system is the system prompt.
 	system string
+	// known is what is remembered.
+	known knownText
 	// turns are all finished turns: turns[i] is turn i+1.
 	turns []*deckhandv1.Turn
 	// steps are the calls that the hub knows of.
@@ -209,6 +211,7 @@ func newRun(cfg Config) (*run, error) {
 	if r.state.Opening == "" {
 		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
 	}
+	r.known = knownFrom(claim.GetMemories())
 	r.began = int32(len(r.turns)) //nolint:gosec // at most 1 000
 	r.environment = environment(cfg.Now(), cfg.Persona, cfg.Project, claim.GetLease().GetAttempt())
 	if int(r.state.Summary.UpTo) > len(r.turns) {

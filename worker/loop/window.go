@@ -120,7 +120,7 @@ func (w *window) keep(turns, cut, budget int) int {
 func (r *run) catchUp() {
 	fresh := len(r.window.all) == 0
 	if fresh {
-		r.window.add(model.Message{Text: join(r.state.Opening, r.heard(0)), Environment: r.environmentAfter(0)})
+		r.window.add(model.Message{Text: join(r.known.around(r.state.Opening), r.heard(0)), Environment: r.environmentAfter(0)})
 	}
 	defer func() {
 		if last := len(r.turns); fresh && last > 0 && int(r.state.Summary.At) < last {
@@ -175,7 +175,7 @@ func (r *run) reheard(turn int32) {
 	}
 	m := &r.window.all[at]
 	if turn == 0 {
-		m.Text = join(r.state.Opening, r.heard(0))
+		m.Text = join(r.known.around(r.state.Opening), r.heard(0))
 	} else {
 		m.Text = r.replyText(r.turns[turn-1])
 	}

@@ -105,6 +105,19 @@ var rules = map[string]Rule{
 	c.EventServiceListEventsProcedure:  {Kind: User, Role: "viewer"},
 	c.EventServiceListMomentsProcedure: {Kind: User, Role: "viewer"},
 
+	// Of those who see or write in the scope: hub/learn/memory checks.
+	c.MemoryServiceSetMemoryProcedure:          {Kind: User, Role: "viewer"},
+	c.MemoryServiceGetMemoryProcedure:          {Kind: User, Role: "viewer"},
+	c.MemoryServiceListMemoriesProcedure:       {Kind: User, Role: "viewer"},
+	c.MemoryServiceRecallMemoriesProcedure:     {Kind: User, Role: "viewer"},
+	c.MemoryServiceListMemoryVersionsProcedure: {Kind: User, Role: "viewer"},
+	c.MemoryServiceDeleteMemoriesProcedure:     {Kind: User, Role: "viewer"},
+	c.MemoryServiceRestoreMemoriesProcedure:    {Kind: User, Role: "viewer"},
+	c.MemoryServiceConfirmMemoriesProcedure:    {Kind: User, Role: "viewer"},
+	c.MemoryServiceImportMemoriesProcedure:     {Kind: User, Role: "viewer"},
+	c.MemoryServicePurgeMemoriesProcedure:      {Kind: User, Role: "viewer"},
+	c.MemoryServiceListTaskMemoriesProcedure:   {Kind: User, Role: "viewer"},
+
 	// Who may answer depends on the item, too: hub/inbox checks that.
 	c.InboxServiceListInboxProcedure:           {Kind: User, Role: "viewer"},
 	c.InboxServiceGetInboxItemProcedure:        {Kind: User, Role: "viewer"},

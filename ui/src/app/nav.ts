@@ -1,4 +1,4 @@
-import { BellRing, Bot, Boxes, Braces, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, Bot, Boxes, Braces, Brain, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -26,6 +26,7 @@ export const nav: NavItem[] = [
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
   { to: "/images", label: "Images", icon: Boxes, key: "m", section: "Fleet" },
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
+  { to: "/memory", label: "Memory", icon: Brain, key: "k", section: "Automation" },
   { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },
   { to: "/providers", label: "Providers", icon: Cpu, key: "p", section: "Administration" },
   { to: "/policy", label: "Policy", icon: ShieldCheck, key: "y", section: "Administration" },

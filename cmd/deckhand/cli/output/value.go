@@ -21,7 +21,7 @@ import (
 func EnumName[E interface{ String() string }](value E) string {
 	name := value.String()
 	for _, prefix := range []string{
-		"TASK_STATE_", "STEP_STATE_", "AGENT_STATUS_", "INBOX_KIND_", "INBOX_STATE_", "TOOL_CATEGORY_", "TRIGGER_KIND_", "TRIGGER_STATE_", "DELIVERY_STATE_", "SEARCH_KIND_",
+		"TASK_STATE_", "STEP_STATE_", "AGENT_STATUS_", "INBOX_KIND_", "INBOX_STATE_", "TOOL_CATEGORY_", "TRIGGER_KIND_", "TRIGGER_STATE_", "DELIVERY_STATE_", "SEARCH_KIND_", "MEMORY_TYPE_", "SCOPE_KIND_",
 	} {
 		name = strings.TrimPrefix(name, prefix)
 	}

@@ -618,6 +618,58 @@ type McpTool struct {
 	Gone          bool
 }
 
+type Memory struct {
+	ID          string
+	OrgID       string
+	ScopeKind   string
+	ScopeID     string
+	OnlyFor     string
+	Type        string
+	Key         string
+	Value       json.RawMessage
+	Body        string
+	Source      string
+	SourceUser  string
+	SourceAgent string
+	SourceTask  string
+	SourceStep  string
+	Untrusted   bool
+	ConfirmedBy string
+	Confidence  float64
+	Version     int32
+	Uses        int64
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	UsedAt      *time.Time
+	ExpiresAt   *time.Time
+	DeletedAt   *time.Time
+	Words       interface{}
+}
+
+type MemoryUse struct {
+	OrgID    string
+	TaskID   string
+	Place    int32
+	MemoryID string
+	Version  int32
+	Standing bool
+}
+
+type MemoryVersion struct {
+	MemoryID    string
+	OrgID       string
+	Version     int32
+	Value       json.RawMessage
+	Source      string
+	SourceUser  string
+	SourceAgent string
+	SourceTask  string
+	SourceStep  string
+	Untrusted   bool
+	Confidence  float64
+	CreatedAt   time.Time
+}
+
 type ModelCall struct {
 	ID               string
 	OrgID            string
@@ -1187,6 +1239,7 @@ type Task struct {
 	QuotaLimits       []string
 	WrittenFiles      int64
 	LargestFile       int64
+	MemoriesChosen    bool
 }
 
 type TaskDependency struct {

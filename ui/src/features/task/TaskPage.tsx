@@ -14,6 +14,7 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
+import { Known } from "@/features/memory/Known";
 import { Export } from "@/features/history/Export";
 import { Likely } from "@/features/history/Likely";
 import { Family } from "@/features/graph/Family";
@@ -120,7 +121,7 @@ function Loaded({ task }: { task: Task }) {
           <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>
           <Part value="files">{task.nodeId ? <Files of={{ case: "taskId", value: task.id }} file={file} live={!final(task.state)} /> : <Empty title="No files yet">They appear here when the task has started on a node.</Empty>}</Part>
           <Part value="cost"><Cost task={task} view={view} /></Part>
-          <Part value="details"><Details task={task} thread={thread} /></Part>
+          <Part value="details"><Known taskId={task.id} /><Details task={task} thread={thread} /></Part>
         </Tabs.Root>
       </div>
     </Page>

@@ -136,6 +136,14 @@ export const titles: Record<string, Title> = {
       {mono(actText(args.event) ?? "")} → {mono(actText(args.destination) ?? "")}
     </>
   ),
+  memory_forget: (args) => <Literal text={(actText(args.key) ?? "").slice(0, longest)} />,
+  memory_retrieve: (args) => <Literal text={(actText(args.query) ?? "").slice(0, longest)} />,
+  memory_store: (args) => (
+    <>
+      <Literal text={(actText(args.key) ?? "").slice(0, longest)} />
+      {actText(args.scope) && <> for the {actText(args.scope)}</>}
+    </>
+  ),
   request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
   delegate: (args) => given(args.agent, args.goal),
   create_subtask: (args) => given(undefined, args.goal),

@@ -1,0 +1,191 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// each calls do with the locked rows of entries that v may change, in one transaction, and
+// returns their ids. Nothing is done if one of them is not v's to change.
+func (m *Memories) each(
+	ctx context.Context, v visibility.Viewer, refs []string, action string, by event.Actor, do func(tx *event.Tx, is db.Memory) error,
+) ([]string, error) {
+	var ids []string
+	for _, ref := range refs {
+		id, err := m.Find(ctx, v, ref)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	rows, err := m.Entries(ctx, v, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if !row.Writable {
+			return nil, fault.New(fault.Denied, "you read the entry %q of %s %s and do not change it", row.Memory.Key, row.Memory.ScopeKind, row.ScopeName).
+				WithCode(fault.PermissionDenied).WithFix("ask an owner or an administrator").WithObject(row.Memory.ID)
+		}
+	}
+	err = m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		for _, id := range ids {
+			is, err := tx.LockMemoryByID(ctx, db.LockMemoryByIDParams{OrgID: v.OrgID, ID: id})
+			if store.IsNotFound(err) {
+				return missing(id)
+			}
+			if err != nil {
+				return fmt.Errorf("lock memory %s: %w", id, err)
+			}
+			if err := do(tx, is); err != nil {
+				return err
+			}
+			if err := audit.Append(tx, audit.Entry{
+				OrgID: v.OrgID, By: by, Action: action, ObjectKind: "memory", ObjectID: id,
+				After: map[string]any{"scope": is.ScopeKind + " " + is.ScopeID, "type": is.Type, "key": is.Key},
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ids, err
+}
+
+// Delete deletes entries, and returns their ids.
+func (m *Memories) Delete(ctx context.Context, v visibility.Viewer, refs []string, by event.Actor) ([]string, error) {
+	return m.each(ctx, v, refs, "memory.deleted", by, func(tx *event.Tx, is db.Memory) error {
+		if _, err := tx.DeleteMemory(ctx, db.DeleteMemoryParams{OrgID: is.OrgID, ID: is.ID}); err != nil {
+			return fmt.Errorf("delete memory %s: %w", is.ID, err)
+		}
+		return nil
+	})
+}
+
+// Restore restores deleted entries. With a version, it stores the value of that version of one
+// entry again.
+func (m *Memories) Restore(ctx context.Context, v visibility.Viewer, refs []string, version int32, by event.Actor) ([]Entry, error) {
+	if version > 0 && len(refs) != 1 {
+		return nil, fault.New(fault.Invalid, "version goes with one entry, and %d are named", len(refs)).WithFix("restore them one after the other")
+	}
+	ids, err := m.each(ctx, v, refs, "memory.restored", by, func(tx *event.Tx, is db.Memory) error {
+		if is.ExpiresAt != nil && !is.ExpiresAt.After(time.Now()) && version == 0 {
+			return fault.New(fault.Precondition, "the entry %q is over since %s", is.Key, is.ExpiresAt.UTC().Format(time.RFC3339)).
+				WithFix("set it again").WithObject(is.ID)
+		}
+		if version == 0 {
+			if _, err := tx.UndeleteMemory(ctx, db.UndeleteMemoryParams{OrgID: is.OrgID, ID: is.ID}); err != nil {
+				return fmt.Errorf("restore memory %s: %w", is.ID, err)
+			}
+			return nil
+		}
+		was, err := tx.GetMemoryVersion(ctx, db.GetMemoryVersionParams{OrgID: is.OrgID, MemoryID: is.ID, Version: version})
+		if store.IsNotFound(err) {
+			return fault.New(fault.NotFound, "the entry %q has no version %d", is.Key, version).WithFix("list them with: deckhand memory history %s", is.ID).WithObject(is.ID)
+		}
+		if err != nil {
+			return fmt.Errorf("read version %d of memory %s: %w", version, is.ID, err)
+		}
+		var value any
+		if err := json.Unmarshal(was.Value, &value); err != nil {
+			return fmt.Errorf("read version %d of memory %s: %w", version, is.ID, err)
+		}
+		row, err := tx.UpdateMemory(ctx, db.UpdateMemoryParams{
+			OrgID: is.OrgID, ID: is.ID, Value: was.Value, Body: body(is.Key, value), Source: ByPerson, SourceUser: v.Name,
+			ConfirmedBy: v.Name, Confidence: was.Confidence,
+		})
+		if err != nil {
+			return fmt.Errorf("restore memory %s: %w", is.ID, err)
+		}
+		return keepVersion(ctx, tx, row)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.Entries(ctx, v, ids)
+}
+
+// Confirm has v answer for entries that agents wrote. With share, they are for all who read
+// their scope, which v has to write in.
+func (m *Memories) Confirm(ctx context.Context, v visibility.Viewer, refs []string, share bool, by event.Actor) ([]Entry, error) {
+	ids, err := m.each(ctx, v, refs, "memory.confirmed", by, func(tx *event.Tx, is db.Memory) error {
+		if share && is.OnlyFor != "" {
+			may, err := tx.ScopeAccess(ctx, db.ScopeAccessParams{OrgID: v.OrgID, Kind: is.ScopeKind, ID: is.ScopeID, Viewer: v.Name, Administrator: v.All})
+			if err != nil {
+				return fmt.Errorf("look who writes in %s %s: %w", is.ScopeKind, is.ScopeID, err)
+			}
+			if !may.Writable {
+				return fault.New(fault.Denied, "only its owners and administrators share what is the %s's", is.ScopeKind).
+					WithCode(fault.PermissionDenied).WithFix("confirm it for your own runs, or ask one of them").WithObject(is.ID)
+			}
+			_, err = tx.LockMemory(ctx, db.LockMemoryParams{OrgID: v.OrgID, ScopeKind: is.ScopeKind, ScopeID: is.ScopeID, Type: is.Type, Key: is.Key})
+			if err == nil {
+				return fault.New(fault.Exists, "there is an entry %q for all already", is.Key).WithFix("change that one, or delete it first").WithObject(is.ID)
+			}
+			if !store.IsNotFound(err) {
+				return fmt.Errorf("find memory %s: %w", is.Key, err)
+			}
+		}
+		if err := tx.ConfirmMemory(ctx, db.ConfirmMemoryParams{OrgID: is.OrgID, ID: is.ID, ConfirmedBy: v.Name, Share: share}); err != nil {
+			return fmt.Errorf("confirm memory %s: %w", is.ID, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m.Entries(ctx, v, ids)
+}
+
+// Purged is what Purge deleted.
+type Purged struct{ Memories, Versions, Steps int64 }
+
+// Purge deletes everything that only a user reads, with its versions, and what the records of
+// the user's ended tasks have of it.
+func (m *Memories) Purge(ctx context.Context, orgID, userID, userName string, by event.Actor) (Purged, error) {
+	var out Purged
+	err := m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		row, err := tx.PurgeMemories(ctx, db.PurgeMemoriesParams{OrgID: orgID, UserID: userID})
+		if err != nil {
+			return fmt.Errorf("purge the memory of %s: %w", userName, err)
+		}
+		out = Purged{Memories: row.Memories, Versions: row.Versions}
+		if out.Steps, err = purgeRecords(ctx, tx, orgID, userName); err != nil {
+			return err
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "memory.purged", ObjectKind: "user", ObjectID: userID,
+			After: map[string]any{"memories": float64(out.Memories), "versions": float64(out.Versions), "steps": float64(out.Steps)},
+		})
+	})
+	return out, err
+}
+
+// pruneBatch is how many entries are deleted at once.
+const pruneBatch = 500
+
+// Prune deletes what was deleted or over for DeletedFor.
+func (m *Memories) Prune(ctx context.Context) error {
+	before := time.Now().Add(-DeletedFor)
+	for {
+		n, err := m.cfg.Store.PruneMemories(ctx, db.PruneMemoriesParams{Before: &before, MaxRows: pruneBatch})
+		if err != nil {
+			return fmt.Errorf("delete old memories: %w", err)
+		}
+		if n < pruneBatch {
+			return nil
+		}
+	}
+}

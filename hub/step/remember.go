@@ -1,0 +1,124 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
+	"github.com/deckhand-sh/deckhand/hub/learn/scope"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/persona"
+)
+
+// remembered is the memory of a task's agent, for one call. It implements tool.Memory. It has
+// the rights of the task's user, as far as the task has them.
+type remembered struct {
+	steps *Steps
+	t     db.Task
+	step  db.Step
+}
+
+// scope returns the scope that an entry names.
+func (r remembered) scope(ctx context.Context, e tool.MemoryEntry) (scope.Scope, error) {
+	q := r.steps.cfg.Store.Queries
+	v := visibility.Viewer{OrgID: r.t.OrgID, Name: r.t.CreatedBy}
+	switch scope.Kind(e.Scope) {
+	case scope.Agent:
+		return scope.Scope{Kind: scope.Agent, ID: r.t.AgentID}, nil
+	case scope.Workspace:
+		return scope.Scope{Kind: scope.Workspace, ID: r.t.JailID}, nil
+	case scope.Team:
+		if e.Team == "" {
+			return scope.Scope{}, fault.New(fault.Invalid, "the team is not named").WithCode(fault.InvalidParameters).WithFix("give its name as team")
+		}
+	}
+	return scope.Resolve(ctx, q, v, scope.Scope{Kind: scope.Kind(e.Scope), ID: e.Team})
+}
+
+// viewer returns the task's user, with the role that limits the task.
+func (r remembered) viewer(ctx context.Context) (visibility.Viewer, error) {
+	role, _, err := r.steps.role(ctx, r.steps.cfg.Store.Queries, r.t)
+	return visibility.Viewer{OrgID: r.t.OrgID, Name: r.t.CreatedBy, All: role == auth.Admin}, err
+}
+
+// Store implements tool.Memory.
+func (r remembered) Store(ctx context.Context, e tool.MemoryEntry) (id string, untrusted bool, err error) {
+	s, err := r.scope(ctx, e)
+	if err != nil {
+		return "", false, err
+	}
+	v, err := r.viewer(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	if untrusted, err = r.readUntrusted(ctx); err != nil {
+		return "", false, err
+	}
+	d := memory.Draft{
+		Scope: s, Type: memory.Type(e.Type), Key: e.Key, Value: e.Value, Confidence: e.Confidence, Untrusted: untrusted,
+		Source: memory.Source{Kind: memory.ByAgent, User: r.t.CreatedBy, AgentID: r.t.AgentID, TaskID: r.t.ID, StepID: r.step.ID},
+	}
+	if e.TTL > 0 {
+		at := time.Now().Add(e.TTL)
+		d.ExpiresAt = &at
+	}
+	row, err := r.steps.cfg.Memories.Remember(ctx, v, d)
+	return row.ID, row.Untrusted, err
+}
+
+// readUntrusted reports whether the task has read what anybody may have written.
+func (r remembered) readUntrusted(ctx context.Context) (bool, error) {
+	p, err := r.steps.persona(ctx, r.t)
+	if err != nil {
+		return false, err
+	}
+	untrusted, err := r.steps.cfg.Store.TaskReadUntrusted(ctx, db.TaskReadUntrustedParams{
+		OrgID: r.t.OrgID, TaskID: r.t.ID, Tools: r.steps.cfg.Tools.Untrusted(len(p.Egress.Rules) > 0), Prefix: persona.MCPPrefix,
+	})
+	if err != nil {
+		return false, fmt.Errorf("look what task %s has read: %w", r.t.ID, err)
+	}
+	return untrusted == nil || *untrusted, nil
+}
+
+// Retrieve implements tool.Memory.
+func (r remembered) Retrieve(ctx context.Context, question string, types []string, limit int) ([]tool.MemoryEntry, error) {
+	q := r.steps.cfg.Store.Queries
+	hits, err := r.steps.cfg.Memories.Recall(ctx, q, memory.RunOf(r.t), memory.Question{Text: question, Types: types, Limit: limit, Untrusted: true})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]tool.MemoryEntry, len(hits))
+	ids := make([]string, len(hits))
+	for i, h := range hits {
+		ids[i] = h.ID
+		out[i] = tool.MemoryEntry{
+			ID: h.ID, Scope: h.ScopeKind, Type: h.Type, Key: h.Key, Text: memory.Text(h.Value), Confidence: h.Confidence,
+			Source: memory.SourceText(h.Memory), Untrusted: h.Untrusted,
+		}
+	}
+	if len(ids) > 0 {
+		if err := q.TouchMemories(ctx, db.TouchMemoriesParams{OrgID: r.t.OrgID, Ids: ids}); err != nil {
+			return nil, fmt.Errorf("count the use of memories: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Forget implements tool.Memory.
+func (r remembered) Forget(ctx context.Context, e tool.MemoryEntry) (bool, error) {
+	s, err := r.scope(ctx, e)
+	if err != nil {
+		return false, err
+	}
+	v, err := r.viewer(ctx)
+	if err != nil {
+		return false, err
+	}
+	return r.steps.cfg.Memories.Forget(ctx, v, memory.Draft{Scope: s, Type: memory.Type(e.Type), Key: e.Key})
+}

@@ -1,0 +1,206 @@
+-- name: LockMemory :one
+-- The entry with a scope, type and key, deleted ones too.
+SELECT * FROM memories
+WHERE org_id = @org_id AND scope_kind = @scope_kind AND scope_id = @scope_id AND only_for = @only_for AND type = @type AND key = @key
+FOR UPDATE;
+
+-- name: LockMemoryByID :one
+SELECT * FROM memories WHERE org_id = @org_id AND id = @id FOR UPDATE;
+
+-- name: LockMemoryScope :exec
+-- Makes writes of a scope wait for each other, so that they are counted.
+SELECT pg_advisory_xact_lock(hashtextextended(@scope::text, 7201));
+
+-- name: CountMemories :one
+-- How many entries a scope has, up to a number.
+SELECT count(*) FROM (SELECT 1 FROM memories m
+    WHERE m.org_id = @org_id AND m.scope_kind = @scope_kind AND m.scope_id = @scope_id AND m.deleted_at IS NULL LIMIT @most::int) AS counted;
+
+-- name: InsertMemory :one
+INSERT INTO memories (id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step,
+                      untrusted, confirmed_by, confidence, expires_at)
+VALUES (@id, @org_id, @scope_kind, @scope_id, @only_for, @type, @key, @value, @body, @source, @source_user, @source_agent, @source_task, @source_step,
+        @untrusted, @confirmed_by, @confidence, sqlc.narg(expires_at))
+RETURNING *;
+
+-- name: UpdateMemory :one
+-- A new version of an entry; a deleted one is there again.
+UPDATE memories SET value = @value, body = @body, source = @source, source_user = @source_user, source_agent = @source_agent,
+    source_task = @source_task, source_step = @source_step, untrusted = @untrusted, confirmed_by = @confirmed_by, confidence = @confidence,
+    expires_at = sqlc.narg(expires_at), version = version + 1, updated_at = now(), deleted_at = NULL
+WHERE org_id = @org_id AND id = @id
+RETURNING *;
+
+-- name: InsertMemoryVersion :exec
+INSERT INTO memory_versions (memory_id, org_id, version, value, source, source_user, source_agent, source_task, source_step, untrusted, confidence)
+SELECT m.id, m.org_id, m.version, m.value, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confidence
+FROM memories m WHERE m.org_id = @org_id AND m.id = @id;
+
+-- name: TrimMemoryVersions :exec
+DELETE FROM memory_versions v WHERE v.org_id = @org_id AND v.memory_id = @memory_id AND v.version <= @up_to::int
+  AND NOT EXISTS (SELECT 1 FROM memory_uses u WHERE u.memory_id = v.memory_id AND u.version = v.version);
+
+-- name: FindMemories :many
+-- Those that somebody sees, by id or id prefix; see store.One.
+SELECT id, (id = @ref)::boolean AS exact FROM memories m
+WHERE m.org_id = @org_id AND (m.id = @ref OR m.id LIKE @prefix) AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @administrator::boolean)
+ORDER BY exact DESC, id LIMIT 2;
+
+-- name: GetMemories :many
+-- Some entries with the names that people know, in the order of their ids.
+SELECT sqlc.embed(m),
+       coalesce(CASE m.scope_kind WHEN 'team' THEN (SELECT t.name FROM teams t WHERE t.id = m.scope_id)
+            WHEN 'user' THEN (SELECT u.name FROM users u WHERE u.id = m.scope_id)
+            WHEN 'agent' THEN (SELECT a.name FROM agents a WHERE a.id = m.scope_id)
+            WHEN 'workspace' THEN (SELECT a.name FROM agents a WHERE a.id = 'agent_' || substr(m.scope_id, 6))
+            WHEN 'organisation' THEN (SELECT o.name FROM organisations o WHERE o.id = m.scope_id) END, '')::text AS scope_name,
+       coalesce((SELECT a.name FROM agents a WHERE a.id = m.source_agent), '')::text AS agent_name,
+       coalesce((SELECT u.name FROM users u WHERE u.id = m.only_for), '')::text AS only_for_name,
+       memory_writable(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @administrator::boolean)::boolean AS writable
+FROM memories m
+WHERE m.org_id = @org_id AND m.id = ANY (@ids::text[]) AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @administrator::boolean)
+ORDER BY m.id;
+
+-- name: MemoryScopes :many
+-- The scopes that have entries and that somebody sees. Each is found by one look into the index.
+WITH RECURSIVE s AS (
+    (SELECT m.scope_kind, m.scope_id FROM memories m WHERE m.org_id = @org_id ORDER BY m.scope_kind, m.scope_id LIMIT 1)
+    UNION ALL
+    SELECT n.scope_kind, n.scope_id FROM s CROSS JOIN LATERAL (
+        SELECT m.scope_kind, m.scope_id FROM memories m
+        WHERE m.org_id = @org_id AND (m.scope_kind, m.scope_id) > (s.scope_kind, s.scope_id)
+        ORDER BY m.scope_kind, m.scope_id LIMIT 1) AS n)
+SELECT s.scope_kind::text AS kind, s.scope_id::text AS id FROM s
+WHERE scope_seen(@org_id, s.scope_kind, s.scope_id, @viewer::text, @administrator::boolean);
+
+-- name: ListMemories :many
+-- A page of the ids of what is in some scopes ("kind:id"), the last changed first, after a
+-- keyset position.
+SELECT m.id, m.updated_at FROM memories m
+WHERE m.org_id = @org_id AND (m.scope_kind || ':' || m.scope_id) = ANY (@scopes::text[])
+  AND (m.only_for = '' OR m.only_for = @user_id::text)
+  AND (cardinality(@types::text[]) = 0 OR m.type = ANY (@types::text[]))
+  AND (@source::text = '' OR m.source = @source::text)
+  AND (NOT @unconfirmed::boolean OR m.confirmed_by = '')
+  AND (m.deleted_at IS NOT NULL) = @deleted::boolean
+  AND (@deleted::boolean OR m.expires_at IS NULL OR m.expires_at > now())
+  AND (@query::text = '' OR m.words @@ plainto_tsquery('english', @query::text) OR position(lower(@query::text) IN lower(m.key)) > 0)
+  AND (sqlc.narg(before_time)::timestamptz IS NULL OR (m.updated_at, m.id) < (sqlc.narg(before_time), @before_id::text))
+ORDER BY m.updated_at DESC, m.id DESC LIMIT @max_rows;
+
+-- name: StandingMemories :many
+-- What a run is always told of some scopes ("@kind:id"): the instructions that a person answers
+-- for, and the preferences.
+SELECT m.* FROM memories m
+WHERE m.org_id = @org_id AND m.type IN ('instruction', 'preference') AND (m.scope_kind || ':' || m.scope_id) = ANY (@scopes::text[])
+  AND (m.only_for = '' OR m.only_for = @user_id::text)
+  AND m.confirmed_by <> '' AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+ORDER BY m.type, m.scope_kind, m.key LIMIT @max_rows;
+
+-- name: RecallMemories :many
+-- What has one of some words (a tsquery) in some scopes (another): as many as are looked at
+-- closer.
+SELECT m.*, ts_rank(m.words, CAST(@query::text AS tsquery))::double precision AS rank FROM memories m
+WHERE m.org_id = @org_id AND m.words @@ (CAST(@scopes::text AS tsquery) && CAST(@query::text AS tsquery))
+  AND (m.only_for = '' OR m.only_for = @user_id::text)
+  AND (cardinality(@types::text[]) = 0 OR m.type = ANY (@types::text[]))
+  AND (@unconfirmed::boolean OR NOT m.untrusted)
+  AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+ORDER BY rank DESC, m.id LIMIT @max_rows;
+
+-- name: SimilarMemories :many
+-- What has a key that is written nearly as a text, in some scopes ("kind:id").
+SELECT m.*, word_similarity(m.key, @text::text)::double precision AS rank FROM memories m
+WHERE m.org_id = @org_id AND (m.scope_kind || ':' || m.scope_id) = ANY (@scopes::text[])
+  AND (m.only_for = '' OR m.only_for = @user_id::text)
+  AND (cardinality(@types::text[]) = 0 OR m.type = ANY (@types::text[]))
+  AND (@unconfirmed::boolean OR NOT m.untrusted)
+  AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+  AND word_similarity(m.key, @text::text) > @least::real
+ORDER BY rank DESC, m.id LIMIT @max_rows;
+
+-- name: QueryOfWords :one
+-- The tsquery that has one of some words, as the index has them; empty for stop words only.
+SELECT coalesce(string_agg(q.one, ' | '), '')::text FROM (
+    SELECT DISTINCT CAST(plainto_tsquery('english', w.word) AS text) AS one FROM (SELECT unnest(@words::text[]) AS word) AS w) AS q
+WHERE q.one <> '';
+
+-- name: ListMemoryVersions :many
+SELECT v.*, coalesce((SELECT a.name FROM agents a WHERE a.id = v.source_agent), '')::text AS agent_name FROM memory_versions v
+WHERE v.org_id = @org_id AND v.memory_id = @memory_id AND (@before::int = 0 OR v.version < @before::int)
+ORDER BY v.version DESC LIMIT @max_rows;
+
+-- name: GetMemoryVersion :one
+SELECT * FROM memory_versions WHERE org_id = @org_id AND memory_id = @memory_id AND version = @version;
+
+-- name: DeleteMemory :execrows
+UPDATE memories SET deleted_at = now(), updated_at = now() WHERE org_id = @org_id AND id = @id AND deleted_at IS NULL;
+
+-- name: UndeleteMemory :execrows
+UPDATE memories SET deleted_at = NULL, updated_at = now() WHERE org_id = @org_id AND id = @id AND deleted_at IS NOT NULL;
+
+-- name: ConfirmMemory :exec
+-- With share it is for all who read its scope.
+UPDATE memories SET untrusted = false, confirmed_by = @confirmed_by, only_for = CASE WHEN @share::boolean THEN '' ELSE only_for END, updated_at = now()
+WHERE org_id = @org_id AND id = @id;
+
+-- name: UseMemories :exec
+-- Stores what a task's run is told, in order, and that it got it.
+WITH used AS (
+    INSERT INTO memory_uses (org_id, task_id, place, memory_id, version, standing)
+    SELECT @org_id, @task_id, u.place, u.memory_id, u.version, u.standing
+    FROM (SELECT unnest(@places::int[]) AS place, unnest(@memory_ids::text[]) AS memory_id, unnest(@versions::int[]) AS version, unnest(@standing::boolean[]) AS standing) AS u
+    ON CONFLICT DO NOTHING RETURNING memory_id)
+UPDATE memories m SET uses = m.uses + 1, used_at = now() FROM used WHERE m.id = used.memory_id;
+
+-- name: ChooseMemories :execrows
+-- Returns 0 if it was decided already what the task's run is told.
+UPDATE tasks SET memories_chosen = true WHERE org_id = @org_id AND id = @id AND NOT memories_chosen;
+
+-- name: TouchMemories :exec
+UPDATE memories SET uses = uses + 1, used_at = now() WHERE org_id = @org_id AND id = ANY (@ids::text[]);
+
+-- name: MemoriesOfTask :many
+-- What a task's run is told, in order: entries that were deleted since are left out.
+SELECT sqlc.embed(m), u.version AS told_version, u.standing, coalesce(v.value, m.value)::jsonb AS told FROM memory_uses u
+JOIN memories m ON m.id = u.memory_id
+LEFT JOIN memory_versions v ON v.memory_id = u.memory_id AND v.version = u.version
+WHERE u.org_id = @org_id AND u.task_id = @task_id AND (@gone::boolean OR m.deleted_at IS NULL)
+ORDER BY u.place;
+
+-- name: TaskReadUntrusted :one
+-- Whether a task, or one that it is part of, has read something that anybody may have written:
+-- it was started by an event from outside, or it called a tool that returns such text.
+WITH RECURSIVE up AS (
+    SELECT t.id, t.parent_id, t.trigger_id FROM tasks t WHERE t.org_id = @org_id AND t.id = @task_id
+    UNION ALL SELECT t.id, t.parent_id, t.trigger_id FROM up JOIN tasks t ON t.id = up.parent_id WHERE t.org_id = @org_id)
+SELECT EXISTS (SELECT 1 FROM up WHERE up.trigger_id NOT IN ('manual', ''))
+    OR EXISTS (SELECT 1 FROM up JOIN steps s ON s.task_id = up.id
+               WHERE s.started_at IS NOT NULL AND (s.tool = ANY (@tools::text[]) OR starts_with(s.tool, @prefix::text) OR s.outcome ->> 'untrusted' = 'true'));
+
+-- name: PurgeMemories :one
+-- Everything of a user's: what only they read, with its versions.
+WITH gone AS (
+    DELETE FROM memories m WHERE m.org_id = @org_id AND (m.scope_kind = 'user' AND m.scope_id = @user_id OR m.only_for = @user_id)
+    RETURNING m.id)
+SELECT (SELECT count(*) FROM gone)::bigint AS memories,
+       (SELECT count(*) FROM memory_versions v JOIN gone g ON g.id = v.memory_id)::bigint AS versions;
+
+-- name: PruneMemories :execrows
+-- Deletes a batch of what has been deleted or over for some time.
+DELETE FROM memories m WHERE m.id IN (
+    SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < @before AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT @max_rows);
+
+-- name: PreferencesOf :many
+-- The preferences of a user.
+SELECT m.key, m.value FROM memories m JOIN users u ON u.id = m.scope_id
+WHERE m.org_id = @org_id AND u.org_id = @org_id AND u.name = @user_name AND m.scope_kind = 'user' AND m.only_for = '' AND m.type = 'preference'
+  AND m.confirmed_by <> '' AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now());
+
+-- name: TasksWithMemories :many
+-- The ended tasks of a user that called some tools, without those on legal hold.
+SELECT t.id FROM tasks t
+WHERE t.org_id = @org_id AND t.created_by = @user_name AND t.finished_at IS NOT NULL
+  AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
+  AND EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id AND s.tool = ANY (@tools::text[]) AND s.arguments <> '{}')
+ORDER BY t.id;
