@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/deckhand-sh/deckhand/internal/extracted"
@@ -129,7 +130,7 @@ func (w *writer) folder(ctx context.Context, root string, known map[string]strin
 			return errEnough
 		}
 		rel := filepath.ToSlash(e.Rel)
-		if hidden(rel) || !utf8.ValidString(rel) || len(rel) > extracted.MaxPath || clean(rel) != rel {
+		if hidden(rel) || !utf8.ValidString(rel) || len(rel) > extracted.MaxPath || clean(rel) != rel || strings.ContainsFunc(rel, unicode.IsControl) {
 			return nil
 		}
 		w.end.Files++
@@ -258,13 +259,18 @@ func FormatOf(name string, data []byte) string {
 	}
 }
 
-// mostlyText reports whether the begin of a file is UTF-8, but for a character that was cut.
+// mostlyText reports whether the begin of a file is UTF-8, but for a few bytes.
 func mostlyText(data []byte) bool {
 	head := data[:min(len(data), 8<<10)]
-	for i := 0; i < utf8.UTFMax && len(head) > 0 && !utf8.Valid(head); i++ {
-		head = head[:len(head)-1]
+	wrong := 0
+	for rest := head; len(rest) > 0; {
+		r, size := utf8.DecodeRune(rest)
+		if r == utf8.RuneError && size == 1 {
+			wrong++
+		}
+		rest = rest[size:]
 	}
-	return utf8.Valid(head)
+	return wrong*20 <= len(head)
 }
 
 // document reads one that needs no process of its own, and returns its title.
