@@ -12,7 +12,7 @@ WHERE c.org_id = @org_id AND (c.id = @ref OR c.name = @ref OR c.id LIKE @prefix)
 ORDER BY exact DESC, c.id LIMIT 2;
 
 -- name: GetKnowledgeCollection :one
--- Whether the viewer changes it comes with it; one that the viewer does not see is not there.
+-- Whether the viewer changes it comes with it. One that the viewer does not see is not there.
 SELECT sqlc.embed(c), scope_writable(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)::boolean AS writable,
        (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped = '') AS documents,
        (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped <> '') AS skipped,
@@ -88,9 +88,6 @@ ORDER BY d.path, d.id LIMIT @max_rows;
 -- name: DeleteKnowledgeDocuments :execrows
 DELETE FROM knowledge_documents WHERE org_id = @org_id AND collection_id = @collection_id AND id = ANY (@ids::text[]);
 
--- name: DeleteKnowledgePaths :execrows
-DELETE FROM knowledge_documents WHERE org_id = @org_id AND source_id = @source_id AND path = ANY (@paths::text[]);
-
 -- name: PutKnowledgeDocuments :exec
 INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, skipped)
 SELECT u.id, @org_id, @collection_id, @source_id, u.path, u.title, u.format, u.digest, u.bytes, u.passages, u.skipped
@@ -105,15 +102,29 @@ FROM (SELECT unnest(@document_ids::text[]) AS document_id, unnest(@numbers::inte
              unnest(@bodies::text[]) AS body, unnest(@first_lines::integer[]) AS first_line, unnest(@last_lines::integer[]) AS last_line,
              unnest(@pages::integer[]) AS page, unnest(@words::text[]) AS words, unnest(@lengths::integer[]) AS length) AS u;
 
--- name: ClearKnowledgeWords :exec
-DELETE FROM knowledge_words WHERE collection_id = @collection_id;
-
 -- name: CountKnowledgeWords :exec
--- In how many passages of the collection each word is.
-INSERT INTO knowledge_words (collection_id, word, passages)
+-- Adds the words of some documents, which were just stored.
+INSERT INTO knowledge_words AS k (collection_id, word, passages)
 SELECT @collection_id, w.word, count(*)
 FROM knowledge_passages p CROSS JOIN LATERAL unnest(tsvector_to_array(p.words)) AS w (word)
-WHERE p.collection_id = @collection_id GROUP BY w.word;
+WHERE p.document_id = ANY (@document_ids::text[]) GROUP BY w.word ORDER BY w.word
+ON CONFLICT (collection_id, word) DO UPDATE SET passages = k.passages + excluded.passages;
+
+-- name: UncountKnowledgeWords :exec
+-- Takes the words of some documents away, before they are deleted.
+UPDATE knowledge_words k SET passages = k.passages - g.passages
+FROM (SELECT w.word, count(*) AS passages
+      FROM knowledge_passages p CROSS JOIN LATERAL unnest(tsvector_to_array(p.words)) AS w (word)
+      WHERE p.document_id = ANY (@document_ids::text[]) GROUP BY w.word) AS g
+WHERE k.collection_id = @collection_id AND k.word = g.word;
+
+-- name: ForgetKnowledgeWords :exec
+-- Deletes the words that no passage has any more.
+DELETE FROM knowledge_words WHERE collection_id = @collection_id AND passages <= 0;
+
+-- name: LockKnowledgeCollection :exec
+-- Makes changes of a collection's documents wait for each other.
+SELECT id FROM knowledge_collections WHERE org_id = @org_id AND id = @id FOR NO KEY UPDATE;
 
 -- name: KnowledgeSize :one
 SELECT count(*) AS passages, coalesce(avg(p.length), 0)::float8 AS average FROM knowledge_passages p WHERE p.collection_id = ANY (@collections::text[]);
@@ -156,15 +167,18 @@ GROUP BY w.word ORDER BY likeness DESC, w.word LIMIT @max_rows;
 -- name: RankKnowledge :many
 -- The passages that have one of the words in @any, the best first. A word counts by its weight,
 -- and by how often a passage has it for its length: ts_rank of one word grows with its places
--- and has a limit, as BM25 has.
+-- and has a limit, as BM25 has. OFFSET 0 makes the database compute the rank once.
 WITH term AS MATERIALIZED (
     SELECT CAST(t.query AS tsquery) AS query, t.weight
     FROM (SELECT unnest(@queries::text[]) AS query, unnest(@weights::float8[]) AS weight) AS t)
-SELECT p.id, (SELECT sum(t.weight * r.rank / (r.rank + @saturation::float8 * (1 - @by_length::float8 + @by_length::float8 * p.length / @average::float8)))
-              FROM term t CROSS JOIN LATERAL (SELECT ts_rank('{0.3, 0.3, 0.6, 1.0}', p.words, t.query)::float8 AS rank) AS r WHERE r.rank > 0)::float8 AS score
-FROM knowledge_passages p
-WHERE p.org_id = @org_id AND p.collection_id = ANY (@collections::text[]) AND p.words @@ CAST(@any_of::text AS tsquery)
-ORDER BY score DESC NULLS LAST, p.id LIMIT @max_rows;
+SELECT x.id, sum(x.weight * x.rank / (x.rank + x.half_rank))::float8 AS score
+FROM (SELECT p.id, t.weight, ts_rank('{0.3, 0.3, 0.6, 1.0}', p.words, t.query)::float8 AS rank,
+             (sqlc.arg(saturation)::float8 * (1 - sqlc.arg(by_length)::float8 + sqlc.arg(by_length)::float8 * p.length / sqlc.arg(average)::float8))::float8 AS half_rank
+      FROM knowledge_passages p CROSS JOIN term t
+      WHERE p.org_id = @org_id AND p.collection_id = ANY (@collections::text[]) AND p.words @@ CAST(@any_of::text AS tsquery)
+      OFFSET 0) AS x
+WHERE x.rank > 0
+GROUP BY x.id ORDER BY score DESC, x.id LIMIT @max_rows;
 
 -- name: KnowledgePassages :many
 SELECT p.id, p.collection_id, p.document_id, p.number, p.heading, p.body, p.first_line, p.last_line, p.page,
