@@ -671,7 +671,8 @@ func (q *Queries) KnowledgePassages(ctx context.Context, arg KnowledgePassagesPa
 }
 
 const knowledgeSize = `-- name: KnowledgeSize :one
-SELECT count(*) AS passages, coalesce(avg(p.length), 0)::float8 AS average FROM knowledge_passages p WHERE p.collection_id = ANY ($1::text[])
+SELECT coalesce(sum(d.passages), 0)::bigint AS passages, coalesce(sum(d.length)::float8 / nullif(sum(d.passages), 0), 1)::float8 AS average
+FROM knowledge_documents d WHERE d.collection_id = ANY ($1::text[])
 `
 
 type KnowledgeSizeRow struct {
@@ -679,6 +680,7 @@ type KnowledgeSizeRow struct {
 	Average  float64
 }
 
+// How many passages some collections have, and how many words a passage has on average.
 func (q *Queries) KnowledgeSize(ctx context.Context, collections []string) (KnowledgeSizeRow, error) {
 	row := q.db.QueryRow(ctx, knowledgeSize, collections)
 	var i KnowledgeSizeRow
@@ -758,6 +760,38 @@ func (q *Queries) KnowledgeUpload(ctx context.Context, arg KnowledgeUploadParams
 	var content []byte
 	err := row.Scan(&content)
 	return content, err
+}
+
+const knowledgeUploadSource = `-- name: KnowledgeUploadSource :one
+SELECT id, org_id, collection_id, kind, agent_id, node_id, path, url, revision, created_by, created_at, synced_at, error, note FROM knowledge_sources WHERE org_id = $1 AND collection_id = $2 AND kind = 'upload' ORDER BY created_at LIMIT 1
+`
+
+type KnowledgeUploadSourceParams struct {
+	OrgID        string
+	CollectionID string
+}
+
+// The source that uploads of a collection are in.
+func (q *Queries) KnowledgeUploadSource(ctx context.Context, arg KnowledgeUploadSourceParams) (KnowledgeSource, error) {
+	row := q.db.QueryRow(ctx, knowledgeUploadSource, arg.OrgID, arg.CollectionID)
+	var i KnowledgeSource
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.CollectionID,
+		&i.Kind,
+		&i.AgentID,
+		&i.NodeID,
+		&i.Path,
+		&i.Url,
+		&i.Revision,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.SyncedAt,
+		&i.Error,
+		&i.Note,
+	)
+	return i, err
 }
 
 const knowledgeUploads = `-- name: KnowledgeUploads :many
@@ -940,7 +974,7 @@ func (q *Queries) ListKnowledgeCollections(ctx context.Context, arg ListKnowledg
 }
 
 const listKnowledgeDocuments = `-- name: ListKnowledgeDocuments :many
-SELECT d.id, d.org_id, d.collection_id, d.source_id, d.path, d.title, d.format, d.digest, d.bytes, d.passages, d.skipped, d.indexed_at, s.kind FROM knowledge_documents d JOIN knowledge_sources s ON s.id = d.source_id
+SELECT d.id, d.org_id, d.collection_id, d.source_id, d.path, d.title, d.format, d.digest, d.bytes, d.passages, d.length, d.skipped, d.indexed_at, s.kind FROM knowledge_documents d JOIN knowledge_sources s ON s.id = d.source_id
 WHERE d.org_id = $1 AND d.collection_id = $2 AND (d.path, d.id) > ($3::text, $4::text)
 ORDER BY d.path, d.id LIMIT $5
 `
@@ -964,6 +998,7 @@ type ListKnowledgeDocumentsRow struct {
 	Digest       string
 	Bytes        int64
 	Passages     int32
+	Length       int64
 	Skipped      string
 	IndexedAt    time.Time
 	Kind         string
@@ -996,6 +1031,7 @@ func (q *Queries) ListKnowledgeDocuments(ctx context.Context, arg ListKnowledgeD
 			&i.Digest,
 			&i.Bytes,
 			&i.Passages,
+			&i.Length,
 			&i.Skipped,
 			&i.IndexedAt,
 			&i.Kind,
@@ -1067,11 +1103,12 @@ func (q *Queries) NoteKnowledgeSync(ctx context.Context, arg NoteKnowledgeSyncPa
 }
 
 const putKnowledgeDocuments = `-- name: PutKnowledgeDocuments :exec
-INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, skipped)
-SELECT u.id, $1, $2, $3, u.path, u.title, u.format, u.digest, u.bytes, u.passages, u.skipped
+INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, length, skipped)
+SELECT u.id, $1, $2, $3, u.path, u.title, u.format, u.digest, u.bytes, u.passages, u.length, u.skipped
 FROM (SELECT unnest($4::text[]) AS id, unnest($5::text[]) AS path, unnest($6::text[]) AS title, unnest($7::text[]) AS format,
              unnest($8::text[]) AS digest, unnest($9::bigint[]) AS bytes, unnest($10::integer[]) AS passages,
-             unnest($11::text[]) AS skipped) AS u
+             unnest($11::bigint[]) AS length,
+             unnest($12::text[]) AS skipped) AS u
 `
 
 type PutKnowledgeDocumentsParams struct {
@@ -1085,6 +1122,7 @@ type PutKnowledgeDocumentsParams struct {
 	Digests      []string
 	Sizes        []int64
 	Counts       []int32
+	Lengths      []int64
 	Reasons      []string
 }
 
@@ -1100,6 +1138,7 @@ func (q *Queries) PutKnowledgeDocuments(ctx context.Context, arg PutKnowledgeDoc
 		arg.Digests,
 		arg.Sizes,
 		arg.Counts,
+		arg.Lengths,
 		arg.Reasons,
 	)
 	return err

@@ -592,6 +592,7 @@ type KnowledgeDocument struct {
 	Digest       string
 	Bytes        int64
 	Passages     int32
+	Length       int64
 	Skipped      string
 	IndexedAt    time.Time
 }

@@ -62,6 +62,8 @@ CREATE TABLE knowledge_documents (
     digest        text NOT NULL,
     bytes         bigint NOT NULL,
     passages      integer NOT NULL,
+    -- How many words its passages have.
+    length        bigint NOT NULL,
     -- Why nothing of it was taken; empty for a document.
     skipped       text NOT NULL,
     indexed_at    timestamptz NOT NULL DEFAULT now(),

@@ -89,10 +89,11 @@ ORDER BY d.path, d.id LIMIT @max_rows;
 DELETE FROM knowledge_documents WHERE org_id = @org_id AND collection_id = @collection_id AND id = ANY (@ids::text[]);
 
 -- name: PutKnowledgeDocuments :exec
-INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, skipped)
-SELECT u.id, @org_id, @collection_id, @source_id, u.path, u.title, u.format, u.digest, u.bytes, u.passages, u.skipped
+INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, length, skipped)
+SELECT u.id, @org_id, @collection_id, @source_id, u.path, u.title, u.format, u.digest, u.bytes, u.passages, u.length, u.skipped
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@paths::text[]) AS path, unnest(@titles::text[]) AS title, unnest(@formats::text[]) AS format,
              unnest(@digests::text[]) AS digest, unnest(@sizes::bigint[]) AS bytes, unnest(@counts::integer[]) AS passages,
+             unnest(@lengths::bigint[]) AS length,
              unnest(@reasons::text[]) AS skipped) AS u;
 
 -- name: PutKnowledgePassages :exec
@@ -127,7 +128,13 @@ DELETE FROM knowledge_words WHERE collection_id = @collection_id AND passages <=
 SELECT id FROM knowledge_collections WHERE org_id = @org_id AND id = @id FOR NO KEY UPDATE;
 
 -- name: KnowledgeSize :one
-SELECT count(*) AS passages, coalesce(avg(p.length), 0)::float8 AS average FROM knowledge_passages p WHERE p.collection_id = ANY (@collections::text[]);
+-- How many passages some collections have, and how many words a passage has on average.
+SELECT coalesce(sum(d.passages), 0)::bigint AS passages, coalesce(sum(d.length)::float8 / nullif(sum(d.passages), 0), 1)::float8 AS average
+FROM knowledge_documents d WHERE d.collection_id = ANY (@collections::text[]);
+
+-- name: KnowledgeUploadSource :one
+-- The source that uploads of a collection are in.
+SELECT * FROM knowledge_sources WHERE org_id = @org_id AND collection_id = @collection_id AND kind = 'upload' ORDER BY created_at LIMIT 1;
 
 -- name: BeginKnowledgeSync :one
 -- Returns no row while another one runs.
