@@ -263,7 +263,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {

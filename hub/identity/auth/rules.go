@@ -237,10 +237,10 @@ var rules = map[string]Rule{
 	c.NodeExecServiceSearchNodeLogProcedure: {Kind: User, Role: "viewer"},
 	c.NodeExecServiceIndexNodeLogProcedure:  {Kind: User, Role: "viewer"},
 
-	c.UserServiceListUsersProcedure:                     {Kind: User, Role: "viewer"},
-	c.UserServiceGetUserProcedure:                       {Kind: User, Role: "viewer"},
-	c.UserServiceCreateUserProcedure:                    {Kind: User, Role: Admin},
-	c.UserServiceUpdateUserProcedure:                    {Kind: User, Role: Admin},
+	c.UserServiceListUsersProcedure:  {Kind: User, Role: "viewer"},
+	c.UserServiceGetUserProcedure:    {Kind: User, Role: "viewer"},
+	c.UserServiceCreateUserProcedure: {Kind: User, Role: Admin},
+	c.UserServiceUpdateUserProcedure: {Kind: User, Role: Admin},
 	// Of those who see the collection, or change it: hub/learn/knowledge checks.
 	c.KnowledgeServiceCreateCollectionProcedure: {Kind: User, Role: "basic"},
 	c.KnowledgeServiceListCollectionsProcedure:  {Kind: User, Role: "viewer"},

@@ -132,7 +132,7 @@ func (in *intake) passage(e *extracted.Passage) error {
 	p.DocumentIds, p.Numbers = append(p.DocumentIds, in.files.Ids[in.at]), append(p.Numbers, in.files.Counts[in.at])
 	p.Headings, p.Bodies = append(p.Headings, heading), append(p.Bodies, body)
 	p.FirstLines, p.LastLines, p.Pages = append(p.FirstLines, int32(e.First)), append(p.LastLines, int32(e.Last)), append(p.Pages, int32(e.Page)) //nolint:gosec // Check bounds them
-	p.Words, p.Lengths = append(p.Words, words), append(p.Lengths, int32(length))                                                                //nolint:gosec // of a passage
+	p.Words, p.Lengths = append(p.Words, words), append(p.Lengths, int32(length))                                                                 //nolint:gosec // of a passage
 	return nil
 }
 

@@ -3,6 +3,7 @@ package knowledge
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,6 +68,9 @@ func (k *Knowledge) open(ctx context.Context, s db.KnowledgeSource) (*box, error
 	var err error
 	switch s.Kind {
 	case Workspace:
+		if s.JailID != "" {
+			break
+		}
 		agent, err := k.cfg.Store.GetAgent(ctx, db.GetAgentParams{OrgID: s.OrgID, ID: s.AgentID})
 		if err != nil {
 			return nil, fault.New(fault.NotFound, "the agent is gone").WithObject(s.AgentID).WithFix("remove the source").WithCause(err)
@@ -256,7 +260,7 @@ func begin(jailID string) *nodev1.UploadFilesRequest {
 // workspace copies a folder of an agent's workspace into the jail. What is not read is not
 // copied.
 func (b *box) workspace(ctx context.Context, s db.KnowledgeSource) error {
-	from, folder := task.AgentJail(s.AgentID), s.Path
+	from, folder := cmp.Or(s.JailID, task.AgentJail(s.AgentID)), s.Path
 	if folder == "" {
 		folder = "."
 	}

@@ -55,18 +55,24 @@ func (k *Knowledge) Add(ctx context.Context, v visibility.Viewer, ref string, s 
 	if err := k.check(ctx, v, s, role, &p); err != nil {
 		return "", "", err
 	}
-	have, err := k.Sources(ctx, v.OrgID, p.CollectionID)
+	id, err = k.ensureSource(ctx, p, by)
+	return p.CollectionID, id, err
+}
+
+// ensureSource adds a source, unless the collection has it, and returns its id.
+func (k *Knowledge) ensureSource(ctx context.Context, p db.AddKnowledgeSourceParams, by event.Actor) (id string, err error) {
+	have, err := k.Sources(ctx, p.OrgID, p.CollectionID)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	for _, one := range have {
 		o := one.KnowledgeSource
-		if o.Kind == p.Kind && o.AgentID == p.AgentID && o.NodeID == p.NodeID && o.Path == p.Path && o.Url == p.Url && o.Revision == p.Revision {
-			return p.CollectionID, o.ID, nil
+		if o.Kind == p.Kind && o.AgentID == p.AgentID && o.NodeID == p.NodeID && o.JailID == p.JailID && o.Path == p.Path && o.Url == p.Url && o.Revision == p.Revision {
+			return o.ID, nil
 		}
 	}
 	if len(have) >= maxSources {
-		return "", "", fault.New(fault.Exhausted, "collection %s has %d sources, which is the most", row.KnowledgeCollection.Name, maxSources).
+		return "", fault.New(fault.Exhausted, "the collection has %d sources, which is the most", maxSources).WithObject(p.CollectionID).
 			WithFix("create another collection; a search looks into all of them")
 	}
 	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
@@ -74,11 +80,11 @@ func (k *Knowledge) Add(ctx context.Context, v visibility.Viewer, ref string, s 
 			return fmt.Errorf("add a source to collection %s: %w", p.CollectionID, err)
 		}
 		return audit.Append(tx, audit.Entry{
-			OrgID: v.OrgID, By: by, Action: "collection.source_added", ObjectKind: Kind, ObjectID: p.CollectionID,
+			OrgID: p.OrgID, By: by, Action: "collection.source_added", ObjectKind: Kind, ObjectID: p.CollectionID,
 			After: map[string]any{"source_id": p.ID, "kind": p.Kind, "agent_id": p.AgentID, "node_id": p.NodeID, "path": p.Path, "url": p.Url},
 		})
 	})
-	return p.CollectionID, p.ID, err
+	return p.ID, err
 }
 
 // check completes and checks what a source names.

@@ -47,10 +47,13 @@ func (k *Knowledge) Sync(ctx context.Context, v visibility.Viewer, ref string, b
 	if err != nil {
 		return db.KnowledgeSync{}, err
 	}
-	return k.begin(ctx, row.KnowledgeCollection, by)
+	begun, _, err := k.begin(ctx, row.KnowledgeCollection, by, "")
+	return begun, err
 }
 
-func (k *Knowledge) begin(ctx context.Context, c db.KnowledgeCollection, by event.Actor) (begun db.KnowledgeSync, err error) {
+// begin starts a sync of a collection, of only one source if that is named. While another one
+// runs, it returns that, and started is false.
+func (k *Knowledge) begin(ctx context.Context, c db.KnowledgeCollection, by event.Actor, only string) (begun db.KnowledgeSync, started bool, err error) {
 	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		if begun, err = tx.BeginKnowledgeSync(ctx, db.BeginKnowledgeSyncParams{ID: ident.New("sync"), OrgID: c.OrgID, CollectionID: c.ID, StartedBy: by.ID}); err != nil {
 			return err
@@ -64,24 +67,26 @@ func (k *Knowledge) begin(ctx context.Context, c db.KnowledgeCollection, by even
 			err = fault.New(fault.Unavailable, "a sync of collection %s has just ended", c.Name).WithFix("try again")
 		}
 		if err != nil {
-			return begun, err
+			return begun, false, err
 		}
-		return *last, nil
+		return *last, false, nil
 	case err != nil:
-		return begun, fmt.Errorf("begin a sync of collection %s: %w", c.ID, err)
+		return begun, false, fmt.Errorf("begin a sync of collection %s: %w", c.ID, err)
 	}
-	r := &run{k: k, sync: begun, collection: c}
+	r := &run{k: k, sync: begun, collection: c, only: only}
 	if !k.background(r.do) {
 		r.end(ctx, errors.New("the hub stops"))
-		return begun, fault.New(fault.Unavailable, "the hub stops").WithFix("try again")
+		return begun, false, fault.New(fault.Unavailable, "the hub stops").WithFix("try again")
 	}
-	return begun, nil
+	return begun, true, nil
 }
 
 // run is a sync that goes on.
 type run struct {
 	k          *Knowledge
 	collection db.KnowledgeCollection
+	// only is the source to read, which an agent has asked for in a task; empty for all.
+	only string
 
 	mu   sync.Mutex
 	sync db.KnowledgeSync
@@ -189,6 +194,9 @@ func (r *run) sources(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		if r.only != "" && s.ID != r.only {
+			continue
+		}
 		r.set(func(s *db.KnowledgeSync) { s.Phase = "reads " + name(row) })
 		timed, cancel := context.WithTimeout(ctx, sourceTime)
 		note, err := r.source(timed, s)
@@ -232,8 +240,11 @@ func name(row db.KnowledgeSourcesRow) string {
 
 // source brings the documents of one source up to date, and returns what was left out.
 func (r *run) source(ctx context.Context, s db.KnowledgeSource) (note string, err error) {
-	if err := r.k.still(ctx, s); err != nil {
-		return "", err
+	// An agent reads its workspace in any case.
+	if r.only == "" {
+		if err := r.k.still(ctx, s); err != nil {
+			return "", err
+		}
 	}
 	box, err := r.k.open(ctx, s)
 	if err != nil {

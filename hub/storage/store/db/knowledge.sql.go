@@ -56,8 +56,8 @@ func (q *Queries) AbandonedKnowledgeSyncs(ctx context.Context, silent time.Durat
 }
 
 const addKnowledgeSource = `-- name: AddKnowledgeSource :one
-INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, path, url, revision, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id, org_id, collection_id, kind, agent_id, node_id, path, url, revision, created_by, created_at, synced_at, error, note
+INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note
 `
 
 type AddKnowledgeSourceParams struct {
@@ -67,6 +67,7 @@ type AddKnowledgeSourceParams struct {
 	Kind         string
 	AgentID      string
 	NodeID       string
+	JailID       string
 	Path         string
 	Url          string
 	Revision     string
@@ -81,6 +82,7 @@ func (q *Queries) AddKnowledgeSource(ctx context.Context, arg AddKnowledgeSource
 		arg.Kind,
 		arg.AgentID,
 		arg.NodeID,
+		arg.JailID,
 		arg.Path,
 		arg.Url,
 		arg.Revision,
@@ -94,6 +96,7 @@ func (q *Queries) AddKnowledgeSource(ctx context.Context, arg AddKnowledgeSource
 		&i.Kind,
 		&i.AgentID,
 		&i.NodeID,
+		&i.JailID,
 		&i.Path,
 		&i.Url,
 		&i.Revision,
@@ -439,6 +442,41 @@ func (q *Queries) GetKnowledgeCollection(ctx context.Context, arg GetKnowledgeCo
 	return i, err
 }
 
+const getKnowledgeSync = `-- name: GetKnowledgeSync :one
+SELECT id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id FROM knowledge_syncs WHERE org_id = $1 AND id = $2
+`
+
+type GetKnowledgeSyncParams struct {
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) GetKnowledgeSync(ctx context.Context, arg GetKnowledgeSyncParams) (KnowledgeSync, error) {
+	row := q.db.QueryRow(ctx, getKnowledgeSync, arg.OrgID, arg.ID)
+	var i KnowledgeSync
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.CollectionID,
+		&i.State,
+		&i.Phase,
+		&i.StartedBy,
+		&i.StartedAt,
+		&i.SeenAt,
+		&i.EndedAt,
+		&i.Files,
+		&i.Added,
+		&i.Changed,
+		&i.Removed,
+		&i.Skipped,
+		&i.Passages,
+		&i.Error,
+		&i.NodeID,
+		&i.JailID,
+	)
+	return i, err
+}
+
 const knowledgeCollectionsSeen = `-- name: KnowledgeCollectionsSeen :many
 SELECT c.id, c.name FROM knowledge_collections c
 WHERE c.org_id = $1 AND (cardinality($2::text[]) = 0 OR c.id = ANY ($2::text[]))
@@ -689,7 +727,7 @@ func (q *Queries) KnowledgeSize(ctx context.Context, collections []string) (Know
 }
 
 const knowledgeSources = `-- name: KnowledgeSources :many
-SELECT s.id, s.org_id, s.collection_id, s.kind, s.agent_id, s.node_id, s.path, s.url, s.revision, s.created_by, s.created_at, s.synced_at, s.error, s.note, coalesce(a.name, '')::text AS agent_name, coalesce(n.name, '')::text AS node_name,
+SELECT s.id, s.org_id, s.collection_id, s.kind, s.agent_id, s.node_id, s.jail_id, s.path, s.url, s.revision, s.created_by, s.created_at, s.synced_at, s.error, s.note, coalesce(a.name, '')::text AS agent_name, coalesce(n.name, '')::text AS node_name,
        (SELECT count(*) FROM knowledge_documents d WHERE d.source_id = s.id AND d.skipped = '') AS documents
 FROM knowledge_sources s LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN nodes n ON n.id = s.node_id
 WHERE s.org_id = $1 AND s.collection_id = $2 ORDER BY s.created_at, s.id
@@ -723,6 +761,7 @@ func (q *Queries) KnowledgeSources(ctx context.Context, arg KnowledgeSourcesPara
 			&i.KnowledgeSource.Kind,
 			&i.KnowledgeSource.AgentID,
 			&i.KnowledgeSource.NodeID,
+			&i.KnowledgeSource.JailID,
 			&i.KnowledgeSource.Path,
 			&i.KnowledgeSource.Url,
 			&i.KnowledgeSource.Revision,
@@ -763,7 +802,7 @@ func (q *Queries) KnowledgeUpload(ctx context.Context, arg KnowledgeUploadParams
 }
 
 const knowledgeUploadSource = `-- name: KnowledgeUploadSource :one
-SELECT id, org_id, collection_id, kind, agent_id, node_id, path, url, revision, created_by, created_at, synced_at, error, note FROM knowledge_sources WHERE org_id = $1 AND collection_id = $2 AND kind = 'upload' ORDER BY created_at LIMIT 1
+SELECT id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note FROM knowledge_sources WHERE org_id = $1 AND collection_id = $2 AND kind = 'upload' ORDER BY created_at LIMIT 1
 `
 
 type KnowledgeUploadSourceParams struct {
@@ -782,6 +821,7 @@ func (q *Queries) KnowledgeUploadSource(ctx context.Context, arg KnowledgeUpload
 		&i.Kind,
 		&i.AgentID,
 		&i.NodeID,
+		&i.JailID,
 		&i.Path,
 		&i.Url,
 		&i.Revision,

@@ -621,6 +621,7 @@ type KnowledgeSource struct {
 	Kind         string
 	AgentID      string
 	NodeID       string
+	JailID       string
 	Path         string
 	Url          string
 	Revision     string

@@ -25,7 +25,9 @@ CREATE TABLE knowledge_sources (
     kind          text NOT NULL CHECK (kind IN ('upload', 'workspace', 'node', 'git', 'web')),
     -- Of a workspace its agent, of a folder of a machine its node; otherwise empty.
     agent_id      text COLLATE "C" NOT NULL DEFAULT '' CHECK ((agent_id <> '') = (kind = 'workspace')),
-    node_id       text COLLATE "C" NOT NULL DEFAULT '' CHECK ((node_id <> '') = (kind = 'node')),
+    node_id       text COLLATE "C" NOT NULL DEFAULT '' CHECK (node_id <> '' OR kind <> 'node' AND jail_id = ''),
+    -- Of a task's workspace its jail, on the node; empty for the agent's.
+    jail_id       text COLLATE "C" NOT NULL DEFAULT '' CHECK (jail_id = '' OR kind = 'workspace'),
     -- The folder, of a repository the folder in it.
     path          text NOT NULL DEFAULT '',
     url           text NOT NULL DEFAULT '' CHECK ((url <> '') = (kind IN ('git', 'web'))),

@@ -45,8 +45,8 @@ ORDER BY c.id;
 DELETE FROM knowledge_collections WHERE org_id = @org_id AND id = @id;
 
 -- name: AddKnowledgeSource :one
-INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, path, url, revision, created_by)
-VALUES (@id, @org_id, @collection_id, @kind, @agent_id, @node_id, @path, @url, @revision, @created_by) RETURNING *;
+INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by)
+VALUES (@id, @org_id, @collection_id, @kind, @agent_id, @node_id, @jail_id, @path, @url, @revision, @created_by) RETURNING *;
 
 -- name: KnowledgeSources :many
 SELECT sqlc.embed(s), coalesce(a.name, '')::text AS agent_name, coalesce(n.name, '')::text AS node_name,
@@ -155,6 +155,9 @@ WHERE org_id = @org_id AND id = @id AND state = 'running';
 -- Ends those whose hub is gone.
 UPDATE knowledge_syncs SET state = 'failed', error = 'the hub that ran it ended', ended_at = now()
 WHERE state = 'running' AND seen_at < now() - @silent::interval RETURNING *;
+
+-- name: GetKnowledgeSync :one
+SELECT * FROM knowledge_syncs WHERE org_id = @org_id AND id = @id;
 
 -- name: LastKnowledgeSync :one
 SELECT * FROM knowledge_syncs WHERE org_id = @org_id AND collection_id = @collection_id ORDER BY started_at DESC LIMIT 1;
