@@ -265,6 +265,10 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 			SELECT 'trig_' || n, a.org_id, a.id, 'g' || n, 'manual', '{}', 'disabled', 'x', '', 'admin' FROM agents a, generate_series(0, 2) AS n WHERE a.name = 'walker'`,
 		`INSERT INTO deliveries (id, org_id, trigger_id, key, source, headers, body, state, reason, received_at, handled_at)
 			SELECT 'dlv_' || n, 'org_default', 'trig_' || n % 3, 'k' || n, 'manual', '{}', '', 'filtered', 'x', now() - n / 4 * interval '1 second', now() FROM ` + many,
+		`INSERT INTO knowledge_collections (id, org_id, scope_kind, scope_id, name, created_by) SELECT 'coll_' || n, 'org_default', 'organisation', 'org_default', 'c' || n, 'admin' FROM ` + many,
+		`INSERT INTO knowledge_sources (id, org_id, collection_id, kind, created_by) VALUES ('src_1', 'org_default', 'coll_1', 'upload', 'admin')`,
+		`INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, length, skipped)
+			SELECT 'doc_' || n, 'org_default', 'coll_1', 'src_1', 'd' || n || '.md', '', 'markdown', '', 0, 0, 0, '' FROM ` + many,
 	} {
 		r.exec(sql)
 	}
@@ -277,6 +281,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 		"ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
 		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
 		"ListCredentials": {}, "ListCredentialRequests": {"taskId": task}, "ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
+		"ListCollections": {}, "ListDocuments": {"collectionId": "coll_1"},
 	} {
 		m := procedure(t, name)
 		page := func(token string, size int) (rows []string, next, code string) {

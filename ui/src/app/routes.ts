@@ -12,6 +12,7 @@ import { graphRoutes } from "@/features/graph/route";
 import { historyRoutes } from "@/features/history/route";
 import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
+import { knowledgeRoutes } from "@/features/knowledge/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
 import { policyRoutes } from "@/features/policy/route";
@@ -51,6 +52,7 @@ export const routeTree = rootRoute.addChildren([
     ...historyRoutes,
     ...imageRoutes,
     ...inboxRoutes,
+    ...knowledgeRoutes,
     ...nodeRoutes,
     ...personaRoutes,
     ...policyRoutes,

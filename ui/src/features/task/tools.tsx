@@ -136,6 +136,8 @@ export const titles: Record<string, Title> = {
       {mono(actText(args.event) ?? "")} → {mono(actText(args.destination) ?? "")}
     </>
   ),
+  rag_index: path,
+  rag_query: (args) => <Literal text={(actText(args.query) ?? "").slice(0, longest)} />,
   request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
   delegate: (args) => given(args.agent, args.goal),
   create_subtask: (args) => given(undefined, args.goal),
