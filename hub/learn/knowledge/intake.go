@@ -3,6 +3,7 @@ package knowledge
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/extracted"
@@ -201,4 +202,16 @@ func (in *intake) finish(ctx context.Context) (note string, err error) {
 		in.r.set(func(s *db.KnowledgeSync) { s.Removed += int32(len(gone)) }) //nolint:gosec // bounded by the files of a source
 	}
 	return in.end.Note, nil
+}
+
+// Load stores the documents of a source from what deckhand-skill has written about them
+// (package extracted), without a jail. It is for documents that were read elsewhere, and for
+// measurements; nobody else may write to the source at the same time.
+func (k *Knowledge) Load(ctx context.Context, s db.KnowledgeSource, from io.Reader) error {
+	in, err := newIntake(ctx, &run{k: k}, s)
+	if err != nil {
+		return err
+	}
+	_, err = in.load(ctx, from)
+	return err
 }

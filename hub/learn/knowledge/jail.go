@@ -362,7 +362,12 @@ func (b *box) extract(ctx context.Context, root string, in *intake) (note string
 	if said, err := b.run(ctx, []string{nodelink.SkillPath, extracted.Folder, string(arguments)}, execTime); err != nil {
 		return "", fault.New(fault.Precondition, "the documents cannot be read: %s", strings.TrimPrefix(said, "deckhand-skill: ")).WithCause(err)
 	}
-	lines := bufio.NewScanner(&file{ctx: ctx, b: b, path: outFile})
+	return in.load(ctx, &file{ctx: ctx, b: b, path: outFile})
+}
+
+// load stores what deckhand-skill wrote, and returns what it left out.
+func (in *intake) load(ctx context.Context, from io.Reader) (note string, err error) {
+	lines := bufio.NewScanner(from)
 	lines.Buffer(make([]byte, 64<<10), extracted.MaxLine)
 	for lines.Scan() {
 		var r extracted.Record

@@ -47,6 +47,9 @@ const (
 	looked = 4000
 	// fewWords is for how many words similar ones are looked for, and similarWords how many.
 	fewWords, similarWords = 4, 5
+	// leastLikeness is the similarity, of 0 to 1, from which a word counts as another one that
+	// is misspelled.
+	leastLikeness = 0.55
 	// rare is in how many passages a word is at most for which similar ones are looked for.
 	rare = 2
 	// saturation and byLength are k1 and b of BM25, in the scale of ts_rank.
@@ -149,7 +152,7 @@ func (k *Knowledge) ranks(ctx context.Context, orgID string, collections, words 
 			return nil, fmt.Errorf("look for similar words: %w", err)
 		}
 		for _, row := range rows {
-			if row.Word != w {
+			if row.Word != w && row.Likeness >= leastLikeness {
 				alike = append(alike, term{row.Word, worth(row.Passages) * row.Likeness, row.Passages})
 			}
 		}
