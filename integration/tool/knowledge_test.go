@@ -120,19 +120,34 @@ turns:
 	require.NoError(t, err)
 	require.Empty(t, none.GetPassages())
 	for _, refused := range []func() error{
-		func() error { _, err := bob.Knowledge.GetPassage(ctx, &deckhandv1.GetPassageRequest{PassageId: own.ID}); return err },
-		func() error { _, err := bob.Knowledge.GetCollection(ctx, &deckhandv1.GetCollectionRequest{CollectionId: "agent-reader"}); return err },
+		func() error {
+			_, err := bob.Knowledge.GetPassage(ctx, &deckhandv1.GetPassageRequest{PassageId: own.ID})
+			return err
+		},
+		func() error {
+			_, err := bob.Knowledge.GetCollection(ctx, &deckhandv1.GetCollectionRequest{CollectionId: "agent-reader"})
+			return err
+		},
 		func() error {
 			_, err := bob.Knowledge.SearchKnowledge(ctx, &deckhandv1.SearchKnowledgeRequest{Query: "canary", CollectionIds: []string{"agent-reader"}})
 			return err
 		},
-		func() error { _, err := bob.Knowledge.SyncCollection(ctx, &deckhandv1.SyncCollectionRequest{CollectionId: "agent-reader"}); return err },
+		func() error {
+			_, err := bob.Knowledge.SyncCollection(ctx, &deckhandv1.SyncCollectionRequest{CollectionId: "agent-reader"})
+			return err
+		},
 	} {
 		require.True(t, sdk.IsKind(refused(), sdk.KindNotFound))
 	}
 	for _, refused := range []func() error{
-		func() error { _, err := bob.Knowledge.SyncCollection(ctx, &deckhandv1.SyncCollectionRequest{CollectionId: "handbook"}); return err },
-		func() error { _, err := bob.Knowledge.DeleteCollection(ctx, &deckhandv1.DeleteCollectionRequest{CollectionId: "handbook"}); return err },
+		func() error {
+			_, err := bob.Knowledge.SyncCollection(ctx, &deckhandv1.SyncCollectionRequest{CollectionId: "handbook"})
+			return err
+		},
+		func() error {
+			_, err := bob.Knowledge.DeleteCollection(ctx, &deckhandv1.DeleteCollectionRequest{CollectionId: "handbook"})
+			return err
+		},
 		func() error {
 			_, err := bob.Knowledge.UploadDocument(ctx, &deckhandv1.UploadDocumentRequest{CollectionId: "handbook", Path: "x.md", Content: []byte("x")})
 			return err
@@ -159,4 +174,22 @@ turns:
 	left, err := filepath.Glob(filepath.Join(f.NodeDir, "*", "know_*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "the jails that read documents are removed with all that they wrote")
+
+	// A folder of the machine is read where it is, by administrators only.
+	folder, err := os.MkdirTemp("/opt", "handbook")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	require.NoError(t, os.Chmod(folder, 0o755))                                                                      //nolint:gosec // the jail reads it
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "ops.txt"), []byte("The pager number is 4711.\n"), 0o644)) //nolint:gosec // as above
+	said = f.CLI(0, "knowledge", "add", "machine", "--node", f.NodeName(), "--path", folder)
+	require.Contains(t, said.Err, "1 files: 1 added")
+	require.Equal(t, "machine: ops.txt:1", search("pager number")[0].Citation)
+	require.NoError(t, os.Remove(filepath.Join(folder, "ops.txt")))
+	require.Contains(t, f.CLI(0, "knowledge", "sync", "machine").Err, "0 added, 0 changed, 1 removed")
+	mine, err := bob.Knowledge.CreateCollection(ctx, &deckhandv1.CreateCollectionRequest{Name: "mine"})
+	require.NoError(t, err)
+	_, err = bob.Knowledge.AddSource(ctx, &deckhandv1.AddSourceRequest{CollectionId: mine.GetCollection().GetId(), Source: &deckhandv1.KnowledgeSource{
+		Kind: deckhandv1.KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_NODE, NodeId: f.NodeName(), Path: folder,
+	}})
+	require.True(t, sdk.IsKind(err, sdk.KindDenied))
 }
