@@ -72,7 +72,8 @@ describe("knowledge", () => {
     const user = userEvent.setup();
     await user.click(await screen.findByRole("button", { name: "Add documents" }));
     await user.type(screen.getByLabelText("Name of the collection"), "notes");
-    await user.upload(screen.getByLabelText("Files"), new File(["# A"], "a.md"));
+    const file = Object.assign(new File(["# A"], "a.md"), { arrayBuffer: () => Promise.resolve(new TextEncoder().encode("# A").buffer) });
+    await user.upload(screen.getByLabelText("Files"), file);
     await user.click(screen.getByRole("button", { name: "Add and sync" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("sync", "coll_2"));
     expect(calls).toHaveBeenCalledWith("create", "notes", ScopeKind.USER);
