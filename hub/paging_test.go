@@ -196,6 +196,7 @@ var bounded = map[string]string{
 	"ListJobs":        "at most 200 of a task, which runs 16 at once",
 	"ListImages":      "the images that are on a node now, which its disk bounds",
 	"ListFiles":       "a folder of a node as it is now: at most 10 000 names, and truncated says that there are more",
+	"SearchKnowledge": "the best passages, at most 50: what follows fits worse",
 	"SearchNodeLog":   "the log is searched from offset on, and next_offset goes on",
 	"ListPasskeys":    "at most 20 of a user",
 	"ListPushDevices": "at most 10 of a user",

@@ -76,7 +76,7 @@ func known(ctx context.Context) (result, error) {
 		return nil, err
 	}
 	defer s.stop()
-	took, err := s.index(ctx, records)
+	took, err := indexAll(ctx, s, records)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +209,9 @@ func passagesOf(document []extracted.Record) (out []indexed) {
 	return out
 }
 
-// index stores the documents in a collection of the organisation, and returns how long that
+// indexAll stores the documents in a collection of the organisation, and returns how long that
 // took.
-func (s *stack) index(ctx context.Context, records []byte) (time.Duration, error) {
+func indexAll(ctx context.Context, s *stack, records []byte) (time.Duration, error) {
 	made, err := s.client.Knowledge.CreateCollection(ctx, &deckhandv1.CreateCollectionRequest{
 		Name: "known", Scope: &deckhandv1.Scope{Kind: deckhandv1.ScopeKind_SCOPE_KIND_ORGANISATION},
 	})

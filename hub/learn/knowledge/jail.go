@@ -26,6 +26,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -60,7 +61,7 @@ const (
 )
 
 // open prepares the jail for a source, on the node that has it or on any.
-func (k *Knowledge) open(ctx context.Context, s db.KnowledgeSource) (*box, error) {
+func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (*box, error) {
 	b := &box{k: k, jailID: ident.New("know"), nodeID: s.NodeID}
 	b.spec = &nodev1.JailSpec{
 		JailId: b.jailID, Rootfs: nodelink.RootHost, CpuMillis: boxMillis, MemoryBytes: boxMemory, Pids: boxPIDs, TmpBytes: boxTmp, WorkspaceBytes: boxBytes,
@@ -159,7 +160,7 @@ func (b *box) fill(ctx context.Context, s db.KnowledgeSource) (root string, err 
 		if err != nil {
 			return "", err
 		}
-		if said, err := b.run(ctx, []string{nodelink.SkillPath, "http_download", string(arguments)}, 2*downloadTime); err != nil {
+		if said, err := b.run(ctx, []string{nodelink.SkillPath, toolname.HTTPDownload, string(arguments)}, 2*downloadTime); err != nil {
 			return "", fault.New(fault.Precondition, "the page cannot be downloaded: %s", said).WithCause(err).WithFix("check the address")
 		}
 		return root, nil

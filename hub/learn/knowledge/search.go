@@ -90,19 +90,22 @@ func (k *Knowledge) Search(ctx context.Context, v visibility.Viewer, q Query) (h
 	}
 	ctx, cancel := context.WithTimeout(ctx, searchTime)
 	defer cancel()
-	lists, err := k.ranks(ctx, v.OrgID, ids, words)
+	lists, err := finder{k.cfg.Store}.ranks(ctx, v.OrgID, ids, words)
 	if err != nil {
 		return nil, 0, err
 	}
 	best := merge(lists)
 	// More than are returned, since some may be the same text.
 	best = best[:min(len(best), 2*q.Limit+10)]
-	hits, err = k.load(ctx, v.OrgID, best)
+	hits, err = finder{k.cfg.Store}.load(ctx, v.OrgID, best)
 	if err != nil {
 		return nil, 0, err
 	}
 	return distinct(hits, q.Limit), len(seen), nil
 }
+
+// finder searches collections that its caller may read.
+type finder struct{ store *store.Store }
 
 // list is what one search found, the best first.
 type list struct {
@@ -112,12 +115,12 @@ type list struct {
 }
 
 // ranks searches in each way.
-func (k *Knowledge) ranks(ctx context.Context, orgID string, collections, words []string) ([]list, error) {
-	size, err := k.cfg.Store.KnowledgeSize(ctx, collections)
+func (f finder) ranks(ctx context.Context, orgID string, collections, words []string) ([]list, error) {
+	size, err := f.store.KnowledgeSize(ctx, collections)
 	if err != nil {
 		return nil, fmt.Errorf("count passages: %w", err)
 	}
-	rows, err := k.cfg.Store.KnowledgeWordCounts(ctx, db.KnowledgeWordCountsParams{Collections: collections, Words: words})
+	rows, err := f.store.KnowledgeWordCounts(ctx, db.KnowledgeWordCountsParams{Collections: collections, Words: words})
 	if err != nil {
 		return nil, fmt.Errorf("count words: %w", err)
 	}
@@ -135,7 +138,7 @@ func (k *Knowledge) ranks(ctx context.Context, orgID string, collections, words 
 			exact = append(exact, term{w, worth(n), n})
 		}
 	}
-	found, err := k.rank(ctx, orgID, collections, exact, size.Average)
+	found, err := f.rank(ctx, orgID, collections, exact, size.Average)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +150,7 @@ func (k *Knowledge) ranks(ctx context.Context, orgID string, collections, words 
 			continue
 		}
 		tried++
-		rows, err := k.cfg.Store.SimilarKnowledgeWords(ctx, db.SimilarKnowledgeWordsParams{Collections: collections, Word: w, MaxRows: similarWords + 1})
+		rows, err := f.store.SimilarKnowledgeWords(ctx, db.SimilarKnowledgeWordsParams{Collections: collections, Word: w, MaxRows: similarWords + 1})
 		if err != nil {
 			return nil, fmt.Errorf("look for similar words: %w", err)
 		}
@@ -161,7 +164,7 @@ func (k *Knowledge) ranks(ctx context.Context, orgID string, collections, words 
 		return out, nil
 	}
 	// With the words that are there: a word that is misspelled is one of several.
-	found, err = k.rank(ctx, orgID, collections, append(alike, exact...), size.Average)
+	found, err = f.rank(ctx, orgID, collections, append(alike, exact...), size.Average)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +179,7 @@ type term struct {
 }
 
 // rank returns the passages that fit some words best.
-func (k *Knowledge) rank(ctx context.Context, orgID string, collections []string, terms []term, average float64) ([]int64, error) {
+func (f finder) rank(ctx context.Context, orgID string, collections []string, terms []term, average float64) ([]int64, error) {
 	if len(terms) == 0 {
 		return nil, nil
 	}
@@ -192,7 +195,7 @@ func (k *Knowledge) rank(ctx context.Context, orgID string, collections []string
 	}
 	p.AnyOf = strings.Join(any, " | ")
 	var rows []db.RankKnowledgeRow
-	err := k.cfg.Store.Tx(ctx, func(q *db.Queries) (err error) {
+	err := f.store.Tx(ctx, func(q *db.Queries) (err error) {
 		// A plan for these words: rare and frequent ones need different ones.
 		if _, err := q.PrepareSearch(ctx, strconv.FormatInt(searchTime.Milliseconds(), 10)); err != nil {
 			return err
@@ -238,12 +241,12 @@ func merge(lists []list) []merged {
 }
 
 // load returns passages in the order of their scores.
-func (k *Knowledge) load(ctx context.Context, orgID string, best []merged) ([]Hit, error) {
+func (f finder) load(ctx context.Context, orgID string, best []merged) ([]Hit, error) {
 	ids := make([]int64, len(best))
 	for i, m := range best {
 		ids[i] = m.id
 	}
-	rows, err := k.cfg.Store.KnowledgePassages(ctx, db.KnowledgePassagesParams{OrgID: orgID, Ids: ids})
+	rows, err := f.store.KnowledgePassages(ctx, db.KnowledgePassagesParams{OrgID: orgID, Ids: ids})
 	if err != nil {
 		return nil, fmt.Errorf("load passages: %w", err)
 	}
@@ -302,7 +305,7 @@ func (k *Knowledge) Passage(ctx context.Context, v visibility.Viewer, ref string
 	for i, n := range ids {
 		best[i] = merged{id: n}
 	}
-	all, err := k.load(ctx, v.OrgID, best)
+	all, err := finder{k.cfg.Store}.load(ctx, v.OrgID, best)
 	if err != nil {
 		return Hit{}, nil, err
 	}

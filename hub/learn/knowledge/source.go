@@ -114,7 +114,7 @@ func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, ro
 		if p.AgentID, err = store.One("agent", s.Agent, rows, err); err != nil {
 			return err
 		}
-		if err := k.mayRead(ctx, v, p.AgentID); err != nil {
+		if err := mayRead(ctx, k.cfg.Store.Queries, v, p.AgentID); err != nil {
 			return err
 		}
 		if p.Path = path.Clean(strings.TrimPrefix(strings.TrimPrefix(p.Path, "/workspace"), "/")); p.Path == "." {
@@ -158,8 +158,8 @@ func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, ro
 }
 
 // mayRead refuses somebody who may not read the workspace of an agent.
-func (k *Knowledge) mayRead(ctx context.Context, v visibility.Viewer, agentID string) error {
-	yes, err := visibility.Owns(ctx, k.cfg.Store.Queries, v, agentID)
+func mayRead(ctx context.Context, q *db.Queries, v visibility.Viewer, agentID string) error {
+	yes, err := visibility.Owns(ctx, q, v, agentID)
 	if err == nil && !yes {
 		err = fault.New(fault.Denied, "the workspace of agent %s is its owners', and holds what all its tasks have left", agentID).
 			WithCode(fault.PermissionDenied).WithObject(agentID).WithFix("ask one of them to add it")
@@ -235,6 +235,9 @@ func (k *Knowledge) Put(ctx context.Context, v visibility.Viewer, ref, name stri
 		return "", "", fault.New(fault.Invalid, "path: %.200q is hidden, and hidden files are not read", name).WithCode(fault.InvalidParameters).WithFix("use a name that does not begin with a dot")
 	case len(content) > extracted.MaxFile:
 		return "", "", fault.New(fault.Invalid, "content: it has %d bytes, at most %d are read", len(content), extracted.MaxFile).WithCode(fault.InvalidParameters).WithFix("split it")
+	}
+	if content == nil {
+		content = []byte{}
 	}
 	source, err := k.cfg.Store.KnowledgeUploadSource(ctx, db.KnowledgeUploadSourceParams{OrgID: v.OrgID, CollectionID: c.ID})
 	if store.IsNotFound(err) {

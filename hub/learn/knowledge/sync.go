@@ -128,12 +128,12 @@ func (r *run) do(ctx context.Context) {
 // end stores how the sync ended.
 func (r *run) end(ctx context.Context, err error) {
 	s := r.now()
-	if _, nerr := r.k.note(ctx, s); nerr != nil {
+	if _, nerr := r.note(ctx, s); nerr != nil {
 		r.k.cfg.Log.Warn("cannot record the progress of a sync", "sync_id", s.ID, "error", nerr)
 	}
 	state, why := Succeeded, ""
 	if err != nil {
-		state, why = Failed, r.k.explain(s, err)
+		state, why = Failed, r.explain(err)
 	}
 	if _, err := r.k.cfg.Store.EndKnowledgeSync(ctx, db.EndKnowledgeSyncParams{OrgID: s.OrgID, ID: s.ID, State: state, Error: why}); err != nil {
 		r.k.cfg.Log.Warn("cannot record the end of a sync", "sync_id", s.ID, "error", err)
@@ -141,7 +141,8 @@ func (r *run) end(ctx context.Context, err error) {
 }
 
 // explain returns an error as it may be stored and shown.
-func (k *Knowledge) explain(s db.KnowledgeSync, err error) string {
+func (r *run) explain(err error) string {
+	k, s := r.k, r.now()
 	said := "internal error: see the log of the hub"
 	switch e := fault.As(err); {
 	case errors.Is(err, context.Canceled):
@@ -156,8 +157,8 @@ func (k *Knowledge) explain(s db.KnowledgeSync, err error) string {
 	return textcut.Runes(k.cfg.Redact.Org(s.OrgID).String(said), maxError, "…")
 }
 
-func (k *Knowledge) note(ctx context.Context, s db.KnowledgeSync) (mine bool, err error) {
-	n, err := k.cfg.Store.NoteKnowledgeSync(ctx, db.NoteKnowledgeSyncParams{
+func (r *run) note(ctx context.Context, s db.KnowledgeSync) (mine bool, err error) {
+	n, err := r.k.cfg.Store.NoteKnowledgeSync(ctx, db.NoteKnowledgeSyncParams{
 		OrgID: s.OrgID, ID: s.ID, Phase: s.Phase, Files: s.Files, Added: s.Added, Changed: s.Changed, Removed: s.Removed, Skipped: s.Skipped,
 		Passages: s.Passages, NodeID: s.NodeID, JailID: s.JailID,
 	})
@@ -175,7 +176,7 @@ func (r *run) keepNoted(ctx context.Context, cancel context.CancelCauseFunc) {
 			return
 		case <-tick.C:
 		}
-		if mine, err := r.k.note(ctx, r.now()); err == nil && !mine {
+		if mine, err := r.note(ctx, r.now()); err == nil && !mine {
 			cancel(fault.New(fault.Unavailable, "the sync was ended: its collection was deleted, or its hub was not seen for some time"))
 			return
 		}
@@ -206,7 +207,7 @@ func (r *run) sources(ctx context.Context) error {
 		}
 		why := ""
 		if err != nil {
-			why = r.k.explain(r.now(), err)
+			why = r.explain(err)
 			failed = append(failed, name(row)+": "+why)
 		}
 		if err := r.k.cfg.Store.EndKnowledgeSource(ctx, db.EndKnowledgeSourceParams{
@@ -242,17 +243,17 @@ func name(row db.KnowledgeSourcesRow) string {
 func (r *run) source(ctx context.Context, s db.KnowledgeSource) (note string, err error) {
 	// An agent reads its workspace in any case.
 	if r.only == "" {
-		if err := r.k.still(ctx, s); err != nil {
+		if err := r.still(ctx, s); err != nil {
 			return "", err
 		}
 	}
-	box, err := r.k.open(ctx, s)
+	box, err := open(ctx, r.k, s)
 	if err != nil {
 		return "", err
 	}
 	r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID = box.nodeID, box.jailID })
 	// Before the jail is there, so that Sweep finds it if this hub dies.
-	if mine, err := r.k.note(ctx, r.now()); err != nil || !mine {
+	if mine, err := r.note(ctx, r.now()); err != nil || !mine {
 		return "", fault.New(fault.Unavailable, "the sync was ended").WithCause(err)
 	}
 	defer func() {
@@ -276,7 +277,8 @@ func (r *run) source(ctx context.Context, s db.KnowledgeSource) (note string, er
 }
 
 // still returns an error if whoever added a source may not read it any more.
-func (k *Knowledge) still(ctx context.Context, s db.KnowledgeSource) error {
+func (r *run) still(ctx context.Context, s db.KnowledgeSource) error {
+	k := r.k
 	if s.Kind != Workspace && s.Kind != Node {
 		return nil
 	}
@@ -291,7 +293,7 @@ func (k *Knowledge) still(ctx context.Context, s db.KnowledgeSource) error {
 		}
 		return nil
 	}
-	if err := k.mayRead(ctx, visibility.As(s.OrgID, s.CreatedBy, role), s.AgentID); err != nil {
+	if err := mayRead(ctx, k.cfg.Store.Queries, visibility.As(s.OrgID, s.CreatedBy, role), s.AgentID); err != nil {
 		return fault.New(fault.Denied, "%s, who added it, may not read the workspace of the agent any more", s.CreatedBy).WithCode(fault.PermissionDenied).
 			WithFix("an owner of the agent removes the source and adds it again").WithCause(err)
 	}
