@@ -33,16 +33,16 @@ const (
 	knowledgeRounds = 3
 )
 
-// question is one of scripts/benchmark/knowledge/questions.tsv, with the place that answers
+// labelled is one of scripts/benchmark/knowledge/questions.tsv, with the place that answers
 // it: a passage of a file that has a text.
-type question struct {
+type labelled struct {
 	Words string `json:"words"`
 	Path  string `json:"path"`
 	Text  string `json:"text"`
 }
 
 // answers reports whether a passage is the place.
-func (q question) answers(path, text string) bool {
+func (q labelled) answers(path, text string) bool {
 	return path == q.Path && strings.Contains(strings.ToLower(text), strings.ToLower(q.Text))
 }
 
@@ -67,7 +67,7 @@ func known(ctx context.Context) (result, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	records, passages, err := corpus(ctx, dir)
+	records, passages, err := readCorpus(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func known(ctx context.Context) (result, error) {
 	return out, nil
 }
 
-func readQuestions(path string) (out []question, err error) {
+func readQuestions(path string) (out []labelled, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -126,14 +126,14 @@ func readQuestions(path string) (out []question, err error) {
 		if len(fields) != 3 {
 			return nil, fmt.Errorf("%s: a line has %d fields", path, len(fields))
 		}
-		out = append(out, question{fields[0], fields[1], fields[2]})
+		out = append(out, labelled{fields[0], fields[1], fields[2]})
 	}
 	return out, nil
 }
 
-// corpus reads the documents as a sync does: those of this project first, then Go's library,
+// readCorpus reads the documents as a sync does: those of this project first, then Go's library,
 // its tests last, until there are enough passages.
-func corpus(ctx context.Context, dir string) (records []byte, passages []indexed, err error) {
+func readCorpus(ctx context.Context, dir string) (records []byte, passages []indexed, err error) {
 	goroot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return nil, nil, err
@@ -254,7 +254,7 @@ type bleveFigures struct {
 }
 
 // bleve runs the peer, which is in a module of its own, on the same passages.
-func bleve(ctx context.Context, dir string, passages []indexed, questions []question) (figures bleveFigures, err error) {
+func bleve(ctx context.Context, dir string, passages []indexed, questions []labelled) (figures bleveFigures, err error) {
 	data, err := json.Marshal(map[string]any{"passages": passages, "questions": questions, "at": answersAt, "rounds": knowledgeRounds})
 	if err != nil {
 		return figures, err
