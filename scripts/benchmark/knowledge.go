@@ -231,7 +231,7 @@ func indexAll(ctx context.Context, s *stack, records []byte) (time.Duration, err
 	}
 	defer database.Close()
 	begin := time.Now()
-	err = knowledge.New(knowledge.Config{Store: database, Redact: redact.New()}).Load(ctx, db.KnowledgeSource{
+	err = knowledge.New(knowledge.Config{Store: database, Redact: &redact.Redactor{}}).Load(ctx, db.KnowledgeSource{
 		ID: added.GetSource().GetId(), OrgID: "org_default", CollectionID: id, Kind: knowledge.Upload,
 	}, bytes.NewReader(records))
 	if err != nil {
