@@ -120,6 +120,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
 	destination, notification, session, user, team, apiToken, rule, memory    string
+	collection, source, passage                                               string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -127,7 +128,7 @@ type others struct {
 // ids are those of all objects that only their organisation knows.
 func (o others) ids() []string {
 	return []string{o.org, o.agent, o.task, o.step, o.node, o.exec, o.item, o.hold, o.trigger, o.delivery,
-		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken, o.memory}
+		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken, o.memory, o.collection, o.source}
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -196,6 +197,16 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.team
 		case "token_id":
 			out[name] = o.apiToken
+		case "collection_id":
+			out[name] = o.collection
+		case "source_id":
+			out[name] = o.source
+		case "passage_id":
+			out[name] = o.passage
+		case "source":
+			if m.Name() == "AddSourceRequest" {
+				out[name] = map[string]any{"kind": "KNOWLEDGE_SOURCE_KIND_UPLOAD"}
+			}
 		case "password":
 			if f.Kind() == protoreflect.StringKind {
 				out[name] = "correct horse battery"
@@ -266,6 +277,9 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			if f.Kind() == protoreflect.StringKind {
 				out[name] = "task"
 			}
+			if f.Kind() == protoreflect.MessageKind {
+				out[name] = map[string]any{"kind": "SCOPE_KIND_USER"}
+			}
 		case "by":
 			out[name] = "agent"
 		case "provider":
@@ -335,7 +349,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "arguments_json":
 			out[name] = "{}"
 		case "query":
-			if m.Name() == "SearchHistoryRequest" {
+			if m.Name() == "SearchHistoryRequest" || m.Name() == "SearchKnowledgeRequest" {
 				out[name] = "file_list"
 			}
 		case "format":
@@ -377,7 +391,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
 var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
-	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "VerifyAudit", "SearchHistory", "ListTriggers", "ListDeliveries", "GetAgentGraph", "ListAgentSummaries",
+	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "VerifyAudit", "SearchHistory", "ListCollections", "CreateCollection", "SearchKnowledge", "ListTriggers", "ListDeliveries", "GetAgentGraph", "ListAgentSummaries",
 	"CreateCredential", "ListCredentials", "ListCredentialRequests", "ListDestinations", "ListNotifications", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "GetProviderCatalogue", "SetPrice", "ListBudgets", "GetUsageReport",

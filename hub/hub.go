@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/session"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/learn/knowledge"
 	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/periodic"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/reconcile"
@@ -166,6 +167,7 @@ type Hub struct {
 	programs    *programs
 	images      *image.Images
 	setups      *setup.Setups
+	knowledge   *knowledge.Knowledge
 	budgets     *budget.Ledger
 	models      *modelaccess.Service
 	relay       *relay.Relay
@@ -259,10 +261,13 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	})
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
 	h.memories = memory.New(memory.Config{Store: h.store, Recorder: recorder, Redact: c.Redact})
+	h.knowledge = knowledge.New(knowledge.Config{
+		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node, Role: h.users.Role, Log: c.Log.Named("knowledge"),
+	})
 	h.steps = step.New(step.Config{
 		Memories: h.memories,
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
@@ -351,6 +356,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.Add("leader", h.leader)
 	h.Add("replica", h.self)
 	h.Add("edge", h.edge)
+	h.Add("knowledge", h.knowledge)
 	h.Add("relay", h.relay)
 	h.Add("api", server)
 	return nil
@@ -436,6 +442,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "forget hubs that died", Do: h.self.Forget},
 		periodic.Job{Name: "follow commands that a hub left behind", Do: h.execs.AdoptAll},
 		periodic.Job{Name: "clear setups of images that a hub left behind", Every: setup.SweepEvery, Do: h.setups.Sweep},
+		periodic.Job{Name: "end syncs of knowledge that a hub left behind", Every: knowledge.SweepEvery, Do: h.knowledge.Sweep},
 	))
 	h.secrets = secretwatch.New(secretwatch.Config{
 		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Egress: h.egress, Log: c.Log.Named("secrets"),

@@ -84,6 +84,27 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	})
 	require.NoError(t, err)
 	o.agent = applied.GetAgent().GetId()
+	collection, err := client.Knowledge.CreateCollection(ctx, &deckhandv1.CreateCollectionRequest{
+		Name: "walked", Scope: &deckhandv1.Scope{Kind: deckhandv1.ScopeKind_SCOPE_KIND_AGENT, Id: "walker"},
+	})
+	require.NoError(t, err)
+	o.collection = collection.GetCollection().GetId()
+	uploaded, err := client.Knowledge.UploadDocument(ctx, &deckhandv1.UploadDocumentRequest{CollectionId: o.collection, Path: "walk.md", Content: []byte("walk")})
+	require.NoError(t, err)
+	o.source = uploaded.GetSource().GetId()
+	document := ident.New("doc")
+	require.NoError(t, s.PutKnowledgeDocuments(ctx, db.PutKnowledgeDocumentsParams{
+		OrgID: org.ID, CollectionID: o.collection, SourceID: o.source, Ids: []string{document}, Paths: []string{"walk.md"}, Titles: []string{""},
+		Formats: []string{"markdown"}, Digests: []string{"x"}, Sizes: []int64{4}, Counts: []int32{1}, Lengths: []int64{1}, Reasons: []string{""},
+	}))
+	require.NoError(t, s.PutKnowledgePassages(ctx, db.PutKnowledgePassagesParams{
+		OrgID: org.ID, CollectionID: o.collection, DocumentIds: []string{document}, Numbers: []int32{1}, Headings: []string{""}, Bodies: []string{"walk"},
+		FirstLines: []int32{1}, LastLines: []int32{1}, Pages: []int32{0}, Words: []string{"'walk':1"}, Lengths: []int32{1},
+	}))
+	require.NoError(t, s.CountKnowledgeWords(ctx, db.CountKnowledgeWordsParams{CollectionID: o.collection, DocumentIds: []string{document}}))
+	passages, err := client.Knowledge.SearchKnowledge(ctx, &deckhandv1.SearchKnowledgeRequest{Query: "walk"})
+	require.NoError(t, err)
+	o.passage = passages.GetPassages()[0].GetId()
 	submitted, err := client.Tasks.SubmitTask(ctx, &deckhandv1.SubmitTaskRequest{AgentId: "walker", Goal: "walk"})
 	require.NoError(t, err)
 	o.task = submitted.GetTask().GetId()

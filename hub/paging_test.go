@@ -196,6 +196,7 @@ var bounded = map[string]string{
 	"ListJobs":         "at most 200 of a task, which runs 16 at once",
 	"ListImages":       "the images that are on a node now, which its disk bounds",
 	"ListFiles":        "a folder of a node as it is now: at most 10 000 names, and truncated says that there are more",
+	"SearchKnowledge":  "the best passages, at most 50: what follows fits worse",
 	"SearchNodeLog":    "the log is searched from offset on, and next_offset goes on",
 	"ListPasskeys":     "at most 20 of a user",
 	"ListPushDevices":  "at most 10 of a user",
@@ -266,6 +267,10 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 			SELECT 'trig_' || n, a.org_id, a.id, 'g' || n, 'manual', '{}', 'disabled', 'x', '', 'admin' FROM agents a, generate_series(0, 2) AS n WHERE a.name = 'walker'`,
 		`INSERT INTO deliveries (id, org_id, trigger_id, key, source, headers, body, state, reason, received_at, handled_at)
 			SELECT 'dlv_' || n, 'org_default', 'trig_' || n % 3, 'k' || n, 'manual', '{}', '', 'filtered', 'x', now() - n / 4 * interval '1 second', now() FROM ` + many,
+		`INSERT INTO knowledge_collections (id, org_id, scope_kind, scope_id, name, created_by) SELECT 'coll_' || n, 'org_default', 'organisation', 'org_default', 'c' || n, 'admin' FROM ` + many,
+		`INSERT INTO knowledge_sources (id, org_id, collection_id, kind, created_by) VALUES ('src_1', 'org_default', 'coll_1', 'upload', 'admin')`,
+		`INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, length, skipped)
+			SELECT 'doc_' || n, 'org_default', 'coll_1', 'src_1', 'd' || n || '.md', '', 'markdown', '', 0, 0, 0, '' FROM ` + many,
 	} {
 		r.exec(sql)
 	}
@@ -278,6 +283,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 		"ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
 		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
 		"ListCredentials": {}, "ListCredentialRequests": {"taskId": task}, "ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
+		"ListCollections": {}, "ListDocuments": {"collectionId": "coll_1"},
 	} {
 		m := procedure(t, name)
 		page := func(token string, size int) (rows []string, next, code string) {

@@ -74,7 +74,8 @@ var whose = map[reach]string{
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
-		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory PurgeMemories ListTaskMemories`,
+		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory PurgeMemories ListTaskMemories
+		DeleteCollection AddSource RemoveSource UploadDocument SyncCollection`,
 	personal: `GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice
 		GetMemory ListMemoryVersions DeleteMemories RestoreMemories ConfirmMemories`,
 	// What people of one organisation use together, by their roles: agents that they
@@ -84,7 +85,7 @@ var whose = map[reach]string{
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage GetProviderCatalogue ListPrices ListBudgets GetPlan GetQuotaHistory
 		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential KillNodeExec ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
-		CreatePushDevice ListTools GetTool SetMemory ListMemories RecallMemories ImportMemories`,
+		CreatePushDevice ListTools GetTool SetMemory ListMemories RecallMemories ImportMemories CreateCollection ListCollections GetCollection ListDocuments SearchKnowledge GetPassage`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in

@@ -155,6 +155,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewImageServiceHandler(&api.Images{Nodes: h.nodes, Images: h.images, Agents: h.agents, Setups: h.setups, Link: h.node}, options...))
 	mux.Handle(deckhandv1connect.NewCredentialServiceHandler(&api.Credentials{Credentials: h.egress, Tasks: h.tasks, Queries: h.store.Queries}, options...))
 	mux.Handle(deckhandv1connect.NewMemoryServiceHandler(&api.Memories{Memories: h.memories, Store: h.store, Users: h.users, Agents: h.agents, Tasks: h.tasks}, options...))
+	mux.Handle(deckhandv1connect.NewKnowledgeServiceHandler(&api.Knowledge{Knowledge: h.knowledge}, options...))
 	mux.Handle(deckhandv1connect.NewRetentionServiceHandler(&api.Retention{Retention: h.retention, Tasks: h.tasks}, options...))
 	mux.Handle(deckhandv1connect.NewDiagnosticsServiceHandler(&api.Diagnostics{Doctor: h.doctor(), Redact: h.cfg.Redact}, options...))
 	mux.Handle(deckhandv1connect.NewVaultServiceHandler(&api.Vault{Rotation: h.rotation}, options...))

@@ -105,6 +105,7 @@ type Client struct {
 	// Organisations are an operator's.
 	Organisations deckhandv1connect.OrganisationServiceClient
 	Teams         deckhandv1connect.TeamServiceClient
+	Knowledge     deckhandv1connect.KnowledgeServiceClient
 	Tokens        deckhandv1connect.TokenServiceClient
 	// Access says from where calls may come.
 	Access deckhandv1connect.AccessServiceClient
@@ -200,6 +201,7 @@ func New(cfg Config) (*Client, error) {
 		Organisations: deckhandv1connect.NewOrganisationServiceClient(client, target, options),
 		Users:         deckhandv1connect.NewUserServiceClient(client, target, options),
 		Teams:         deckhandv1connect.NewTeamServiceClient(client, target, options),
+		Knowledge:     deckhandv1connect.NewKnowledgeServiceClient(client, target, options),
 		Tokens:        deckhandv1connect.NewTokenServiceClient(client, target, options),
 		url:           target,
 		http:          client,

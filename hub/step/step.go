@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/learn/knowledge"
 	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
@@ -126,6 +127,8 @@ type Config struct {
 	// Nodes locks nodes for tasks, and Execs runs commands on several of them.
 	Nodes *node.Nodes
 	Execs *nodeexec.Execs
+	// Knowledge are the collections of documents.
+	Knowledge *knowledge.Knowledge
 	// GoBack brings the workspace of a running task back to what it was at one of its
 	// checkpoints, once for a step.
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, named db.CheckpointNamedRow) (tool.Restored, error)

@@ -139,7 +139,11 @@ var sentences = map[string]sayer{
 	toolname.PullRequestOpen: func(arg func(string) string, _ string) string {
 		return fmt.Sprintf("Open a pull request of %s: %s into %s", arg("repository"), arg("head"), arg("base"))
 	},
-	toolname.RequestInput:  plain("Answer a question of the agent"),
+	toolname.RequestInput: plain("Answer a question of the agent"),
+	toolname.RAGIndex: func(arg func(string) string, _ string) string {
+		return fmt.Sprintf("Add %s to the collection %s", arg("path"), either(arg("collection"), "of the agent"))
+	},
+	toolname.RAGQuery:      about("Search the documents for", "query"),
 	toolname.SemanticGrep:  about("Search files for", "query"),
 	toolname.ServiceStatus: about("Look at the service", "unit"),
 	toolname.ShellExec:     there("Run a command"),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/internal/extracted"
 	"github.com/deckhand-sh/deckhand/node/skill"
 )
 
@@ -17,5 +18,7 @@ func TestTheSkillsOfTheHubAreThoseOfTheJail(t *testing.T) {
 	for _, tool := range slices.Concat(skillTools(), httpTools()) {
 		offered = append(offered, tool.Name)
 	}
+	// These are run by the hub for the knowledge base.
+	offered = append(offered, extracted.Folder, extracted.Document)
 	require.ElementsMatch(t, skill.Names(), offered)
 }

@@ -62,6 +62,8 @@ type Call struct {
 	Memory Memory
 	// Past searches the steps that the task has made.
 	Past StepSearcher
+	// Knowledge are the documents that the person for whom the task runs sees.
+	Knowledge KnowledgeBase
 	// Given is the task that the call created, for tools that create tasks.
 	Given ChildTask
 	// Child returns a subtask of the call's task, and whether it has ended; an error of
@@ -283,7 +285,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), browserTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), checkpointTools(), searchTools(), askTools(), memoryTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), browserTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), knowledgeTools(), checkpointTools(), searchTools(), askTools(), memoryTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err

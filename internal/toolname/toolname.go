@@ -70,6 +70,8 @@ const (
 	PinFact            = "pin_fact"
 	PullRequestComment = "pull_request_comment"
 	PullRequestOpen    = "pull_request_open"
+	RAGIndex           = "rag_index"
+	RAGQuery           = "rag_query"
 	RequestInput       = "request_input"
 	SemanticGrep       = "semantic_grep"
 	SendEmail          = "send_email"

@@ -20,9 +20,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/deckhand-sh/deckhand/internal/extracted"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/csvprofile"
+	"github.com/deckhand-sh/deckhand/node/skill/extract"
 	"github.com/deckhand-sh/deckhand/node/skill/fileview"
 	"github.com/deckhand-sh/deckhand/node/skill/httpcall"
 	"github.com/deckhand-sh/deckhand/node/skill/jsonquery"
@@ -38,6 +40,8 @@ const (
 	timeout = 90 * time.Second
 	// httpTimeout is as much for a request, which has a time-out of its own.
 	httpTimeout = time.Hour
+	// extractTimeout is as much for a folder of documents.
+	extractTimeout = 30 * time.Minute
 	// maxInput bounds arguments that are read.
 	maxInput = 4 << 20
 	// memory is the soft limit of the heap; maxMemory is where the program
@@ -84,6 +88,9 @@ var skills = map[string]run{
 	toolname.SemanticGrep: with(semgrep.Run),
 	toolname.TailStats:    with(logdigest.Tail),
 	toolname.TreeDigest:   with(treedigest.Run),
+	// Of the knowledge base: no agent calls them.
+	extracted.Folder:   with(extract.Run),
+	extracted.Document: with(extract.RunDocument),
 }
 
 // with reads a skill's arguments, in which nothing may be that it does not know.
@@ -136,8 +143,11 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		}
 	}
 	patience := timeout
-	if strings.HasPrefix(args[0], "http_") {
+	switch {
+	case strings.HasPrefix(args[0], "http_"):
 		patience = httpTimeout
+	case args[0] == extracted.Folder:
+		patience = extractTimeout
 	}
 	ctx, cancel := context.WithTimeout(httpcall.WithProxySecret(ctx, secret), patience)
 	defer cancel()

@@ -29,6 +29,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"inject-large":     injectLarge,
 	"jail-cold":        jailCold,
 	"kill":             killSwitch,
+	"knowledge":        known,
 	"kill-tree":        killTree,
 	"log-digest":       logDigest,
 	"log-seek":         logSeek,

@@ -56,6 +56,13 @@ var kinds = []struct {
 // otherwise are lines that define something in most languages.
 var otherwise = regexp.MustCompile(`^\s*(func|function|def|class|struct|enum|interface|type|module|namespace|sub|procedure|trait|impl)\s+\w|^#{1,6}\s|^\[[^\]]+\]\s*$`)
 
+// Known reports whether a file's name is one of a language of which the definitions are
+// known.
+func Known(path string) bool { return lineOf(path) != otherwise }
+
+// Defines returns what the lines of a file that define something look like.
+func Defines(path string) *regexp.Regexp { return lineOf(path) }
+
 func lineOf(path string) *regexp.Regexp {
 	name := strings.ToLower(filepath.Base(path))
 	ending := filepath.Ext(strings.TrimSuffix(name, ".gz"))

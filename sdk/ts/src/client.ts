@@ -10,6 +10,7 @@ import { DiagnosticsService } from "./gen/deckhand/v1/diagnostics_pb.js";
 import { EventService, type Event } from "./gen/deckhand/v1/event_pb.js";
 import { FileService } from "./gen/deckhand/v1/file_pb.js";
 import { HistoryService } from "./gen/deckhand/v1/history_pb.js";
+import { KnowledgeService } from "./gen/deckhand/v1/knowledge_pb.js";
 import { ImageService } from "./gen/deckhand/v1/image_pb.js";
 import { InboxService } from "./gen/deckhand/v1/inbox_pb.js";
 import { NodeService } from "./gen/deckhand/v1/node_pb.js";
@@ -111,6 +112,7 @@ export class Client {
   readonly taskPlans: Service<typeof TaskPlanService>;
   readonly tasks: Service<typeof TaskService>;
   readonly teams: Service<typeof TeamService>;
+  readonly knowledge: Service<typeof KnowledgeService>;
   readonly telemetry: Service<typeof NodeTelemetryService>;
   readonly tokens: Service<typeof TokenService>;
   /** Those that agents may call. */
@@ -152,6 +154,7 @@ export class Client {
     this.taskPlans = service(TaskPlanService, transport);
     this.tasks = service(TaskService, transport);
     this.teams = service(TeamService, transport);
+    this.knowledge = service(KnowledgeService, transport);
     this.telemetry = service(NodeTelemetryService, transport);
     this.tokens = service(TokenService, transport);
     this.tools = service(ToolService, transport);

@@ -1,4 +1,4 @@
-import { BellRing, Bot, Boxes, Braces, Brain, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, BookOpen, Bot, Boxes, Braces, Brain, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -21,6 +21,7 @@ export const nav: NavItem[] = [
   { to: "/inbox", label: "Inbox", icon: Inbox, key: "i", section: "Work" },
   { to: "/chat", label: "Chat", icon: MessageCircle, key: "c", section: "Work" },
   { to: "/search", label: "Search", icon: Search, key: "h", section: "Work" },
+  { to: "/knowledge", label: "Knowledge", icon: BookOpen, key: "k", section: "Work" },
   { to: "/statistics", label: "Statistics", icon: ChartColumn, key: "e", section: "Work" },
   { to: "/graph", label: "Graph", icon: Workflow, key: "w", section: "Fleet" },
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },

@@ -13,6 +13,7 @@ import { historyRoutes } from "@/features/history/route";
 import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { memoryRoutes } from "@/features/memory/route";
+import { knowledgeRoutes } from "@/features/knowledge/route";
 import { nodeRoutes } from "@/features/node/route";
 import { personaRoutes } from "@/features/persona/route";
 import { policyRoutes } from "@/features/policy/route";
@@ -53,6 +54,7 @@ export const routeTree = rootRoute.addChildren([
     ...imageRoutes,
     ...inboxRoutes,
     ...memoryRoutes,
+    ...knowledgeRoutes,
     ...nodeRoutes,
     ...personaRoutes,
     ...policyRoutes,

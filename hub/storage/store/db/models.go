@@ -570,6 +570,103 @@ type KillOrder struct {
 	Problem     string
 }
 
+type KnowledgeCollection struct {
+	ID          string
+	OrgID       string
+	ScopeKind   string
+	ScopeID     string
+	Name        string
+	Description string
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+type KnowledgeDocument struct {
+	ID           string
+	OrgID        string
+	CollectionID string
+	SourceID     string
+	Path         string
+	Title        string
+	Format       string
+	Digest       string
+	Bytes        int64
+	Passages     int32
+	Length       int64
+	Skipped      string
+	IndexedAt    time.Time
+}
+
+type KnowledgePassage struct {
+	ID             int64
+	OrgID          string
+	CollectionID   string
+	DocumentID     string
+	Number         int32
+	Heading        string
+	Body           string
+	FirstLine      int32
+	LastLine       int32
+	Page           int32
+	Words          interface{}
+	Length         int32
+	Embedding      []byte
+	EmbeddingModel string
+}
+
+type KnowledgeSource struct {
+	ID           string
+	OrgID        string
+	CollectionID string
+	Kind         string
+	AgentID      string
+	NodeID       string
+	JailID       string
+	Path         string
+	Url          string
+	Revision     string
+	CreatedBy    string
+	CreatedAt    time.Time
+	SyncedAt     *time.Time
+	Error        string
+	Note         string
+}
+
+type KnowledgeSync struct {
+	ID           string
+	OrgID        string
+	CollectionID string
+	State        string
+	Phase        string
+	StartedBy    string
+	StartedAt    time.Time
+	SeenAt       time.Time
+	EndedAt      *time.Time
+	Files        int32
+	Added        int32
+	Changed      int32
+	Removed      int32
+	Skipped      int32
+	Passages     int32
+	Error        string
+	NodeID       string
+	JailID       string
+}
+
+type KnowledgeUpload struct {
+	OrgID    string
+	SourceID string
+	Path     string
+	Content  []byte
+	AddedAt  time.Time
+}
+
+type KnowledgeWord struct {
+	CollectionID string
+	Word         string
+	Passages     int64
+}
+
 type LegalHold struct {
 	TaskID string
 	OrgID  string

@@ -144,6 +144,8 @@ export const titles: Record<string, Title> = {
       {actText(args.scope) && <> for the {actText(args.scope)}</>}
     </>
   ),
+  rag_index: path,
+  rag_query: (args) => <Literal text={(actText(args.query) ?? "").slice(0, longest)} />,
   request_input: (args) => <Literal text={actText(args.question) ?? ""} />,
   delegate: (args) => given(args.agent, args.goal),
   create_subtask: (args) => given(undefined, args.goal),

@@ -1,0 +1,124 @@
+package knowledge
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/learn/scope"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Indexing is a folder of a task's workspace that its agent wants to be found later.
+type Indexing struct {
+	// Collection is a reference to one; empty for the agent's collection of the person for
+	// whom the task runs.
+	Collection         string
+	AgentID, AgentName string
+	// NodeID and JailID are where the task's workspace is.
+	NodeID, JailID string
+	TaskID         string
+	Path           string
+}
+
+// Indexed is what came of it.
+type Indexed struct {
+	Collection          string
+	Documents, Passages int64
+	Sync                db.KnowledgeSync
+}
+
+// lookEvery is how often a sync that is waited for is looked at.
+const lookEvery = 200 * time.Millisecond
+
+// Index reads a folder of a task's workspace into a collection that v, for whom the task
+// runs, may change, and returns when that is done. It reads only this folder.
+func (k *Knowledge) Index(ctx context.Context, v visibility.Viewer, in Indexing) (Indexed, error) {
+	by := event.Actor{Kind: "agent", ID: in.AgentID}
+	folder := path.Clean(strings.TrimPrefix(strings.TrimPrefix(in.Path, "/workspace"), "/"))
+	if folder == ".." || strings.HasPrefix(folder, "../") || path.IsAbs(folder) || strings.ContainsFunc(folder, unicode.IsControl) {
+		return Indexed{}, fault.New(fault.Invalid, "path: %q is not in the workspace", in.Path).WithCode(fault.InvalidParameters).WithFix("name a folder in it, such as docs")
+	}
+	if folder == "." {
+		folder = ""
+	}
+	ref := in.Collection
+	if ref == "" {
+		ref = "agent-" + in.AgentName
+		_, err := k.Find(ctx, v, ref)
+		if fault.Is(err, fault.NotFound) {
+			_, err = k.Create(ctx, v, scope.Scope{Kind: scope.User}, ref, "What the agent "+in.AgentName+" has indexed in its workspace", by)
+		}
+		if err != nil && !fault.Is(err, fault.Exists) {
+			return Indexed{}, err
+		}
+	}
+	row, err := k.change(ctx, v, ref)
+	if err != nil {
+		return Indexed{}, err
+	}
+	c := row.KnowledgeCollection
+	s := db.AddKnowledgeSourceParams{
+		ID: ident.New("src"), OrgID: v.OrgID, CollectionID: c.ID, Kind: Workspace, AgentID: in.AgentID, Path: folder, CreatedBy: v.Name,
+	}
+	if in.JailID != task.AgentJail(in.AgentID) {
+		s.NodeID, s.JailID = in.NodeID, in.JailID
+	}
+	sourceID, err := k.ensureSource(ctx, s, by)
+	if err != nil {
+		return Indexed{}, err
+	}
+	last, err := k.syncSource(ctx, c, sourceID, by)
+	if err != nil {
+		return Indexed{}, err
+	}
+	if last.State != Succeeded {
+		return Indexed{}, fault.New(fault.Precondition, "%s", last.Error).WithObject(c.ID)
+	}
+	if row, err = k.Get(ctx, v, c.ID); err != nil {
+		return Indexed{}, err
+	}
+	return Indexed{Collection: c.Name, Documents: row.Documents, Passages: row.Passages, Sync: last}, nil
+}
+
+// syncSource syncs one source and waits for the end. While another sync of the collection
+// runs, it waits for that first.
+func (k *Knowledge) syncSource(ctx context.Context, c db.KnowledgeCollection, sourceID string, by event.Actor) (db.KnowledgeSync, error) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	mine := ""
+	for {
+		if mine == "" {
+			begun, started, err := k.begin(ctx, c, by, sourceID)
+			if err != nil {
+				return begun, err
+			}
+			if started {
+				mine = begun.ID
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return db.KnowledgeSync{}, ctx.Err()
+		case <-tick.C:
+		}
+		if mine == "" {
+			continue
+		}
+		now, err := k.cfg.Store.GetKnowledgeSync(ctx, db.GetKnowledgeSyncParams{OrgID: c.OrgID, ID: mine})
+		if err != nil {
+			return now, fmt.Errorf("load sync %s: %w", mine, err)
+		}
+		if now.State != Running {
+			return now, nil
+		}
+	}
+}

@@ -1,0 +1,419 @@
+package knowledge
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zeebo/blake3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/extracted"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// box is the jail in which the documents of one source are read. Nothing else is in it, it
+// connects nowhere but to the source, and it is removed afterwards with all that it wrote.
+type box struct {
+	k      *Knowledge
+	link   machine.Link
+	nodeID string
+	jailID string
+	spec   *nodev1.JailSpec
+}
+
+// Limits of a jail, and the names of its files.
+const (
+	boxMillis    = 1000
+	boxMemory    = 2 << 30
+	boxPIDs      = 128
+	boxBytes     = 4 << 30
+	boxTmp       = 256 << 20
+	documents    = "documents"
+	knownFile    = "known.json"
+	outFile      = "passages.jsonl"
+	inWorkspace  = "/workspace/"
+	execTime     = 40 * time.Minute
+	waitStep     = 20 * time.Second
+	readStep     = 4 << 20
+	maxCopied    = 2 << 30
+	sendStep     = 1 << 20
+	maxSaid      = 600
+	downloadTime = 2 * time.Minute
+)
+
+// open prepares the jail for a source, on the node that has it or on any.
+func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (*box, error) {
+	b := &box{k: k, jailID: ident.New("know"), nodeID: s.NodeID}
+	b.spec = &nodev1.JailSpec{
+		JailId: b.jailID, Rootfs: nodelink.RootHost, CpuMillis: boxMillis, MemoryBytes: boxMemory, Pids: boxPIDs, TmpBytes: boxTmp, WorkspaceBytes: boxBytes,
+	}
+	var err error
+	switch s.Kind {
+	case Workspace:
+		if s.JailID != "" {
+			break
+		}
+		agent, err := k.cfg.Store.GetAgent(ctx, db.GetAgentParams{OrgID: s.OrgID, ID: s.AgentID})
+		if err != nil {
+			return nil, fault.New(fault.NotFound, "the agent is gone").WithObject(s.AgentID).WithFix("remove the source").WithCause(err)
+		}
+		if agent.Agent.HomeNodeID == nil {
+			return nil, fault.New(fault.Precondition, "agent %s has no workspace yet", agent.Agent.Name).WithFix("its first run makes one").WithObject(s.AgentID)
+		}
+		b.nodeID = *agent.Agent.HomeNodeID
+	case Node:
+		b.spec.ReadOnlyPaths = []string{s.Path}
+	case Git, Web:
+		u, err := url.Parse(s.Url)
+		if err != nil {
+			return nil, fmt.Errorf("address of source %s: %w", s.ID, err)
+		}
+		rule := &nodev1.Egress_Rule{Host: u.Hostname(), Ports: []uint32{443}}
+		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
+			rule.Ports = []uint32{uint32(port)}
+		}
+		b.spec.Egress = &nodev1.Egress{Rules: []*nodev1.Egress_Rule{rule}}
+	}
+	if b.nodeID != "" {
+		b.link, err = k.cfg.Node(b.nodeID)
+		return b, err
+	}
+	rows, _, err := k.cfg.Nodes.List(ctx, s.OrgID, "", 500)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if b.link, err = k.cfg.Node(row.Node.ID); err == nil {
+			b.nodeID = row.Node.ID
+			return b, nil
+		}
+	}
+	return nil, fault.New(fault.Unavailable, "no node is connected, and documents are read in a jail of one").WithFix("connect a node: deckhand node token")
+}
+
+// close removes the jail.
+func (b *box) close(ctx context.Context) error {
+	_, err := b.link.Jails().RemoveJail(ctx, &nodev1.RemoveJailRequest{JailId: b.jailID})
+	if err = fault.FromGRPC(err); fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// fill creates the jail and brings the documents of a source into it. It returns the folder
+// that they are in.
+func (b *box) fill(ctx context.Context, s db.KnowledgeSource) (root string, err error) {
+	if _, err := b.link.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: b.spec}); err != nil {
+		return "", fmt.Errorf("make a jail to read documents in: %w", fault.FromGRPC(err))
+	}
+	root = inWorkspace + documents
+	switch s.Kind {
+	case Upload:
+		return root, b.uploads(ctx, s)
+	case Workspace:
+		return root, b.workspace(ctx, s)
+	case Node:
+		return s.Path, nil
+	case Git:
+		argv := []string{"git", "-c", "protocol.allow=never", "-c", "protocol.https.allow=always", "-c", "core.symlinks=false", "clone", "--quiet", "--depth", "1", "--single-branch", "--no-tags"}
+		if s.Revision != "" {
+			argv = append(argv, "--branch", s.Revision)
+		}
+		said, err := b.run(ctx, append(argv, "--", s.Url, root), execTime)
+		if err != nil {
+			return "", fault.New(fault.Precondition, "the repository cannot be cloned: %s", said).WithCause(err).
+				WithFix("check the address and the branch; repositories that need a credential are not read")
+		}
+		return path.Join(root, s.Path), nil
+	default:
+		u, err := url.Parse(s.Url)
+		if err != nil {
+			return "", err
+		}
+		file := path.Base("/" + u.Path)
+		if file == "/" || strings.HasPrefix(file, ".") {
+			file = "index"
+		}
+		if path.Ext(file) == "" {
+			file += ".html"
+		}
+		arguments, err := json.Marshal(map[string]any{"url": s.Url, "path": documents + "/" + u.Hostname() + "/" + file, "max_file_bytes": extracted.MaxFile, "timeout_seconds": int(downloadTime.Seconds())})
+		if err != nil {
+			return "", err
+		}
+		if said, err := b.run(ctx, []string{nodelink.SkillPath, toolname.HTTPDownload, string(arguments)}, 2*downloadTime); err != nil {
+			return "", fault.New(fault.Precondition, "the page cannot be downloaded: %s", said).WithCause(err).WithFix("check the address")
+		}
+		return root, nil
+	}
+}
+
+// run runs a command in the jail, and returns the end of what it said.
+func (b *box) run(ctx context.Context, argv []string, most time.Duration) (said string, err error) {
+	spec := &nodev1.ExecSpec{
+		ExecId: ident.New("exec"), JailId: b.jailID, Argv: argv, Dir: strings.TrimSuffix(inWorkspace, "/"), Timeout: durationpb.New(most),
+		Env: []string{"GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "LC_ALL=C.UTF-8"},
+	}
+	if _, err := b.link.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec}); err != nil {
+		return "", fmt.Errorf("start a command in the jail: %w", fault.FromGRPC(err))
+	}
+	for {
+		res, err := b.link.Exec().WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: spec.GetExecId(), Timeout: durationpb.New(waitStep), UntilEnd: true})
+		if err != nil {
+			return "", fmt.Errorf("wait for a command in the jail: %w", fault.FromGRPC(err))
+		}
+		e := res.GetExec()
+		if e.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
+			continue
+		}
+		if e.GetEndReason() == nodev1.EndReason_END_REASON_EXITED && e.GetExitCode() == 0 {
+			return "", nil
+		}
+		said = b.tail(ctx, spec.GetExecId())
+		if said == "" {
+			said = strings.ToLower(strings.TrimPrefix(e.GetEndReason().String(), "END_REASON_"))
+		}
+		return said, fault.New(fault.Precondition, "%s", said)
+	}
+}
+
+// tail returns the end of a command's output in one line.
+func (b *box) tail(ctx context.Context, execID string) string {
+	in, err := b.link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: execID, TailBytes: maxSaid})
+	if err != nil {
+		return ""
+	}
+	var out []byte
+	for {
+		piece, err := in.Recv()
+		if err != nil {
+			break
+		}
+		out = append(out, piece.GetData()...)
+	}
+	said := strings.ToValidUTF8(strings.ReplaceAll(string(out), "\x00", ""), "\uFFFD")
+	return textcut.Runes(strings.Join(strings.Fields(said), " "), maxSaid, "…")
+}
+
+// uploads copies uploaded files into the jail.
+func (b *box) uploads(ctx context.Context, s db.KnowledgeSource) error {
+	rows, err := b.k.cfg.Store.KnowledgeUploads(ctx, db.KnowledgeUploadsParams{OrgID: s.OrgID, SourceID: s.ID})
+	if err != nil {
+		return fmt.Errorf("list the uploads of source %s: %w", s.ID, err)
+	}
+	out, err := b.link.Files().UploadFiles(ctx)
+	if err != nil {
+		return fmt.Errorf("copy uploads into the jail: %w", fault.FromGRPC(err))
+	}
+	send := func(m *nodev1.UploadFilesRequest) {
+		if err == nil {
+			err = out.Send(m)
+		}
+	}
+	send(begin(b.jailID))
+	for _, row := range rows {
+		content, cerr := b.k.cfg.Store.KnowledgeUpload(ctx, db.KnowledgeUploadParams{OrgID: s.OrgID, SourceID: s.ID, Path: row.Path})
+		if cerr != nil {
+			return fmt.Errorf("load upload %q: %w", row.Path, cerr)
+		}
+		digest := blake3.Sum256(content)
+		send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{
+			Path: row.Path, Type: "file", Mode: 0o600, Size: int64(len(content)), Digest: fmt.Sprintf("%x", digest),
+		}}})
+		for len(content) > 0 {
+			n := min(len(content), sendStep)
+			send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: content[:n]}})
+			content = content[n:]
+		}
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		_, err = out.CloseAndRecv()
+	}
+	if err != nil {
+		return fmt.Errorf("copy uploads into the jail: %w", fault.FromGRPC(err))
+	}
+	return nil
+}
+
+func begin(jailID string) *nodev1.UploadFilesRequest {
+	return &nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{JailId: jailID, Path: documents}}}
+}
+
+// workspace copies a folder of an agent's workspace into the jail. What is not read is not
+// copied.
+func (b *box) workspace(ctx context.Context, s db.KnowledgeSource) error {
+	from, folder := cmp.Or(s.JailID, task.AgentJail(s.AgentID)), s.Path
+	if folder == "" {
+		folder = "."
+	}
+	in, err := b.link.Files().DescribeFiles(ctx, &nodev1.DescribeFilesRequest{JailId: from, Paths: []string{folder}, MaxFiles: 100_000, MaxBytes: maxCopied})
+	if err != nil {
+		return fmt.Errorf("list %s: %w", folder, fault.FromGRPC(err))
+	}
+	var files []*nodev1.UploadEntry
+	missing := false
+	for {
+		m, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", folder, fault.FromGRPC(err))
+		}
+		missing = missing || len(m.GetMissing()) > 0
+		for _, e := range m.GetEntries() {
+			if e.GetType() == "file" && e.GetSize() <= extracted.MaxFile && !hidden(e.GetPath()) && len(files) < extracted.MaxFiles {
+				files = append(files, e)
+			}
+		}
+	}
+	if missing {
+		return fault.New(fault.NotFound, "the workspace has no %s", folder).WithFix("look with: deckhand file list --agent NAME")
+	}
+	out, err := b.link.Files().UploadFiles(ctx)
+	if err != nil {
+		return fmt.Errorf("copy documents into the jail: %w", fault.FromGRPC(err))
+	}
+	err = out.Send(begin(b.jailID))
+	for len(files) > 0 && err == nil {
+		part := files[:min(len(files), 1000)]
+		files = files[len(part):]
+		err = b.pass(ctx, from, part, out.Send)
+	}
+	if err == nil || errors.Is(err, io.EOF) {
+		_, err = out.CloseAndRecv()
+	}
+	if err != nil {
+		return fmt.Errorf("copy documents into the jail: %w", fault.FromGRPC(err))
+	}
+	return nil
+}
+
+// pass copies some files from a workspace.
+func (b *box) pass(ctx context.Context, from string, files []*nodev1.UploadEntry, send func(*nodev1.UploadFilesRequest) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in, err := b.link.Files().DownloadFiles(ctx, &nodev1.DownloadFilesRequest{JailId: from, Entries: files})
+	if err != nil {
+		return err
+	}
+	for next := 0; ; {
+		m, err := in.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if m.GetEntry() == nil {
+			err = send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: m.GetData()}})
+		} else if next < len(files) {
+			err = send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: files[next]}})
+			next++
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// hidden reports whether a path is of files that people do not look at.
+func hidden(p string) bool {
+	for part := range strings.SplitSeq(p, "/") {
+		if strings.HasPrefix(part, ".") || part == "node_modules" || part == "__pycache__" {
+			return true
+		}
+	}
+	return false
+}
+
+// extract reads the documents in the jail, and gives what it writes to an intake. It returns
+// what was left out.
+func (b *box) extract(ctx context.Context, root string, in *intake) (note string, err error) {
+	known, err := json.Marshal(in.digests())
+	if err != nil {
+		return "", err
+	}
+	if _, err := b.link.Files().WriteFile(ctx, &nodev1.WriteFileRequest{JailId: b.jailID, Path: knownFile, Content: known}); err != nil {
+		return "", fmt.Errorf("write the digests that are known: %w", fault.FromGRPC(err))
+	}
+	arguments, err := json.Marshal(map[string]string{"path": root, "out": inWorkspace + outFile, "known": inWorkspace + knownFile})
+	if err != nil {
+		return "", err
+	}
+	if said, err := b.run(ctx, []string{nodelink.SkillPath, extracted.Folder, string(arguments)}, execTime); err != nil {
+		return "", fault.New(fault.Precondition, "the documents cannot be read: %s", strings.TrimPrefix(said, "deckhand-skill: ")).WithCause(err)
+	}
+	return in.load(ctx, &file{ctx: ctx, b: b, path: outFile})
+}
+
+// load stores what deckhand-skill wrote, and returns what it left out.
+func (in *intake) load(ctx context.Context, from io.Reader) (note string, err error) {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 64<<10), extracted.MaxLine)
+	for lines.Scan() {
+		var r extracted.Record
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return "", fault.New(fault.Precondition, "the reader in the jail wrote something else than documents").WithCause(err)
+		}
+		if err := r.Check(); err != nil {
+			return "", fault.New(fault.Precondition, "the reader in the jail wrote something else than documents: %s", err)
+		}
+		if err := in.take(ctx, r); err != nil {
+			return "", err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return "", fmt.Errorf("read the passages from the jail: %w", err)
+	}
+	return in.finish(ctx)
+}
+
+// file reads a file of the jail's workspace.
+type file struct {
+	ctx    context.Context //nolint:containedctx // of the one that reads it
+	b      *box
+	path   string
+	offset int64
+	held   bytes.Reader
+	over   bool
+}
+
+// Read implements io.Reader.
+func (f *file) Read(p []byte) (int, error) {
+	if f.held.Len() == 0 {
+		if f.over {
+			return 0, io.EOF
+		}
+		res, err := f.b.link.Files().ReadFile(f.ctx, &nodev1.ReadFileRequest{JailId: f.b.jailID, Path: f.path, Offset: f.offset, Limit: readStep})
+		if err != nil {
+			return 0, fault.FromGRPC(err)
+		}
+		f.held.Reset(res.GetContent())
+		f.offset += int64(len(res.GetContent()))
+		f.over = len(res.GetContent()) == 0 || f.offset >= res.GetSize()
+		if len(res.GetContent()) == 0 {
+			return 0, io.EOF
+		}
+	}
+	return f.held.Read(p)
+}

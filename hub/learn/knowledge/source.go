@@ -1,0 +1,266 @@
+package knowledge
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/extracted"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// Source is a place that documents come from.
+type Source struct {
+	Kind string
+	// Agent and Node may be names or the beginnings of ids.
+	Agent, Node         string
+	Path, URL, Revision string
+}
+
+const (
+	// maxSources bounds the sources of a collection, maxUploads the files of its uploads.
+	maxSources = 50
+	maxUploads = 2000
+)
+
+// Sources returns a collection's sources in the order in which they were added.
+func (k *Knowledge) Sources(ctx context.Context, orgID, id string) ([]db.KnowledgeSourcesRow, error) {
+	rows, err := k.cfg.Store.KnowledgeSources(ctx, db.KnowledgeSourcesParams{OrgID: orgID, CollectionID: id})
+	if err != nil {
+		return nil, fmt.Errorf("list the sources of collection %s: %w", id, err)
+	}
+	return rows, nil
+}
+
+// Add adds a source to a collection, and returns its id. role is the caller's.
+func (k *Knowledge) Add(ctx context.Context, v visibility.Viewer, ref string, s Source, role string, by event.Actor) (collectionID, id string, err error) {
+	row, err := k.change(ctx, v, ref)
+	if err != nil {
+		return "", "", err
+	}
+	p := db.AddKnowledgeSourceParams{
+		ID: ident.New("src"), OrgID: v.OrgID, CollectionID: row.KnowledgeCollection.ID, Kind: s.Kind, Path: s.Path, Url: s.URL, Revision: s.Revision, CreatedBy: by.ID,
+	}
+	if err := k.check(ctx, v, s, role, &p); err != nil {
+		return "", "", err
+	}
+	id, err = k.ensureSource(ctx, p, by)
+	return p.CollectionID, id, err
+}
+
+// ensureSource adds a source, unless the collection has it, and returns its id.
+func (k *Knowledge) ensureSource(ctx context.Context, p db.AddKnowledgeSourceParams, by event.Actor) (id string, err error) {
+	have, err := k.Sources(ctx, p.OrgID, p.CollectionID)
+	if err != nil {
+		return "", err
+	}
+	for _, one := range have {
+		o := one.KnowledgeSource
+		if o.Kind == p.Kind && o.AgentID == p.AgentID && o.NodeID == p.NodeID && o.JailID == p.JailID && o.Path == p.Path && o.Url == p.Url && o.Revision == p.Revision {
+			return o.ID, nil
+		}
+	}
+	if len(have) >= maxSources {
+		return "", fault.New(fault.Exhausted, "the collection has %d sources, which is the most", maxSources).WithObject(p.CollectionID).
+			WithFix("create another collection; a search looks into all of them")
+	}
+	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if _, err := tx.AddKnowledgeSource(ctx, p); err != nil {
+			return fmt.Errorf("add a source to collection %s: %w", p.CollectionID, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: p.OrgID, By: by, Action: "collection.source_added", ObjectKind: Kind, ObjectID: p.CollectionID,
+			After: map[string]any{"source_id": p.ID, "kind": p.Kind, "agent_id": p.AgentID, "node_id": p.NodeID, "path": p.Path, "url": p.Url},
+		})
+	})
+	return p.ID, err
+}
+
+// check completes and checks what a source names.
+func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, role string, p *db.AddKnowledgeSourceParams) error {
+	wrong := func(field, format string, args ...any) *fault.Error {
+		return fault.New(fault.Invalid, "source."+field+": "+format, args...).WithCode(fault.InvalidParameters)
+	}
+	if !utf8.ValidString(s.Path) || strings.ContainsFunc(s.Path+s.Revision, unicode.IsControl) {
+		return wrong("path", "it has characters that are no text").WithFix("name a folder without them")
+	}
+	unused := map[string]string{"agent_id": s.Agent, "node_id": s.Node, "url": s.URL, "revision": s.Revision}
+	for _, field := range map[string][]string{Workspace: {"agent_id"}, Node: {"node_id"}, Git: {"url", "revision"}, Web: {"url"}}[s.Kind] {
+		delete(unused, field)
+	}
+	for field, value := range unused {
+		if value != "" {
+			return wrong(field, "a source of the kind %s has none", s.Kind).WithFix("leave it out")
+		}
+	}
+	switch s.Kind {
+	case Upload:
+		if p.Path != "" {
+			return wrong("path", "uploads have no folder").WithFix("upload the files with their paths")
+		}
+	case Workspace:
+		rows, err := k.cfg.Store.FindAgents(ctx, db.FindAgentsParams{OrgID: v.OrgID, Ref: s.Agent, Prefix: store.Prefix("agent", s.Agent), SeesAll: v.All, Viewer: v.Name})
+		if p.AgentID, err = store.One("agent", s.Agent, rows, err); err != nil {
+			return err
+		}
+		if err := mayRead(ctx, k.cfg.Store.Queries, v, p.AgentID); err != nil {
+			return err
+		}
+		if p.Path = path.Clean(strings.TrimPrefix(strings.TrimPrefix(p.Path, "/workspace"), "/")); p.Path == "." {
+			p.Path = ""
+		}
+		if p.Path == ".." || strings.HasPrefix(p.Path, "../") {
+			return wrong("path", "%q is not in the workspace", s.Path).WithFix("name a folder in it, such as docs")
+		}
+	case Node:
+		if role != auth.Admin {
+			return fault.New(fault.Denied, "folders of machines are for administrators, and you have the role %s", role).
+				WithCode(fault.PermissionDenied).WithFix("upload the files, or ask an administrator")
+		}
+		id, err := k.cfg.Nodes.Find(ctx, v.OrgID, s.Node)
+		if err != nil {
+			return err
+		}
+		p.NodeID = id
+		if !path.IsAbs(p.Path) || path.Clean(p.Path) != p.Path || p.Path == "/" {
+			return wrong("path", "%q is no absolute path of a folder", s.Path).WithFix("name one such as /srv/handbook; the node must show it (show_paths)")
+		}
+	case Git, Web:
+		if !auth.AtLeast(role, "advanced") {
+			return fault.New(fault.Denied, "sources that a node connects to need the role advanced, and you have %s", role).
+				WithCode(fault.PermissionDenied).WithFix("upload the files, or ask somebody who has it")
+		}
+		u, err := url.Parse(s.URL)
+		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || strings.ContainsFunc(s.URL, unicode.IsSpace) {
+			return wrong("url", "%.200q is no https address without a user and a fragment", s.URL).WithFix("give one such as https://git.example.com/team/docs.git")
+		}
+		if strings.HasPrefix(s.Revision, "-") {
+			return wrong("revision", "%q begins with a dash", s.Revision).WithFix("name a branch or a tag")
+		}
+		if p.Path = path.Clean("/" + p.Path)[1:]; s.Kind == Web && p.Path != "" {
+			return wrong("path", "a web page has none").WithFix("leave it out")
+		}
+	default:
+		return wrong("kind", "%q is no kind of source", s.Kind).WithFix("use upload, workspace, node, git or web")
+	}
+	return nil
+}
+
+// mayRead refuses somebody who may not read the workspace of an agent.
+func mayRead(ctx context.Context, q *db.Queries, v visibility.Viewer, agentID string) error {
+	yes, err := visibility.Owns(ctx, q, v, agentID)
+	if err == nil && !yes {
+		err = fault.New(fault.Denied, "the workspace of agent %s is its owners', and holds what all its tasks have left", agentID).
+			WithCode(fault.PermissionDenied).WithObject(agentID).WithFix("ask one of them to add it")
+	}
+	return err
+}
+
+// Remove removes a source from a collection, with its documents.
+func (k *Knowledge) Remove(ctx context.Context, v visibility.Viewer, ref, sourceID string, by event.Actor) error {
+	row, err := k.change(ctx, v, ref)
+	if err != nil {
+		return err
+	}
+	c := row.KnowledgeCollection
+	return k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockKnowledgeCollection(ctx, db.LockKnowledgeCollectionParams{OrgID: v.OrgID, ID: c.ID}); err != nil {
+			return fmt.Errorf("lock collection %s: %w", c.ID, err)
+		}
+		docs, err := tx.KnowledgeDigests(ctx, db.KnowledgeDigestsParams{OrgID: v.OrgID, SourceID: sourceID})
+		if err != nil {
+			return fmt.Errorf("list the documents of source %s: %w", sourceID, err)
+		}
+		ids := make([]string, len(docs))
+		for i, d := range docs {
+			ids[i] = d.ID
+		}
+		if err := forget(ctx, tx.Queries, v.OrgID, c.ID, ids); err != nil {
+			return err
+		}
+		n, err := tx.DeleteKnowledgeSource(ctx, db.DeleteKnowledgeSourceParams{OrgID: v.OrgID, CollectionID: c.ID, ID: sourceID})
+		if err != nil {
+			return fmt.Errorf("delete source %s: %w", sourceID, err)
+		}
+		if n == 0 {
+			return fault.New(fault.NotFound, "collection %s has no source %q", c.Name, sourceID).WithObject(sourceID).
+				WithFix("list them with: deckhand knowledge show %s", c.Name)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: v.OrgID, By: by, Action: "collection.source_removed", ObjectKind: Kind, ObjectID: c.ID,
+			Before: map[string]any{"source_id": sourceID, "documents": len(docs)},
+		})
+	})
+}
+
+// forget deletes documents of a collection, whose row is locked, with their words.
+func forget(ctx context.Context, q *db.Queries, orgID, collectionID string, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := q.UncountKnowledgeWords(ctx, db.UncountKnowledgeWordsParams{CollectionID: collectionID, DocumentIds: ids}); err != nil {
+		return fmt.Errorf("take the words of documents away: %w", err)
+	}
+	if _, err := q.DeleteKnowledgeDocuments(ctx, db.DeleteKnowledgeDocumentsParams{OrgID: orgID, CollectionID: collectionID, Ids: ids}); err != nil {
+		return fmt.Errorf("delete documents: %w", err)
+	}
+	if err := q.ForgetKnowledgeWords(ctx, collectionID); err != nil {
+		return fmt.Errorf("delete words that no document has: %w", err)
+	}
+	return nil
+}
+
+// Put stores an uploaded file in a collection, and returns the source that uploads are in.
+func (k *Knowledge) Put(ctx context.Context, v visibility.Viewer, ref, name string, content []byte, by event.Actor) (collectionID, sourceID string, err error) {
+	row, err := k.change(ctx, v, ref)
+	if err != nil {
+		return "", "", err
+	}
+	c := row.KnowledgeCollection
+	switch {
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || path.IsAbs(name) || path.Clean(name) != name || name == "." || name == ".." || strings.HasPrefix(name, "../"):
+		return "", "", fault.New(fault.Invalid, "path: %.200q is no relative path of a file", name).WithCode(fault.InvalidParameters).WithFix("use one such as docs/leave.md")
+	case strings.HasPrefix(path.Base(name), ".") || strings.Contains("/"+name, "/."):
+		return "", "", fault.New(fault.Invalid, "path: %.200q is hidden, and hidden files are not read", name).WithCode(fault.InvalidParameters).WithFix("use a name that does not begin with a dot")
+	case len(content) > extracted.MaxFile:
+		return "", "", fault.New(fault.Invalid, "content: it has %d bytes, at most %d are read", len(content), extracted.MaxFile).WithCode(fault.InvalidParameters).WithFix("split it")
+	}
+	if content == nil {
+		content = []byte{}
+	}
+	source, err := k.cfg.Store.KnowledgeUploadSource(ctx, db.KnowledgeUploadSourceParams{OrgID: v.OrgID, CollectionID: c.ID})
+	if store.IsNotFound(err) {
+		_, source.ID, err = k.Add(ctx, v, c.ID, Source{Kind: Upload}, "", by)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	have, err := k.cfg.Store.KnowledgeUploads(ctx, db.KnowledgeUploadsParams{OrgID: v.OrgID, SourceID: source.ID})
+	if err != nil {
+		return "", "", fmt.Errorf("list the uploads of collection %s: %w", c.ID, err)
+	}
+	if len(have) >= maxUploads {
+		return "", "", fault.New(fault.Exhausted, "collection %s has %d uploads, which is the most", c.Name, maxUploads).
+			WithFix("add a folder or a Git repository as a source instead")
+	}
+	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.PutKnowledgeUpload(ctx, db.PutKnowledgeUploadParams{OrgID: v.OrgID, SourceID: source.ID, Path: name, Content: content}); err != nil {
+			return fmt.Errorf("store an upload of collection %s: %w", c.ID, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: v.OrgID, By: by, Action: "collection.document_uploaded", ObjectKind: Kind, ObjectID: c.ID, After: map[string]any{"path": name, "bytes": len(content)},
+		})
+	})
+	return c.ID, source.ID, err
+}

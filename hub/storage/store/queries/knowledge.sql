@@ -1,0 +1,208 @@
+-- name: CreateKnowledgeCollection :one
+-- Returns no row if the scope has one of that name.
+INSERT INTO knowledge_collections (id, org_id, scope_kind, scope_id, name, description, created_by)
+VALUES (@id, @org_id, @scope_kind, @scope_id, @name, @description, @created_by)
+ON CONFLICT (org_id, scope_kind, scope_id, name) DO NOTHING RETURNING *;
+
+-- name: FindKnowledgeCollections :many
+-- Of those that the viewer sees.
+SELECT c.id, (c.id = @ref OR c.name = @ref)::boolean AS exact FROM knowledge_collections c
+WHERE c.org_id = @org_id AND (c.id = @ref OR c.name = @ref OR c.id LIKE @prefix)
+  AND scope_seen(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)
+ORDER BY exact DESC, c.id LIMIT 2;
+
+-- name: GetKnowledgeCollection :one
+-- Whether the viewer changes it comes with it. One that the viewer does not see is not there.
+SELECT sqlc.embed(c), scope_writable(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)::boolean AS writable,
+       (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped = '') AS documents,
+       (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped <> '') AS skipped,
+       (SELECT coalesce(sum(d.passages), 0) FROM knowledge_documents d WHERE d.collection_id = c.id)::bigint AS passages,
+       (SELECT coalesce(sum(d.bytes), 0) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped = '')::bigint AS bytes
+FROM knowledge_collections c
+WHERE c.org_id = @org_id AND c.id = @id AND scope_seen(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean);
+
+-- name: ListKnowledgeCollections :many
+-- A page by name and id, after one.
+SELECT sqlc.embed(c), scope_writable(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)::boolean AS writable,
+       (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped = '') AS documents,
+       (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped <> '') AS skipped,
+       (SELECT coalesce(sum(d.passages), 0) FROM knowledge_documents d WHERE d.collection_id = c.id)::bigint AS passages,
+       (SELECT coalesce(sum(d.bytes), 0) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped = '')::bigint AS bytes
+FROM knowledge_collections c
+WHERE c.org_id = @org_id AND (c.name, c.id) > (@after_name::text, @after_id::text)
+  AND scope_seen(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)
+ORDER BY c.name, c.id LIMIT @max_rows;
+
+-- name: KnowledgeCollectionsSeen :many
+-- The collections that a search looks into: all that the viewer sees, or those of them that
+-- are named.
+SELECT c.id, c.name FROM knowledge_collections c
+WHERE c.org_id = @org_id AND (cardinality(@only_ids::text[]) = 0 OR c.id = ANY (@only_ids::text[]))
+  AND scope_seen(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)
+ORDER BY c.id;
+
+-- name: DeleteKnowledgeCollection :execrows
+DELETE FROM knowledge_collections WHERE org_id = @org_id AND id = @id;
+
+-- name: AddKnowledgeSource :one
+INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by)
+VALUES (@id, @org_id, @collection_id, @kind, @agent_id, @node_id, @jail_id, @path, @url, @revision, @created_by) RETURNING *;
+
+-- name: KnowledgeSources :many
+SELECT sqlc.embed(s), coalesce(a.name, '')::text AS agent_name, coalesce(n.name, '')::text AS node_name,
+       (SELECT count(*) FROM knowledge_documents d WHERE d.source_id = s.id AND d.skipped = '') AS documents
+FROM knowledge_sources s LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN nodes n ON n.id = s.node_id
+WHERE s.org_id = @org_id AND s.collection_id = @collection_id ORDER BY s.created_at, s.id;
+
+-- name: DeleteKnowledgeSource :execrows
+DELETE FROM knowledge_sources WHERE org_id = @org_id AND collection_id = @collection_id AND id = @id;
+
+-- name: EndKnowledgeSource :exec
+-- How the last reading of a source ended.
+UPDATE knowledge_sources SET error = @error, note = @note, synced_at = CASE WHEN @error = '' THEN now() ELSE synced_at END
+WHERE org_id = @org_id AND id = @id;
+
+-- name: PutKnowledgeUpload :exec
+INSERT INTO knowledge_uploads (org_id, source_id, path, content) VALUES (@org_id, @source_id, @path, @content)
+ON CONFLICT (source_id, path) DO UPDATE SET content = excluded.content, added_at = now();
+
+-- name: DeleteKnowledgeUpload :execrows
+DELETE FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id AND path = @path;
+
+-- name: KnowledgeUploads :many
+SELECT path, octet_length(content)::bigint AS bytes, encode(sha256(content), 'hex')::text AS digest
+FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id ORDER BY path;
+
+-- name: KnowledgeUpload :one
+SELECT content FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id AND path = @path;
+
+-- name: KnowledgeDigests :many
+SELECT id, path, digest, passages FROM knowledge_documents WHERE org_id = @org_id AND source_id = @source_id;
+
+-- name: ListKnowledgeDocuments :many
+-- A page by path and id, after one.
+SELECT d.*, s.kind FROM knowledge_documents d JOIN knowledge_sources s ON s.id = d.source_id
+WHERE d.org_id = @org_id AND d.collection_id = @collection_id AND (d.path, d.id) > (@after_path::text, @after_id::text)
+ORDER BY d.path, d.id LIMIT @max_rows;
+
+-- name: DeleteKnowledgeDocuments :execrows
+DELETE FROM knowledge_documents WHERE org_id = @org_id AND collection_id = @collection_id AND id = ANY (@ids::text[]);
+
+-- name: PutKnowledgeDocuments :exec
+INSERT INTO knowledge_documents (id, org_id, collection_id, source_id, path, title, format, digest, bytes, passages, length, skipped)
+SELECT u.id, @org_id, @collection_id, @source_id, u.path, u.title, u.format, u.digest, u.bytes, u.passages, u.length, u.skipped
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@paths::text[]) AS path, unnest(@titles::text[]) AS title, unnest(@formats::text[]) AS format,
+             unnest(@digests::text[]) AS digest, unnest(@sizes::bigint[]) AS bytes, unnest(@counts::integer[]) AS passages,
+             unnest(@lengths::bigint[]) AS length,
+             unnest(@reasons::text[]) AS skipped) AS u;
+
+-- name: PutKnowledgePassages :exec
+INSERT INTO knowledge_passages (org_id, collection_id, document_id, number, heading, body, first_line, last_line, page, words, length)
+SELECT @org_id, @collection_id, u.document_id, u.number, u.heading, u.body, u.first_line, u.last_line, u.page, CAST(u.words AS tsvector), u.length
+FROM (SELECT unnest(@document_ids::text[]) AS document_id, unnest(@numbers::integer[]) AS number, unnest(@headings::text[]) AS heading,
+             unnest(@bodies::text[]) AS body, unnest(@first_lines::integer[]) AS first_line, unnest(@last_lines::integer[]) AS last_line,
+             unnest(@pages::integer[]) AS page, unnest(@words::text[]) AS words, unnest(@lengths::integer[]) AS length) AS u;
+
+-- name: CountKnowledgeWords :exec
+-- Adds the words of some documents, which were just stored.
+INSERT INTO knowledge_words AS k (collection_id, word, passages)
+SELECT @collection_id, w.word, count(*)
+FROM knowledge_passages p CROSS JOIN LATERAL unnest(tsvector_to_array(p.words)) AS w (word)
+WHERE p.document_id = ANY (@document_ids::text[]) GROUP BY w.word ORDER BY w.word
+ON CONFLICT (collection_id, word) DO UPDATE SET passages = k.passages + excluded.passages;
+
+-- name: UncountKnowledgeWords :exec
+-- Takes the words of some documents away, before they are deleted.
+UPDATE knowledge_words k SET passages = k.passages - g.passages
+FROM (SELECT w.word, count(*) AS passages
+      FROM knowledge_passages p CROSS JOIN LATERAL unnest(tsvector_to_array(p.words)) AS w (word)
+      WHERE p.document_id = ANY (@document_ids::text[]) GROUP BY w.word) AS g
+WHERE k.collection_id = @collection_id AND k.word = g.word;
+
+-- name: ForgetKnowledgeWords :exec
+-- Deletes the words that no passage has any more.
+DELETE FROM knowledge_words WHERE collection_id = @collection_id AND passages <= 0;
+
+-- name: LockKnowledgeCollection :exec
+-- Makes changes of a collection's documents wait for each other.
+SELECT id FROM knowledge_collections WHERE org_id = @org_id AND id = @id FOR NO KEY UPDATE;
+
+-- name: KnowledgeSize :one
+-- How many passages some collections have, and how many words a passage has on average.
+SELECT coalesce(sum(d.passages), 0)::bigint AS passages, coalesce(sum(d.length)::float8 / nullif(sum(d.passages), 0), 1)::float8 AS average
+FROM knowledge_documents d WHERE d.collection_id = ANY (@collections::text[]);
+
+-- name: KnowledgeUploadSource :one
+-- The source that uploads of a collection are in.
+SELECT * FROM knowledge_sources WHERE org_id = @org_id AND collection_id = @collection_id AND kind = 'upload' ORDER BY created_at LIMIT 1;
+
+-- name: BeginKnowledgeSync :one
+-- Returns no row while another one runs.
+INSERT INTO knowledge_syncs (id, org_id, collection_id, state, started_by) VALUES (@id, @org_id, @collection_id, 'running', @started_by)
+ON CONFLICT (collection_id) WHERE state = 'running' DO NOTHING RETURNING *;
+
+-- name: NoteKnowledgeSync :execrows
+-- Returns 0 if the sync has ended.
+UPDATE knowledge_syncs SET seen_at = now(), phase = @phase, files = @files, added = @added, changed = @changed, removed = @removed, skipped = @skipped,
+       passages = @passages, node_id = @node_id, jail_id = @jail_id
+WHERE org_id = @org_id AND id = @id AND state = 'running';
+
+-- name: EndKnowledgeSync :execrows
+UPDATE knowledge_syncs SET state = @state, error = @error, ended_at = now(), seen_at = now(), phase = ''
+WHERE org_id = @org_id AND id = @id AND state = 'running';
+
+-- name: AbandonedKnowledgeSyncs :many
+-- Ends those whose hub is gone.
+UPDATE knowledge_syncs SET state = 'failed', error = 'the hub that ran it ended', ended_at = now()
+WHERE state = 'running' AND seen_at < now() - @silent::interval RETURNING *;
+
+-- name: GetKnowledgeSync :one
+SELECT * FROM knowledge_syncs WHERE org_id = @org_id AND id = @id;
+
+-- name: LastKnowledgeSync :one
+SELECT * FROM knowledge_syncs WHERE org_id = @org_id AND collection_id = @collection_id ORDER BY started_at DESC LIMIT 1;
+
+-- name: KnowledgeWordCounts :many
+-- In how many passages of some collections each word is.
+SELECT word, sum(passages)::bigint AS passages FROM knowledge_words
+WHERE collection_id = ANY (@collections::text[]) AND word = ANY (@words::text[]) GROUP BY word;
+
+-- name: SimilarKnowledgeWords :many
+-- Words of some collections that are like one by their trigrams, the likest first.
+SELECT w.word, max(similarity(w.word, @word::text))::float8 AS likeness, sum(w.passages)::bigint AS passages
+FROM knowledge_words w
+WHERE w.collection_id = ANY (@collections::text[]) AND w.word % @word::text
+GROUP BY w.word ORDER BY likeness DESC, w.word LIMIT @max_rows;
+
+-- name: RankKnowledge :many
+-- The passages that have one of the words in @any, the best first. A word counts by its weight,
+-- and by how often a passage has it for its length: ts_rank of one word grows with its places
+-- and has a limit, as BM25 has. OFFSET 0 makes the database compute the rank once.
+WITH term AS MATERIALIZED (
+    SELECT CAST(t.query AS tsquery) AS query, t.weight
+    FROM (SELECT unnest(@queries::text[]) AS query, unnest(@weights::float8[]) AS weight) AS t)
+SELECT x.id, sum(x.weight * x.rank / (x.rank + x.half_rank))::float8 AS score
+FROM (SELECT p.id, t.weight, ts_rank('{0.3, 0.3, 0.6, 1.0}', p.words, t.query)::float8 AS rank,
+             (sqlc.arg(saturation)::float8 * (1 - sqlc.arg(by_length)::float8 + sqlc.arg(by_length)::float8 * p.length / sqlc.arg(average)::float8))::float8 AS half_rank
+      FROM knowledge_passages p CROSS JOIN term t
+      WHERE p.org_id = @org_id AND p.collection_id = ANY (@collections::text[]) AND p.words @@ CAST(@any_of::text AS tsquery)
+      OFFSET 0) AS x
+WHERE x.rank > 0
+GROUP BY x.id ORDER BY score DESC, x.id LIMIT @max_rows;
+
+-- name: KnowledgePassages :many
+SELECT p.id, p.collection_id, p.document_id, p.number, p.heading, p.body, p.first_line, p.last_line, p.page,
+       d.path, d.title, d.format, d.indexed_at, d.passages, c.name AS collection, s.kind, s.url, s.agent_id, s.node_id
+FROM knowledge_passages p JOIN knowledge_documents d ON d.id = p.document_id JOIN knowledge_collections c ON c.id = p.collection_id
+JOIN knowledge_sources s ON s.id = d.source_id
+WHERE p.org_id = @org_id AND p.id = ANY (@ids::bigint[]);
+
+-- name: KnowledgePassage :one
+-- A passage of a collection that the viewer sees.
+SELECT p.id, p.document_id, p.number FROM knowledge_passages p JOIN knowledge_collections c ON c.id = p.collection_id
+WHERE p.org_id = @org_id AND p.id = @id AND scope_seen(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean);
+
+-- name: KnowledgeNeighbours :many
+-- The ids of the passages around one, in the order of the document.
+SELECT p.id FROM knowledge_passages p
+WHERE p.org_id = @org_id AND p.document_id = @document_id AND p.number BETWEEN @first::integer AND @last::integer ORDER BY p.number;

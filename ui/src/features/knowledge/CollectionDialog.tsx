@@ -1,0 +1,91 @@
+import { createClient } from "@connectrpc/connect";
+import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
+import { useState } from "react";
+import { byToken } from "@/api/pages";
+import { useRefresh } from "@/api/refresh";
+import { transport } from "@/api/transport";
+import { Button } from "@/components/Button";
+import { Confirm } from "@/components/Confirm";
+import { Dialog } from "@/components/Dialog";
+import { Literal } from "@/components/Literal";
+import { More } from "@/components/More";
+import { Problem } from "@/components/Problem";
+import { Skeletons } from "@/components/Skeleton";
+import { Cell, Row, Table } from "@/components/Table";
+import { Time } from "@/components/Time";
+import { KnowledgeService, type KnowledgeSource } from "@/gen/deckhand/v1/knowledge_pb";
+import { whereOf } from "./words";
+
+const knowledge = createClient(KnowledgeService, transport);
+
+// CollectionDialog shows where the documents of a collection come from, and the documents.
+export function CollectionDialog(props: { id: string; onClose: () => void }) {
+  const refresh = useRefresh(KnowledgeService);
+  const found = useQuery(KnowledgeService.method.getCollection, { collectionId: props.id }, { retry: false });
+  const list = useInfiniteQuery(KnowledgeService.method.listDocuments, { collectionId: props.id, pageSize: 100, pageToken: "" }, { ...byToken, retry: false });
+  const [removing, setRemoving] = useState<KnowledgeSource>();
+  const c = found.data?.collection;
+  const documents = list.data?.pages.flatMap((page) => page.documents) ?? [];
+  return (
+    <Dialog open wide title={c?.name ?? "Collection"} onClose={props.onClose}>
+      {found.isPending && <Skeletons rows={6} />}
+      {found.error && <Problem error={found.error} retry={() => void found.refetch()} />}
+      {c && (
+        <div className="space-y-4">
+          <Table label="Sources" head={["Source", "Documents", "Read", "Problem", ""]}>
+            {(found.data?.sources ?? []).map((s) => (
+              <Row key={s.id}>
+                <Cell className="break-all">
+                  <Literal text={whereOf(s)} />
+                </Cell>
+                <Cell>{String(s.documents)}</Cell>
+                <Cell>{s.syncedAt ? <Time at={s.syncedAt} /> : "never"}</Cell>
+                <Cell>
+                  {s.error !== "" && <span className="text-bad">{s.error}</span>} {s.note}
+                </Cell>
+                <Cell className="text-right">
+                  {c.writable && (
+                    <Button small look="danger" aria-label={`Remove ${whereOf(s)}`} onClick={() => setRemoving(s)}>
+                      Remove
+                    </Button>
+                  )}
+                </Cell>
+              </Row>
+            ))}
+          </Table>
+          <Table label="Documents" head={["Path", "Format", "Passages", "Skipped"]}>
+            {documents.map((d) => (
+              <Row key={d.id}>
+                <Cell className="break-all">
+                  <Literal text={d.path} />
+                </Cell>
+                <Cell>{d.format}</Cell>
+                <Cell>{d.passages}</Cell>
+                <Cell>
+                  <Literal text={d.skipped} />
+                </Cell>
+              </Row>
+            ))}
+          </Table>
+          <More pages={list}>More documents</More>
+        </div>
+      )}
+      <Confirm
+        open={removing !== undefined}
+        onClose={() => setRemoving(undefined)}
+        title="Remove source"
+        action="Remove"
+        danger
+        run={async () => {
+          await knowledge.removeSource({ collectionId: props.id, sourceId: removing!.id });
+          await refresh();
+        }}
+      >
+        <p>
+          {removing && whereOf(removing)}: its {String(removing?.documents ?? 0)} documents are removed from the collection. They are read again when you add the source
+          again; uploads are deleted.
+        </p>
+      </Confirm>
+    </Dialog>
+  );
+}
