@@ -368,6 +368,18 @@ type EventHead struct {
 	Xid    string
 }
 
+type Feedback struct {
+	ID         string
+	OrgID      string
+	Subject    string
+	SubjectID  string
+	TaskID     *string
+	Verdict    string
+	Correction string
+	GivenBy    string
+	GivenAt    time.Time
+}
+
 type Flight struct {
 	OrgID  string
 	Key    string
@@ -568,6 +580,28 @@ type KillOrder struct {
 	OrderedAt   time.Time
 	ConfirmedAt *time.Time
 	Problem     string
+}
+
+type LearnProposal struct {
+	ID         string
+	OrgID      string
+	FeedbackID string
+	PatternID  string
+	TaskID     *string
+	Owner      string
+	Note       string
+	ProposedBy string
+	State      string
+	CreatedAt  time.Time
+	DecidedBy  string
+	DecidedAt  *time.Time
+}
+
+type LearnQueue struct {
+	TaskID   string
+	OrgID    string
+	QueuedAt time.Time
+	Failures int32
 }
 
 type LegalHold struct {
@@ -835,6 +869,79 @@ type PasskeyChallenge struct {
 	Session   json.RawMessage
 	Statement string
 	ExpiresAt time.Time
+}
+
+type Pattern struct {
+	ID                 string
+	OrgID              string
+	Owner              string
+	Visibility         string
+	Version            int32
+	Title              string
+	TaskType           string
+	Domain             string
+	Keywords           []string
+	Approach           json.RawMessage
+	ExpectedIterations float64
+	Edited             bool
+	Enabled            bool
+	SourceCount        int32
+	Successes          int32
+	Failures           int32
+	Approvals          int32
+	Rejections         int32
+	Alpha              float64
+	Beta               float64
+	Offers             int32
+	Uses               int32
+	EvidenceAt         time.Time
+	CreatedAt          time.Time
+	ChangedAt          time.Time
+	DeletedAt          *time.Time
+}
+
+type PatternOffer struct {
+	TaskID     string
+	OrgID      string
+	PatternID  string
+	Version    int32
+	Title      string
+	Similarity float64
+	Confidence float64
+	HeldOut    bool
+	OfferedAt  time.Time
+	Used       *bool
+	Succeeded  *bool
+	EndedAt    *time.Time
+}
+
+type PatternSetting struct {
+	OrgID         string
+	Enabled       bool
+	HoldOut       int32
+	MinConfidence float64
+	ChangedBy     string
+	ChangedAt     time.Time
+}
+
+type PatternSource struct {
+	TaskID     string
+	OrgID      string
+	PatternID  string
+	Iterations int32
+	AddedAt    time.Time
+}
+
+type PatternVersion struct {
+	PatternID string
+	Version   int32
+	OrgID     string
+	Title     string
+	Approach  json.RawMessage
+	Keywords  []string
+	Change    string
+	ChangedBy string
+	ChangedAt time.Time
 }
 
 type Plan struct {
@@ -1193,6 +1300,14 @@ type TaskDependency struct {
 	TaskID    string
 	DependsOn string
 	OrgID     string
+}
+
+type TaskFailure struct {
+	TaskID    string
+	OrgID     string
+	Class     string
+	Signature string
+	FailedAt  time.Time
 }
 
 type TaskInput struct {

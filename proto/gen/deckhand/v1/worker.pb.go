@@ -649,7 +649,9 @@ type ClaimTaskResponse struct {
 	// jail has to be made by StartTask.
 	Started bool `protobuf:"varint,11,opt,name=started,proto3" json:"started,omitempty"`
 	// The W3C trace context of the call that made the task; empty for none.
-	Traceparent   string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// The pattern that the task is offered, as text for the model; empty for none.
+	Pattern       string `protobuf:"bytes,74,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -771,6 +773,13 @@ func (x *ClaimTaskResponse) GetStarted() bool {
 func (x *ClaimTaskResponse) GetTraceparent() string {
 	if x != nil {
 		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *ClaimTaskResponse) GetPattern() string {
+	if x != nil {
+		return x.Pattern
 	}
 	return ""
 }
@@ -2667,7 +2676,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x10ClaimTaskRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12!\n" +
-	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\x90\x04\n" +
+	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\xaa\x04\n" +
 	"\x11ClaimTaskResponse\x12\x18\n" +
 	"\aclaimed\x18\x01 \x01(\bR\aclaimed\x12(\n" +
 	"\x05lease\x18\x02 \x01(\v2\x12.deckhand.v1.LeaseR\x05lease\x12%\n" +
@@ -2684,7 +2693,8 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\tlease_ttl\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x18\n" +
 	"\astarted\x18\v \x01(\bR\astarted\x12 \n" +
-	"\vtraceparent\x18\r \x01(\tR\vtraceparent\"\x97\x01\n" +
+	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x12\x18\n" +
+	"\apattern\x18J \x01(\tR\apattern\"\x97\x01\n" +
 	"\x12RenewLeasesRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x125\n" +
 	"\x06leases\x18\x02 \x03(\v2\x12.deckhand.v1.LeaseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\x12$\n" +
