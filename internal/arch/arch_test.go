@@ -181,7 +181,7 @@ func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {
 // wings are the folders of the hub, from the lowest: the packages of a wing import
 // those of the same wing and of wings before it.
 var wings = []string{
-	"storage", "record", "policy", "identity", "fleet", "model", "tool", "work", "egress", "inbox", "step", "review", "maintenance", "api",
+	"storage", "record", "policy", "identity", "fleet", "model", "tool", "work", "learn", "egress", "inbox", "step", "review", "maintenance", "api",
 }
 
 func TestTheHubsWingsFormNoCircles(t *testing.T) {
