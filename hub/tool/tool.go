@@ -60,6 +60,8 @@ type Call struct {
 	Answer Answer
 	// Past searches the steps that the task has made.
 	Past StepSearcher
+	// Patterns looks for what earlier runs have taught.
+	Patterns PatternFinder
 	// Given is the task that the call created, for tools that create tasks.
 	Given ChildTask
 	// Child returns a subtask of the call's task, and whether it has ended; an error of

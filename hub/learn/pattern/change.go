@@ -80,7 +80,7 @@ func (s *Service) Update(ctx context.Context, v visibility.Viewer, by event.Acto
 		}
 		p := db.EditPatternParams{
 			OrgID: row.OrgID, ID: row.ID, Title: cmp.Or(cut(mask.String(e.Title), maxTitle), row.Title), TaskType: cmp.Or(e.TaskType, row.TaskType),
-			Domain: cmp.Or(e.Domain, row.Domain), Keywords: words, Approach: column,
+			Domain: cmp.Or(e.Domain, row.Domain), Keywords: words, Approach: column, Edited: true,
 		}
 		if err := tx.EditPattern(ctx, p); err != nil {
 			return nil, fmt.Errorf("change pattern %s: %w", row.ID, err)

@@ -9,26 +9,20 @@ import (
 )
 
 // stop are words that say nothing about what a task is about.
-var stop = map[string]bool{}
-
-func init() {
-	for word := range strings.FieldsSeq(`
+var stop = strings.Fields(`
 about after again all also and any are before being but can check could did does doing done
 each few find for from get give goal had has have her here him his how into its just let make
 may more most much must need new not now off once one only other our out over own please run
 same see she should show some such task tasks than that the their them then there these they
 this those through too two under until use used using very want was way well were what when
-where which while who why will with would you your`) {
-		stop[word] = true
-	}
-}
+where which while who why will with would you your`)
 
 // Keywords returns the words of a text that say what it is about: in lower case, each once, in
 // their order, at most 24.
 func Keywords(text string) []string {
 	out := []string{}
 	for _, word := range strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		if len(word) < 3 || len(word) > 40 || stop[word] || !strings.ContainsFunc(word, unicode.IsLetter) {
+		if len(word) < 3 || len(word) > 40 || slices.Contains(stop, word) || !strings.ContainsFunc(word, unicode.IsLetter) {
 			continue
 		}
 		word = stem(word)

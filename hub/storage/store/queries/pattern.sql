@@ -147,7 +147,7 @@ ORDER BY s.added_at DESC LIMIT @max_rows;
 SELECT * FROM patterns WHERE org_id = @org_id AND id = @id FOR UPDATE;
 
 -- name: EditPattern :exec
-UPDATE patterns SET title = @title, task_type = @task_type, domain = @domain, keywords = @keywords, approach = @approach, edited = true, version = version + 1, changed_at = clock_timestamp()
+UPDATE patterns SET title = @title, task_type = @task_type, domain = @domain, keywords = @keywords, approach = @approach, edited = edited OR @edited::boolean, version = version + 1, changed_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id;
 
 -- name: SharePattern :exec
