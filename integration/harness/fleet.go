@@ -262,7 +262,7 @@ description: For tests.
 provider: script
 script: %[1]s.script.yaml
 limits: {iterations: 30}
-tools: [shell_exec, checkpoint, terminal_open, file_read, file_write, file_edit, apply_patch, file_move, file_list, update_plan, manage_scratchpad, log_digest, semantic_grep, file_outline, json_query, csv_profile, tree_digest, tail_stats, workspace_sync, file_append, file_search, glob, create_subtask, context_search, http_get, http_post, http_put, http_download, browser_navigate, browser_click, browser_type, browser_select, browser_press, browser_scroll, browser_extract, browser_screenshot, browser_execute_js, browser_upload, browser_hover, browser_console, browser_network, web_search, pull_request_open, pull_request_comment, git_push, send_notification, send_email, webhook_trigger, node_list, service_status, journal_read, complete_task]
+tools: [shell_exec, checkpoint, terminal_open, file_read, file_write, file_edit, apply_patch, file_move, file_list, update_plan, manage_scratchpad, log_digest, semantic_grep, file_outline, json_query, csv_profile, tree_digest, tail_stats, workspace_sync, file_append, file_search, glob, create_subtask, context_search, pattern_match, http_get, http_post, http_put, http_download, browser_navigate, browser_click, browser_type, browser_select, browser_press, browser_scroll, browser_extract, browser_screenshot, browser_execute_js, browser_upload, browser_hover, browser_console, browser_network, web_search, pull_request_open, pull_request_comment, git_push, send_notification, send_email, webhook_trigger, node_list, service_status, journal_read, complete_task]
 %[2]s
 ---
 Do what the script says.

@@ -207,7 +207,7 @@ func newRun(cfg Config) (*run, error) {
 	r.offered = atOnce(claim.GetTools())
 	r.system = systemPrompt(cfg.Persona, r.tools, deferred(claim.GetTools()))
 	if r.state.Opening == "" {
-		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
+		r.state.Opening = opening(r.task, claim.GetPattern(), cfg.Project, cfg.Scratchpad)
 	}
 	r.began = int32(len(r.turns)) //nolint:gosec // at most 1 000
 	r.environment = environment(cfg.Now(), cfg.Persona, cfg.Project, claim.GetLease().GetAttempt())

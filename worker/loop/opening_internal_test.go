@@ -15,11 +15,11 @@ import (
 func TestTheOpeningHasContextAndConversation(t *testing.T) {
 	t.Parallel()
 	text := opening(&deckhandv1.Task{
-		Goal: "Mend it", Context: "rack 4", Conversation: []*deckhandv1.ConversationMessage{{Role: "user", Text: "the disk is loud"}},
+		Goal: "Mend it", "", Context: "rack 4", Conversation: []*deckhandv1.ConversationMessage{{Role: "user", Text: "the disk is loud"}},
 	}, Project{}, "")
 	require.Contains(t, text, "# Context\n\nrack 4")
 	require.Contains(t, text, "# Earlier messages\n\nuser: the disk is loud\n")
-	require.NotContains(t, opening(&deckhandv1.Task{Goal: "Mend it"}, Project{}, ""), "# Context")
+	require.NotContains(t, opening(&deckhandv1.Task{Goal: "Mend it"}, "", Project{}, ""), "# Context")
 }
 
 // Texts are cut to one size that makes them fit, the longest first.

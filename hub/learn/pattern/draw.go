@@ -191,7 +191,9 @@ func merge(row db.Pattern, was Approach, d Drawn) (a Approach, keywords []string
 	a.Signs = union(was.Signs, d.Approach.Signs, maxSigns)
 	a.Pitfalls = slices.Clone(was.Pitfalls)
 	for _, p := range d.Approach.Pitfalls {
-		same := func(o Pitfall) bool { return o.Tool == p.Tool && similarity(Keywords(o.Failed), Keywords(p.Failed)) > 0.8 }
+		same := func(o Pitfall) bool {
+			return o.Tool == p.Tool && similarity(Keywords(o.Failed), Keywords(p.Failed)) > 0.8
+		}
 		if len(a.Pitfalls) < maxPitfalls && !slices.ContainsFunc(a.Pitfalls, same) {
 			a.Pitfalls = append(a.Pitfalls, p)
 		}
@@ -216,7 +218,9 @@ func followed(r run, a Approach) bool {
 		found := 0
 		for _, item := range a.Plan {
 			words := Keywords(item)
-			if slices.ContainsFunc(r.plan, func(own plantree.Item) bool { return own.Title == item || similarity(words, Keywords(own.Title)) >= 0.5 }) {
+			if slices.ContainsFunc(r.plan, func(own plantree.Item) bool {
+				return own.Title == item || similarity(words, Keywords(own.Title)) >= 0.5
+			}) {
 				found++
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 )
 
@@ -21,6 +22,8 @@ const (
 	MinSimilarity = 0.5
 	// MaxMatches is how many a search returns.
 	MaxMatches = 10
+	// maxForTool is how many an agent is shown.
+	maxForTool = 3
 	// offerTime bounds how long the start of a task waits for a match.
 	offerTime = 2 * time.Second
 )
@@ -144,6 +147,23 @@ func (s *Service) offer(ctx context.Context, t db.Task, agentName string) (strin
 		return "", err
 	}
 	return best.Text(), nil
+}
+
+// ForTool returns the patterns for a call of an agent, on behalf of the person behind its task.
+func (s *Service) ForTool(ctx context.Context, t db.Task, query string) ([]tool.PatternHit, error) {
+	set, err := s.Settings(ctx, t.OrgID)
+	if err != nil || !set.Enabled {
+		return nil, err
+	}
+	found, err := s.Match(ctx, Asked{OrgID: t.OrgID, User: t.CreatedBy, TaskType: t.TaskType, Goal: query, MinConfidence: set.MinConfidence, MaxRows: maxForTool})
+	if err != nil {
+		return nil, err
+	}
+	var out []tool.PatternHit
+	for _, m := range found {
+		out = append(out, tool.PatternHit{ID: m.Row.ID, Similarity: m.Similarity, Text: m.Text()})
+	}
+	return out, nil
 }
 
 // OfferOf returns the pattern that matched a task at its start; nil for none.

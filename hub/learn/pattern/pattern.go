@@ -99,7 +99,9 @@ func newPattern(row db.Pattern, confidence float64) (Pattern, error) {
 }
 
 // Owns reports whether v may change a pattern.
-func Owns(v visibility.Viewer, row db.Pattern) bool { return v.All || v.Name != "" && v.Name == row.Owner }
+func Owns(v visibility.Viewer, row db.Pattern) bool {
+	return v.All || v.Name != "" && v.Name == row.Owner
+}
 
 // Find returns the id of a pattern that v sees, by its id or the beginning of it.
 func (s *Service) Find(ctx context.Context, v visibility.Viewer, ref string) (string, error) {

@@ -318,8 +318,8 @@ func (q *Queries) DeletePattern(ctx context.Context, arg DeletePatternParams) er
 }
 
 const editPattern = `-- name: EditPattern :exec
-UPDATE patterns SET title = $1, task_type = $2, domain = $3, keywords = $4, approach = $5, edited = true, version = version + 1, changed_at = clock_timestamp()
-WHERE org_id = $6 AND id = $7
+UPDATE patterns SET title = $1, task_type = $2, domain = $3, keywords = $4, approach = $5, edited = edited OR $6::boolean, version = version + 1, changed_at = clock_timestamp()
+WHERE org_id = $7 AND id = $8
 `
 
 type EditPatternParams struct {
@@ -328,6 +328,7 @@ type EditPatternParams struct {
 	Domain   string
 	Keywords []string
 	Approach json.RawMessage
+	Edited   bool
 	OrgID    string
 	ID       string
 }
@@ -339,6 +340,7 @@ func (q *Queries) EditPattern(ctx context.Context, arg EditPatternParams) error 
 		arg.Domain,
 		arg.Keywords,
 		arg.Approach,
+		arg.Edited,
 		arg.OrgID,
 		arg.ID,
 	)
