@@ -118,16 +118,16 @@ func TestEveryProcedureHasARule(t *testing.T) {
 
 // others are the objects of an organisation that the caller is not of.
 type others struct {
-	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
-	destination, notification, session, user, team, apiToken, rule            string
-	token                                                                     string // its administrator's
-	lease                                                                     string
+	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery         string
+	destination, notification, session, user, team, apiToken, rule, pattern, proposal string
+	token                                                                             string // its administrator's
+	lease                                                                             string
 }
 
 // ids are those of all objects that only their organisation knows.
 func (o others) ids() []string {
 	return []string{o.org, o.agent, o.task, o.step, o.node, o.exec, o.item, o.hold, o.trigger, o.delivery,
-		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken}
+		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken, o.pattern, o.proposal}
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -174,6 +174,18 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.item
 		case "rule_id":
 			out[name] = o.rule
+		case "pattern_id":
+			out[name] = o.pattern
+		case "proposal_id":
+			out[name] = o.proposal
+		case "subject":
+			out[name] = "FEEDBACK_SUBJECT_TASK"
+		case "subject_id":
+			out[name] = o.task
+		case "verdict":
+			if m.Name() == "GiveFeedbackRequest" {
+				out[name] = "FEEDBACK_VERDICT_APPROVE"
+			}
 		case "skip":
 			out[name] = map[string]any{}
 		case "begin":
@@ -332,7 +344,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 				out[name] = "cancel"
 			}
 		case "visibility":
-			if m.Name() == "TransferAgentRequest" {
+			if m.Name() == "TransferAgentRequest" || m.Name() == "SharePatternRequest" {
 				out[name] = "private"
 			}
 		case "version":
@@ -360,7 +372,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "GetProviderCatalogue", "SetPrice", "ListBudgets", "GetUsageReport",
 	"ListPasskeys", "GetPasskeyRules", "GetPushKey", "ListPushDevices", "CreatePushDevice", "GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetQuota", "GetQuotaHistory", "SetAllowedModels", "SetCallRate",
 	"SetRegistry", "ListRegistries", "GetTaskSharing", "SetTaskSharing", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules",
-	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds"}
+	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds", "ListPatterns", "SetPatternSettings", "ListProposals"}
 
 // Every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.
