@@ -12,7 +12,9 @@ import { graphRoutes } from "@/features/graph/route";
 import { historyRoutes } from "@/features/history/route";
 import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
+import { insightRoutes } from "@/features/insight/route";
 import { nodeRoutes } from "@/features/node/route";
+import { patternRoutes } from "@/features/pattern/route";
 import { personaRoutes } from "@/features/persona/route";
 import { policyRoutes } from "@/features/policy/route";
 import { providerRoutes } from "@/features/provider/route";
@@ -51,7 +53,9 @@ export const routeTree = rootRoute.addChildren([
     ...historyRoutes,
     ...imageRoutes,
     ...inboxRoutes,
+    ...insightRoutes,
     ...nodeRoutes,
+    ...patternRoutes,
     ...personaRoutes,
     ...policyRoutes,
     ...providerRoutes,
