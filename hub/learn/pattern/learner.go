@@ -22,6 +22,9 @@ const (
 	batch      = 50
 	// maxSteps bounds what is read of a run.
 	maxSteps = 1000
+	// retryAfter is how long a run waits that could not be learned from, the longer the
+	// more often it failed.
+	retryAfter = time.Minute
 	// undeleteFor is how long a deleted pattern is kept.
 	undeleteFor = time.Hour
 )
@@ -79,7 +82,7 @@ func (l *Learner) next(ctx context.Context) (more bool, err error) {
 	})
 	if err != nil && id != "" && ctx.Err() == nil {
 		// It waits behind the others, and is left alone after some times.
-		return true, errors.Join(err, l.Patterns.cfg.Store.LearningFailed(ctx, id))
+		return true, errors.Join(err, l.Patterns.cfg.Store.LearningFailed(ctx, db.LearningFailedParams{TaskID: id, Pause: retryAfter}))
 	}
 	return id != "", err
 }

@@ -590,11 +590,16 @@ func (q *Queries) IsPatternSource(ctx context.Context, arg IsPatternSourceParams
 }
 
 const learningFailed = `-- name: LearningFailed :exec
-UPDATE learn_queue SET failures = failures + 1, queued_at = clock_timestamp() WHERE task_id = $1
+UPDATE learn_queue SET failures = failures + 1, queued_at = clock_timestamp() + (failures + 1) * $1::interval WHERE task_id = $2
 `
 
-func (q *Queries) LearningFailed(ctx context.Context, taskID string) error {
-	_, err := q.db.Exec(ctx, learningFailed, taskID)
+type LearningFailedParams struct {
+	Pause  time.Duration
+	TaskID string
+}
+
+func (q *Queries) LearningFailed(ctx context.Context, arg LearningFailedParams) error {
+	_, err := q.db.Exec(ctx, learningFailed, arg.Pause, arg.TaskID)
 	return err
 }
 
@@ -1045,7 +1050,7 @@ func (q *Queries) MergePattern(ctx context.Context, arg MergePatternParams) (Pat
 }
 
 const nextToLearn = `-- name: NextToLearn :one
-SELECT task_id, org_id FROM learn_queue WHERE failures < 5 ORDER BY failures, queued_at LIMIT 1 FOR UPDATE SKIP LOCKED
+SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT 1 FOR UPDATE SKIP LOCKED
 `
 
 type NextToLearnRow struct {
@@ -1472,10 +1477,10 @@ func (q *Queries) PatternsOfTask(ctx context.Context, arg PatternsOfTaskParams) 
 }
 
 const patternsToMerge = `-- name: PatternsToMerge :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, (SELECT count(*) FROM unnest(p.keywords) k WHERE k = ANY ($1::text[]))::int AS shared
-FROM patterns p
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at FROM patterns p
+CROSS JOIN LATERAL (SELECT count(*) AS shared FROM unnest(p.keywords) AS k (word) WHERE k.word = ANY ($1::text[])) AS o
 WHERE p.org_id = $2 AND p.owner = $3 AND p.task_type = $4 AND p.deleted_at IS NULL AND p.keywords && $1::text[]
-ORDER BY shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE
+ORDER BY o.shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE OF p
 `
 
 type PatternsToMergeParams struct {
@@ -1487,7 +1492,6 @@ type PatternsToMergeParams struct {
 
 type PatternsToMergeRow struct {
 	Pattern Pattern
-	Shared  int32
 }
 
 // The patterns of an owner and task type that have some of the words, locked; the nearest first.
@@ -1532,7 +1536,6 @@ func (q *Queries) PatternsToMerge(ctx context.Context, arg PatternsToMergeParams
 			&i.Pattern.CreatedAt,
 			&i.Pattern.ChangedAt,
 			&i.Pattern.DeletedAt,
-			&i.Shared,
 		); err != nil {
 			return nil, err
 		}

@@ -1,12 +1,12 @@
 -- name: NextToLearn :one
 -- The ended task that has waited longest, locked; no row if there is none.
-SELECT task_id, org_id FROM learn_queue WHERE failures < 5 ORDER BY failures, queued_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT 1 FOR UPDATE SKIP LOCKED;
 
 -- name: LearntFrom :exec
 DELETE FROM learn_queue WHERE task_id = @task_id;
 
 -- name: LearningFailed :exec
-UPDATE learn_queue SET failures = failures + 1, queued_at = clock_timestamp() WHERE task_id = @task_id;
+UPDATE learn_queue SET failures = failures + 1, queued_at = clock_timestamp() + (failures + 1) * @pause::interval WHERE task_id = @task_id;
 
 -- name: RunToLearn :one
 -- An ended task with the name of its agent.
@@ -31,10 +31,10 @@ ON CONFLICT (org_id) DO UPDATE SET enabled = excluded.enabled, hold_out = exclud
 
 -- name: PatternsToMerge :many
 -- The patterns of an owner and task type that have some of the words, locked; the nearest first.
-SELECT sqlc.embed(p), (SELECT count(*) FROM unnest(p.keywords) k WHERE k = ANY (@words::text[]))::int AS shared
-FROM patterns p
+SELECT sqlc.embed(p) FROM patterns p
+CROSS JOIN LATERAL (SELECT count(*) AS shared FROM unnest(p.keywords) AS k (word) WHERE k.word = ANY (@words::text[])) AS o
 WHERE p.org_id = @org_id AND p.owner = @owner AND p.task_type = @task_type AND p.deleted_at IS NULL AND p.keywords && @words::text[]
-ORDER BY shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE;
+ORDER BY o.shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE OF p;
 
 -- name: CreatePattern :one
 INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, expected_iterations, source_count, edited)
