@@ -37,7 +37,7 @@ export function Explanation({ taskId }: { taskId: string }) {
             {data.stepId && (
               <p>
                 First seen in{" "}
-                <Link to="/tasks/$task" params={{ task: taskId }} search={{ tab: "steps", step: data.stepId }} className="text-accent hover:underline">
+                <Link to="/tasks/$task" params={{ task: taskId }} search={{ tab: "steps", step: data.stepNumber }} className="text-accent hover:underline">
                   step {data.stepNumber}, {data.tool}
                 </Link>
                 : <Literal text={data.evidence} className="break-words whitespace-pre-wrap" />

@@ -117,7 +117,7 @@ export function InsightsPage() {
                   <Row key={i}>
                     <Cell>{d.agentName}</Cell>
                     <Cell className="font-mono text-xs">
-                      <Link to="/tasks/$task" params={{ task: d.taskId }} search={{ tab: "steps", step: d.stepId }} className="inline-flex min-h-6 items-center text-accent hover:underline">
+                      <Link to="/tasks/$task" params={{ task: d.taskId }} search={{ tab: "steps" }} className="inline-flex min-h-6 items-center text-accent hover:underline">
                         {d.tool}
                       </Link>
                     </Cell>
