@@ -73,13 +73,13 @@ describe("patterns", () => {
     expect(screen.getByText("held out for comparison")).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
     await user.click(screen.getByRole("button", { name: "Edit" }));
-    await user.clear(screen.getByLabelText("Plan"));
-    await user.type(screen.getByLabelText("Plan"), "Back up{enter}Announce it");
+    await user.clear(screen.getByRole("textbox", { name: "Plan" }));
+    await user.type(screen.getByRole("textbox", { name: "Plan" }), "Back up{enter}Announce it");
     await user.click(screen.getByRole("button", { name: "Save" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("update", 2, ["Back up", "Announce it"], 1));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
     await user.click(screen.getByRole("button", { name: "Share" }));
-    await user.selectOptions(screen.getByLabelText("Seen by"), "team");
+    await user.selectOptions(screen.getByRole("combobox", { name: "Seen by" }), "team");
     await user.click(screen.getAllByRole("button", { name: "Share" }).at(-1)!);
     await waitFor(() => expect(calls).toHaveBeenCalledWith("share", "team"));
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
