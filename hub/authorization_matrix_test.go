@@ -176,6 +176,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.rule
 		case "pattern_id":
 			out[name] = o.pattern
+		case "goal":
+			if m.Name() == "MatchPatternsRequest" {
+				out[name] = "walk"
+			}
 		case "proposal_id":
 			out[name] = o.proposal
 		case "subject":
