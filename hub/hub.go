@@ -416,10 +416,8 @@ func (h *Hub) assembleJobs() {
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
 	h.leader.Add("outages", periodic.New(outage.SweepEvery, c.Log.Named("outage"), periodic.Job{Name: "see which models answer again", Do: outages.Sweep}))
 	learner := &pattern.Learner{Patterns: h.patterns, Failures: insight.Record}
-	h.leader.Add("patterns", periodic.New(pattern.LearnEvery, c.Log.Named("pattern"),
-		periodic.Job{Name: "learn from ended runs", Do: learner.Learn},
-		periodic.Job{Name: "delete patterns for good", Every: expiryInterval, Do: learner.Purge},
-	))
+	h.leader.Add("patterns", periodic.New(pattern.LearnEvery, c.Log.Named("pattern"), periodic.Job{Name: "learn from ended runs", Do: learner.Learn},
+		periodic.Job{Name: "delete patterns for good", Every: expiryInterval, Do: learner.Purge}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old images from the nodes", Every: image.CollectEvery, Do: h.images.Collect},
 		periodic.Job{Name: "delete what was kept long enough", Do: h.retention.Collect},

@@ -319,7 +319,7 @@ func advice(t db.Task, f Failure) []Proposal {
 			return say(fmt.Sprintf("Read the output of step %d, and say what would have worked: deckhand feedback correct step %s TEXT", f.Step.Number, f.Step.ID))
 		}
 	case Budget:
-		return say("Compare with earlier runs of the agent: deckhand task estimate " + t.ID)
+		return say("Compare with earlier runs of the agent: deckhand task stats --by version")
 	}
 	return nil
 }

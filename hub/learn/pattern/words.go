@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // stop are words that say nothing about what a task is about.
@@ -73,10 +75,10 @@ var domains = []struct {
 	{"java", []string{"java", "maven", "mvn", "gradle", ".java", "pom.xml"}},
 	{"database", []string{"database", "postgres", "postgresql", "psql", "mysql", "sqlite", "sqlite3", "migration", "sql", ".sql"}},
 	{"container", []string{"docker", "container", "podman", "kubernetes", "kubectl", "helm", "dockerfile"}},
-	{"logs", []string{"log", "journal", "incident", "log_digest", "tail_stats", "journal_read", ".log"}},
-	{"web", []string{"website", "page", "browser", "html", "browser_navigate", "browser_click", ".html", ".css"}},
-	{"documents", []string{"document", "report", "summary", "readme", "csv", "csv_profile", ".md", ".csv", ".pdf", ".docx"}},
-	{"operations", []string{"server", "service", "systemctl", "deploy", "backup", "host_exec", "node_exec_many", "service_status"}},
+	{"logs", []string{"log", "journal", "incident", toolname.LogDigest, toolname.TailStats, toolname.JournalRead, ".log"}},
+	{"web", []string{"website", "page", "browser", "html", toolname.BrowserNavigate, toolname.BrowserClick, ".html", ".css"}},
+	{"documents", []string{"document", "report", "summary", "readme", "csv", toolname.CSVProfile, ".md", ".csv", ".pdf", ".docx"}},
+	{"operations", []string{"server", "service", "systemctl", "deploy", "backup", toolname.HostExec, toolname.NodeExecMany, toolname.ServiceStatus}},
 }
 
 // domainOf returns the field of work of a goal and of what was called for it.

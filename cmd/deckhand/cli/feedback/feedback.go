@@ -107,7 +107,7 @@ func listCommand(e *env.Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&req.TaskId, "task", "", "only of this task, its steps and its plan")
-	cmd.Flags().StringVar(&req.PatternId, "pattern", "", "only of this pattern")
+	cmd.Flags().StringVar(&req.PatternId, "pattern", "", "only of this `PATTERN`")
 	return cmd
 }
 

@@ -104,7 +104,7 @@ func listCommand(e *env.Env) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&req.TaskType, "task-type", "", "only of this type of task")
-	flags.StringVar(&req.Domain, "domain", "", "only of this field of work, such as go or database")
+	flags.StringVar(&req.Domain, "domain", "", "only of this field of work: a `DOMAIN` such as go or database")
 	flags.StringVar(&req.State, "state", "", "enabled or disabled")
 	flags.StringVar(&req.Visibility, "visibility", "", "private, team or organisation")
 	flags.Float64Var(&req.MinConfidence, "min-confidence", 0, "at least this confidence, from 0 to 1")
@@ -198,11 +198,11 @@ deckhand pattern edit pattern_3q9 --plan "Back up" --plan "Migrate with a lock t
 	flags := cmd.Flags()
 	flags.StringVar(&req.Title, "title", "", "the new title")
 	flags.StringVar(&req.TaskType, "task-type", "", "the type of task that it is for")
-	flags.StringVar(&req.Domain, "domain", "", "the field of work, such as go or database")
-	flags.StringSliceVar(&req.Keywords, "keywords", nil, "all keywords, with commas between them")
-	flags.StringArrayVar(&plan, "plan", nil, "a step of the plan; repeat it for each step")
-	flags.StringArrayVar(&notes, "note", nil, "a note; repeat it for each note")
-	flags.StringArrayVar(&signs, "success-sign", nil, "a sign of success; repeat it for each sign")
+	flags.StringVar(&req.Domain, "domain", "", "the field of work: a `DOMAIN` such as go or database")
+	flags.StringSliceVar(&req.Keywords, "keywords", nil, "all keywords: `WORDS` with commas between them")
+	flags.StringArrayVar(&plan, "plan", nil, "the `TEXT` of a step of the plan; repeat it for each step")
+	flags.StringArrayVar(&notes, "note", nil, "the `TEXT` of a note; repeat it for each note")
+	flags.StringArrayVar(&signs, "success-sign", nil, "the `TEXT` of a sign of success; repeat it for each sign")
 	return cmd
 }
 
