@@ -120,7 +120,7 @@ func TestEveryProcedureHasARule(t *testing.T) {
 type others struct {
 	org, agent, task, step, node, worker, exec, item, hold, trigger, delivery string
 	destination, notification, session, user, team, apiToken, rule, memory    string
-	collection, source, passage                                               string
+	collection, source, passage, pattern, proposal                            string
 	token                                                                     string // its administrator's
 	lease                                                                     string
 }
@@ -128,7 +128,7 @@ type others struct {
 // ids are those of all objects that only their organisation knows.
 func (o others) ids() []string {
 	return []string{o.org, o.agent, o.task, o.step, o.node, o.exec, o.item, o.hold, o.trigger, o.delivery,
-		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken, o.memory, o.collection, o.source}
+		o.destination, o.notification, o.rule, o.session, o.user, o.team, o.apiToken, o.memory, o.collection, o.source, o.pattern, o.proposal}
 }
 
 // request fills a request with another organisation's ids, by the names of its
@@ -175,6 +175,22 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.item
 		case "rule_id":
 			out[name] = o.rule
+		case "pattern_id":
+			out[name] = o.pattern
+		case "goal":
+			if m.Name() == "MatchPatternsRequest" {
+				out[name] = "walk"
+			}
+		case "proposal_id":
+			out[name] = o.proposal
+		case "subject":
+			out[name] = "FEEDBACK_SUBJECT_TASK"
+		case "subject_id":
+			out[name] = o.task
+		case "verdict":
+			if m.Name() == "GiveFeedbackRequest" {
+				out[name] = "FEEDBACK_VERDICT_APPROVE"
+			}
 		case "skip":
 			out[name] = map[string]any{}
 		case "begin":
@@ -369,7 +385,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 				out[name] = "cancel"
 			}
 		case "visibility":
-			if m.Name() == "TransferAgentRequest" {
+			if m.Name() == "TransferAgentRequest" || m.Name() == "SharePatternRequest" {
 				out[name] = "private"
 			}
 		case "version":
@@ -397,7 +413,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "GetProviderCatalogue", "SetPrice", "ListBudgets", "GetUsageReport",
 	"ListPasskeys", "GetPasskeyRules", "GetPushKey", "ListPushDevices", "CreatePushDevice", "GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetQuota", "GetQuotaHistory", "SetAllowedModels", "SetCallRate",
 	"SetRegistry", "ListRegistries", "GetTaskSharing", "SetTaskSharing", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules",
-	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds", "SetMemory", "ListMemories", "RecallMemories", "ImportMemories"}
+	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds", "SetMemory", "ListMemories", "RecallMemories", "ImportMemories", "ListPatterns", "SetPatternSettings", "ListProposals"}
 
 // Every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

@@ -15,7 +15,7 @@ import (
 
 // ofAgents are the fields by which requests name agents and what hangs on them.
 var ofAgents = []string{
-	"agent_id", "task_id", "task_ids", "step_id", "exec_id", "item_id", "trigger_id", "delivery_id", "rule_id", "object_id", "open", "from", "begin",
+	"agent_id", "task_id", "task_ids", "step_id", "subject_id", "exec_id", "item_id", "trigger_id", "delivery_id", "rule_id", "object_id", "open", "from", "begin",
 }
 
 // Every procedure, called by somebody who does not see an agent, behaves as if there were

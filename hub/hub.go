@@ -27,8 +27,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/session"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/learn/insight"
 	"github.com/deckhand-sh/deckhand/hub/learn/knowledge"
 	"github.com/deckhand-sh/deckhand/hub/learn/memory"
+	"github.com/deckhand-sh/deckhand/hub/learn/pattern"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/periodic"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/reconcile"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/restore"
@@ -168,6 +170,7 @@ type Hub struct {
 	images      *image.Images
 	setups      *setup.Setups
 	knowledge   *knowledge.Knowledge
+	patterns    *pattern.Service
 	budgets     *budget.Ledger
 	models      *modelaccess.Service
 	relay       *relay.Relay
@@ -264,8 +267,10 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.knowledge = knowledge.New(knowledge.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node, Role: h.users.Role, Log: c.Log.Named("knowledge"),
 	})
+	h.patterns = pattern.New(pattern.Config{Store: h.store, Recorder: recorder, Redact: c.Redact, Log: c.Log.Named("pattern")})
 	h.steps = step.New(step.Config{
 		Memories: h.memories,
+		Patterns: h.patterns.ForTool,
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
@@ -420,6 +425,9 @@ func (h *Hub) assembleJobs() {
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
 	h.leader.Add("outages", periodic.New(outage.SweepEvery, c.Log.Named("outage"), periodic.Job{Name: "see which models answer again", Do: outages.Sweep}))
+	learner := &pattern.Learner{Patterns: h.patterns, Failures: insight.Record}
+	h.leader.Add("patterns", periodic.New(pattern.LearnEvery, c.Log.Named("pattern"), periodic.Job{Name: "learn from ended runs", Do: learner.Learn},
+		periodic.Job{Name: "delete patterns for good", Every: expiryInterval, Do: learner.Purge}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old images from the nodes", Every: image.CollectEvery, Do: h.images.Collect},
 		periodic.Job{Name: "delete what was kept long enough", Do: h.retention.Collect},

@@ -46,6 +46,10 @@ func (o others) untouched(t *testing.T, s *store.Store) {
 	notification, err := s.GetNotification(t.Context(), db.GetNotificationParams{OrgID: o.org, ID: o.notification})
 	require.NoError(t, err)
 	require.Equal(t, "pending", notification.Notification.State)
+	pattern, err := s.GetPattern(t.Context(), db.GetPatternParams{OrgID: o.org, ID: o.pattern})
+	require.NoError(t, err)
+	require.Nil(t, pattern.Pattern.DeletedAt)
+	require.EqualValues(t, 1, pattern.Pattern.Version)
 	lock, err := s.HeldNodeLock(t.Context(), db.HeldNodeLockParams{OrgID: o.org, NodeID: o.node})
 	require.NoError(t, err)
 	require.Equal(t, "x", lock.UserName)
@@ -63,7 +67,7 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	require.NoError(t, err)
 	o := others{org: org.ID, lease: ident.Secret("dhl"), node: ident.New("node"), worker: ident.New("worker"), step: ident.New("step"),
 		exec: ident.New("nexec"), item: ident.New("inbox"), hold: ident.New("hold"), trigger: ident.New("trig"), delivery: ident.New("dlv"),
-		destination: ident.New("dest"), notification: ident.New("ntc"), rule: ident.New("rule")}
+		destination: ident.New("dest"), notification: ident.New("ntc"), rule: ident.New("rule"), pattern: ident.New("pattern"), proposal: ident.New("proposal")}
 	o.token = userToken(t, s, org.ID, "admin", "admin")
 	client := h.Client(t, o.token)
 	login(t, h, o.token)
@@ -132,6 +136,18 @@ func organisation(t *testing.T, h *hubtest.Hub, s *store.Store, name string) oth
 	require.NoError(t, err)
 	_, err = s.CreateAllowRule(ctx, db.CreateAllowRuleParams{
 		ID: o.rule, OrgID: org.ID, AgentID: o.agent, Tool: "file_list", Scope: "tool", Commands: []string{}, Description: "x", ItemID: o.item, CreatedBy: "x", Lasts: time.Hour,
+	})
+	require.NoError(t, err)
+	_, err = s.CreatePattern(ctx, db.CreatePatternParams{
+		ID: o.pattern, OrgID: org.ID, Owner: "admin", Title: "walk", TaskType: "walker", Domain: "general", Keywords: []string{"walk"}, Approach: json.RawMessage("{}"),
+	})
+	require.NoError(t, err)
+	given, err := s.GiveFeedback(ctx, db.GiveFeedbackParams{
+		ID: ident.New("feedback"), OrgID: org.ID, Subject: "pattern", SubjectID: o.pattern, Verdict: "correct", Correction: "walk", GivenBy: "admin",
+	})
+	require.NoError(t, err)
+	_, err = s.CreateProposal(ctx, db.CreateProposalParams{
+		ID: o.proposal, OrgID: org.ID, FeedbackID: given.ID, PatternID: o.pattern, Owner: "admin", Note: "walk", ProposedBy: "admin",
 	})
 	require.NoError(t, err)
 	_, err = s.CreateNodeExec(ctx, db.CreateNodeExecParams{

@@ -260,6 +260,12 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 			       CASE n % 2 WHEN 0 THEN 'admin' ELSE '' END FROM ` + many,
 		`INSERT INTO node_locks (id, org_id, node_id, user_id, user_name, reason, taken_at, released_at, released_by)
 			SELECT 'lock_' || n, 'org_default', (SELECT id FROM nodes LIMIT 1), 'u', 'admin', 'x', now() - n % 3 * interval '1 second', now(), 'admin' FROM ` + many,
+		`INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, changed_at)
+			SELECT 'pattern_' || n, 'org_default', 'admin', 'x', 'x', 'x', '{x}', '{}', now() - n % 3 * interval '1 second' FROM ` + many,
+		`INSERT INTO feedback (id, org_id, subject, subject_id, verdict, given_by, given_at)
+			SELECT 'feedback_' || n, 'org_default', 'pattern', 'pattern_' || n, 'correct', 'admin', now() - n % 3 * interval '1 second' FROM ` + many,
+		`INSERT INTO learn_proposals (id, org_id, feedback_id, owner, note, proposed_by, created_at)
+			SELECT 'proposal_' || n, 'org_default', 'feedback_' || n, 'admin', 'x', 'admin', now() - n % 3 * interval '1 second' FROM ` + many,
 		`INSERT INTO checkpoints (id, task_id, iteration, org_id, attempt, state) SELECT 'ckpt_' || n, '` + task + `', n, 'org_default', 1, '{}' FROM ` + many,
 		`INSERT INTO artifact_transfers (id, org_id, from_task_id, from_node_id, from_jail_id, to_jail_id, entries, files, bytes, created_by)
 			SELECT 'at_' || n, 'org_default', '` + task + `', 'n', 'j', 'k', '{}', 0, 0, 'admin' FROM ` + many,
@@ -280,7 +286,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, teams, 130, "who follows the pages has them all")
 	for name, request := range map[string]map[string]any{
-		"ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
+		"ListPatterns": {}, "ListFeedback": {}, "ListProposals": {}, "ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
 		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
 		"ListCredentials": {}, "ListCredentialRequests": {"taskId": task}, "ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
 		"ListCollections": {}, "ListDocuments": {"collectionId": "coll_1"},

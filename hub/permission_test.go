@@ -67,7 +67,7 @@ var whose = map[reach]string{
 		SetPrice SetBudget SetPlan SetQuota SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
-		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing`,
+		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing SetPatternSettings`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob GetTaskPlan EditTaskPlan TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument ReadInboxAttachment ReplyToTask
 		AnswerInboxItem JudgeInboxItem SnoozeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
@@ -75,7 +75,8 @@ var whose = map[reach]string{
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
 		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory PurgeMemories ListTaskMemories
-		DeleteCollection AddSource RemoveSource UploadDocument SyncCollection`,
+		DeleteCollection AddSource RemoveSource UploadDocument SyncCollection
+		GetPattern UpdatePattern SharePattern DisablePattern EnablePattern DeletePattern UndeletePattern GetPatternReport GiveFeedback ListFeedback DecideProposal ExplainTask`,
 	personal: `GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice
 		GetMemory ListMemoryVersions DeleteMemories RestoreMemories ConfirmMemories`,
 	// What people of one organisation use together, by their roles: agents that they
@@ -83,7 +84,7 @@ var whose = map[reach]string{
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
 	shared: `DuplicateAgent ListAgentVersions DiffAgentVersions GetTaskSharing ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage GetProviderCatalogue ListPrices ListBudgets GetPlan GetQuotaHistory
-		CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
+		ListPatterns MatchPatterns ListProposals GetInsights GetRecommendation CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential KillNodeExec ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
 		CreatePushDevice ListTools GetTool SetMemory ListMemories RecallMemories ImportMemories CreateCollection ListCollections GetCollection ListDocuments SearchKnowledge GetPassage`,
 }
@@ -162,6 +163,7 @@ func housed(t *testing.T, h *hubtest.Hub, s *store.Store, name string) house {
 	for _, sql := range []string{
 		"UPDATE tasks SET created_by = 'ann' WHERE org_id = $1", "UPDATE agents SET owner = 'ann' WHERE org_id = $1",
 		"UPDATE triggers SET created_by = 'ann' WHERE org_id = $1", "UPDATE allow_rules SET created_by = 'ann' WHERE org_id = $1",
+		"UPDATE patterns SET owner = 'ann' WHERE org_id = $1", "UPDATE learn_proposals SET owner = 'ann' WHERE org_id = $1",
 		"UPDATE node_execs SET user_name = 'ann', user_id = (SELECT id FROM users WHERE org_id = $1 AND name = 'ann') WHERE org_id = $1",
 		"UPDATE memories SET scope_id = (SELECT id FROM users WHERE org_id = $1 AND name = 'ann') WHERE org_id = $1",
 		"INSERT INTO teams (id, org_id, name, role) VALUES ('team_of_' || $1, $1, 'crew', 'advanced')",

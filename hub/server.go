@@ -27,6 +27,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/organisation"
 	"github.com/deckhand-sh/deckhand/hub/identity/team"
 	"github.com/deckhand-sh/deckhand/hub/identity/token"
+	"github.com/deckhand-sh/deckhand/hub/learn/feedback"
+	"github.com/deckhand-sh/deckhand/hub/learn/insight"
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
 	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/search"
@@ -99,6 +101,14 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, UpgradeURL: h.cfg.UpgradeURL, Node: h.node,
 		Search: search.New(h.store, h.cfg.Redact),
 	}, options...))
+	mux.Handle(deckhandv1connect.NewPatternServiceHandler(&api.Patterns{Patterns: h.patterns, Agents: h.agents}, options...))
+	mux.Handle(deckhandv1connect.NewFeedbackServiceHandler(&api.Feedback{
+		Feedback: feedback.New(feedback.Config{Store: h.store, Recorder: h.recorder, Patterns: h.patterns}), Patterns: h.patterns, Tasks: h.tasks, Steps: h.steps,
+	}, options...))
+	mux.Handle(deckhandv1connect.NewInsightServiceHandler(&api.Insights{
+		Insights: insight.New(insight.Config{Store: h.store, Agents: h.agents, Policies: h.policies, History: estimate.New(h.store)}),
+		Patterns: h.patterns, Tasks: h.tasks, Agents: h.agents,
+	}, options...))
 	mux.Handle(deckhandv1connect.NewQueueServiceHandler(&api.Queue{Tasks: h.tasks, Agents: h.agents, Leases: h.leases}, options...))
 	control := &api.Control{Store: h.store, Kills: h.kills, Tasks: h.tasks, Agents: h.agents, Nodes: h.nodes, Triggers: h.triggers, AuditKey: h.auditKey, Recorder: h.recorder, Steps: h.steps}
 	mux.Handle(deckhandv1connect.NewControlServiceHandler(control, options...))
@@ -138,7 +148,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
-		Agents: h.agents, Tools: h.tools, Plans: h.plans, Redact: h.cfg.Redact, Memories: h.memories, Draining: s.draining,
+		Agents: h.agents, Tools: h.tools, Plans: h.plans, Patterns: h.patterns, Redact: h.cfg.Redact, Memories: h.memories, Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
 		Store: h.store, Sessions: h.sessions, Path: strings.TrimRight(h.cfg.BasePath, "/"), Passkeys: h.passkeys, Public: h.cfg.public,

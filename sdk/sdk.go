@@ -84,6 +84,11 @@ type Client struct {
 
 	// History compares and analyses past runs.
 	History deckhandv1connect.HistoryServiceClient
+	// Patterns are what successful runs have taught, Feedback takes what people say of results,
+	// and Insights says what can be learned from runs.
+	Patterns deckhandv1connect.PatternServiceClient
+	Feedback deckhandv1connect.FeedbackServiceClient
+	Insights deckhandv1connect.InsightServiceClient
 
 	Providers deckhandv1connect.ProviderServiceClient
 	Budgets   deckhandv1connect.BudgetServiceClient
@@ -180,6 +185,9 @@ func New(cfg Config) (*Client, error) {
 		Workers:       deckhandv1connect.NewWorkerServiceClient(client, target, options),
 		Queue:         deckhandv1connect.NewQueueServiceClient(client, target, options),
 		History:       deckhandv1connect.NewHistoryServiceClient(client, target, options),
+		Patterns:      deckhandv1connect.NewPatternServiceClient(client, target, options),
+		Feedback:      deckhandv1connect.NewFeedbackServiceClient(client, target, options),
+		Insights:      deckhandv1connect.NewInsightServiceClient(client, target, options),
 		Providers:     deckhandv1connect.NewProviderServiceClient(client, target, options),
 		Budgets:       deckhandv1connect.NewBudgetServiceClient(client, target, options),
 		Plans:         deckhandv1connect.NewPlanServiceClient(client, target, options),

@@ -147,24 +147,28 @@ func (h *Histories) GetStatistics(ctx context.Context, req *deckhandv1.GetStatis
 	}
 	res := &deckhandv1.GetStatisticsResponse{Since: timestamppb.New(asked.Since), Until: timestamppb.New(asked.Until), UserName: asked.User}
 	for _, r := range rows {
-		m := &deckhandv1.StatisticsRow{
-			Key: r.Key, Tasks: r.Tasks, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled, Live: r.Live,
-			Calls: r.Calls, CallsFailed: r.CallsFailed, Usage: &deckhandv1.Usage{
-				InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CacheReadTokens: r.CacheReadTokens,
-				CacheWriteTokens: r.CacheWriteTokens, CostMicros: r.CostMicros,
-			},
-		}
-		if r.Took != nil {
-			m.DurationP50, m.DurationP90 = durationpb.New(r.Took.Middle), durationpb.New(r.Took.High)
-			m.DurationMean = durationpb.New(r.Mean)
-		}
-		m.FirstTime, m.Retries, m.Denied, m.MeanIterations, m.Timed = r.FirstTime, r.Retries, r.Denied, r.Iterations, r.Timed
-		for i, name := range phase.Names() {
-			if i < len(r.Phases) {
-				m.Phases = append(m.Phases, &deckhandv1.PhaseTime{Phase: name, Total: durationpb.New(r.Phases[i])})
-			}
-		}
-		res.Rows = append(res.Rows, m)
+		res.Rows = append(res.Rows, statisticsMessage(r))
 	}
 	return res, nil
+}
+
+func statisticsMessage(r estimate.Row) *deckhandv1.StatisticsRow {
+	m := &deckhandv1.StatisticsRow{
+		Key: r.Key, Tasks: r.Tasks, Succeeded: r.Succeeded, Failed: r.Failed, TimedOut: r.TimedOut, Cancelled: r.Cancelled, Live: r.Live,
+		Calls: r.Calls, CallsFailed: r.CallsFailed, Usage: &deckhandv1.Usage{
+			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CacheReadTokens: r.CacheReadTokens,
+			CacheWriteTokens: r.CacheWriteTokens, CostMicros: r.CostMicros,
+		},
+	}
+	if r.Took != nil {
+		m.DurationP50, m.DurationP90 = durationpb.New(r.Took.Middle), durationpb.New(r.Took.High)
+		m.DurationMean = durationpb.New(r.Mean)
+	}
+	m.FirstTime, m.Retries, m.Denied, m.MeanIterations, m.Timed = r.FirstTime, r.Retries, r.Denied, r.Iterations, r.Timed
+	for i, name := range phase.Names() {
+		if i < len(r.Phases) {
+			m.Phases = append(m.Phases, &deckhandv1.PhaseTime{Phase: name, Total: durationpb.New(r.Phases[i])})
+		}
+	}
+	return m
 }

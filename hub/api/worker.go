@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/learn/memory"
+	"github.com/deckhand-sh/deckhand/hub/learn/pattern"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/bus"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -55,16 +56,17 @@ const renewalsPerLease = 3
 
 // Workers serves WorkerService.
 type Workers struct {
-	Store   *store.Store
-	Bus     *bus.Bus
-	Leases  *lease.Leases
-	Reports *attempt.Reports
-	Steps   *step.Steps
-	Inbox   *inbox.Service
-	Agents  *agent.Service
-	Tools   *tool.Registry
-	Plans   *quota.Service
-	Redact  *redact.Redactor
+	Store    *store.Store
+	Bus      *bus.Bus
+	Leases   *lease.Leases
+	Reports  *attempt.Reports
+	Steps    *step.Steps
+	Inbox    *inbox.Service
+	Agents   *agent.Service
+	Tools    *tool.Registry
+	Plans    *quota.Service
+	Patterns *pattern.Service
+	Redact   *redact.Redactor
 	// Memories are told to runs.
 	Memories *memory.Memories
 	// Draining ends when the hub is about to stop: waiting calls answer then.
@@ -149,6 +151,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if res.Tools, err = h.nameTargets(ctx, visibility.As(t.OrgID, version.CreatedBy, version.CreatedByRole), runs, res.GetTools()); err != nil {
 		return nil, err
 	}
+	res.Pattern = h.Patterns.Offer(ctx, t, runs.Name)
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {
 		return res, h.shorten(ctx, t, runs, res) // nothing is left of earlier attempts
 	}

@@ -181,7 +181,9 @@ func (s *Steps) node(ctx context.Context, step db.Step) (machine.Link, error) {
 
 // call returns the data that a tool needs, from the arguments that the hub stored.
 func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.Tool) (tool.Call, error) {
-	call := tool.Call{StepID: step.ID, TaskID: t.ID, ExecID: step.ExecID, Knowledge: stepKnowledge{s, t}, Past: stepSearch{s.cfg.Store, s.cfg.Node, step}, Live: func(ctx context.Context) bool {
+	call := tool.Call{StepID: step.ID, TaskID: t.ID, ExecID: step.ExecID, Knowledge: stepKnowledge{s, t}, Past: stepSearch{s.cfg.Store, s.cfg.Node, step}, Patterns: func(ctx context.Context, query string) ([]tool.PatternHit, error) {
+		return s.cfg.Patterns(ctx, t, query)
+	}, Live: func(ctx context.Context) bool {
 		now, err := s.Get(ctx, step.OrgID, step.ID)
 		return err != nil || State(now.State) == Started && now.Run == step.Run
 	}}

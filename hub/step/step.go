@@ -109,6 +109,8 @@ type Config struct {
 	Subtasks *subtask.Service
 	Policies *policy.Service
 	Plans    *quota.Service
+	// Patterns looks for what earlier runs have taught, on behalf of the person behind a task.
+	Patterns func(ctx context.Context, t db.Task, query string) ([]tool.PatternHit, error)
 	// Node returns the live link to a node, or an error of kind Unavailable.
 	Node func(nodeID string) (machine.Link, error)
 	// Restore restores the workspace of a task that was resumed from a checkpoint.

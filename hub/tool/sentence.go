@@ -77,6 +77,7 @@ var sentences = map[string]sayer{
 	toolname.CheckpointRestore: about("Restore the workspace to the checkpoint", "name"),
 	toolname.CompleteTask:      plain("End the task"),
 	toolname.ContextSearch:     about("Search the task for", "query"),
+	toolname.PatternMatch:      about("Find patterns of earlier runs for", "query"),
 	toolname.CreateSubtask:     about("Start a subtask:", "goal"),
 	toolname.CSVProfile:        about("Profile the table", "path"),
 	toolname.Delegate: func(arg func(string) string, _ string) string {

@@ -64,6 +64,8 @@ type Call struct {
 	Past StepSearcher
 	// Knowledge are the documents that the person for whom the task runs sees.
 	Knowledge KnowledgeBase
+	// Patterns looks for what earlier runs have taught.
+	Patterns PatternFinder
 	// Given is the task that the call created, for tools that create tasks.
 	Given ChildTask
 	// Child returns a subtask of the call's task, and whether it has ended; an error of
@@ -285,7 +287,7 @@ type Registry struct {
 // NewRegistry returns the tools of this release.
 func NewRegistry() (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}, protos: map[string]*deckhandv1.Tool{}}
-	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), browserTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), knowledgeTools(), checkpointTools(), searchTools(), askTools(), memoryTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
+	for _, t := range slices.Concat(shellTools(), jobTools(), terminalTools(), []*Tool{waitTool()}, skillTools(), httpTools(), browserTools(), webSearchTools(), pullRequestTools(), gitPushTools(), fileTools(), fileChangeTools(), []*Tool{patchTool()}, syncTools(), workTools(), recallTools(), knowledgeTools(), []*Tool{patternTool()}, checkpointTools(), searchTools(), askTools(), memoryTools(), communicationTools(), agentTools(), machineTools(), manyTools(), journalTools()) {
 		record, err := t.Proto()
 		if err != nil {
 			return nil, err

@@ -20,6 +20,9 @@ var secretNames = regexp.MustCompile(`(?i)(token|secret|mac|signature|hash|passw
 var noSecrets = map[string]string{
 	"internal/auditlog/verify.go:hash":        "a record's chain, which whoever verifies it has",
 	"internal/auditlog/verify.go:Hash":        "the same",
+	"hub/learn/insight/failure.go:code":       "an error's code",
+	"hub/learn/insight/failure.go:Code":       "the same",
+	"hub/learn/insight/failure.go:ErrorCode":  "the same",
 	"internal/fault/rpc.go:code":              "an error's code",
 	"internal/fault/catalogue.go:code":        "an error's code",
 	"internal/fault/catalogue.go:Code":        "the same",

@@ -67,6 +67,7 @@ const (
 	NodeList           = "node_list"
 	NodeLock           = "node_lock"
 	NodeUnlock         = "node_unlock"
+	PatternMatch       = "pattern_match"
 	PinFact            = "pin_fact"
 	PullRequestComment = "pull_request_comment"
 	PullRequestOpen    = "pull_request_open"

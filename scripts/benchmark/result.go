@@ -43,6 +43,7 @@ var benchmarks = map[string]func(context.Context) (result, error){
 	"nodes":            nodes,
 	"noisy-neighbour":  noisyNeighbour,
 	"streams":          streams,
+	"pattern":          pattern,
 	"policy":           policyDecision,
 	"pull":             pullImage,
 	"redact":           redactStream,

@@ -209,7 +209,7 @@ func newRun(cfg Config) (*run, error) {
 	r.offered = atOnce(claim.GetTools())
 	r.system = systemPrompt(cfg.Persona, r.tools, deferred(claim.GetTools()))
 	if r.state.Opening == "" {
-		r.state.Opening = opening(r.task, cfg.Project, cfg.Scratchpad)
+		r.state.Opening = opening(r.task, claim.GetPattern(), cfg.Project, cfg.Scratchpad)
 	}
 	r.known = knownFrom(claim.GetMemories())
 	r.began = int32(len(r.turns)) //nolint:gosec // at most 1 000

@@ -34,9 +34,11 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/doctor"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/eval"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/feedback"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/hold"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/hubcontext"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/inbox"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/insight"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/kill"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/knowledge"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/mcp"
@@ -46,6 +48,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/organisation"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/passkey"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/pattern"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/policy"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/provider"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/quota"
@@ -170,7 +173,7 @@ deckhand run log-triage "What went wrong last night?" --wait
 	keys.AddCommand(role.RotateRootCommand(e), role.NewKeysetCommand(e))
 
 	add(groupStart, role.UpCommand(e), open.Command(e), agent.Command(e), run.Command(e), task.Command(e), inbox.Command(e), doctor.Command(e))
-	add(groupWork, search.Command(e), knowledge.Command(e), chat.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e), mcp.Command(e))
+	add(groupWork, search.Command(e), knowledge.Command(e), chat.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e), pattern.Command(e), feedback.Command(e), insight.Command(e), mcp.Command(e))
 	add(groupFleet, provider.Command(e), node.Command(e), worker.Command(e), registry.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), tool.Command(e), organisation.Command(e), retention.Command(e), memory.Command(e), user.Command(e), team.Command(e), token.Command(e), passkey.Command(e), access.Command(e), keys, hubcontext.Command(e))
 	add(groupRoles, role.HubCommand(e), role.WorkerCommand(e), backup.Command(e))
 	add(groupOther, versionCommand(e))

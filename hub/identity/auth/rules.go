@@ -56,6 +56,27 @@ var rules = map[string]Rule{
 	c.AgentServiceTransferAgentProcedure:       {Kind: User, Role: "advanced"},
 	c.AgentServiceRestoreAgentVersionProcedure: {Kind: User, Role: "advanced"},
 
+	// Of what the caller sees; one's own patterns, or any as an administrator: hub/learn/pattern
+	// checks.
+	c.PatternServiceListPatternsProcedure:       {Kind: User, Role: "viewer"},
+	c.PatternServiceGetPatternProcedure:         {Kind: User, Role: "viewer"},
+	c.PatternServiceMatchPatternsProcedure:      {Kind: User, Role: "viewer"},
+	c.PatternServiceGetPatternReportProcedure:   {Kind: User, Role: "viewer"},
+	c.PatternServiceUpdatePatternProcedure:      {Kind: User, Role: "basic"},
+	c.PatternServiceSharePatternProcedure:       {Kind: User, Role: "basic"},
+	c.PatternServiceDisablePatternProcedure:     {Kind: User, Role: "basic"},
+	c.PatternServiceEnablePatternProcedure:      {Kind: User, Role: "basic"},
+	c.PatternServiceDeletePatternProcedure:      {Kind: User, Role: "basic"},
+	c.PatternServiceUndeletePatternProcedure:    {Kind: User, Role: "basic"},
+	c.PatternServiceSetPatternSettingsProcedure: {Kind: User, Role: Admin},
+	c.FeedbackServiceGiveFeedbackProcedure:      {Kind: User, Role: "basic"},
+	c.FeedbackServiceListFeedbackProcedure:      {Kind: User, Role: "viewer"},
+	c.FeedbackServiceListProposalsProcedure:     {Kind: User, Role: "viewer"},
+	c.FeedbackServiceDecideProposalProcedure:    {Kind: User, Role: "basic"},
+	c.InsightServiceExplainTaskProcedure:        {Kind: User, Role: "viewer"},
+	c.InsightServiceGetRecommendationProcedure:  {Kind: User, Role: "viewer"},
+	c.InsightServiceGetInsightsProcedure:        {Kind: User, Role: "viewer"},
+
 	c.TaskServiceSubmitTaskProcedure:     {Kind: User, Role: "basic"},
 	c.TaskServiceGetTaskProcedure:        {Kind: User, Role: "viewer"},
 	c.TaskServiceListTasksProcedure:      {Kind: User, Role: "viewer"},

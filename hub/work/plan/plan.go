@@ -62,10 +62,12 @@ func read(row db.TaskPlan) (Plan, error) {
 
 // Get returns the plan of a task; with revision 0 if there is none.
 func (s *Service) Get(ctx context.Context, orgID, taskID string) (Plan, error) {
-	return load(ctx, s.Store.Queries, orgID, taskID)
+	return Load(ctx, s.Store.Queries, orgID, taskID)
 }
 
-func load(ctx context.Context, q *db.Queries, orgID, taskID string) (Plan, error) {
+// Load returns the plan of a task with the queries of a transaction; with revision 0 if there is
+// none.
+func Load(ctx context.Context, q *db.Queries, orgID, taskID string) (Plan, error) {
 	row, err := q.GetTaskPlan(ctx, db.GetTaskPlanParams{OrgID: orgID, TaskID: taskID})
 	if store.IsNotFound(err) {
 		return Plan{Row: db.TaskPlan{OrgID: orgID, TaskID: taskID}}, nil
@@ -170,7 +172,7 @@ func EditIn(ctx context.Context, tx *event.Tx, t db.Task, revision int32, change
 		return out, fault.New(fault.Precondition, "task %s has ended (%s): its plan stays as it is", t.ID, state).WithObject(t.ID).
 			WithFix("start another run: deckhand task retry %s", t.ID)
 	}
-	p, err := load(ctx, tx.Queries, t.OrgID, t.ID)
+	p, err := Load(ctx, tx.Queries, t.OrgID, t.ID)
 	if err != nil {
 		return out, err
 	}

@@ -1,4 +1,4 @@
-import { BellRing, BookOpen, Bot, Boxes, Braces, Brain, ChartColumn, Cpu, Inbox, KeyRound, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
+import { BellRing, BookOpen, Bot, Boxes, Braces, Brain, ChartColumn, Cpu, Inbox, KeyRound, Lightbulb, LayoutGrid, ListChecks, MessageCircle, ScrollText, Search, Server, Settings, ShieldCheck, Sparkles, Users, Wallet, Workflow, Wrench, Zap, type LucideIcon } from "lucide-react";
 
 // NavItem is a place in the navigation. One for which there is no route yet is
 // left out, not shown as a promise.
@@ -23,6 +23,8 @@ export const nav: NavItem[] = [
   { to: "/search", label: "Search", icon: Search, key: "h", section: "Work" },
   { to: "/knowledge", label: "Knowledge", icon: BookOpen, key: "k", section: "Work" },
   { to: "/statistics", label: "Statistics", icon: ChartColumn, key: "e", section: "Work" },
+  { to: "/insights", label: "Insights", icon: Lightbulb, key: "j", section: "Work" },
+  { to: "/patterns", label: "Patterns", icon: Sparkles, key: "q", section: "Work" },
   { to: "/graph", label: "Graph", icon: Workflow, key: "w", section: "Fleet" },
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
   { to: "/images", label: "Images", icon: Boxes, key: "m", section: "Fleet" },

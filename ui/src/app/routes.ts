@@ -14,7 +14,9 @@ import { imageRoutes } from "@/features/image/route";
 import { inboxRoutes } from "@/features/inbox/route";
 import { memoryRoutes } from "@/features/memory/route";
 import { knowledgeRoutes } from "@/features/knowledge/route";
+import { insightRoutes } from "@/features/insight/route";
 import { nodeRoutes } from "@/features/node/route";
+import { patternRoutes } from "@/features/pattern/route";
 import { personaRoutes } from "@/features/persona/route";
 import { policyRoutes } from "@/features/policy/route";
 import { providerRoutes } from "@/features/provider/route";
@@ -55,7 +57,9 @@ export const routeTree = rootRoute.addChildren([
     ...inboxRoutes,
     ...memoryRoutes,
     ...knowledgeRoutes,
+    ...insightRoutes,
     ...nodeRoutes,
+    ...patternRoutes,
     ...personaRoutes,
     ...policyRoutes,
     ...providerRoutes,

@@ -50,7 +50,7 @@ type Scenario struct {
 // Tools are what a scenario's agent has when it names none.
 var Tools = []string{
 	toolname.ShellExec, toolname.FileRead, toolname.FileWrite, toolname.FileAppend, toolname.FileEdit, toolname.FileMove, toolname.FileList, toolname.FileSearch, toolname.Glob,
-	toolname.UpdatePlan, toolname.ManageScratchpad, toolname.ContextSearch, toolname.RAGQuery, toolname.LogDigest, toolname.SemanticGrep, toolname.FileOutline, toolname.JSONQuery, toolname.CSVProfile, toolname.TreeDigest, toolname.TailStats,
+	toolname.UpdatePlan, toolname.ManageScratchpad, toolname.ContextSearch, toolname.RAGQuery, toolname.PatternMatch, toolname.LogDigest, toolname.SemanticGrep, toolname.FileOutline, toolname.JSONQuery, toolname.CSVProfile, toolname.TreeDigest, toolname.TailStats,
 }
 
 // harmless are tools that fit everywhere.

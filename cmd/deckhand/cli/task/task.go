@@ -38,7 +38,7 @@ deckhand task logs step_7bc
 		reorderCommand(e), assignCommand(e), completeCommand(e), pauseCommand(e), resumeCommand(e),
 		messageCommand(e), replyCommand(e), withdrawCommand(e), retryCommand(e), resumeFromCommand(e), checkpointsCommand(e), keepCheckpointCommand(e),
 		jobsCommand(e), killJobCommand(e),
-		artifactsCommand(e), receiptCommand(e), exportCommand(e), statsCommand(e))
+		artifactsCommand(e), receiptCommand(e), exportCommand(e), explainCommand(e), statsCommand(e))
 	return cmd
 }
 

@@ -368,6 +368,18 @@ type EventHead struct {
 	Xid    string
 }
 
+type Feedback struct {
+	ID         string
+	OrgID      string
+	Subject    string
+	SubjectID  string
+	TaskID     *string
+	Verdict    string
+	Correction string
+	GivenBy    string
+	GivenAt    time.Time
+}
+
 type Flight struct {
 	OrgID  string
 	Key    string
@@ -570,101 +582,26 @@ type KillOrder struct {
 	Problem     string
 }
 
-type KnowledgeCollection struct {
-	ID          string
-	OrgID       string
-	ScopeKind   string
-	ScopeID     string
-	Name        string
-	Description string
-	CreatedBy   string
-	CreatedAt   time.Time
+type LearnProposal struct {
+	ID         string
+	OrgID      string
+	FeedbackID string
+	PatternID  string
+	TaskID     *string
+	Owner      string
+	Note       string
+	ProposedBy string
+	State      string
+	CreatedAt  time.Time
+	DecidedBy  string
+	DecidedAt  *time.Time
 }
 
-type KnowledgeDocument struct {
-	ID           string
-	OrgID        string
-	CollectionID string
-	SourceID     string
-	Path         string
-	Title        string
-	Format       string
-	Digest       string
-	Bytes        int64
-	Passages     int32
-	Length       int64
-	Skipped      string
-	IndexedAt    time.Time
-}
-
-type KnowledgePassage struct {
-	ID             int64
-	OrgID          string
-	CollectionID   string
-	DocumentID     string
-	Number         int32
-	Heading        string
-	Body           string
-	FirstLine      int32
-	LastLine       int32
-	Page           int32
-	Words          interface{}
-	Length         int32
-	Embedding      []byte
-	EmbeddingModel string
-}
-
-type KnowledgeSource struct {
-	ID           string
-	OrgID        string
-	CollectionID string
-	Kind         string
-	AgentID      string
-	NodeID       string
-	JailID       string
-	Path         string
-	Url          string
-	Revision     string
-	CreatedBy    string
-	CreatedAt    time.Time
-	SyncedAt     *time.Time
-	Error        string
-	Note         string
-}
-
-type KnowledgeSync struct {
-	ID           string
-	OrgID        string
-	CollectionID string
-	State        string
-	Phase        string
-	StartedBy    string
-	StartedAt    time.Time
-	SeenAt       time.Time
-	EndedAt      *time.Time
-	Files        int32
-	Added        int32
-	Changed      int32
-	Removed      int32
-	Skipped      int32
-	Passages     int32
-	Error        string
-	NodeID       string
-	JailID       string
-}
-
-type KnowledgeUpload struct {
+type LearnQueue struct {
+	TaskID   string
 	OrgID    string
-	SourceID string
-	Path     string
-	Content  []byte
-	AddedAt  time.Time
-}
-
-type KnowledgeWord struct {
-	CollectionID string
-	Word         string
-	Passages     int64
+	QueuedAt time.Time
+	Failures int32
 }
 
 type LegalHold struct {
@@ -713,58 +650,6 @@ type McpTool struct {
 	OfferedDigest *string
 	OfferedAt     *time.Time
 	Gone          bool
-}
-
-type Memory struct {
-	ID          string
-	OrgID       string
-	ScopeKind   string
-	ScopeID     string
-	OnlyFor     string
-	Type        string
-	Key         string
-	Value       json.RawMessage
-	Body        string
-	Source      string
-	SourceUser  string
-	SourceAgent string
-	SourceTask  string
-	SourceStep  string
-	Untrusted   bool
-	ConfirmedBy string
-	Confidence  float64
-	Version     int32
-	Uses        int64
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	UsedAt      *time.Time
-	ExpiresAt   *time.Time
-	DeletedAt   *time.Time
-	Words       interface{}
-}
-
-type MemoryUse struct {
-	OrgID    string
-	TaskID   string
-	Place    int32
-	MemoryID string
-	Version  int32
-	Standing bool
-}
-
-type MemoryVersion struct {
-	MemoryID    string
-	OrgID       string
-	Version     int32
-	Value       json.RawMessage
-	Source      string
-	SourceUser  string
-	SourceAgent string
-	SourceTask  string
-	SourceStep  string
-	Untrusted   bool
-	Confidence  float64
-	CreatedAt   time.Time
 }
 
 type ModelCall struct {
@@ -984,6 +869,79 @@ type PasskeyChallenge struct {
 	Session   json.RawMessage
 	Statement string
 	ExpiresAt time.Time
+}
+
+type Pattern struct {
+	ID                 string
+	OrgID              string
+	Owner              string
+	Visibility         string
+	Version            int32
+	Title              string
+	TaskType           string
+	Domain             string
+	Keywords           []string
+	Approach           json.RawMessage
+	ExpectedIterations float64
+	Edited             bool
+	Enabled            bool
+	SourceCount        int32
+	Successes          int32
+	Failures           int32
+	Approvals          int32
+	Rejections         int32
+	Alpha              float64
+	Beta               float64
+	Offers             int32
+	Uses               int32
+	EvidenceAt         time.Time
+	CreatedAt          time.Time
+	ChangedAt          time.Time
+	DeletedAt          *time.Time
+}
+
+type PatternOffer struct {
+	TaskID     string
+	OrgID      string
+	PatternID  string
+	Version    int32
+	Title      string
+	Similarity float64
+	Confidence float64
+	HeldOut    bool
+	OfferedAt  time.Time
+	Used       *bool
+	Succeeded  *bool
+	EndedAt    *time.Time
+}
+
+type PatternSetting struct {
+	OrgID         string
+	Enabled       bool
+	HoldOut       int32
+	MinConfidence float64
+	ChangedBy     string
+	ChangedAt     time.Time
+}
+
+type PatternSource struct {
+	TaskID     string
+	OrgID      string
+	PatternID  string
+	Iterations int32
+	AddedAt    time.Time
+}
+
+type PatternVersion struct {
+	PatternID string
+	Version   int32
+	OrgID     string
+	Title     string
+	Approach  json.RawMessage
+	Keywords  []string
+	Change    string
+	ChangedBy string
+	ChangedAt time.Time
 }
 
 type Plan struct {
@@ -1336,13 +1294,20 @@ type Task struct {
 	QuotaLimits       []string
 	WrittenFiles      int64
 	LargestFile       int64
-	MemoriesChosen    bool
 }
 
 type TaskDependency struct {
 	TaskID    string
 	DependsOn string
 	OrgID     string
+}
+
+type TaskFailure struct {
+	TaskID    string
+	OrgID     string
+	Class     string
+	Signature string
+	FailedAt  time.Time
 }
 
 type TaskInput struct {

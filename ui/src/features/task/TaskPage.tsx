@@ -18,6 +18,7 @@ import { Known } from "@/features/memory/Known";
 import { Export } from "@/features/history/Export";
 import { Likely } from "@/features/history/Likely";
 import { Family } from "@/features/graph/Family";
+import { Explanation } from "@/features/insight/Explanation";
 import { RunLinks } from "@/features/replay/RunLinks";
 import { Changes } from "@/features/workspace/Changes";
 import { Files } from "@/features/workspace/Files";
@@ -81,6 +82,7 @@ function Loaded({ task }: { task: Task }) {
       <div className="flex h-full min-h-0 flex-col">
         <Summary task={task} phase={final(task.state) ? undefined : thread.phase} limits={thread.limits} />
         {(final(task.state) || task.state === TaskState.ESCALATED) && tab === "thread" && <Outcome task={task} thread={thread} />}
+        {final(task.state) && tab === "thread" && <Explanation taskId={task.id} />}
         <Tabs.Root
           value={tab}
           onValueChange={(v) => void navigate({ search: { tab: v === "thread" ? undefined : (v as TaskTab) }, replace: true })}

@@ -1,0 +1,276 @@
+// Package feedback takes what people say of tasks, steps, plans and patterns. A verdict
+// changes the confidence in patterns in the transaction that stores it. A correction becomes
+// a proposal, which changes nothing until somebody accepts it.
+//
+// Each person has one verdict on each subject; a newer one replaces the older.
+package feedback
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/learn/pattern"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// The subjects of verdicts, as the database names them. The column also takes "memory", for
+// verdicts on memories.
+const (
+	Task    = "task"
+	Step    = "step"
+	Plan    = "plan"
+	Pattern = "pattern"
+)
+
+// The verdicts.
+const (
+	Approve = "approve"
+	Correct = "correct"
+	Reject  = "reject"
+)
+
+// The states of proposals.
+const (
+	Open     = "open"
+	Accepted = "accepted"
+	Refused  = "refused"
+)
+
+// Config holds the dependencies of a Service. All are required.
+type Config struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+	Patterns *pattern.Service
+}
+
+// Service takes feedback.
+type Service struct{ cfg Config }
+
+// New creates a Service.
+func New(cfg Config) *Service { return &Service{cfg: cfg} }
+
+// Given is a verdict. The caller has found the subject among what the person sees.
+type Given struct {
+	Subject, SubjectID string
+	// TaskID is set for tasks, steps and plans.
+	TaskID              string
+	Verdict, Correction string
+}
+
+// Result is what a verdict did.
+type Result struct {
+	Feedback  db.Feedback
+	Proposals []db.LearnProposal
+	// Patterns are those whose confidence it may have changed.
+	Patterns []string
+}
+
+// Give stores a verdict.
+func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Given) (out Result, err error) {
+	g.Correction = strings.TrimSpace(g.Correction)
+	switch {
+	case g.Verdict == Correct && g.Correction == "":
+		return out, fault.New(fault.Invalid, "correction: is empty").WithCode(fault.InvalidParameters).WithFix("say what would have been better")
+	case g.Verdict != Correct && g.Correction != "":
+		return out, fault.New(fault.Invalid, "correction: is only for the verdict correct").WithCode(fault.InvalidParameters).WithFix("use the verdict correct, or leave the text out")
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		out = Result{}
+		if clean := tx.Redact(orgID).String(g.Correction); clean != g.Correction {
+			return fault.New(fault.Invalid, "correction: has a secret").WithCode(fault.InvalidParameters).WithFix("leave the secret out: it would be shown to models")
+		}
+		p := db.GiveFeedbackParams{
+			ID: ident.New("feedback"), OrgID: orgID, Subject: g.Subject, SubjectID: g.SubjectID, Verdict: g.Verdict, Correction: g.Correction, GivenBy: by.ID,
+		}
+		if g.TaskID != "" {
+			p.TaskID = &g.TaskID
+		}
+		if out.Feedback, err = tx.GiveFeedback(ctx, p); err != nil {
+			return fmt.Errorf("store feedback: %w", err)
+		}
+		about, err := s.about(ctx, tx, orgID, g)
+		if err != nil {
+			return err
+		}
+		for _, one := range about {
+			if g.Subject == Step {
+				continue // a step is a small part of its run
+			}
+			if err := tx.CountVerdicts(ctx, db.CountVerdictsParams{OrgID: orgID, ID: one.id}); err != nil {
+				return fmt.Errorf("count the verdicts on pattern %s: %w", one.id, err)
+			}
+			out.Patterns = append(out.Patterns, one.id)
+		}
+		if err := tx.WithdrawProposals(ctx, db.WithdrawProposalsParams{OrgID: orgID, FeedbackID: out.Feedback.ID}); err != nil {
+			return fmt.Errorf("withdraw older proposals: %w", err)
+		}
+		if g.Verdict == Correct {
+			if out.Proposals, err = propose(ctx, tx, orgID, by, g, out.Feedback.ID, about); err != nil {
+				return err
+			}
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "feedback.given", ObjectKind: g.Subject, ObjectID: g.SubjectID, Reason: g.Correction, After: map[string]any{"verdict": g.Verdict},
+		})
+	})
+	return out, err
+}
+
+// concerned is a pattern that a verdict is about.
+type concerned struct{ id, owner string }
+
+func (s *Service) about(ctx context.Context, tx *event.Tx, orgID string, g Given) (out []concerned, err error) {
+	if g.Subject == Pattern {
+		row, err := tx.LockPattern(ctx, db.LockPatternParams{OrgID: orgID, ID: g.SubjectID})
+		if err != nil {
+			return nil, fmt.Errorf("lock pattern %s: %w", g.SubjectID, err)
+		}
+		return []concerned{{row.ID, row.Owner}}, nil
+	}
+	rows, err := tx.PatternsOfTask(ctx, db.PatternsOfTaskParams{OrgID: orgID, TaskID: g.TaskID})
+	if err != nil {
+		return nil, fmt.Errorf("find the patterns of task %s: %w", g.TaskID, err)
+	}
+	for _, row := range rows {
+		out = append(out, concerned{row.ID, row.Owner})
+	}
+	return out, nil
+}
+
+// propose creates the proposals of a correction: a note for each pattern that it concerns, or a
+// new pattern of the task.
+func propose(ctx context.Context, tx *event.Tx, orgID string, by event.Actor, g Given, feedbackID string, about []concerned) (out []db.LearnProposal, err error) {
+	add := func(p db.CreateProposalParams) error {
+		p.ID, p.OrgID, p.FeedbackID, p.Note, p.ProposedBy = ident.New("proposal"), orgID, feedbackID, g.Correction, by.ID
+		if g.TaskID != "" {
+			p.TaskID = &g.TaskID
+		}
+		row, err := tx.CreateProposal(ctx, p)
+		if err != nil {
+			return fmt.Errorf("store a proposal: %w", err)
+		}
+		out = append(out, row)
+		return nil
+	}
+	for _, one := range about {
+		if err := add(db.CreateProposalParams{PatternID: one.id, Owner: one.owner}); err != nil {
+			return nil, err
+		}
+	}
+	if len(about) > 0 {
+		return out, nil
+	}
+	row, err := tx.RunToLearn(ctx, db.RunToLearnParams{OrgID: orgID, ID: g.TaskID})
+	if err != nil {
+		return nil, fmt.Errorf("load task %s: %w", g.TaskID, err)
+	}
+	return out, add(db.CreateProposalParams{Owner: row.Task.CreatedBy})
+}
+
+// MayDecide reports whether v may decide a proposal.
+func MayDecide(v visibility.Viewer, p db.LearnProposal) bool {
+	return v.All || v.Name != "" && v.Name == p.Owner
+}
+
+// Decide accepts or refuses a proposal.
+func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Actor, ref string, accept bool) (out db.LearnProposal, err error) {
+	rows, err := s.cfg.Store.FindProposals(ctx, db.FindProposalsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("proposal", ref)})
+	id, err := store.One("proposal", ref, rows, err)
+	if err != nil {
+		return out, err
+	}
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		p, err := tx.LockProposal(ctx, db.LockProposalParams{OrgID: v.OrgID, ID: id})
+		if err != nil {
+			return fmt.Errorf("lock proposal %s: %w", id, err)
+		}
+		if !MayDecide(v, p) {
+			return fault.New(fault.Denied, "proposal %s is for %s to decide", id, p.Owner).WithCode(fault.PermissionDenied).WithFix("ask %s or an administrator", p.Owner).WithObject(id)
+		}
+		if p.State != Open {
+			return fault.New(fault.Precondition, "proposal %s was %s by %s", id, p.State, p.DecidedBy).WithFix("give feedback again, or edit the pattern").WithObject(id)
+		}
+		decided := db.DecideProposalParams{OrgID: v.OrgID, ID: id, State: Refused, DecidedBy: by.ID, PatternID: p.PatternID}
+		if accept {
+			decided.State = Accepted
+			if decided.PatternID, err = s.accept(ctx, tx, p, by); err != nil {
+				return err
+			}
+		}
+		if out, err = tx.DecideProposal(ctx, decided); err != nil {
+			return fmt.Errorf("store the decision on proposal %s: %w", id, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: v.OrgID, By: by, Action: "proposal." + decided.State, ObjectKind: "proposal", ObjectID: id, Reason: p.Note, After: map[string]any{"pattern": decided.PatternID},
+		})
+	})
+	return out, err
+}
+
+// accept adds a proposal's note to its pattern, or to a new one of its task.
+func (s *Service) accept(ctx context.Context, tx *event.Tx, p db.LearnProposal, by event.Actor) (patternID string, err error) {
+	if p.PatternID != "" {
+		if there, err := s.cfg.Patterns.AddNote(ctx, tx, p.OrgID, p.PatternID, p.Note, by.ID); err != nil || there {
+			return p.PatternID, err
+		}
+	}
+	if p.TaskID == nil {
+		return "", fault.New(fault.Precondition, "pattern %s is deleted", p.PatternID).WithFix("refuse the proposal, or undelete the pattern").WithObject(p.ID)
+	}
+	row, err := tx.RunToLearn(ctx, db.RunToLearnParams{OrgID: p.OrgID, ID: *p.TaskID})
+	if err != nil {
+		return "", fmt.Errorf("load task %s: %w", *p.TaskID, err)
+	}
+	return s.cfg.Patterns.CreateFrom(ctx, tx, row.Task, row.AgentName, p.Note, by.ID)
+}
+
+// List returns a page of verdicts about what v sees, the newest first; of a task or a pattern,
+// or of all if both are empty.
+func (s *Service) List(ctx context.Context, v visibility.Viewer, taskID, patternID, token string, size int32) (rows []db.Feedback, next string, err error) {
+	p := db.ListFeedbackParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: size + 1}
+	if taskID != "" {
+		p.TaskID = &taskID
+	}
+	if patternID != "" {
+		p.PatternID = &patternID
+	}
+	if token != "" {
+		at, id, err := store.ParsePageToken(token)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeTime, p.BeforeID = &at, id
+	}
+	if rows, err = s.cfg.Store.ListFeedback(ctx, p); err != nil {
+		return nil, "", fmt.Errorf("list feedback: %w", err)
+	}
+	rows, next = store.Page(rows, size, func(r db.Feedback) string { return store.PageToken(r.GivenAt, r.ID) })
+	return rows, next, nil
+}
+
+// Proposals returns a page of the proposals that v may decide or has made, the newest first.
+func (s *Service) Proposals(ctx context.Context, v visibility.Viewer, state, token string, size int32) (rows []db.ListProposalsRow, next string, err error) {
+	p := db.ListProposalsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: size + 1}
+	if state != "" {
+		p.State = &state
+	}
+	if token != "" {
+		at, id, err := store.ParsePageToken(token)
+		if err != nil {
+			return nil, "", err
+		}
+		p.BeforeTime, p.BeforeID = &at, id
+	}
+	if rows, err = s.cfg.Store.ListProposals(ctx, p); err != nil {
+		return nil, "", fmt.Errorf("list proposals: %w", err)
+	}
+	rows, next = store.Page(rows, size, func(r db.ListProposalsRow) string { return store.PageToken(r.CreatedAt, r.ID) })
+	return rows, next, nil
+}

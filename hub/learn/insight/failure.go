@@ -1,0 +1,199 @@
+// Package insight says what can be learned from runs: why one failed and what would mend it
+// (Explain), which agent and model to run next (Recommend), and how agents and tools do over
+// time (Report). It works by rules over the record and calls no model. It changes nothing:
+// proposals are texts that a person applies.
+package insight
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// Class is what a failure lies at.
+type Class string
+
+// The classes.
+const (
+	Environment Class = "environment"
+	Permission  Class = "permission"
+	Model       Class = "model"
+	Tool        Class = "tool"
+	Plan        Class = "plan"
+	Budget      Class = "budget"
+	Provider    Class = "provider"
+)
+
+// Failure is why a run failed.
+type Failure struct {
+	Class Class
+	Cause string
+	// Step is the first that shows the cause; nil if no step does.
+	Step *db.StepsToLearnRow
+	// Evidence is what the step said.
+	Evidence string
+	// Signature is the same for similar failures.
+	Signature string
+	// Key is what of the environment or the permissions is missing, for a proposal: a host, a
+	// program, or the tool.
+	Key string
+}
+
+// classOf are the error codes of tasks that say by themselves what a failure lies at.
+var classOf = map[fault.Code]Class{
+	fault.PermissionDenied: Permission, fault.SandboxViolation: Permission, fault.ApprovalExpired: Permission, fault.NodeLocked: Permission,
+	fault.MaxIterations: Budget, fault.BudgetLimit: Budget, fault.ExecutionTimeout: Budget, fault.UnpricedModel: Budget,
+	fault.RateLimited: Provider, fault.ModelUnavailable: Provider, fault.CredentialInvalid: Provider, fault.NoCredentials: Provider,
+	fault.ContextTooLarge: Model, fault.InvalidParameters: Model, fault.ToolNotFound: Model, fault.TaskParsing: Model,
+	fault.EgressDenied: Environment, fault.NodeUnavailable: Environment, fault.ImageUnavailable: Environment, fault.SetupFailed: Environment,
+	fault.CredentialRefused: Environment, fault.Killed: Environment, fault.CheckpointNotFound: Environment, fault.ResumeFailed: Environment,
+	fault.ToolFailed: Tool, fault.OutcomeUnknown: Tool, fault.FileConflict: Tool, fault.CommandFailed: Tool,
+	fault.CircularDelegation: Plan, fault.Stuck: Plan, fault.PartlyDone: Plan, fault.GivenUp: Plan, fault.InputTimeout: Plan,
+}
+
+var (
+	// missing finds the program that a command did not find.
+	missing = regexp.MustCompile(`(?m)(?:^|[ :])([\w.+-]{1,40}): (?:command )?not found|exec: "([\w.+-]{1,40})": executable file not found`)
+	// refusedHost finds the host of a connection that the jail's egress refused.
+	refusedHost = regexp.MustCompile(`egress: \{allow: \[\{host: "([^"]{1,253})"|egress: \[([A-Za-z0-9*.:-]{1,253})\]|(?m)^- (?:\w+) ?:? ?connection to ([A-Za-z0-9.-]{1,253}):`)
+	// digits are left out of signatures, as are paths.
+	digits = regexp.MustCompile(`[0-9a-f]{8,}|[0-9]+`)
+)
+
+// Analyse says why a run failed, by rules: the task's error code, and the first step that failed
+// for what the run ended for.
+func Analyse(t db.Task, steps []db.StepsToLearnRow) Failure {
+	code := fault.Code(t.ErrorCode)
+	f := Failure{Class: classOf[code], Cause: t.ErrorMessage}
+	if f.Class == "" {
+		f.Class = Tool
+	}
+	// Whoever gives up, gets stuck or runs out of turns does so for a reason that steps show.
+	if f.Class == Plan || code == fault.MaxIterations || code == fault.ToolFailed || code == fault.CommandFailed || code == "" {
+		if cause, found := fromSteps(steps); found {
+			cause.Cause = cause.Cause + ended(t)
+			if f.Class == Budget {
+				cause.Class = f.Class
+			}
+			f = cause
+		}
+	} else if step := firstWith(steps, code); step != nil {
+		f.Step = step
+	}
+	if f.Cause == "" {
+		f.Cause = "the run ended: " + t.Reason
+	}
+	if f.Step != nil && f.Evidence == "" {
+		f.Evidence = evidence(*f.Step)
+	}
+	tool := ""
+	if f.Step != nil {
+		tool = f.Step.Tool
+	}
+	f.Signature = strings.Join([]string{string(f.Class), t.ErrorCode, tool, f.Key}, "/")
+	if f.Key == "" && f.Step != nil {
+		f.Signature += "/" + shape(f.Evidence)
+	}
+	return f
+}
+
+func ended(t db.Task) string {
+	if t.ErrorMessage == "" {
+		return ""
+	}
+	return "; the run ended with: " + t.ErrorMessage
+}
+
+func firstWith(steps []db.StepsToLearnRow, code fault.Code) *db.StepsToLearnRow {
+	for i, s := range steps {
+		if fault.Code(s.ErrorCode) == code || code == fault.PermissionDenied && s.State == "denied" {
+			return &steps[i]
+		}
+	}
+	return nil
+}
+
+// fromSteps finds the first cause in the steps: what the environment lacks, what was denied,
+// or the call that failed most often without success afterwards.
+func fromSteps(steps []db.StepsToLearnRow) (f Failure, found bool) {
+	for i, s := range steps {
+		bad := s.State == "failed" || s.State == "denied" || s.State == "unknown"
+		if !bad {
+			continue
+		}
+		if m := refusedHost.FindStringSubmatch(s.Observation); m != nil && strings.Contains(s.Observation, string(fault.EgressDenied)) {
+			host := m[1] + m[2] + m[3]
+			return Failure{Class: Environment, Cause: "the jail may not connect to " + host, Step: &steps[i], Key: host}, true
+		}
+		if m := missing.FindStringSubmatch(s.Observation); m != nil {
+			program := m[1] + m[2]
+			return Failure{Class: Environment, Cause: fmt.Sprintf("the program %q is not there", program), Step: &steps[i], Key: program}, true
+		}
+	}
+	count := map[string]int{}
+	first := map[string]int{}
+	for i, s := range steps {
+		key := s.State + " " + s.Tool
+		switch s.State {
+		case "failed", "denied", "unknown":
+			if count[key]++; count[key] == 1 {
+				first[key] = i
+			}
+		case "succeeded":
+			delete(count, "failed "+s.Tool)
+		}
+	}
+	best := ""
+	for key := range count {
+		if best == "" || count[key] > count[best] || count[key] == count[best] && first[key] < first[best] {
+			best = key
+		}
+	}
+	if best == "" {
+		return f, false
+	}
+	s := &steps[first[best]]
+	f = Failure{Class: Tool, Step: s, Cause: fmt.Sprintf("%s failed %s", s.Tool, times(count[best]))}
+	if s.State == "denied" {
+		f.Class, f.Key = Permission, s.Tool
+		f.Cause = fmt.Sprintf("%s was denied %s", s.Tool, times(count[best]))
+	}
+	if s.State == "unknown" {
+		f.Cause = fmt.Sprintf("nobody knows what a call of %s did", s.Tool)
+	}
+	return f, true
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// maxEvidence bounds what is shown of a step, in bytes.
+const maxEvidence = 600
+
+func evidence(s db.StepsToLearnRow) string {
+	text := s.Observation
+	if s.State == "denied" && s.DecisionReason != "" {
+		text = s.DecisionReason
+	}
+	return bounded(strings.TrimSpace(text), maxEvidence)
+}
+
+func bounded(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
+}
+
+// shape is the first words of a text, without what differs from run to run.
+func shape(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return bounded(strings.Join(strings.Fields(digits.ReplaceAllString(strings.ToLower(line), "#")), " "), 80)
+}

@@ -1,0 +1,266 @@
+package pattern
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/plan"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+const (
+	// LearnEvery is how often the leader looks for ended runs, and batch how many it learns
+	// from at once.
+	LearnEvery = time.Second
+	batch      = 50
+	// maxSteps bounds what is read of a run.
+	maxSteps = 1000
+	// retryAfter is how long a run waits that could not be learned from, the longer the
+	// more often it failed.
+	retryAfter = time.Minute
+	// undeleteFor is how long a deleted pattern is kept.
+	undeleteFor = time.Hour
+)
+
+// Failures receives runs that failed, in the transaction in which the run is learned from.
+type Failures func(ctx context.Context, q *db.Queries, t db.Task, steps []db.StepsToLearnRow) error
+
+// Learner learns from ended runs. The leader runs it; row locks keep two apart while one hub
+// takes over from another. Each run is learned from once.
+type Learner struct {
+	Patterns *Service
+	Failures Failures
+}
+
+// Learn learns from the runs that have ended, up to a batch of them.
+func (l *Learner) Learn(ctx context.Context) error {
+	var failed []error
+	for range batch {
+		more, err := l.next(ctx)
+		if err != nil {
+			failed = append(failed, err)
+		}
+		if !more || ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// Purge deletes patterns for good whose deletion can no longer be undone.
+func (l *Learner) Purge(ctx context.Context) error {
+	if _, err := l.Patterns.cfg.Store.PurgePatterns(ctx, undeleteFor); err != nil {
+		return fmt.Errorf("delete patterns: %w", err)
+	}
+	return nil
+}
+
+// next learns from one run, and reports whether there may be more.
+func (l *Learner) next(ctx context.Context) (more bool, err error) {
+	id := ""
+	err = l.Patterns.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+		id = ""
+		row, err := q.NextToLearn(ctx)
+		if store.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("find an ended run: %w", err)
+		}
+		id = row.TaskID
+		if err := l.learn(ctx, q, row.OrgID, id); err != nil {
+			return fmt.Errorf("learn from task %s: %w", id, err)
+		}
+		return q.LearntFrom(ctx, id)
+	})
+	if err != nil && id != "" && ctx.Err() == nil {
+		// It waits behind the others, and is left alone after some times.
+		return true, errors.Join(err, l.Patterns.cfg.Store.LearningFailed(ctx, db.LearningFailedParams{TaskID: id, Pause: retryAfter}))
+	}
+	return id != "", err
+}
+
+func (l *Learner) learn(ctx context.Context, q *db.Queries, orgID, taskID string) error {
+	row, err := q.RunToLearn(ctx, db.RunToLearnParams{OrgID: orgID, ID: taskID})
+	if err != nil {
+		return fmt.Errorf("load it: %w", err)
+	}
+	t := row.Task
+	o, err := task.OverrideOf(t)
+	if err != nil || o.Chat || t.FinishedAt == nil {
+		return err
+	}
+	r := run{task: t}
+	if r.steps, err = q.StepsToLearn(ctx, db.StepsToLearnParams{OrgID: orgID, TaskID: taskID, MaxRows: maxSteps}); err != nil {
+		return fmt.Errorf("load its steps: %w", err)
+	}
+	p, err := plan.Load(ctx, q, orgID, taskID)
+	if err != nil {
+		return err
+	}
+	r.plan, r.criteria = p.Items, p.Criteria
+	succeeded := task.State(t.State) == task.Succeeded
+	if !succeeded {
+		if err := l.Failures(ctx, q, t, r.steps); err != nil {
+			return err
+		}
+	}
+	used, err := l.endOffer(ctx, q, r, succeeded)
+	if err != nil || !succeeded {
+		return err
+	}
+	return l.draw(ctx, q, r, row.AgentName, used)
+}
+
+// excused are failures that say nothing about the approach of a run.
+var excused = []fault.Code{
+	fault.BudgetLimit, fault.RateLimited, fault.ModelUnavailable, fault.NodeUnavailable, fault.NodeLocked, fault.CredentialInvalid, fault.NoCredentials,
+	fault.Killed, fault.UnpricedModel, fault.ImageUnavailable, fault.SetupFailed, fault.CredentialRefused,
+}
+
+// endOffer stores what came of the pattern that a run was offered, and returns its id if the
+// run used it.
+func (l *Learner) endOffer(ctx context.Context, q *db.Queries, r run, succeeded bool) (used string, err error) {
+	offer, err := q.OfferOfTask(ctx, db.OfferOfTaskParams{OrgID: r.task.OrgID, TaskID: r.task.ID})
+	if store.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("load what it was offered: %w", err)
+	}
+	did := false
+	row, err := q.LockPattern(ctx, db.LockPatternParams{OrgID: r.task.OrgID, ID: offer.PatternID})
+	switch {
+	case store.IsNotFound(err): // deleted meanwhile
+	case err != nil:
+		return "", fmt.Errorf("lock pattern %s: %w", offer.PatternID, err)
+	default:
+		a, err := ApproachOf(row.Approach)
+		if err != nil {
+			return "", err
+		}
+		if did = !offer.HeldOut && followed(r, a); did {
+			used = row.ID
+			p := db.ConfirmPatternParams{OrgID: row.OrgID, ID: row.ID}
+			switch {
+			case succeeded:
+				p.Success = 1
+			case !slices.Contains(excused, fault.Code(r.task.ErrorCode)):
+				p.Failure = 1
+			}
+			if err := q.ConfirmPattern(ctx, p); err != nil {
+				return "", fmt.Errorf("count the use of pattern %s: %w", row.ID, err)
+			}
+		}
+	}
+	if err := q.EndOffer(ctx, db.EndOfferParams{OrgID: r.task.OrgID, TaskID: r.task.ID, Used: &did, Succeeded: &succeeded}); err != nil {
+		return "", fmt.Errorf("store what came of the pattern: %w", err)
+	}
+	return used, nil
+}
+
+// draw stores what a succeeded run teaches. used is the pattern that it used, which has
+// counted the run already.
+func (l *Learner) draw(ctx context.Context, q *db.Queries, r run, agentName, used string) error {
+	t := r.task
+	set, err := settings(ctx, q, t.OrgID)
+	if err != nil || !set.Enabled {
+		return err
+	}
+	d, ok := draw(r, agentName, l.Patterns.cfg.Redact.Org(t.OrgID))
+	if !ok {
+		return nil
+	}
+	if done, err := q.IsPatternSource(ctx, db.IsPatternSourceParams{OrgID: t.OrgID, TaskID: t.ID}); err != nil || done {
+		return err
+	}
+	id, err := l.put(ctx, q, t, d, used)
+	if err != nil {
+		return err
+	}
+	if _, err := q.AddPatternSource(ctx, db.AddPatternSourceParams{TaskID: t.ID, OrgID: t.OrgID, PatternID: id, Iterations: d.Iterations}); err != nil {
+		return fmt.Errorf("store the source of pattern %s: %w", id, err)
+	}
+	return nil
+}
+
+// put merges what was drawn into a similar pattern of the same person and type of task, or
+// creates one.
+func (l *Learner) put(ctx context.Context, q *db.Queries, t db.Task, d Drawn, used string) (id string, err error) {
+	near, err := q.PatternsToMerge(ctx, db.PatternsToMergeParams{OrgID: t.OrgID, Owner: t.CreatedBy, TaskType: d.TaskType, Words: d.Keywords})
+	if err != nil {
+		return "", fmt.Errorf("find similar patterns: %w", err)
+	}
+	for _, one := range near {
+		row := one.Pattern
+		if similarity(row.Keywords, d.Keywords) < mergeAt && row.ID != used {
+			continue
+		}
+		return row.ID, l.merge(ctx, q, t, row, d, used)
+	}
+	return l.Patterns.create(ctx, q, t, d, "drawn", t.ID)
+}
+
+func (l *Learner) merge(ctx context.Context, q *db.Queries, t db.Task, row db.Pattern, d Drawn, used string) error {
+	was, err := ApproachOf(row.Approach)
+	if err != nil {
+		return err
+	}
+	a, keywords, mean := merge(row, was, d)
+	before, err := was.column()
+	if err != nil {
+		return err
+	}
+	column, err := a.column()
+	if err != nil {
+		return err
+	}
+	p := db.MergePatternParams{OrgID: row.OrgID, ID: row.ID, Title: row.Title, Keywords: keywords, Approach: column, ExpectedIterations: mean}
+	if string(before) != string(column) || !slices.Equal(keywords, row.Keywords) {
+		p.Changed = 1
+	}
+	if used != row.ID {
+		p.Confirmed = 1
+	}
+	now, err := q.MergePattern(ctx, p)
+	if err != nil {
+		return fmt.Errorf("merge into pattern %s: %w", row.ID, err)
+	}
+	if p.Changed == 0 {
+		return nil
+	}
+	return addVersion(ctx, q, now, "merged", t.ID)
+}
+
+// create stores a new pattern of the task's submitter.
+func (s *Service) create(ctx context.Context, q *db.Queries, t db.Task, d Drawn, change, by string) (string, error) {
+	column, err := d.Approach.column()
+	if err != nil {
+		return "", err
+	}
+	row, err := q.CreatePattern(ctx, db.CreatePatternParams{
+		ID: ident.New("pattern"), OrgID: t.OrgID, Owner: t.CreatedBy, Title: d.Title, TaskType: d.TaskType, Domain: d.Domain, Keywords: d.Keywords,
+		Approach: column, ExpectedIterations: float64(d.Iterations),
+	})
+	if err != nil {
+		return "", fmt.Errorf("create a pattern: %w", err)
+	}
+	return row.ID, addVersion(ctx, q, row, change, by)
+}
+
+func addVersion(ctx context.Context, q *db.Queries, row db.Pattern, change, by string) error {
+	err := q.AddPatternVersion(ctx, db.AddPatternVersionParams{
+		PatternID: row.ID, Version: row.Version, OrgID: row.OrgID, Title: row.Title, Approach: row.Approach, Keywords: row.Keywords, Change: change, ChangedBy: by,
+	})
+	if err != nil {
+		return fmt.Errorf("store version %d of pattern %s: %w", row.Version, row.ID, err)
+	}
+	return nil
+}
