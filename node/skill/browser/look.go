@@ -152,6 +152,11 @@ func doScreenshot(c *call) error {
 			what = fmt.Sprintf("the first %g of %g pixels of the page", height, size.Content.Height)
 		}
 	}
+	show, err := c.hideSecrets(c.ctx)
+	if err != nil {
+		return err
+	}
+	defer show()
 	for _, quality := range []int{0, 80, 50, 20} {
 		if quality > 0 {
 			params["format"], params["quality"] = "jpeg", quality
