@@ -258,7 +258,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
 	h.steps = step.New(step.Config{
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Password: h.egress.Password, Authorities: h.authorities.Of,
 		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
@@ -399,6 +399,9 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "count late model calls", Do: periodic.Uncounted(h.reports.CountLate)},
 		periodic.Job{Name: "open and withdraw inbox items about what ended", Every: stopSweep, Do: func(ctx context.Context) error { return stop.Sweep(ctx, h.store, h.recorder) }},
 		periodic.Job{Name: "resume the tasks whose budget has begun again", Every: stopSweep, Do: h.inbox.NextPeriods},
+		periodic.Job{Name: "delete sessions of browsers that no checkpoint needs", Every: expiryInterval, Do: periodic.Uncounted(func(ctx context.Context) (int64, error) {
+			return h.store.ExpireBrowserSessions(ctx, task.MaxCheckpointTime)
+		})},
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"), periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep}))

@@ -8,23 +8,27 @@ import (
 	"fmt"
 	"html"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/browserlink"
-	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
 // secrets are the values of credentials that were typed into pages. While the browser lives,
-// no result shows them: text is masked, and in pictures what contains one is blurred.
+// no result shows them: text is masked, and in pictures what contains one is hidden.
 type secrets struct {
 	values []string
-	// forms are the values as pages and addresses may write them, the longest first.
-	forms []form
+	// whole match the values as pages and addresses may write them, and parts beginnings and
+	// ends of them, the longest first.
+	whole, parts []mask
 }
 
-// form is a way to write a secret, and which credential it is of.
-type form struct{ text, credential string }
+// mask replaces what matches by the name of a credential.
+type mask struct {
+	match *regexp.Regexp
+	by    string
+}
 
 const (
 	// leastPart is the length of a part of a secret that is masked: where a text is cut, a
@@ -35,36 +39,52 @@ const (
 )
 
 func (s *secrets) add(credential, value string) {
-	if value == "" || slices.Contains(s.values, value) {
+	if value == "" || len(s.values) >= maxSecrets || slices.Contains(s.values, value) {
 		return
 	}
-	if len(s.values) >= maxSecrets {
-		s.values = s.values[1:]
-	}
 	s.values = append(s.values, value)
-	quoted, _ := json.Marshal(value) //nolint:errchkjson // a string
-	for _, text := range []string{
-		value, url.QueryEscape(value), url.PathEscape(value), html.EscapeString(value), strings.Trim(string(quoted), `"`),
-		base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)),
-		report.Clean([]byte(value), 2*len(value)+8),
-	} {
-		if !slices.ContainsFunc(s.forms, func(f form) bool { return f.text == text }) {
-			s.forms = append(s.forms, form{text, credential})
-		}
+	whole := "[credential " + credential + "]"
+	s.whole = append(s.whole, mask{regexp.MustCompile(written(value)), whole})
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		s.whole = append(s.whole, mask{regexp.MustCompile(regexp.QuoteMeta(encoding.EncodeToString([]byte(value))) + "=*"), whole})
 	}
-	slices.SortStableFunc(s.forms, func(a, b form) int { return len(b.text) - len(a.text) })
+	part := "[part of credential " + credential + "]"
+	runes := []rune(value)
+	for n := len(runes) - 1; n >= max(leastPart, len(runes)/3); n-- {
+		s.parts = append(s.parts, mask{regexp.MustCompile(written(string(runes[:n])) + "|" + written(string(runes[len(runes)-n:]))), part})
+	}
+}
+
+// written returns an expression that matches a text in which any character may be written as in
+// addresses, in HTML or in JSON.
+func written(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		one := string(r)
+		out.WriteString("(?:" + regexp.QuoteMeta(one) + "|(?i:")
+		for _, b := range []byte(one) {
+			fmt.Fprintf(&out, `%%%02x`, b)
+		}
+		fmt.Fprintf(&out, `|\\u%04x)`, r)
+		if r == ' ' {
+			out.WriteString(`|\+`)
+		}
+		if escaped := html.EscapeString(one); escaped != one {
+			out.WriteString("|" + regexp.QuoteMeta(escaped))
+		}
+		if r == '"' || r == '\\' {
+			out.WriteString("|" + regexp.QuoteMeta(`\`+one))
+		}
+		out.WriteString(")")
+	}
+	return out.String()
 }
 
 // mask returns a text without the secrets, and without beginnings and ends of them.
 func (s *secrets) mask(text string) string {
-	for _, f := range s.forms {
-		text = strings.ReplaceAll(text, f.text, "[credential "+f.credential+"]")
-	}
-	for _, f := range s.forms {
-		for n := len(f.text) - 1; n >= max(leastPart, len(f.text)/2); n-- {
-			for _, part := range []string{f.text[:n], f.text[len(f.text)-n:]} {
-				text = strings.ReplaceAll(text, part, "[part of credential "+f.credential+"]")
-			}
+	for _, all := range [][]mask{s.whole, s.parts} {
+		for _, m := range all {
+			text = m.match.ReplaceAllLiteralString(text, m.by)
 		}
 	}
 	return text
@@ -72,7 +92,7 @@ func (s *secrets) mask(text string) string {
 
 // maskAnswer masks all of an answer that is text.
 func (s *secrets) maskAnswer(a *Answer) {
-	if len(s.forms) == 0 {
+	if len(s.values) == 0 {
 		return
 	}
 	for _, text := range []*string{&a.Answer, &a.Error, &a.URL, &a.Title} {
@@ -147,16 +167,16 @@ func (c *call) takeSecret(e element) error {
 // errSecret is returned for JavaScript in a page that a secret was typed into.
 var errSecret = errors.New("expression: a credential was typed into this page, which JavaScript could read; it is refused until the page is left")
 
-// hideScript blurs what of a document shows a secret, in open shadow trees too, and returns how
+// hideScript hides what of a document shows a secret, in open shadow trees too, and returns how
 // many elements that are. showScript ends that.
 const hideScript = `(values) => {
 	let n = 0;
 	const has = (text) => values.some((v) => text.includes(v));
 	const hide = (e) => {
-		if (!e.style || e.hasAttribute('data-deckhand-blurred')) return;
+		if (!e.style || e.hasAttribute('data-deckhand-hidden')) return;
 		n++;
-		e.setAttribute('data-deckhand-blurred', e.style.getPropertyValue('filter') + '!' + e.style.getPropertyPriority('filter'));
-		e.style.setProperty('filter', 'blur(12px)', 'important');
+		e.setAttribute('data-deckhand-hidden', e.style.getPropertyValue('filter') + '!' + e.style.getPropertyPriority('filter'));
+		e.style.setProperty('filter', 'opacity(0)', 'important');
 	};
 	const walk = (root) => {
 		for (const e of root.querySelectorAll('*')) {
@@ -174,18 +194,18 @@ const showScript = `(() => {
 	const walk = (root) => {
 		for (const e of root.querySelectorAll('*')) {
 			if (e.shadowRoot) walk(e.shadowRoot);
-			const was = e.getAttribute('data-deckhand-blurred');
+			const was = e.getAttribute('data-deckhand-hidden');
 			if (was === null) continue;
 			const at = was.lastIndexOf('!');
 			e.style.removeProperty('filter');
 			if (at > 0) e.style.setProperty('filter', was.slice(0, at), was.slice(at + 1));
-			e.removeAttribute('data-deckhand-blurred');
+			e.removeAttribute('data-deckhand-hidden');
 		}
 	};
 	walk(document);
 })()`
 
-// hideSecrets blurs what shows a secret in all frames until the function that it returns is
+// hideSecrets hides what shows a secret in all frames until the function that it returns is
 // called. If a frame cannot be asked, there is no picture.
 func (c *call) hideSecrets(ctx context.Context) (show func(), err error) {
 	if len(c.b.secrets.values) == 0 {
