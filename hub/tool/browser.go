@@ -34,6 +34,8 @@ const (
 	// browserLife bounds a browser's life, and browserIdle how long it lives without a call.
 	browserLife = 7 * 24 * time.Hour
 	browserIdle = 2 * time.Hour
+	// browserStart bounds how long a browser takes to read what it begins with.
+	browserStart = 10 * time.Second
 	// browserTimeout bounds a call. Its own timeout is at most two minutes.
 	browserTimeout = 4 * time.Minute
 	// browserGrace is how long a browser keeps running while its node is cut off; a call
@@ -228,32 +230,68 @@ func keepBrowser(ctx context.Context, c Call, key browserlink.Key) error {
 		return err
 	}
 	for _, e := range res.GetExecs() {
-		if strings.HasPrefix(e.GetExecId(), browserKeeper(c.TaskID)) && !e.GetLeaderExited() || e.GetExecId() == c.ExecID {
+		if e.GetExecId() == c.ExecID {
 			return nil
+		}
+		if strings.HasPrefix(e.GetExecId(), browserKeeper(c.TaskID)) && !e.GetLeaderExited() {
+			err := beginBrowser(ctx, c, key, e)
+			if fault.Is(err, fault.Invalid) || fault.Is(err, fault.Precondition) {
+				return nil // a hub of an earlier release started it, and it takes nothing
+			}
+			return err
 		}
 	}
 	cfg, err := json.Marshal(map[string]any{"folder": browserFolder(c.TaskID), "idle_seconds": int(browserIdle.Seconds())})
 	if err != nil {
 		return fmt.Errorf("encode how the browser is kept: %w", err)
 	}
-	start := browserlink.Start{Key: key}
-	if start.Session, err = c.Browser.Session(ctx); err != nil {
-		return err
-	}
-	input, err := json.Marshal(start)
-	if err != nil {
-		return fmt.Errorf("encode what the browser begins with: %w", err)
-	}
 	spec := &nodev1.ExecSpec{
-		Stdin:  input,
+		StdinOpen: true,
 		ExecId: browserKeeper(c.TaskID) + strings.TrimPrefix(ident.New("x"), "x_")[:8], JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserLife),
 		Argv: []string{nodelink.SkillPath, "browser", "serve", string(cfg)}, User: browserUser, Dir: "/tmp", OfflineGrace: durationpb.New(max(browserGrace, c.OfflineGrace)),
 		OutputLimitBytes: c.OutputLimit,
 	}
-	return inJail(ctx, c, func() error {
-		_, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
+	var started *nodev1.Exec
+	err = inJail(ctx, c, func() error {
+		res, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
+		started = res.GetExec()
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return beginBrowser(ctx, c, key, started)
+}
+
+// beginBrowser gives a keeper what it begins with, unless it has that. It is not part of the
+// command: the node keeps that on its disk.
+func beginBrowser(ctx context.Context, c Call, key browserlink.Key, keeper *nodev1.Exec) error {
+	if keeper.GetStdinBytes() > 0 {
+		return nil
+	}
+	start := browserlink.Start{Key: key}
+	var err error
+	if start.Session, err = c.Browser.Session(ctx); err != nil {
+		return err
+	}
+	data, err := json.Marshal(start)
+	if err != nil {
+		return fmt.Errorf("encode what the browser begins with: %w", err)
+	}
+	for written := int64(0); ; {
+		res, err := c.Node.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{
+			ExecId: keeper.GetExecId(), Offset: written, Data: data[written:], Eof: true, Timeout: durationpb.New(browserStart),
+		})
+		if err != nil {
+			return fault.FromGRPC(err)
+		}
+		if res.GetWritten() <= written && written < int64(len(data)) {
+			return fault.New(fault.Unavailable, "the browser did not take what it begins with").WithFix("make the call again")
+		}
+		if written = res.GetWritten(); written >= int64(len(data)) {
+			return nil
+		}
+	}
 }
 
 // EndBrowser ends the browser of a task.

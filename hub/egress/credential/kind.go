@@ -62,7 +62,7 @@ var forms = map[Kind]form{
 		settings: []string{"region", "service"}, value: []string{"access_key_id", "secret_access_key", "session_token"},
 		needs: []string{"access_key_id", "secret_access_key"},
 	},
-	Password: {value: []string{"username", "password"}, needs: []string{"password"}},
+	Password: {value: []string{"password"}, needs: []string{"password"}},
 }
 
 // Held reports whether the values of a kind stay in the hub, which inserts them.

@@ -30,7 +30,7 @@ func (s *Site) Posts() []string {
 // User and Password are those of the login.
 const (
 	User     = "ada"
-	Password = "lovelace"
+	Password = "l0velace-Of-1815"
 )
 
 // order is a row of the table.
@@ -173,6 +173,7 @@ func (s *Site) files(w http.ResponseWriter, r *http.Request) {
 var pages = map[string]string{
 	"/state": page("State", `<h1>State</h1><button onclick="
 		localStorage.setItem('cart', 'three apples'); sessionStorage.setItem('draft', 'dear Ada'); document.cookie = 'seen=yes'; document.cookie = 'kept=long; max-age=3600'; show()">Remember</button>
+		<button onclick="localStorage.clear(); sessionStorage.clear(); document.cookie = 'seen=; max-age=0'; show()">Forget</button>
 		<p id=shown></p><div style="height:5000px"></div><p>the end</p>
 		<script>function show() { shown.textContent = 'cart: ' + localStorage.getItem('cart') + ', draft: ' + sessionStorage.getItem('draft') + ', cookies: ' + document.cookie.split('; ').sort().join(' ') } show()</script>`),
 	"/echo": page("Echo", `<h1>Echo</h1><label>Passphrase <input type=password oninput="

@@ -195,7 +195,7 @@ type CredentialValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of bearer and gitlab.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Of basic. One of them may be empty.
+	// Of basic. One of them may be empty. Of password: password alone.
 	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	Password string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
 	// Of header and query.
@@ -320,7 +320,8 @@ type Credential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Lower-case letters, digits and dashes, beginning with a letter.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// bearer, basic, header, query, github_app, gitlab, oauth2_client or aws_sigv4.
+	// bearer, basic, header, query, github_app, gitlab, oauth2_client, aws_sigv4 or
+	// password, which is typed into pages by the browser of a task and inserted into no request.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Names or addresses. It is inserted into requests to them only.
 	Hosts []string `protobuf:"bytes,3,rep,name=hosts,proto3" json:"hosts,omitempty"`
