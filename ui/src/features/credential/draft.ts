@@ -128,6 +128,7 @@ export const settingsOf: Record<Kind, FormField[]> = {
     { name: "region", label: "Region", hint: "Leave empty for hosts of amazonaws.com." },
     { name: "service", label: "Service", hint: "Leave empty for hosts of amazonaws.com." },
   ],
+  password: [],
 };
 
 const list = (text: string) => text.split(/[\s,]+/).filter(Boolean);
