@@ -66,6 +66,10 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, static)
 		return
 	}
+	if strings.HasPrefix(r.URL.Path, "/hostile/") {
+		hostile(w, r)
+		return
+	}
 	switch r.URL.Path {
 	case "/login":
 		s.login(w, r)
