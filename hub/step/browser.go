@@ -26,12 +26,15 @@ const (
 	summaryPages, summaryCookies = 20, 100
 )
 
-// browserOf returns what a call of the browser needs of the hub.
-func (s *Steps) browserOf(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
+// browsers keeps the keys and sessions of tasks' browsers.
+type browsers struct{ *Steps }
+
+// of returns what a call of the browser needs of the hub.
+func (s browsers) of(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
 	return tool.Browser{
-		Key: func(ctx context.Context) (browserlink.Key, error) { return s.browserKey(ctx, t) },
+		Key: func(ctx context.Context) (browserlink.Key, error) { return s.key(ctx, t) },
 		Session: func(ctx context.Context) ([]byte, error) {
-			_, encoded, err := s.browserSession(ctx, t, math.MaxInt32, step.Number)
+			_, encoded, err := s.session(ctx, t, math.MaxInt32, step.Number)
 			return encoded, err
 		},
 		Password: func(ctx context.Context, name string) (browserlink.Secret, error) {
@@ -47,8 +50,8 @@ func sessionObject(taskID string, number int32) string {
 	return fmt.Sprintf("browser session %d of %s", number, taskID)
 }
 
-// browserKey returns the key of a task's browser, which is created with the first call.
-func (s *Steps) browserKey(ctx context.Context, t db.Task) (browserlink.Key, error) {
+// key returns the key of a task's browser, which is created with the first call.
+func (s browsers) key(ctx context.Context, t db.Task) (browserlink.Key, error) {
 	sealed, err := s.cfg.Store.BrowserKey(ctx, db.BrowserKeyParams{OrgID: t.OrgID, TaskID: t.ID})
 	if store.IsNotFound(err) {
 		if sealed, err = s.cfg.Vault.Seal(browserlink.NewKey(), keyObject(t.ID)); err != nil {
@@ -66,10 +69,10 @@ func (s *Steps) browserKey(ctx context.Context, t db.Task) (browserlink.Key, err
 	return s.cfg.Vault.Open(sealed, keyObject(t.ID))
 }
 
-// browserSession returns the state that a task's browser had at the end of a turn, and before a
+// session returns the state that a task's browser had at the end of a turn, and before a
 // step unless that is 0, as browserlink encodes it; nil if it had none. A task that was resumed
 // from a checkpoint begins with that of the other.
-func (s *Steps) browserSession(ctx context.Context, t db.Task, upToTurn, before int32) (summary json.RawMessage, encoded []byte, err error) {
+func (s browsers) session(ctx context.Context, t db.Task, upToTurn, before int32) (summary json.RawMessage, encoded []byte, err error) {
 	for {
 		row, err := s.cfg.Store.BrowserSession(ctx, db.BrowserSessionParams{OrgID: t.OrgID, TaskID: t.ID, UpToTurn: upToTurn, Before: before})
 		if err == nil {
@@ -90,8 +93,8 @@ func (s *Steps) browserSession(ctx context.Context, t db.Task, upToTurn, before 
 	}
 }
 
-// keepBrowserSession stores the state in which a step left the browser.
-func (s *Steps) keepBrowserSession(ctx context.Context, q *db.Queries, step db.Step, after *tool.BrowserSession) error {
+// keep stores the state in which a step left the browser.
+func (s browsers) keep(ctx context.Context, q *db.Queries, step db.Step, after *tool.BrowserSession) error {
 	if after == nil {
 		return nil
 	}
@@ -99,10 +102,10 @@ func (s *Steps) keepBrowserSession(ctx context.Context, q *db.Queries, step db.S
 	if err != nil {
 		return fmt.Errorf("encode what is shown of the session of %s: %w", step.ID, err)
 	}
-	return s.putBrowserSession(ctx, q, step, after.Encoded, summary)
+	return s.put(ctx, q, step, after.Encoded, summary)
 }
 
-func (s *Steps) putBrowserSession(ctx context.Context, q *db.Queries, step db.Step, encoded []byte, summary json.RawMessage) error {
+func (s browsers) put(ctx context.Context, q *db.Queries, step db.Step, encoded []byte, summary json.RawMessage) error {
 	sealed, err := s.cfg.Vault.Seal(encoded, sessionObject(step.TaskID, step.Number))
 	if err != nil {
 		return err
@@ -151,9 +154,9 @@ func summaryOf(session browserlink.Session) map[string]any {
 	return map[string]any{"pages": pages, "cookies": cookies, "storedItems": items}
 }
 
-// browserBack brings the browser of a task back to what it was at one of its named checkpoints,
+// back brings the browser of a task back to what it was at one of its named checkpoints,
 // once for a step. It reports whether there is a browser: the next call starts it anew.
-func (s *Steps) browserBack(ctx context.Context, t db.Task, step db.Step, node machine.Link, named db.CheckpointNamedRow) (bool, error) {
+func (s browsers) back(ctx context.Context, t db.Task, step db.Step, node machine.Link, named db.CheckpointNamedRow) (bool, error) {
 	_, err := s.cfg.Store.BrowserKey(ctx, db.BrowserKeyParams{OrgID: t.OrgID, TaskID: t.ID})
 	if store.IsNotFound(err) {
 		return false, nil
@@ -165,7 +168,7 @@ func (s *Steps) browserBack(ctx context.Context, t db.Task, step db.Step, node m
 	if named.Step != 0 {
 		upTo++ // the calls before it in its turn count
 	}
-	summary, encoded, err := s.browserSession(ctx, t, upTo, named.Step)
+	summary, encoded, err := s.session(ctx, t, upTo, named.Step)
 	if err != nil {
 		return false, err
 	}
@@ -175,7 +178,7 @@ func (s *Steps) browserBack(ctx context.Context, t db.Task, step db.Step, node m
 			return false, err
 		}
 	}
-	if err := s.putBrowserSession(ctx, s.cfg.Store.Queries, step, encoded, summary); err != nil {
+	if err := s.put(ctx, s.cfg.Store.Queries, step, encoded, summary); err != nil {
 		return false, err
 	}
 	if err := tool.EndBrowser(ctx, node, step.JailID, t.ID); err != nil {

@@ -75,7 +75,7 @@ func (s *Steps) goBack(ctx context.Context, t db.Task, step db.Step, node machin
 	if err != nil {
 		return restored, err
 	}
-	restored.Browser, err = s.browserBack(ctx, t, step, node, named)
+	restored.Browser, err = browsers{s}.back(ctx, t, step, node, named)
 	return restored, err
 }
 

@@ -249,7 +249,7 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 			attribute.String("deckhand.jail.id", e.GetJailId()), attribute.Int("process.exit.code", int(e.GetExitCode())))
 	}
 	if toolname.IsBrowser(step.Tool) {
-		call.Browser = s.browserOf(t, step, p)
+		call.Browser = browsers{s}.of(t, step, p)
 	}
 	if tool.IsMCP(step.Tool) {
 		if call.MCP, err = s.mcpCall(ctx, t, p, step); err != nil {

@@ -46,10 +46,10 @@ func typedOnly(name string) error {
 		WithFix("create one of another kind for requests")
 }
 
-// Password returns the password of a credential that the caller's persona lists, with the hosts
+// TypedPassword returns the password of a credential that the caller's persona lists, with the hosts
 // into whose pages it may be typed, and records that it was asked for. It leaves the hub: while
 // a page with it is open, it is in the memory of the task's browser.
-func (c *Credentials) Password(ctx context.Context, by Caller, name string) (browserlink.Secret, error) {
+func TypedPassword(ctx context.Context, c *Credentials, by Caller, name string) (browserlink.Secret, error) {
 	u, err := c.use(ctx, by.OrgID, "", by.JailID, name)
 	if err != nil {
 		return browserlink.Secret{}, err

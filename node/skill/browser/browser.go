@@ -89,7 +89,7 @@ func (b *browser) start(ctx context.Context) error {
 		return err
 	}
 	if anew {
-		b.restore(ctx)
+		sessions{b}.restore(ctx)
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func Serve(ctx context.Context, cfg Config) error {
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
-		k.browser.begin(session)
+		sessions{k.browser}.begin(session)
 	}
 	defer k.browser.close()
 	go func() {
@@ -313,7 +313,7 @@ func (k *server) state(ctx context.Context, tool string, said *Answer) string {
 	if !changesState(tool) {
 		return ""
 	}
-	k.browser.capture(ctx)
+	sessions{k.browser}.capture(ctx)
 	if k.browser.kept.session == nil || len(k.key) == 0 {
 		return ""
 	}

@@ -44,6 +44,9 @@ type keptState struct {
 	sent string
 }
 
+// sessions reads and restores the state of a browser, for the call in progress.
+type sessions struct{ *browser }
+
 // captureScript reads a frame's storages and how far it is scrolled.
 const captureScript = `(() => {
 	let dropped = 0;
@@ -77,7 +80,7 @@ func (f frameTree) ids(out []string) []string {
 
 // capture reads the state of the browser; a tab that cannot be asked now has the state that
 // it had. It is for the call in progress.
-func (b *browser) capture(ctx context.Context) {
+func (b sessions) capture(ctx context.Context) {
 	if b.proc == nil {
 		return
 	}
@@ -116,8 +119,8 @@ func (b *browser) capture(ctx context.Context) {
 }
 
 // captureTab reads the storages of a tab's frames, and returns how many items were too large.
-func (b *browser) captureTab(ctx context.Context, t *tab, state *browserlink.Tab) (dropped int) {
-	p := &page{b, t}
+func (b sessions) captureTab(ctx context.Context, t *tab, state *browserlink.Tab) (dropped int) {
+	p := &page{b.browser, t}
 	var tree struct {
 		Tree frameTree `json:"frameTree"`
 	}
@@ -167,7 +170,7 @@ func sameOrigin(address, origin string) bool {
 	return address == origin || strings.HasPrefix(address, origin+"/")
 }
 
-func (b *browser) keepLocal(origin string, items []browserlink.Item) {
+func (b sessions) keepLocal(origin string, items []browserlink.Item) {
 	// The map of a state that was read before is not changed any more.
 	local := make(map[string][]browserlink.Item, len(b.kept.local)+1)
 	for one, its := range b.kept.local {
@@ -184,13 +187,13 @@ func (b *browser) keepLocal(origin string, items []browserlink.Item) {
 }
 
 // begin has the browser begin with a state when it is started.
-func (b *browser) begin(s browserlink.Session) {
+func (b sessions) begin(s browserlink.Session) {
 	b.kept.session, b.kept.local = &s, s.Local
 }
 
 // restore brings a browser that was just started to the state that it is to begin with. Pages
 // that cannot be opened are left out; what the browser said is in the note.
-func (b *browser) restore(ctx context.Context) {
+func (b sessions) restore(ctx context.Context) {
 	s := b.kept.session
 	if s == nil || len(s.Tabs) == 0 && len(s.Cookies) == 0 && len(s.Local) == 0 {
 		return
@@ -247,7 +250,7 @@ func (b *browser) restore(ctx context.Context) {
 	}
 }
 
-func (b *browser) setCookies(ctx context.Context, cookies []browserlink.Cookie) {
+func (b sessions) setCookies(ctx context.Context, cookies []browserlink.Cookie) {
 	var all []map[string]any
 	for _, c := range cookies {
 		one := map[string]any{"name": c.Name, "value": c.Value, "path": c.Path, "secure": c.Secure, "httpOnly": c.HTTPOnly}
@@ -300,11 +303,11 @@ const seedScript = `(seed) => {
 
 // seed sets the storages of origins from a tab. It shows an empty page of each, for which no
 // request is sent.
-func (b *browser) seed(ctx context.Context, t *tab, seeds map[string]seed) {
+func (b sessions) seed(ctx context.Context, t *tab, seeds map[string]seed) {
 	if len(seeds) == 0 {
 		return
 	}
-	p := &page{b, t}
+	p := &page{b.browser, t}
 	if p.act(ctx, "Fetch.enable", map[string]any{"patterns": []map[string]any{{"urlPattern": "*"}}}, nil) != nil {
 		return
 	}
@@ -357,7 +360,7 @@ func (t *tab) onPaused(b *browser, e event) {
 }
 
 // anotherTab returns a new tab; nil if there is none.
-func (b *browser) anotherTab(ctx context.Context) (made *tab) {
+func (b sessions) anotherTab(ctx context.Context) (made *tab) {
 	var target struct{ TargetID string }
 	if b.proc.conn.call(ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &target) != nil {
 		return nil
@@ -374,7 +377,7 @@ func (b *browser) anotherTab(ctx context.Context) (made *tab) {
 }
 
 // open has a tab show what it showed before.
-func (b *browser) open(ctx context.Context, t *tab, want browserlink.Tab) bool {
+func (b sessions) open(ctx context.Context, t *tab, want browserlink.Tab) bool {
 	seeds := map[string]seed{}
 	for origin, items := range want.Storage {
 		seeds[origin] = seed{Session: items}
@@ -384,7 +387,7 @@ func (b *browser) open(ctx context.Context, t *tab, want browserlink.Tab) bool {
 	if err != nil {
 		return false
 	}
-	p := &page{b, t}
+	p := &page{b.browser, t}
 	if p.load(ctx, address) != nil {
 		return false
 	}
