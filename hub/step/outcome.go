@@ -151,7 +151,7 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err := s.keepImages(ctx, tx.Queries, ended, r.Images); err != nil {
 		return ended, err
 	}
-	if err := browsers{s}.keep(ctx, tx.Queries, ended, r.Browser); err != nil {
+	if err := (browsers{s}).keep(ctx, tx.Queries, ended, r.Browser); err != nil {
 		return ended, err
 	}
 	changed, err := workspace.Record(ctx, tx, ended, changedAt, r.Workspace)

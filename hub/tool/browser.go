@@ -247,7 +247,7 @@ func keepBrowser(ctx context.Context, c Call, key browserlink.Key) error {
 	}
 	spec := &nodev1.ExecSpec{
 		StdinOpen: true,
-		ExecId: browserKeeper(c.TaskID) + strings.TrimPrefix(ident.New("x"), "x_")[:8], JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserLife),
+		ExecId:    browserKeeper(c.TaskID) + strings.TrimPrefix(ident.New("x"), "x_")[:8], JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserLife),
 		Argv: []string{nodelink.SkillPath, "browser", "serve", string(cfg)}, User: browserUser, Dir: "/tmp", OfflineGrace: durationpb.New(max(browserGrace, c.OfflineGrace)),
 		OutputLimitBytes: c.OutputLimit,
 	}
