@@ -42,14 +42,14 @@ func TestCorpusOfHostilePages(t *testing.T) {
 	}
 	navigate := func(address string) func() string {
 		return func() string {
-			said := r.ask(toolname.BrowserNavigate, map[string]any{"url": address, "timeout_seconds": 4})
+			said := r.ask(toolname.BrowserNavigate, map[string]any{"url": address, "timeout_seconds": 2})
 			return said.Answer + said.Error
 		}
 	}
 	click := func(address, target string) func() string {
 		return func() string {
 			navigate(address)()
-			said := r.ask(toolname.BrowserClick, map[string]any{"target": target, "timeout_seconds": 2})
+			said := r.ask(toolname.BrowserClick, map[string]any{"target": target, "timeout_seconds": 1})
 			return said.Answer + said.Error
 		}
 	}
@@ -82,7 +82,7 @@ func TestCorpusOfHostilePages(t *testing.T) {
 		}, result{[]string{" within "}, nil}},
 		{"windows without end", click(site+"/hostile/windows", "Open"), result{nil, []string{"t40"}}},
 		{"a page that does not want to be left", click(site+"/hostile/unload", "Touch"), result{[]string{"clicked"}, nil}},
-		{"many downloads with odd names", click(site+"/hostile/downloads", "All"), result{nil, []string{".bashrc"}}},
+		{"many downloads with odd names", click(site+"/hostile/downloads", "All"), result{[]string{"downloaded downloads/"}, []string{"downloads/.", "../"}}},
 		{"elements nested 40 000 deep", navigate(site + "/hostile/nested"), result{nil, []string{"ended ("}}},
 		{"a page of 500 MB", navigate(site + "/hostile/huge"), result{nil, []string{"0123456789abcdef"}}},
 	} {
