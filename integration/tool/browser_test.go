@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -147,6 +148,7 @@ turns:
 	files, err := filepath.Glob(filepath.Join(dir, "*.png"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
+	require.Regexp(t, `"mediaType": ?"image/png"`, f.CLI(0, "task", "export", id).Out)
 }
 
 // The browser's session goes with the checkpoints: an agent that goes back has the cookies and
@@ -173,7 +175,7 @@ turns:
       - {tool: browser_type, arguments: {target: "Password", credential: office, submit: true}}
       - {tool: browser_navigate, arguments: {url: "http://localhost:8080/state?token=parameter"}}
       - {tool: browser_click, arguments: {target: Remember}}
-      - {tool: shell_exec, arguments: {command: "for d in /tmp/.deckhand-browser-*; do echo '{\"tool\":\"browser_tabs\",\"exec\":\"x\"}' | /.deckhand-skill browser ask $d; done; cat /tmp/.deckhand-browser-*/profile/Default/Preferences"}}
+      - {tool: shell_exec, arguments: {command: "for d in /tmp/.deckhand-browser-*; do echo '{\"tool\":\"browser_tabs\",\"exec\":\"x\"}' | /.deckhand-skill browser ask $d; cat $d/profile/Default/Preferences; done"}}
       - {tool: checkpoint, arguments: {name: remembered}}
   - text: I look at it.
     calls:
@@ -224,10 +226,12 @@ turns:
 
 	resumed := strings.TrimSpace(f.CLI(0, "task", "resume-from", id, "-o", "name", "--name", "remembered", "--workspace", "keep").Out)
 	succeeds(f, resumed)
-	f.JSON(&steps, "task", "steps", resumed)
-	for i, one := range steps {
-		t.Log(i, one.Tool, one.State, one.Observation)
-	}
+	var again []step
+	f.JSON(&again, "task", "steps", resumed)
+	first := slices.IndexFunc(again, func(s step) bool { return strings.HasPrefix(s.Tool, "browser_") })
+	require.GreaterOrEqual(t, first, 0)
+	require.Contains(t, again[first].Observation, remembered, "the task that goes on from there has the session of that point")
+	require.Contains(t, again[first].Observation, "its session was restored")
 
 	all := f.CLI(0, "task", "steps", id, "-o", "json").Out + f.CLI(0, "task", "export", id).Out
 	for _, one := range steps {
