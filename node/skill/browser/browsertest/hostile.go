@@ -40,7 +40,7 @@ func hostile(w http.ResponseWriter, r *http.Request) {
 	case "downloads":
 		_, _ = io.WriteString(w, page("Downloads", `<h1>Downloads</h1><button onclick="for (let i = 0; i < 60; i++) { const a = document.createElement('a'); a.href = '/odd-name?' + i; a.download = ''; a.click(); }">All</button>`))
 	case "nested":
-		_, _ = io.WriteString(w, "<!doctype html><title>Nested</title><h1>Nested</h1>"+strings.Repeat("<div><span>", 20000)+"<button>Deep</button>")
+		_, _ = io.WriteString(w, "<!doctype html><title>Nested</title><h1>Nested</h1>"+strings.Repeat("<div><span>", 5000)+"<button>Deep</button>")
 	case "huge":
 		w.Header().Set("Content-Length", fmt.Sprint(HugeBytes))
 		_, _ = io.WriteString(w, "<!doctype html><title>Huge</title><h1>Huge</h1><!-- ")
