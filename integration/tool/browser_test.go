@@ -188,6 +188,10 @@ turns:
       - {tool: checkpoint_restore, arguments: {name: remembered}}
       - {tool: browser_extract, arguments: {}}
       - {tool: browser_navigate, arguments: {url: "http://localhost:8080/orders"}}
+  - text: I note it.
+    calls:
+      - {tool: file_write, arguments: {path: notes, content: "all is well"}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/forms"}}
   - text: All done.
     calls:
       - {tool: complete_task, arguments: {summary: "tested"}}
