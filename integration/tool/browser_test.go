@@ -226,8 +226,6 @@ turns:
 	require.NotContains(t, checkpoints, "parameter")
 	require.Contains(t, f.CLI(0, "task", "checkpoints", id).Out, "http://localhost:8080/state")
 	require.Contains(t, f.CLI(0, "credential", "usage", "office").Out, "TYPE")
-	undo := f.CLI(0, "task", "undo", id)
-	require.Contains(t, undo.Out+undo.Err, "what the page does on its server")
 
 	resumed := strings.TrimSpace(f.CLI(0, "task", "resume-from", id, "-o", "name", "--name", "remembered", "--workspace", "keep").Out)
 	succeeds(f, resumed)
