@@ -74,6 +74,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -272,8 +273,11 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Memories: h.memories,
 		Patterns: h.patterns.ForTool,
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Authorities: h.authorities.Of,
-		Store: h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Password: func(ctx context.Context, by egresscredential.Caller, name string) (browserlink.Secret, error) {
+			return egresscredential.TypedPassword(ctx, h.egress, by, name)
+		},
+		Authorities: h.authorities.Of,
+		Store:       h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),
 		Engine: func(ctx context.Context, orgID string) (websearch.Engine, error) {
 			return h.credentials.Engine(ctx, orgID)
@@ -414,6 +418,9 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "count late model calls", Do: periodic.Uncounted(h.reports.CountLate)},
 		periodic.Job{Name: "open and withdraw inbox items about what ended", Every: stopSweep, Do: func(ctx context.Context) error { return stop.Sweep(ctx, h.store, h.recorder) }},
 		periodic.Job{Name: "resume the tasks whose budget has begun again", Every: stopSweep, Do: h.inbox.NextPeriods},
+		periodic.Job{Name: "delete sessions of browsers that no checkpoint needs", Every: expiryInterval, Do: periodic.Uncounted(func(ctx context.Context) (int64, error) {
+			return h.store.ExpireBrowserSessions(ctx, task.MaxCheckpointTime)
+		})},
 		periodic.Job{Name: "delete expired checkpoints", Every: expiryInterval, Do: periodic.Uncounted(h.store.ExpireCheckpoints)},
 	))
 	h.leader.Add("background commands", periodic.New(job.SweepEvery, c.Log.Named("job"), periodic.Job{Name: "see which background commands have ended", Do: h.jobs.Sweep}))

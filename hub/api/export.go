@@ -133,7 +133,11 @@ func (h *Histories) exportSteps(ctx context.Context, t db.Task, to exporter) err
 		}
 		for _, s := range rows {
 			after = s.Number
-			if err := to.step(stepMessage(s)); err != nil {
+			m := stepMessage(s)
+			if err := h.addPictures(ctx, m, to); err != nil {
+				return err
+			}
+			if err := to.step(m); err != nil {
 				return err
 			}
 			if s.StartedAt == nil && s.Run == 1 || s.NodeID == nil {
@@ -153,6 +157,21 @@ func (h *Histories) exportSteps(ctx context.Context, t db.Task, to exporter) err
 			return nil
 		}
 	}
+}
+
+// addPictures adds the pictures of a step, for a format that has them.
+func (h *Histories) addPictures(ctx context.Context, m *deckhandv1.Step, to exporter) error {
+	if _, shows := to.(*castOf); shows || m.GetOutcome().GetFields()["images"].GetNumberValue() == 0 {
+		return nil
+	}
+	rows, err := h.Store.StepImages(ctx, db.StepImagesParams{OrgID: auth.From(ctx).OrgID, TaskID: m.GetTaskId(), StepID: m.GetId()})
+	if err != nil {
+		return fmt.Errorf("read the pictures of step %s: %w", m.GetId(), err)
+	}
+	for _, row := range rows {
+		m.Images = append(m.Images, &deckhandv1.Image{MediaType: row.MediaType, Data: row.Data})
+	}
+	return nil
 }
 
 // wroteNothing reports whether a run of a step is known to have no output, so that no

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -291,10 +292,15 @@ func (h *Tasks) KeepCheckpoint(ctx context.Context, req *deckhandv1.KeepCheckpoi
 }
 
 func checkpointMessage(row db.ListCheckpointsRow) *deckhandv1.TaskCheckpoint {
-	return &deckhandv1.TaskCheckpoint{
+	out := &deckhandv1.TaskCheckpoint{
 		Iteration: row.Iteration, Name: row.Name, Reason: row.Reason, CreatedAt: timestamppb.New(row.CreatedAt), ExpiresAt: timestamppb.New(row.ExpiresAt),
 		BeforeSteps: row.BeforeSteps, Id: row.ID, Phase: row.Phase,
 	}
+	browser := &deckhandv1.BrowserState{}
+	if protojson.Unmarshal(row.Browser, browser) == nil && len(browser.GetPages())+len(browser.GetCookies())+int(browser.GetStoredItems()) > 0 {
+		out.Browser = browser
+	}
+	return out
 }
 
 func taskMessageOf(m db.TaskMessage) *deckhandv1.TaskMessage {

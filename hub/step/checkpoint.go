@@ -71,7 +71,12 @@ func (s *Steps) goBack(ctx context.Context, t db.Task, step db.Step, node machin
 	if err != nil {
 		return tool.Restored{}, fmt.Errorf("find checkpoint %q of %s: %w", name, t.ID, err)
 	}
-	return s.cfg.GoBack(ctx, t, node, step.ID, named)
+	restored, err := s.cfg.GoBack(ctx, t, node, step.ID, named)
+	if err != nil {
+		return restored, err
+	}
+	restored.Browser, err = browsers{s}.back(ctx, t, step, node, named)
+	return restored, err
 }
 
 // noCheckpoint returns the error for a name that no checkpoint of a task has.

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -42,6 +43,10 @@ func (s *Steps) egressOf(ctx context.Context, t db.Task, p *persona.Persona, rea
 	allowed := p.Egress
 	if readOnly {
 		allowed = allowed.ReadOnly()
+		if tool.HasBrowser(p) {
+			// What a page's scripts send is not the agent's to decide.
+			allowed = allowed.Reading()
+		}
 	}
 	egress := machine.EgressOf(allowed)
 	if shared.hubAccess {

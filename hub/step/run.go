@@ -251,6 +251,9 @@ func (s *Steps) call(ctx context.Context, t db.Task, step db.Step, record *tool.
 			attribute.String("deckhand.exec.id", step.ExecID), attribute.String("deckhand.node.id", *step.NodeID),
 			attribute.String("deckhand.jail.id", e.GetJailId()), attribute.Int("process.exit.code", int(e.GetExitCode())))
 	}
+	if toolname.IsBrowser(step.Tool) {
+		call.Browser = browsers{s}.of(t, step, p)
+	}
 	if tool.IsMCP(step.Tool) {
 		if call.MCP, err = s.mcpCall(ctx, t, p, step); err != nil {
 			return call, err

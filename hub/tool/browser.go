@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -33,12 +34,31 @@ const (
 	// browserLife bounds a browser's life, and browserIdle how long it lives without a call.
 	browserLife = 7 * 24 * time.Hour
 	browserIdle = 2 * time.Hour
+	// browserStart bounds how long a browser takes to read what it begins with.
+	browserStart = 10 * time.Second
 	// browserTimeout bounds a call. Its own timeout is at most two minutes.
 	browserTimeout = 4 * time.Minute
 	// browserGrace is how long a browser keeps running while its node is cut off; a call
 	// that finds it gone starts another one.
 	browserGrace = time.Hour
 )
+
+// Browser is what calls of the browser need of the hub.
+type Browser struct {
+	// Key returns the key of the task's browser.
+	Key func(ctx context.Context) (browserlink.Key, error)
+	// Session returns the state with which a browser that is started now begins, as browserlink
+	// encodes it; nil for none.
+	Session func(ctx context.Context) ([]byte, error)
+	// Password returns the password of a credential, for pages of its hosts.
+	Password func(ctx context.Context, name string) (browserlink.Secret, error)
+}
+
+// BrowserSession is the state of a browser, and as browserlink encodes it. It is secret.
+type BrowserSession struct {
+	Encoded []byte
+	Session browserlink.Session
+}
 
 // browserTarget is the argument that names an element.
 const browserTarget = `"target":{"type":"string","minLength":1,"maxLength":1000,"description":"The element: a reference of a snapshot (e12), a role and name (button \"Pay\"), a CSS selector (#pay, or css=…), or plain words (the blue Pay button in the row Ada)"}`
@@ -97,10 +117,11 @@ func browserTools() []*Tool {
 			"modifiers":{"type":"array","maxItems":4,"items":{"type":"string","enum":["Alt","Control","Meta","Shift"]},"description":"Keys that are held"},`+browserSeconds+`,`+browserMaxBytes, acts),
 		tool(toolname.BrowserType,
 			"Type text into a field of the page, replacing nothing unless clear_first is set; submit presses Enter after it. Dates are written like 2026-01-31. Returns what changed. "+
-				"For a list of options, use browser_select. Do not type secrets: they would be stored with the call. "+
+				"For a list of options, use browser_select. Do not type secrets, which would be stored with the call: name a credential of yours instead, whose password is typed into a password field of its site and never shown. "+
 				`Example: {"target": "the search field", "text": "blue shoes", "clear_first": true, "submit": true}.`,
-			`"target","text"`, browserTarget+`,
-			"text":{"type":"string","maxLength":65536,"description":"The text"},
+			`"target"`, browserTarget+`,
+			"text":{"type":"string","maxLength":65536,"description":"The text; leave it out with a credential"},
+			"credential":{"type":"string","minLength":1,"maxLength":63,"description":"Type the password of this credential, of the kind password, in place of a text"},
 			"clear_first":{"type":"boolean","description":"Replace what is in the field"},
 			"submit":{"type":"boolean","description":"Press Enter after it"},
 			"slowly":{"type":"boolean","description":"Key by key, for fields that react to each key; up to 500 characters"},`+browserMaxBytes, acts),
@@ -203,14 +224,21 @@ func browserFolder(taskID string) string { return "/tmp/.deckhand-browser-" + ta
 
 // keepBrowser makes sure that the task's browser is kept, unless the call itself is in
 // progress.
-func keepBrowser(ctx context.Context, c Call) error {
+func keepBrowser(ctx context.Context, c Call, key browserlink.Key) error {
 	res, err := c.Node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: c.Jail.GetJailId(), LiveOnly: true})
 	if err != nil {
 		return err
 	}
 	for _, e := range res.GetExecs() {
-		if strings.HasPrefix(e.GetExecId(), browserKeeper(c.TaskID)) && !e.GetLeaderExited() || e.GetExecId() == c.ExecID {
+		if e.GetExecId() == c.ExecID {
 			return nil
+		}
+		if strings.HasPrefix(e.GetExecId(), browserKeeper(c.TaskID)) && !e.GetLeaderExited() {
+			err := beginBrowser(ctx, c, key, e)
+			if fault.Is(err, fault.Invalid) || fault.Is(err, fault.Precondition) {
+				return nil // a hub of an earlier release started it, and it takes nothing
+			}
+			return err
 		}
 	}
 	cfg, err := json.Marshal(map[string]any{"folder": browserFolder(c.TaskID), "idle_seconds": int(browserIdle.Seconds())})
@@ -218,14 +246,52 @@ func keepBrowser(ctx context.Context, c Call) error {
 		return fmt.Errorf("encode how the browser is kept: %w", err)
 	}
 	spec := &nodev1.ExecSpec{
-		ExecId: browserKeeper(c.TaskID) + strings.TrimPrefix(ident.New("x"), "x_")[:8], JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserLife),
+		StdinOpen: true,
+		ExecId:    browserKeeper(c.TaskID) + strings.TrimPrefix(ident.New("x"), "x_")[:8], JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserLife),
 		Argv: []string{nodelink.SkillPath, "browser", "serve", string(cfg)}, User: browserUser, Dir: "/tmp", OfflineGrace: durationpb.New(max(browserGrace, c.OfflineGrace)),
 		OutputLimitBytes: c.OutputLimit,
 	}
-	return inJail(ctx, c, func() error {
-		_, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
+	var started *nodev1.Exec
+	err = inJail(ctx, c, func() error {
+		res, err := c.Node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: spec})
+		started = res.GetExec()
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	return beginBrowser(ctx, c, key, started)
+}
+
+// beginBrowser gives a keeper what it begins with, unless it has that. It is not part of the
+// command: the node keeps that on its disk.
+func beginBrowser(ctx context.Context, c Call, key browserlink.Key, keeper *nodev1.Exec) error {
+	if keeper.GetStdinBytes() > 0 {
+		return nil
+	}
+	start := browserlink.Start{Key: key}
+	var err error
+	if start.Session, err = c.Browser.Session(ctx); err != nil {
+		return err
+	}
+	data, err := json.Marshal(start)
+	if err != nil {
+		return fmt.Errorf("encode what the browser begins with: %w", err)
+	}
+	for written := int64(0); ; {
+		res, err := c.Node.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{
+			ExecId: keeper.GetExecId(), Offset: written, Data: data[written:], Eof: true, Timeout: durationpb.New(browserStart),
+		})
+		if err != nil {
+			return fault.FromGRPC(err)
+		}
+		if res.GetWritten() <= written && written < int64(len(data)) {
+			return fault.New(fault.Unavailable, "the browser did not take what it begins with").WithFix("make the call again")
+		}
+		if written = res.GetWritten(); written >= int64(len(data)) {
+			return nil
+		}
+	}
 }
 
 // EndBrowser ends the browser of a task.
@@ -242,6 +308,7 @@ type browserAnswer struct {
 	Ended      bool         `json:"ended"`
 	URL        string       `json:"url"`
 	Title      string       `json:"title"`
+	Session    []byte       `json:"session"`
 	Files      []struct {
 		Name   string `json:"name"`
 		Size   int64  `json:"size"`
@@ -249,13 +316,56 @@ type browserAnswer struct {
 	} `json:"files"`
 }
 
+// browserCall returns the request for the keeper: signed, and with the value of the credential
+// that it types, which only the keeper can read.
+func browserCall(ctx context.Context, name string, c Call, key browserlink.Key) ([]byte, error) {
+	arguments, err := json.Marshal(c.Arguments)
+	if err != nil {
+		return nil, fmt.Errorf("encode the arguments of %s: %w", name, err)
+	}
+	var secret []byte
+	if credential := text(c.Arguments, "credential"); name == toolname.BrowserType && credential != "" {
+		value, err := c.Browser.Password(ctx, credential)
+		if err != nil {
+			return nil, err
+		}
+		if secret, err = key.SealSecret(c.ExecID, value); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(map[string]any{
+		"tool": name, "arguments": json.RawMessage(arguments), "exec": c.ExecID, "secret": secret, "signature": key.Sign(c.ExecID, name, arguments, secret),
+	})
+}
+
+// openSession returns the state that a keeper handed over; nil for none that can be read: the
+// one before stays.
+func openSession(key browserlink.Key, sealed []byte) *BrowserSession {
+	if len(sealed) == 0 {
+		return nil
+	}
+	encoded, err := key.OpenSession(sealed)
+	if err != nil {
+		return nil
+	}
+	session, err := browserlink.DecodeSession(encoded)
+	if err != nil || len(encoded) > browserlink.MaxSealed {
+		return nil
+	}
+	return &BrowserSession{Encoded: encoded, Session: session}
+}
+
 // runBrowser makes a call, or re-attaches to it.
 func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
-	input, err := json.Marshal(map[string]any{"tool": name, "arguments": c.Arguments})
+	key, err := c.Browser.Key(ctx)
 	if err != nil {
-		return Result{}, fmt.Errorf("encode the arguments of %s: %w", name, err)
+		return failure(err)
 	}
-	if err := keepBrowser(ctx, c); err != nil {
+	input, err := browserCall(ctx, name, c, key)
+	if err != nil {
+		return failure(err)
+	}
+	if err := keepBrowser(ctx, c, key); err != nil {
 		return failure(err)
 	}
 	exec, err := execute(ctx, c, &nodev1.ExecSpec{
@@ -286,6 +396,7 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 	if u, err := url.Parse(said.URL); err == nil && u.Host != "" {
 		result.Outcome["host"] = u.Hostname()
 	}
+	result.Browser = openSession(key, said.Session)
 	fail := func(text string) (Result, error) {
 		result.Failed, result.Code = true, fault.ToolFailed
 		result.Observation = fmt.Sprintf("error %s: %s", fault.ToolFailed, text)
@@ -296,7 +407,7 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 		result.NotStarted = true
 		return fail("the browser could not be started in the jail; the call was not made. Try again")
 	case said.Ended:
-		return fail(said.Error + ", and may have done what was asked all the same. The next call starts the browser anew: begin with " + toolname.BrowserNavigate)
+		return fail(said.Error + ", and may have done what was asked all the same. The next call starts the browser anew with its session: look at the page with " + toolname.BrowserSnapshot)
 	case said.Error != "":
 		return fail(said.Error)
 	}
@@ -337,10 +448,16 @@ func previewBrowser(name string) func(arguments map[string]any) string {
 			return withRest(verb+": "+target, arguments, "target", "double_click")
 		case toolname.BrowserType:
 			out := "Type into: " + target + "\n" + text(arguments, "text")
+			if name := text(arguments, "credential"); name != "" {
+				out = "Type the password of credential " + name + " into: " + target
+				if also := text(arguments, "text"); also != "" { // the call is refused
+					out += "\n" + also
+				}
+			}
 			if flag(arguments, "submit") {
 				out += "\n(then press Enter)"
 			}
-			return withRest(out, arguments, "target", "text", "submit")
+			return withRest(out, arguments, "target", "text", "credential", "submit")
 		case toolname.BrowserExecuteJS:
 			return withRest("Run in the page, with the rights of the user who is logged in there:\n"+text(arguments, "expression"), arguments, "expression")
 		case toolname.BrowserPress:

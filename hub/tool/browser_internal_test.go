@@ -45,6 +45,8 @@ func TestPreviewOfBrowserCalls(t *testing.T) {
 	require.Contains(t, script, "xend")
 	require.Contains(t, script, `"timeout_seconds": 5`)
 	require.Equal(t, "Type into: the amount\n500\n(then press Enter)", r.Get(toolname.BrowserType).Preview(map[string]any{"target": "the amount", "text": "500", "submit": true}))
+	require.Equal(t, "Type the password of credential office into: Password\n(then press Enter)",
+		r.Get(toolname.BrowserType).Preview(map[string]any{"target": "Password", "credential": "office", "submit": true}))
 	require.Equal(t, "Double-click: button \"Pay\"\n{\n  \"button\": \"right\"\n}", r.Get(toolname.BrowserClick).Preview(map[string]any{"target": `button "Pay"`, "double_click": true, "button": "right"}))
 	require.Equal(t, "browser_click e12", Title(toolname.BrowserClick, map[string]any{"target": "e12"}))
 }

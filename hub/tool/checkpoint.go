@@ -32,7 +32,7 @@ func checkpointTools() []*Tool {
 		{
 			Name: toolname.CheckpointRestore,
 			Description: "Bring all files of the workspace back to what they were at a checkpoint: one that you named with checkpoint, or one that a rule made before a call, if you are told of such a rule. Use it when a larger change went wrong; " +
-				"for a few files, edit them. Your conversation stays, so say what you learned. What commands did outside of the workspace stays, too. " +
+				"for a few files, edit them. Your conversation stays, so say what you learned. The browser goes back, too; what pages did on their servers stays. What commands did outside of the workspace stays, too. " +
 				`Example: {"name": "tests pass"}.`,
 			Kind: KindFile, Expected: 5 * time.Second,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
@@ -49,6 +49,8 @@ type Restored struct {
 	Change *nodev1.WorkspaceChange
 	// Running is how many commands ran in the jail meanwhile.
 	Running int32
+	// Browser reports that the browser goes back, too, with its next call.
+	Browser bool
 }
 
 // restoredPaths is how many of the files that were brought back are named.
@@ -75,6 +77,9 @@ func runCheckpointRestore(ctx context.Context, c Call) (Result, error) {
 	}
 	if restored.Running > 0 {
 		said += fmt.Sprintf("\n%d commands ran meanwhile, and may change files again", restored.Running)
+	}
+	if restored.Browser {
+		said += "\nthe browser goes back, too: with its next call it has the tabs, cookies and storages of that point, and loads the pages again. What pages did on their servers since cannot be undone"
 	}
 	return Result{Observation: said, Outcome: map[string]any{"name": name, "files": files}, Workspace: restored.Change}, nil
 }

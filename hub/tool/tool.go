@@ -89,6 +89,8 @@ type Call struct {
 	// Forge returns how the service that has a repository is reached, with one of the
 	// persona's credentials: that with a name, or if that is empty the only one for it.
 	Forge func(ctx context.Context, repository, credential string) (forge.Access, error)
+	// Browser is what calls of the browser need of the hub.
+	Browser Browser
 	// Messages sends to people and other systems.
 	Messages Messenger
 	// Earlier is how it went if this run of the step sent something before; nil if not.
@@ -145,6 +147,8 @@ type Result struct {
 	Started *StartedJob
 	// Progress is how far the call has read or written a job; nil for none.
 	Progress *JobProgress
+	// Browser is the state of the browser after the call; nil if that has not changed.
+	Browser *BrowserSession
 }
 
 // Tool is a record of the registry.

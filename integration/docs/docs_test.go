@@ -215,6 +215,8 @@ func (s *stage) set(document string) (end func()) {
 			require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
 		}
 		return api.Close
+	case "browser.md":
+		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "password.txt"), []byte("a-robots-password-3kd9\n"), 0o600))
 	case "office.md":
 		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "application_default_credentials.json"),
 			[]byte(`{"type": "authorized_user", "client_id": "1234", "client_secret": "GOCSPX-3kd9Lq81vT7", "refresh_token": "1//0g-refresh-8fk2Lq7TzX"}`), 0o600))

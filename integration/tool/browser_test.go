@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/skill/browser/browsertest"
 )
 
 // withSite builds the web site of the tests where a jail can see it, and returns the front
@@ -67,7 +69,7 @@ turns:
       - {tool: shell_exec, arguments: {command: "until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do sleep 0.1; done"}}
       - {tool: browser_navigate, arguments: {url: "http://localhost:8080/orders"}}
       - {tool: browser_type, arguments: {target: "User name", text: ada}}
-      - {tool: browser_type, arguments: {target: "Password", text: lovelace, submit: true}}
+      - {tool: browser_type, arguments: {target: "Password", text: "`+browsertest.Password+`", submit: true}}
       - {tool: browser_select, arguments: {target: "Status", values: [Paid]}}
       - {tool: browser_extract, arguments: {as: table, max_bytes: 4096}}
       - {tool: browser_click, arguments: {target: "the export link"}}
@@ -135,7 +137,8 @@ turns:
 	said(13, "SUCCEEDED", "")
 	said(14, "SUCCEEDED", `heading "Forms"`)
 	said(15, "FAILED", "the browser ended (signal: killed) during the call")
-	said(16, "FAILED", "no page is open; open one with browser_navigate")
+	said(16, "SUCCEEDED", "1 of 1 tabs, whose pages were loaded again; the active one is http://localhost:8080/forms")
+	require.Contains(t, steps[16].Observation, `heading "Forms"`)
 	said(17, "SUCCEEDED", `title: "Forms"`)
 	waittest.Until(t, time.Minute, "the browser to end with its task", func() bool { return chromiumOf(t, id) == 0 })
 
@@ -145,4 +148,100 @@ turns:
 	files, err := filepath.Glob(filepath.Join(dir, "*.png"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
+	require.Regexp(t, `"mediaType": ?"image/png"`, f.CLI(0, "task", "export", id).Out)
+}
+
+// The browser's session goes with the checkpoints: an agent that goes back has the cookies and
+// storages of that point, and so has a task that is resumed from there. A password is typed from
+// a credential and is in no record; commands of the agent cannot use the browser.
+func TestSessionsOfABrowser(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	keys, program := withSite(t)
+	secret := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(secret, []byte(browsertest.Password), 0o600))
+	f.CLI(0, "credential", "create", "office", "--kind", "password", "--host", "localhost", "--port", "8080", "--agent", "clerk", "--value-file", secret)
+	serve := `{tool: shell_exec, arguments: {command: "` + program + ` 8080", background: true}}
+      - {tool: shell_exec, arguments: {command: "until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do sleep 0.1; done"}}`
+	f.Persona("clerk", `
+turns:
+  - text: I log in, and have the page remember something.
+    calls:
+      - `+serve+`
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/login"}}
+      - {tool: browser_type, arguments: {target: "User name", text: ada}}
+      - {tool: browser_type, arguments: {target: "Password", credential: office, submit: true}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/state?token=parameter"}}
+      - {tool: browser_click, arguments: {target: Remember}}
+      - {tool: shell_exec, arguments: {command: "for d in /tmp/.deckhand-browser-*; do echo '{\"tool\":\"browser_tabs\",\"exec\":\"x\"}' | /.deckhand-skill browser ask $d; cat $d/profile/Default/Preferences; done"}}
+      - {tool: checkpoint, arguments: {name: remembered}}
+  - text: I look at it.
+    calls:
+      - `+serve+`
+      - {tool: browser_extract, arguments: {}}
+  - text: I have it forget, and go back.
+    calls:
+      - {tool: browser_click, arguments: {target: Forget}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/forms"}}
+      - {tool: checkpoint_restore, arguments: {name: remembered}}
+      - {tool: browser_extract, arguments: {}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/orders"}}
+  - text: I note it.
+    calls:
+      - {tool: file_write, arguments: {path: notes, content: "all is well"}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/forms"}}
+  - text: All done.
+    calls:
+      - {tool: complete_task, arguments: {summary: "tested"}}
+`, "mode: autonomous", "credentials: [office]", keys)
+	id := f.Submit("clerk")
+	succeeds(f, id)
+	type step struct{ Tool, State, Observation, ID string }
+	var steps []step
+	f.JSON(&steps, "task", "steps", id)
+	said := func(n int, state, text string) {
+		t.Helper()
+		require.Equal(t, "STEP_STATE_"+state, steps[n].State, "%d: %+v", n, steps[n])
+		require.Contains(t, steps[n].Observation, text)
+	}
+	const remembered = "cart: three apples, draft: dear Ada, cookies: kept=long seen=yes"
+	said(4, "SUCCEEDED", `typed credential office into textbox "Password"`)
+	require.Contains(t, steps[4].Observation, `title: "Orders"`)
+	said(6, "SUCCEEDED", remembered)
+	said(7, "FAILED", "the browser is used by the agent's tools only")
+	require.Contains(t, steps[7].Observation, "Permission denied")
+	said(11, "SUCCEEDED", remembered)
+	said(12, "SUCCEEDED", "cart: null, draft: null, cookies: kept=long")
+	said(14, "SUCCEEDED", "the browser goes back, too")
+	said(15, "SUCCEEDED", remembered)
+	require.Contains(t, steps[15].Observation, "its session was restored")
+	said(16, "SUCCEEDED", `title: "Orders"`)
+
+	// People see which pages and cookies a checkpoint has, and no value.
+	checkpoints := f.CLI(0, "task", "checkpoints", id, "-o", "json").Out
+	require.Contains(t, checkpoints, `"http://localhost:8080/state"`)
+	require.Contains(t, checkpoints, `"session of localhost"`)
+	require.NotContains(t, checkpoints, "parameter")
+	require.Contains(t, f.CLI(0, "task", "checkpoints", id).Out, "http://localhost:8080/state")
+	require.Contains(t, f.CLI(0, "credential", "usage", "office").Out, "TYPE")
+
+	resumed := strings.TrimSpace(f.CLI(0, "task", "resume-from", id, "-o", "name", "--name", "remembered", "--workspace", "keep").Out)
+	succeeds(f, resumed)
+	var again []step
+	f.JSON(&again, "task", "steps", resumed)
+	first := slices.IndexFunc(again, func(s step) bool { return strings.HasPrefix(s.Tool, "browser_") })
+	require.GreaterOrEqual(t, first, 0)
+	require.Contains(t, again[first].Observation, remembered, "the task that goes on from there has the session of that point")
+	require.Contains(t, again[first].Observation, "its session was restored")
+
+	all := f.CLI(0, "task", "steps", id, "-o", "json").Out + f.CLI(0, "task", "export", id).Out
+	for _, one := range steps {
+		if strings.HasPrefix(one.Tool, "browser_") {
+			all += f.CLI(0, "task", "logs", one.ID).Out
+		}
+	}
+	require.NotContains(t, all, browsertest.Password)
+	require.NotContains(t, all, "three apples\\\"")
 }

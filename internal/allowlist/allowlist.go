@@ -222,6 +222,27 @@ func (l List) ReadOnly() List {
 	return out
 }
 
+// readingRules let requests pass that change nothing.
+var readingRules = []string{"allow GET,HEAD,OPTIONS /", "allow GET,HEAD,OPTIONS /**"}
+
+// Reading returns a list with which each request is one that changes nothing, also inside TLS,
+// whatever programs send: the proxy terminates TLS for single hosts. Inside TLS to rules of
+// several hosts it cannot see requests, so those allow plain HTTP only.
+func (l List) Reading() List {
+	out := List{Rules: slices.Clone(l.Rules)}
+	for i := range out.Rules {
+		r := &out.Rules[i]
+		switch {
+		case len(r.HTTP) > 0 || len(r.Methods) > 0:
+		case strings.ContainsAny(r.Host, "*/"):
+			r.Methods = safeMethods
+		default:
+			r.HTTP = readingRules
+		}
+	}
+	return out
+}
+
 func (r *Rule) ports() []uint16 {
 	if len(r.Ports) == 0 {
 		return webPorts

@@ -247,3 +247,21 @@ func TestARuleByMethodAndPathAllowsNothingByItself(t *testing.T) {
 		assert.Contains(t, refusal.Reason, "by method and path")
 	}
 }
+
+// Rules for reading let no request pass that may change something: to single hosts each request
+// is decided, and to several hosts nothing passes inside TLS.
+func TestReadingLetsOnlySafeMethodsPass(t *testing.T) {
+	t.Parallel()
+	l := allowlist.List{Rules: []allowlist.Rule{
+		{Host: "docs.example", ReadOnly: true}, {Host: "*.wide.example", ReadOnly: true}, {Host: "written.example", ReadOnly: true}, {Host: "any.example"},
+	}}
+	reading := l.ReadOnly().Reading()
+	require.NoError(t, reading.Check())
+	require.Len(t, reading.Rules, 3)
+	assert.True(t, reading.ByRequest(target(t, "docs.example:443")))
+	several := target(t, "a.wide.example:443")
+	assert.Nil(t, reading.Match(several, "GET"))
+	assert.NotNil(t, reading.Match(several, "POST"))
+	assert.NotNil(t, reading.Match(several, allowlist.Opaque))
+	assert.Empty(t, l.Rules[0].HTTP, "the list itself is as it was")
+}

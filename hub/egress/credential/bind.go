@@ -53,6 +53,9 @@ func (c *Credentials) Bindings(ctx context.Context, orgID, agentName string, wan
 			failed(err)
 			continue
 		}
+		if Kind(rows[at].Kind) == Password {
+			continue
+		}
 		b, err := binding(rows[at], w)
 		if err != nil {
 			return nil, err

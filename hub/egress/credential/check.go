@@ -63,6 +63,7 @@ func complete(in *deckhandv1.CreateCredentialRequest) error {
 		func() error { return completeHosts(in) },
 		func() error { return checkRequests(in) },
 		func() error { return checkRest(in) },
+		func() error { return checkTyped(in) },
 		func() error { return checkValue(kind, in.GetValue()) },
 		func() error { return checkExpiry(in.GetExpiresAt().AsTime(), in.GetExpiresAt() != nil) },
 	} {
@@ -328,6 +329,11 @@ func checkValue(kind Kind, v *deckhandv1.CredentialValue) error {
 	if strings.Contains(v.GetUsername(), ":") {
 		return fault.New(fault.Invalid, "value.username has a colon, which basic authentication cannot send").WithFix("check whether it is username:password in one")
 	}
+	if kind == Password {
+		if err := checkTypedValue(v); err != nil {
+			return err
+		}
+	}
 	if kind == GitHubApp {
 		if _, err := mint.ParseKey(v.GetPrivateKey()); err != nil {
 			return fault.New(fault.Invalid, "value.private_key is not a key of a GitHub App: %s", err).WithFix("give the .pem file that GitHub issued")
@@ -346,7 +352,7 @@ func checkValue(kind Kind, v *deckhandv1.CredentialValue) error {
 // checkStrength refuses values that would be guessed, and masked wherever they occur.
 func checkStrength(kind Kind, v *deckhandv1.CredentialValue) error {
 	secret := map[Kind]string{
-		Bearer: "token", GitLab: "token", Header: "value", Query: "value", Basic: "password", OAuth2Client: "client_secret", AWS: "secret_access_key",
+		Bearer: "token", GitLab: "token", Header: "value", Query: "value", Basic: "password", Password: "password", OAuth2Client: "client_secret", AWS: "secret_access_key",
 	}[kind]
 	if kind == Basic && v.GetPassword() == "" {
 		secret = "username"

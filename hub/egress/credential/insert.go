@@ -36,6 +36,9 @@ func (c *Credentials) Insert(ctx context.Context, orgID, nodeID, jailID, name st
 	if err != nil {
 		return Inserted{}, err
 	}
+	if Kind(u.row.Kind) == Password {
+		return Inserted{}, typedOnly(name)
+	}
 	if !Kind(u.row.Kind).Held() {
 		return Inserted{}, fault.New(fault.Invalid, "credential %s is inserted by the node", name).WithCode(fault.CredentialRefused).WithObject(name).
 			WithFix("ask for its token")

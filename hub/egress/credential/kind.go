@@ -27,6 +27,8 @@ const (
 	GitLab       Kind = "gitlab"
 	OAuth2Client Kind = "oauth2_client"
 	AWS          Kind = "aws_sigv4"
+	// Password is typed into pages by a task's browser, and inserted into no request.
+	Password Kind = "password"
 )
 
 // form is what a kind takes.
@@ -60,6 +62,7 @@ var forms = map[Kind]form{
 		settings: []string{"region", "service"}, value: []string{"access_key_id", "secret_access_key", "session_token"},
 		needs: []string{"access_key_id", "secret_access_key"},
 	},
+	Password: {value: []string{"password"}, needs: []string{"password"}},
 }
 
 // Held reports whether the values of a kind stay in the hub, which inserts them.

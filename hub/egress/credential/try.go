@@ -56,6 +56,9 @@ func (c *Credentials) Test(ctx context.Context, orgID, name, to string, by event
 }
 
 func (c *Credentials) test(ctx context.Context, row db.EgressCredential, s *deckhandv1.CredentialSettings, to string) (*deckhandv1.TestCredentialResponse, error) {
+	if Kind(row.Kind) == Password {
+		return nil, typedOnly(row.Name)
+	}
 	if to == "" && !Kind(row.Kind).Held() {
 		return c.testToken(ctx, row, s), nil
 	}

@@ -29,6 +29,8 @@ var SealedColumns = []SealedColumn{
 	{"steps", "changed_sealed", "'changed arguments of ' || id"},
 	{"inbox_items", "reply_sealed", "id"},
 	{"inbox_attachments", "content_sealed", "'attachment ' || number || ' of ' || item_id"},
+	{"task_browsers", "key_sealed", "'key of the browser of ' || task_id"},
+	{"browser_sessions", "sealed", "'browser session ' || number || ' of ' || task_id"},
 	{"idempotency_keys", "sealed", "'response of ' || id || ' of ' || org_id"},
 }
 

@@ -123,6 +123,6 @@ func (s *Service) KeepCheckpoint(ctx context.Context, orgID, id string, at Point
 
 func listed(row db.KeepCheckpointRow) db.ListCheckpointsRow {
 	return db.ListCheckpointsRow{
-		ID: row.ID, Iteration: row.Iteration, Phase: row.Phase, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+		ID: row.ID, Iteration: row.Iteration, Phase: row.Phase, Name: row.Name, Reason: row.Reason, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, Browser: []byte("{}"),
 	}
 }

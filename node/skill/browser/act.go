@@ -228,6 +228,11 @@ func doFill(c *call) error {
 	if err != nil {
 		return err
 	}
+	if c.args.Credential != "" {
+		if err := c.takeSecret(e); err != nil {
+			return err
+		}
+	}
 	if err := c.act(c.ctx, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && c.ctx.Err() != nil {
 		return err
 	}
@@ -245,7 +250,11 @@ func doFill(c *call) error {
 	if err := c.enter(ready.Set, ready.Empty); err != nil && !errors.Is(err, errDialog) {
 		return err
 	}
-	c.say("typed %d characters into %s", len([]rune(c.args.Text)), c.named(e))
+	if c.args.Credential != "" {
+		c.say("typed credential %s into %s", clean(c.args.Credential, 100), c.named(e))
+	} else {
+		c.say("typed %d characters into %s", len([]rune(c.args.Text)), c.named(e))
+	}
 	if c.args.Submit {
 		if err := c.press(c.ctx, named["enter"], 0); err != nil && !errors.Is(err, errDialog) {
 			return err
@@ -454,6 +463,12 @@ func doWait(c *call) error {
 }
 
 func doExecute(c *call) error {
+	c.b.mu.Lock()
+	secret := c.t.secret
+	c.b.mu.Unlock()
+	if secret {
+		return errSecret
+	}
 	var out evaluated
 	err := c.act(c.ctx, "Runtime.evaluate", map[string]any{
 		"expression": c.args.Expression, "returnByValue": true, "awaitPromise": true, "userGesture": true, "replMode": true, "timeout": float64(c.timeout().Milliseconds()),

@@ -42,6 +42,10 @@ type browser struct {
 	changed   chan struct{} // closed and replaced at each event
 	lost      string        // how the browser before this one ended, until it is said
 	lostURL   string
+
+	// kept and secrets are for the call in progress.
+	kept    keptState
+	secrets secrets
 }
 
 // download is a file that a page had the browser save.
@@ -66,7 +70,8 @@ func (b *browser) start(ctx context.Context) error {
 		default:
 		}
 	}
-	if b.proc == nil {
+	anew := b.proc == nil
+	if anew {
 		if err := b.launch(ctx); err != nil {
 			return err
 		}
@@ -80,7 +85,13 @@ func (b *browser) start(ctx context.Context) error {
 			return err
 		}
 	}
-	return b.until(ctx, "a tab", func() bool { return b.active != nil && b.active.ready })
+	if err := b.until(ctx, "a tab", func() bool { return b.active != nil && b.active.ready }); err != nil {
+		return err
+	}
+	if anew {
+		sessions{b}.restore(ctx)
+	}
+	return nil
 }
 
 func (b *browser) launch(ctx context.Context) error {

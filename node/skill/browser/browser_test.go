@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/browser"
 	"github.com/deckhand-sh/deckhand/node/skill/browser/browsertest"
@@ -28,6 +30,10 @@ type rig struct {
 	folder    string
 	workspace string
 	exec      string
+	// key, if set, signs the calls, and secret is the credential that they type.
+	key    browserlink.Key
+	secret *browserlink.Secret
+	calls  int
 }
 
 // start keeps a real browser for a test.
@@ -36,19 +42,38 @@ func start(t testing.TB) *rig { return startBehind(t, "") }
 // startBehind keeps one whose requests go through a proxy.
 func startBehind(t testing.TB, proxy string) *rig {
 	t.Helper()
+	r := newRig(t)
+	r.keep(browser.Config{Proxy: proxy})
+	return r
+}
+
+// newRig returns a site without a browser.
+func newRig(t testing.TB) *rig {
+	t.Helper()
 	site := &browsertest.Site{}
 	server := httptest.NewServer(site)
-	r := &rig{t: t, site: site, url: server.URL, folder: filepath.Join(t.TempDir(), "browser"), workspace: t.TempDir()}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- browser.Serve(ctx, browser.Config{Folder: r.folder, Proxy: proxy, IdleSeconds: 600}) }()
 	t.Cleanup(func() {
-		cancel()
-		require.NoError(t, <-ended)
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return r
+	return &rig{t: t, site: site, url: server.URL, workspace: t.TempDir()}
+}
+
+// keep keeps a browser until the test or the function that it returns ends it.
+func (r *rig) keep(cfg browser.Config) (end func()) {
+	r.t.Helper()
+	r.folder = filepath.Join(r.t.TempDir(), "browser")
+	r.key = cfg.Start.Key
+	cfg.Folder, cfg.IdleSeconds = r.folder, 600
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- browser.Serve(ctx, cfg) }()
+	end = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(r.t, <-ended)
+	})
+	r.t.Cleanup(end)
+	return end
 }
 
 // ask makes a call as the program does.
@@ -58,7 +83,23 @@ func (r *rig) ask(tool string, args map[string]any) browser.Answer {
 	require.NoError(r.t, err)
 	began := time.Now()
 	defer func() { r.t.Logf("%s %v took %s", tool, args, time.Since(began).Round(time.Millisecond)) }()
-	request, err := json.Marshal(browser.Request{Tool: tool, Arguments: raw, Exec: r.exec})
+	call := browser.Request{Tool: tool, Arguments: raw, Exec: r.exec}
+	if r.key != nil {
+		r.calls++
+		call.Exec = fmt.Sprintf("step_%d", r.calls)
+		if r.secret != nil {
+			call.Secret, err = r.key.SealSecret(call.Exec, *r.secret)
+			require.NoError(r.t, err)
+		}
+		call.Signature = r.key.Sign(call.Exec, tool, raw, call.Secret)
+	}
+	return r.send(call)
+}
+
+// send passes a call on as the program does.
+func (r *rig) send(call browser.Request) browser.Answer {
+	r.t.Helper()
+	request, err := json.Marshal(call)
 	require.NoError(r.t, err)
 	var out bytes.Buffer
 	require.NoError(r.t, browser.Ask(context.Background(), r.folder, r.workspace, bytes.NewReader(request), &out))

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
@@ -42,6 +43,7 @@ type Args struct {
 	Button          string   `json:"button"`
 	Modifiers       []string `json:"modifiers"`
 	Text            string   `json:"text"`
+	Credential      string   `json:"credential"`
 	ClearFirst      bool     `json:"clear_first"`
 	Submit          bool     `json:"submit"`
 	Slowly          bool     `json:"slowly"`
@@ -95,8 +97,10 @@ type call struct {
 	ctx   context.Context //nolint:containedctx // a call lives as long as its context
 	args  Args
 	files []string // that were sent for an upload
-	began time.Time
-	was   state
+	// secret is the value of the credential that the call types.
+	secret *browserlink.Secret
+	began  time.Time
+	was    state
 }
 
 // state is what is compared before and after an action.
@@ -106,12 +110,12 @@ type state struct {
 }
 
 // run makes a call. The downloads that are complete after it are those to hand over.
-func (b *browser) run(ctx context.Context, tool string, arguments json.RawMessage, files []string, exec string) (*result, []*download, error) {
+func (b *browser) run(ctx context.Context, tool string, arguments json.RawMessage, files []string, exec string, secret *browserlink.Secret) (*result, []*download, error) {
 	do := tools[tool]
 	if do == nil {
 		return nil, nil, fmt.Errorf("%s is no tool of the browser", tool)
 	}
-	c := &call{page: page{b: b}, files: files, began: time.Now()}
+	c := &call{page: page{b: b}, files: files, began: time.Now(), secret: secret}
 	if err := json.Unmarshal(arguments, &c.args); err != nil {
 		return nil, nil, fmt.Errorf("arguments: %w", err)
 	}
@@ -123,7 +127,7 @@ func (b *browser) run(ctx context.Context, tool string, arguments json.RawMessag
 		case <-b.proc.conn.done:
 			// Said now, so not again.
 			b.ended()
-			return nil, nil, fmt.Errorf("%s during the call, which may have done what was asked all the same. The next call starts it anew: begin with %s", b.takeLost(), toolname.BrowserNavigate)
+			return nil, nil, fmt.Errorf("%s during the call, which may have done what was asked all the same. The next call starts it anew with its session: look at the page with %s", b.takeLost(), toolname.BrowserSnapshot)
 		default:
 		}
 	}
@@ -183,7 +187,7 @@ func withRefusals(err error, refused []refusal) error {
 }
 
 func (c *call) try(ctx context.Context, tool string, do func(*call) error) error {
-	starting, cancel := context.WithTimeout(ctx, startWait+slack)
+	starting, cancel := context.WithTimeout(ctx, startWait+restoreWait+slack)
 	defer cancel()
 	if err := c.b.start(starting); err != nil {
 		return err
@@ -201,8 +205,18 @@ func (c *call) try(ctx context.Context, tool string, do func(*call) error) error
 	open, crashed := c.t.dialog, c.t.crashed
 	blank := c.t.navigations == 0 || c.t.url == "about:blank"
 	c.b.mu.Unlock()
+	restored := c.b.kept.note
+	c.b.kept.note = ""
 	if lost != "" {
-		c.say("note: %s. It was started anew, without its cookies of the session; the page was %s", lost, cmp.Or(report.Clean([]byte(url), 300), "empty"))
+		restored = lost + ". It was started anew; " + cmp.Or(restored, "it shows no page")
+	} else if restored != "" {
+		restored = "the browser was started anew; " + restored
+	}
+	if restored != "" {
+		if toolname.ActsOnPage(tool) {
+			return fmt.Errorf("%s. Nothing was done: look at the page, and make the call again", restored)
+		}
+		c.say("note: %s", restored)
 	}
 	navigates := tool == toolname.BrowserNavigate || tool == toolname.BrowserTabs
 	switch {
@@ -211,7 +225,7 @@ func (c *call) try(ctx context.Context, tool string, do func(*call) error) error
 	case crashed && !navigates:
 		return errCrashed
 	case blank && lost != "" && !navigates:
-		return fmt.Errorf("%s; it was started anew and shows no page. Open it again with %s: %s", lost, toolname.BrowserNavigate, report.Clean([]byte(url), 300))
+		return fmt.Errorf("%s; it was started anew and shows no page. Open it with %s: %s", lost, toolname.BrowserNavigate, report.Clean([]byte(url), 300))
 	case blank && !navigates:
 		return fmt.Errorf("no page is open; open one with %s", toolname.BrowserNavigate)
 	}

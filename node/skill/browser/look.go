@@ -2,6 +2,7 @@ package browser
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
@@ -152,6 +154,11 @@ func doScreenshot(c *call) error {
 			what = fmt.Sprintf("the first %g of %g pixels of the page", height, size.Content.Height)
 		}
 	}
+	show, err := c.hideSecrets(c.ctx)
+	if err != nil {
+		return err
+	}
+	defer show()
 	for _, quality := range []int{0, 80, 50, 20} {
 		if quality > 0 {
 			params["format"], params["quality"] = "jpeg", quality
@@ -190,6 +197,23 @@ func (c *call) boxOf(e element) (map[string]any, error) {
 		return nil, fmt.Errorf("%s is not shown: it has no size", c.named(e))
 	}
 	return map[string]any{"x": max(0, at.X), "y": max(0, at.Y), "width": min(at.W, 4000), "height": min(at.H, maxTall), "scale": 1}, nil
+}
+
+// closeWait is how long a tab may take to close before its loading is stopped.
+const closeWait = 3 * time.Second
+
+// closeTab closes a tab. One that loads itself again and again closes only once that is stopped.
+func (c *call) closeTab(t *tab) error {
+	for attempt := 1; ; attempt++ {
+		ctx, cancel := context.WithTimeout(c.ctx, closeWait)
+		go c.b.later("", "Target.closeTarget", map[string]any{"targetId": t.target})
+		err := c.b.until(ctx, "the tab to close", func() bool { return !slices.Contains(c.b.tabs, t) || t.dialog != nil })
+		cancel()
+		if err == nil || errors.Is(err, errEnded) || c.ctx.Err() != nil || attempt == 3 {
+			return err
+		}
+		c.b.later(t.session, "Page.stopLoading", nil)
+	}
 }
 
 func doListTabs(c *call) error {
@@ -252,10 +276,7 @@ func doListTabs(c *call) error {
 		c.b.mu.Unlock()
 		go c.b.later(at.session, "Page.bringToFront", nil)
 	case "close":
-		if err := c.b.proc.conn.call(c.ctx, "", "Target.closeTarget", map[string]any{"targetId": at.target}, nil); err != nil {
-			return err
-		}
-		if err := c.b.until(c.ctx, "the tab to close", func() bool { return !slices.Contains(c.b.tabs, at) || at.dialog != nil }); err != nil {
+		if err := c.closeTab(at); err != nil {
 			return err
 		}
 	default:

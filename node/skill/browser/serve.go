@@ -10,12 +10,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/keeper"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
@@ -45,6 +47,8 @@ type Config struct {
 	Proxy string `json:"proxy,omitempty"`
 	// IdleSeconds is how long it lives without a call.
 	IdleSeconds int `json:"idle_seconds"`
+	// Start has what other users of the jail must not see. With a key, calls must be signed.
+	Start browserlink.Start `json:"-"`
 }
 
 // Request is a call of a tool. The bytes of its files follow it.
@@ -54,6 +58,9 @@ type Request struct {
 	// Exec is the command that makes the call: the browser's requests meanwhile belong to it.
 	Exec  string `json:"exec,omitempty"`
 	Files []File `json:"files,omitempty"`
+	// Secret is the sealed value of a credential, and Signature that of the call.
+	Secret    []byte `json:"secret,omitempty"`
+	Signature []byte `json:"signature,omitempty"`
 }
 
 // File is one that is sent over the socket.
@@ -80,9 +87,14 @@ type Answer struct {
 	// Files are downloads. Over the socket their bytes follow; they are deleted when the
 	// other side confirms that it has them.
 	Files []File `json:"files,omitempty"`
+	// Session is the sealed state of the browser after the call, if it has changed.
+	Session []byte `json:"session,omitempty"`
 }
 
-// Main runs `browser serve CONFIG`, or `browser ask FOLDER`, which reads the request from
+// maxStart bounds the standard input of a keeper.
+const maxStart = 2 << 20
+
+// Main runs `browser serve CONFIG`, which reads a browserlink.Start from standard input, or `browser ask FOLDER`, which reads the request from
 // standard input, and returns the exit status.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var err error
@@ -90,6 +102,9 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case len(args) == 2 && args[0] == "serve":
 		var cfg Config
 		if err = json.Unmarshal([]byte(args[1]), &cfg); err == nil {
+			err = readStart(stdin, &cfg.Start)
+		}
+		if err == nil {
 			err = Serve(ctx, cfg)
 		}
 	case len(args) == 2 && args[0] == "ask":
@@ -105,14 +120,33 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	return 0
 }
 
+// readStart reads what a keeper is given besides its configuration; hubs of earlier releases
+// give nothing.
+func readStart(from io.Reader, to *browserlink.Start) error {
+	text, err := io.ReadAll(io.LimitReader(from, maxStart))
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	if err := json.Unmarshal(text, to); err != nil {
+		return errors.New("standard input is not what a browser starts with")
+	}
+	return nil
+}
+
 // server owns a browser, and takes the calls for it.
 type server struct {
 	browser *browser
 	idle    *keeper.Idle
 	asking  sync.WaitGroup
+	key     browserlink.Key
 	turn    sync.Mutex // held by the call in progress
 	uploads []string   // folders of files, the oldest first; guarded by turn
+	// made are the commands whose calls were made, the oldest first; guarded by turn.
+	made []string
 }
+
+// maxMade is how many calls are remembered, so that none is made twice.
+const maxMade = 2000
 
 // Serve keeps a browser until it has been idle for too long.
 func Serve(ctx context.Context, cfg Config) error {
@@ -151,6 +185,14 @@ func Serve(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := &server{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second)}
+	k.key = cfg.Start.Key
+	if len(cfg.Start.Session) > 0 {
+		session, err := browserlink.DecodeSession(cfg.Start.Session)
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		sessions{k.browser}.begin(session)
+	}
 	defer k.browser.close()
 	go func() {
 		k.idle.Wait(ctx, nil)
@@ -199,6 +241,11 @@ func (k *server) serve(ctx context.Context, conn net.Conn) {
 	}
 	k.turn.Lock()
 	defer k.turn.Unlock()
+	secret, err := k.admit(req)
+	if err != nil {
+		_ = s.send(Answer{Error: err.Error()})
+		return
+	}
 	files, err := k.receiveFiles(s, req.Files)
 	if err != nil {
 		_ = s.send(Answer{Error: "the files were not received whole: " + err.Error()})
@@ -215,7 +262,8 @@ func (k *server) serve(ctx context.Context, conn net.Conn) {
 			cancel()
 		}
 	}()
-	said, downloads := k.call(ctx, req, files)
+	said, downloads := k.call(ctx, req, files, secret)
+	encoded := k.state(ctx, req.Tool, &said)
 	if s.send(said) != nil {
 		return
 	}
@@ -227,21 +275,70 @@ func (k *server) serve(ctx context.Context, conn net.Conn) {
 	<-gone
 	if <-confirmed {
 		k.browser.handedOver(downloads)
+		if encoded != "" {
+			k.browser.kept.sent = encoded
+		}
 	}
 }
 
+// admit refuses a call that the hub has not signed, or that was made before, and returns the
+// secret that comes with it.
+func (k *server) admit(req Request) (*browserlink.Secret, error) {
+	if len(k.key) == 0 {
+		return nil, nil
+	}
+	if req.Exec == "" || slices.Contains(k.made, req.Exec) || !k.key.Signed(req.Signature, req.Exec, req.Tool, req.Arguments, req.Secret) {
+		return nil, errors.New("the browser is used by the agent's tools only, not by its commands")
+	}
+	if len(k.made) >= maxMade {
+		k.made = k.made[1:]
+	}
+	k.made = append(k.made, req.Exec)
+	if len(req.Secret) == 0 {
+		return nil, nil
+	}
+	secret, err := k.key.OpenSecret(req.Exec, req.Secret)
+	if err != nil {
+		return nil, fmt.Errorf("the value of the credential: %w", err)
+	}
+	return &secret, nil
+}
+
+// state reads the state of the browser after a call, and adds it to the answer if it is not
+// what was handed over last. It returns that state.
+func (k *server) state(ctx context.Context, tool string, said *Answer) string {
+	if said.Error == "" {
+		k.browser.kept.trying = false
+	}
+	if !changesState(tool) {
+		return ""
+	}
+	sessions{k.browser}.capture(ctx)
+	if k.browser.kept.session == nil || len(k.key) == 0 {
+		return ""
+	}
+	encoded, err := browserlink.EncodeSession(*k.browser.kept.session)
+	if err != nil || string(encoded) == k.browser.kept.sent {
+		return ""
+	}
+	if said.Session, err = k.key.SealSession(encoded); err != nil {
+		return ""
+	}
+	return string(encoded)
+}
+
 // call makes a call and returns its answer, with the downloads that are to be handed over.
-func (k *server) call(ctx context.Context, req Request, files []string) (Answer, []*download) {
+func (k *server) call(ctx context.Context, req Request, files []string, secret *browserlink.Secret) (said Answer, handOver []*download) {
 	b := k.browser
-	r, downloads, err := b.run(ctx, req.Tool, req.Arguments, files, req.Exec)
-	said := Answer{}
+	defer func() { b.secrets.maskAnswer(&said) }()
+	r, downloads, err := b.run(ctx, req.Tool, req.Arguments, files, req.Exec, secret)
 	b.mu.Lock()
 	if b.active != nil {
 		said.URL, said.Title = clean(b.active.url, 2000), b.active.title
 	}
 	b.mu.Unlock()
 	if err != nil {
-		said.Error = cleanLines(strings.ToValidUTF8(err.Error(), "·"))
+		said.Error = b.secrets.mask(cleanLines(strings.ToValidUTF8(err.Error(), "·")))
 		said.Error = said.Error[:min(len(said.Error), 4000)]
 		return said, nil
 	}

@@ -41,6 +41,8 @@ type tab struct {
 	navigations int
 	// chooser is the element that last asked for files.
 	chooser int64
+	// secret reports that a credential was typed into the document.
+	secret bool
 }
 
 // element is an element of a page, and what a reference stands for.
@@ -82,7 +84,7 @@ func (t *tab) name() string { return fmt.Sprintf("t%d", t.number) }
 
 // reset forgets what was of the document before.
 func (t *tab) reset() {
-	t.refs, t.nodes, t.shown, t.chooser = map[int64]string{}, map[string]element{}, nil, 0
+	t.refs, t.nodes, t.shown, t.chooser, t.secret = map[int64]string{}, map[string]element{}, nil, 0, false
 	t.navigations++
 }
 
@@ -100,6 +102,8 @@ func (t *tab) onEvent(b *browser, e event) {
 		t.onPage(b, e)
 	case strings.HasPrefix(e.Method, "Network."):
 		t.onNetwork(e)
+	case e.Method == "Fetch.requestPaused":
+		t.onPaused(b, e)
 	case e.Method == "Runtime.consoleAPICalled":
 		var p struct {
 			Type string `json:"type"`

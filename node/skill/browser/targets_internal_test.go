@@ -36,7 +36,7 @@ func TestLabelledTargets(t *testing.T) {
 		require.Len(t, parts, 3, line)
 		if parts[0] != at {
 			at = parts[0]
-			_, _, err := b.run(ctx, toolname.BrowserNavigate, []byte(`{"url":"`+server.URL+"/"+at+`.html"}`), nil, "")
+			_, _, err := b.run(ctx, toolname.BrowserNavigate, []byte(`{"url":"`+server.URL+"/"+at+`.html"}`), nil, "", nil)
 			require.NoError(t, err)
 		}
 		all++

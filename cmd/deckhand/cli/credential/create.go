@@ -68,7 +68,7 @@ aws configure export-credentials | deckhand credential create bucket --kind aws_
 func (f *createFlags) register(cmd *cobra.Command, request *deckhandv1.CreateCredentialRequest) {
 	s := request.GetSettings()
 	to := cmd.Flags()
-	to.StringSliceVar(&request.Hosts, "host", nil, "hosts into whose requests it is inserted; github_app and gitlab have their own")
+	to.StringSliceVar(&request.Hosts, "host", nil, "hosts into whose requests it is inserted, or into whose pages a password is typed; github_app and gitlab have their own")
 	to.UintSliceVar(&f.ports, "port", nil, "their ports; 443 by default")
 	to.StringSliceVar(&request.Methods, "method", nil, "only requests with these methods, such as GET")
 	to.StringSliceVar(&request.Paths, "path", nil, "only requests to these paths, such as '/repos/{owner}/{repo}/**'")

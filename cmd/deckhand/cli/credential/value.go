@@ -20,7 +20,8 @@ variable of the environment with --from-env: an argument could be seen by other 
 It is what the kind has: a token, the value of a header or parameter, the secret of an
 OAuth 2.0 client, the .pem file of a GitHub App, USER:PASSWORD for basic, and for
 aws_sigv4 ID:SECRET, ID:SECRET:SESSION_TOKEN, or the JSON that
-aws configure export-credentials prints.`
+aws configure export-credentials prints. A password, which a browser types into pages,
+is the password alone.`
 
 // valueFlags say where a value is read from, and until when it is valid.
 type valueFlags struct{ file, variable, expires string }
@@ -102,6 +103,8 @@ func parse(cmd *cobra.Command, kind, text string) (*deckhandv1.CredentialValue, 
 			return nil, env.Usage(cmd, "the value of basic is USER:PASSWORD, and it has no colon")
 		}
 		return &deckhandv1.CredentialValue{Username: user, Password: password}, nil
+	case "password":
+		return &deckhandv1.CredentialValue{Password: text}, nil
 	case "aws_sigv4":
 		var keys struct{ AccessKeyID, SecretAccessKey, SessionToken string }
 		if strings.HasPrefix(text, "{") {
@@ -126,4 +129,4 @@ func parse(cmd *cobra.Command, kind, text string) (*deckhandv1.CredentialValue, 
 // Kinds returns the kinds of credentials.
 func Kinds() []string { return slices.Clone(kinds) }
 
-var kinds = []string{"bearer", "basic", "header", "query", "github_app", "gitlab", "oauth2_client", "aws_sigv4"}
+var kinds = []string{"bearer", "basic", "header", "query", "github_app", "gitlab", "oauth2_client", "aws_sigv4", "password"}

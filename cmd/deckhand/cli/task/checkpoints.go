@@ -83,6 +83,16 @@ func checkpointNoun(e *env.Env) output.Noun[*deckhandv1.TaskCheckpoint] {
 			{Header: "iteration", Value: func(x *deckhandv1.TaskCheckpoint) string { return fmt.Sprint(x.GetIteration()) }},
 			{Header: "phase", Value: (*deckhandv1.TaskCheckpoint).GetPhase},
 			{Header: "name", Value: func(x *deckhandv1.TaskCheckpoint) string { return checkpointNames(x) }},
+			{Header: "browser", Value: func(x *deckhandv1.TaskCheckpoint) string {
+				pages := x.GetBrowser().GetPages()
+				switch len(pages) {
+				case 0:
+					return ""
+				case 1:
+					return pages[0]
+				}
+				return fmt.Sprintf("%s and %d more", pages[0], len(pages)-1)
+			}},
 			{Header: "reason", Value: (*deckhandv1.TaskCheckpoint).GetReason},
 			{Header: "age", Value: func(x *deckhandv1.TaskCheckpoint) string { return e.Age(x.GetCreatedAt()) }},
 			{Header: "expires", Value: func(x *deckhandv1.TaskCheckpoint) string { return output.Moment(x.GetExpiresAt()) }},

@@ -12,7 +12,7 @@ func exportCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "export TASK", Short: "Export a task with its events, steps and logs, or its terminal recording",
 		Long: `Writes one task to standard output. As jsonl: a line of JSON for the task, for each
-event and each step, and for each piece of what its commands wrote, byte for byte;
+event and each step with its pictures, and for each piece of what its commands wrote, byte for byte;
 the last line is of the kind "end", and an export without it is not whole. As
 asciicast: what its commands showed, one after the other, in the format of
 asciinema (asciicast v3), for players. Secrets are masked.`,

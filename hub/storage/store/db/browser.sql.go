@@ -7,6 +7,9 @@ package db
 
 import (
 	"context"
+	"encoding/json"
+
+	"time"
 )
 
 const browserHost = `-- name: BrowserHost :one
@@ -28,4 +31,134 @@ func (q *Queries) BrowserHost(ctx context.Context, arg BrowserHostParams) (strin
 	var host string
 	err := row.Scan(&host)
 	return host, err
+}
+
+const browserKey = `-- name: BrowserKey :one
+SELECT key_sealed FROM task_browsers WHERE org_id = $1 AND task_id = $2
+`
+
+type BrowserKeyParams struct {
+	OrgID  string
+	TaskID string
+}
+
+func (q *Queries) BrowserKey(ctx context.Context, arg BrowserKeyParams) ([]byte, error) {
+	row := q.db.QueryRow(ctx, browserKey, arg.OrgID, arg.TaskID)
+	var key_sealed []byte
+	err := row.Scan(&key_sealed)
+	return key_sealed, err
+}
+
+const browserSession = `-- name: BrowserSession :one
+SELECT task_id, number, sealed, summary FROM browser_sessions
+WHERE org_id = $1 AND task_id = $2 AND turn <= $3 AND ($4::int = 0 OR number < $4::int)
+ORDER BY number DESC LIMIT 1
+`
+
+type BrowserSessionParams struct {
+	OrgID    string
+	TaskID   string
+	UpToTurn int32
+	Before   int32
+}
+
+type BrowserSessionRow struct {
+	TaskID  string
+	Number  int32
+	Sealed  []byte
+	Summary json.RawMessage
+}
+
+// The newest of a task up to a turn, and before a step unless that is 0.
+func (q *Queries) BrowserSession(ctx context.Context, arg BrowserSessionParams) (BrowserSessionRow, error) {
+	row := q.db.QueryRow(ctx, browserSession,
+		arg.OrgID,
+		arg.TaskID,
+		arg.UpToTurn,
+		arg.Before,
+	)
+	var i BrowserSessionRow
+	err := row.Scan(
+		&i.TaskID,
+		&i.Number,
+		&i.Sealed,
+		&i.Summary,
+	)
+	return i, err
+}
+
+const createBrowserKey = `-- name: CreateBrowserKey :exec
+INSERT INTO task_browsers (task_id, org_id, key_sealed) VALUES ($1, $2, $3) ON CONFLICT (task_id) DO NOTHING
+`
+
+type CreateBrowserKeyParams struct {
+	TaskID    string
+	OrgID     string
+	KeySealed []byte
+}
+
+func (q *Queries) CreateBrowserKey(ctx context.Context, arg CreateBrowserKeyParams) error {
+	_, err := q.db.Exec(ctx, createBrowserKey, arg.TaskID, arg.OrgID, arg.KeySealed)
+	return err
+}
+
+const expireBrowserSessions = `-- name: ExpireBrowserSessions :execrows
+DELETE FROM browser_sessions b
+WHERE b.created_at < now() - $1::interval AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
+  AND (EXISTS (SELECT 1 FROM tasks t WHERE t.id = b.task_id AND t.finished_at < now() - $1::interval)
+       OR EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number))
+`
+
+// Those of ended tasks, and all but the newest of the others: no checkpoint is kept for longer.
+func (q *Queries) ExpireBrowserSessions(ctx context.Context, keepFor time.Duration) (int64, error) {
+	result, err := q.db.Exec(ctx, expireBrowserSessions, keepFor)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const pruneBrowserSessions = `-- name: PruneBrowserSessions :exec
+DELETE FROM browser_sessions b
+WHERE b.org_id = $1 AND b.task_id = $2
+  AND b.number <= coalesce((SELECT n.number FROM browser_sessions n WHERE n.task_id = $2 ORDER BY n.number DESC LIMIT 1 OFFSET $3::int), 0)
+`
+
+type PruneBrowserSessionsParams struct {
+	OrgID  string
+	TaskID string
+	Most   int32
+}
+
+// Keeps the newest of a task.
+func (q *Queries) PruneBrowserSessions(ctx context.Context, arg PruneBrowserSessionsParams) error {
+	_, err := q.db.Exec(ctx, pruneBrowserSessions, arg.OrgID, arg.TaskID, arg.Most)
+	return err
+}
+
+const putBrowserSession = `-- name: PutBrowserSession :exec
+INSERT INTO browser_sessions (task_id, number, turn, org_id, sealed, summary)
+VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (task_id, number) DO NOTHING
+`
+
+type PutBrowserSessionParams struct {
+	TaskID  string
+	Number  int32
+	Turn    int32
+	OrgID   string
+	Sealed  []byte
+	Summary json.RawMessage
+}
+
+// Once for a step.
+func (q *Queries) PutBrowserSession(ctx context.Context, arg PutBrowserSessionParams) error {
+	_, err := q.db.Exec(ctx, putBrowserSession,
+		arg.TaskID,
+		arg.Number,
+		arg.Turn,
+		arg.OrgID,
+		arg.Sealed,
+		arg.Summary,
+	)
+	return err
 }

@@ -333,7 +333,9 @@ const listCheckpoints = `-- name: ListCheckpoints :many
 SELECT c.id, c.iteration, c.phase, c.name, c.reason, c.created_at, c.expires_at, (2 * c.iteration + (c.phase <> 'iterate')::int)::int AS place,
        CASE c.phase WHEN 'iterate' THEN
            ARRAY(SELECT s.number FROM steps s WHERE s.org_id = c.org_id AND s.task_id = c.task_id AND s.turn = c.iteration + 1 AND s.checkpoint <> '' ORDER BY s.number)
-       ELSE '{}' END::int[] AS before_steps
+       ELSE '{}' END::int[] AS before_steps,
+       coalesce((SELECT b.summary FROM browser_sessions b WHERE b.org_id = c.org_id AND b.task_id = c.task_id AND b.turn <= c.iteration
+                 ORDER BY b.number DESC LIMIT 1), '{}')::jsonb AS browser
 FROM checkpoints c
 WHERE c.org_id = $1 AND c.task_id = $2 AND ($3::int = 0 OR 2 * c.iteration + (c.phase <> 'iterate')::int < $3::int)
 ORDER BY c.iteration DESC, c.phase DESC LIMIT $4
@@ -356,6 +358,7 @@ type ListCheckpointsRow struct {
 	ExpiresAt   time.Time
 	Place       int32
 	BeforeSteps []int32
+	Browser     json.RawMessage
 }
 
 // Newest first, those before a place; 0 for all. before_steps are the numbers of the calls of
@@ -384,6 +387,7 @@ func (q *Queries) ListCheckpoints(ctx context.Context, arg ListCheckpointsParams
 			&i.ExpiresAt,
 			&i.Place,
 			&i.BeforeSteps,
+			&i.Browser,
 		); err != nil {
 			return nil, err
 		}

@@ -181,6 +181,16 @@ type AutoOffer struct {
 	OfferedAt time.Time
 }
 
+type BrowserSession struct {
+	TaskID    string
+	Number    int32
+	Turn      int32
+	OrgID     string
+	Sealed    []byte
+	Summary   json.RawMessage
+	CreatedAt time.Time
+}
+
 type Budget struct {
 	OrgID       string
 	Scope       string
@@ -1294,6 +1304,13 @@ type Task struct {
 	QuotaLimits       []string
 	WrittenFiles      int64
 	LargestFile       int64
+}
+
+type TaskBrowser struct {
+	TaskID    string
+	OrgID     string
+	KeySealed []byte
+	CreatedAt time.Time
 }
 
 type TaskDependency struct {

@@ -37,6 +37,23 @@ func (q *Queries) CollectArtifacts(ctx context.Context, arg CollectArtifactsPara
 	return result.RowsAffected(), nil
 }
 
+const collectBrowserSessions = `-- name: CollectBrowserSessions :execrows
+DELETE FROM browser_sessions WHERE org_id = $1 AND task_id = ANY ($2::text[])
+`
+
+type CollectBrowserSessionsParams struct {
+	OrgID string
+	Tasks []string
+}
+
+func (q *Queries) CollectBrowserSessions(ctx context.Context, arg CollectBrowserSessionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectBrowserSessions, arg.OrgID, arg.Tasks)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const collectInbox = `-- name: CollectInbox :execrows
 DELETE FROM inbox_items WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state <> 'open'
 `

@@ -4,3 +4,33 @@ SELECT (outcome->>'host')::text AS host FROM steps
 WHERE org_id = @org_id AND task_id = @task_id AND starts_with(tool, 'browser_') AND outcome->>'host' IS NOT NULL
     AND (@before::int = 0 OR number < @before::int)
 ORDER BY number DESC LIMIT 1;
+
+-- name: BrowserKey :one
+SELECT key_sealed FROM task_browsers WHERE org_id = @org_id AND task_id = @task_id;
+
+-- name: CreateBrowserKey :exec
+INSERT INTO task_browsers (task_id, org_id, key_sealed) VALUES (@task_id, @org_id, @key_sealed) ON CONFLICT (task_id) DO NOTHING;
+
+-- name: PutBrowserSession :exec
+-- Once for a step.
+INSERT INTO browser_sessions (task_id, number, turn, org_id, sealed, summary)
+VALUES (@task_id, @number, @turn, @org_id, @sealed, @summary) ON CONFLICT (task_id, number) DO NOTHING;
+
+-- name: PruneBrowserSessions :exec
+-- Keeps the newest of a task.
+DELETE FROM browser_sessions b
+WHERE b.org_id = @org_id AND b.task_id = @task_id
+  AND b.number <= coalesce((SELECT n.number FROM browser_sessions n WHERE n.task_id = @task_id ORDER BY n.number DESC LIMIT 1 OFFSET @most::int), 0);
+
+-- name: BrowserSession :one
+-- The newest of a task up to a turn, and before a step unless that is 0.
+SELECT task_id, number, sealed, summary FROM browser_sessions
+WHERE org_id = @org_id AND task_id = @task_id AND turn <= @up_to_turn AND (@before::int = 0 OR number < @before::int)
+ORDER BY number DESC LIMIT 1;
+
+-- name: ExpireBrowserSessions :execrows
+-- Those of ended tasks, and all but the newest of the others: no checkpoint is kept for longer.
+DELETE FROM browser_sessions b
+WHERE b.created_at < now() - @keep_for::interval AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
+  AND (EXISTS (SELECT 1 FROM tasks t WHERE t.id = b.task_id AND t.finished_at < now() - @keep_for::interval)
+       OR EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number));

@@ -56,7 +56,9 @@ WHERE c.org_id = @org_id AND c.task_id = @task_id AND c.id = @id AND (c.expires_
 SELECT c.id, c.iteration, c.phase, c.name, c.reason, c.created_at, c.expires_at, (2 * c.iteration + (c.phase <> 'iterate')::int)::int AS place,
        CASE c.phase WHEN 'iterate' THEN
            ARRAY(SELECT s.number FROM steps s WHERE s.org_id = c.org_id AND s.task_id = c.task_id AND s.turn = c.iteration + 1 AND s.checkpoint <> '' ORDER BY s.number)
-       ELSE '{}' END::int[] AS before_steps
+       ELSE '{}' END::int[] AS before_steps,
+       coalesce((SELECT b.summary FROM browser_sessions b WHERE b.org_id = c.org_id AND b.task_id = c.task_id AND b.turn <= c.iteration
+                 ORDER BY b.number DESC LIMIT 1), '{}')::jsonb AS browser
 FROM checkpoints c
 WHERE c.org_id = @org_id AND c.task_id = @task_id AND (@before::int = 0 OR 2 * c.iteration + (c.phase <> 'iterate')::int < @before::int)
 ORDER BY c.iteration DESC, c.phase DESC LIMIT @max_rows;

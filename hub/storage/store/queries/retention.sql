@@ -71,6 +71,9 @@ WHERE steps.org_id = @org_id AND steps.task_id = ANY (@tasks::text[]) AND (obser
 -- name: CollectStepImages :execrows
 DELETE FROM step_images WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);
 
+-- name: CollectBrowserSessions :execrows
+DELETE FROM browser_sessions WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);
+
 -- name: CollectInputs :execrows
 DELETE FROM task_inputs WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);
 

@@ -30,7 +30,7 @@ func (s *Site) Posts() []string {
 // User and Password are those of the login.
 const (
 	User     = "ada"
-	Password = "lovelace"
+	Password = "l0velace-Of-1815"
 )
 
 // order is a row of the table.
@@ -64,6 +64,10 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if static, ok := pages[r.URL.Path]; ok {
 		_, _ = io.WriteString(w, static)
+		return
+	}
+	if strings.HasPrefix(r.URL.Path, "/hostile/") {
+		hostile(w, r)
 		return
 	}
 	switch r.URL.Path {
@@ -171,6 +175,14 @@ func (s *Site) files(w http.ResponseWriter, r *http.Request) {
 
 // pages are those that are always the same.
 var pages = map[string]string{
+	"/state": page("State", `<h1>State</h1><button onclick="
+		localStorage.setItem('cart', 'three apples'); sessionStorage.setItem('draft', 'dear Ada'); document.cookie = 'seen=yes'; document.cookie = 'kept=long; max-age=3600'; show()">Remember</button>
+		<button onclick="localStorage.clear(); sessionStorage.clear(); document.cookie = 'seen=; max-age=0'; show()">Forget</button>
+		<p id=shown></p><div style="height:5000px"></div><p>the end</p>
+		<script>function show() { shown.textContent = 'cart: ' + localStorage.getItem('cart') + ', draft: ' + sessionStorage.getItem('draft') + ', cookies: ' + document.cookie.split('; ').sort().join(' ') } show()</script>`),
+	"/echo": page("Echo", `<h1>Echo</h1><label>Passphrase <input type=password oninput="
+		shown.textContent = 'You typed ' + this.value; copied.value = this.value; document.title = 'T ' + this.value; console.log('typed', this.value, encodeURIComponent(this.value)); fetch('/missing?p=' + encodeURIComponent(this.value))"></label>
+		<label>Plain <input name=plain></label><p id=shown></p><textarea id=copied aria-label=Copy></textarea><p><button onclick="location.hash = copied.value">Put it into the address</button></p>`),
 	"/": page("Start", `<h1>Start</h1><a href=/login>Log in</a> <a href=/forms>Forms</a>`),
 	"/forms": page("Forms", `<h1>Forms</h1><form method=post onsubmit="event.preventDefault(); out.textContent = 'Sent: ' + new URLSearchParams(new FormData(this))">
 		<label>Name <input name=name value="old name"></label>

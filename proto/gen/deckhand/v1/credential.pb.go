@@ -195,7 +195,7 @@ type CredentialValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of bearer and gitlab.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Of basic. One of them may be empty.
+	// Of basic. One of them may be empty. Of password: password alone.
 	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
 	Password string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
 	// Of header and query.
@@ -320,7 +320,8 @@ type Credential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Lower-case letters, digits and dashes, beginning with a letter.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// bearer, basic, header, query, github_app, gitlab, oauth2_client or aws_sigv4.
+	// bearer, basic, header, query, github_app, gitlab, oauth2_client, aws_sigv4 or
+	// password, which is typed into pages by the browser of a task and inserted into no request.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Names or addresses. It is inserted into requests to them only.
 	Hosts []string `protobuf:"bytes,3,rep,name=hosts,proto3" json:"hosts,omitempty"`
@@ -1770,11 +1771,11 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\n" +
 	"rotated_at\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\trotatedAt\x123\n" +
 	"\aused_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x12\n" +
-	"\x04held\x18\x13 \x01(\bR\x04held\"\xa5\x05\n" +
+	"\x04held\x18\x13 \x01(\bR\x04held\"\xaf\x05\n" +
 	"\x17CreateCredentialRequest\x12<\n" +
-	"\x04name\x18\x01 \x01(\tB(\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\x04name\x12e\n" +
-	"\x04kind\x18\x02 \x01(\tBQ\xbaHNrLR\x06bearerR\x05basicR\x06headerR\x05queryR\n" +
-	"github_appR\x06gitlabR\roauth2_clientR\taws_sigv4R\x04kind\x12'\n" +
+	"\x04name\x18\x01 \x01(\tB(\xbaH%r#2!^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$R\x04name\x12o\n" +
+	"\x04kind\x18\x02 \x01(\tB[\xbaHXrVR\x06bearerR\x05basicR\x06headerR\x05queryR\n" +
+	"github_appR\x06gitlabR\roauth2_clientR\taws_sigv4R\bpasswordR\x04kind\x12'\n" +
 	"\x05hosts\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x10\"\ar\x05\x10\x01(\xff\x01R\x05hosts\x12(\n" +
 	"\x05ports\x18\x04 \x03(\rB\x12\xbaH\x0f\x92\x01\f\x10\x10\"\b*\x06\x18\xff\xff\x03(\x01R\x05ports\x12*\n" +
 	"\amethods\x18\x05 \x03(\tB\x10\xbaH\r\x92\x01\n" +

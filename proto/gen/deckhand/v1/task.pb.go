@@ -1287,7 +1287,10 @@ type TaskCheckpoint struct {
 	Id          string  `protobuf:"bytes,16,opt,name=id,proto3" json:"id,omitempty"`
 	// "iterate": the iteration ended there. "select_tool": behind the iteration, where the
 	// next turn is chosen and none of its calls was made.
-	Phase         string `protobuf:"bytes,17,opt,name=phase,proto3" json:"phase,omitempty"`
+	Phase string `protobuf:"bytes,17,opt,name=phase,proto3" json:"phase,omitempty"`
+	// The task's browser as it was then, with which a task that is resumed from here begins;
+	// absent if there was none.
+	Browser       *BrowserState `protobuf:"bytes,18,opt,name=browser,proto3" json:"browser,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1378,6 +1381,78 @@ func (x *TaskCheckpoint) GetPhase() string {
 	return ""
 }
 
+func (x *TaskCheckpoint) GetBrowser() *BrowserState {
+	if x != nil {
+		return x.Browser
+	}
+	return nil
+}
+
+// BrowserState is what is shown of the state of a browser. Values of cookies and storages, and
+// the parameters of addresses, are never shown.
+type BrowserState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The addresses of its tabs, the active one first.
+	Pages []string `protobuf:"bytes,1,rep,name=pages,proto3" json:"pages,omitempty"`
+	// As "NAME of HOST", in order.
+	Cookies []string `protobuf:"bytes,2,rep,name=cookies,proto3" json:"cookies,omitempty"`
+	// How many items its local and session storages have.
+	StoredItems   int32 `protobuf:"varint,3,opt,name=stored_items,json=storedItems,proto3" json:"stored_items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrowserState) Reset() {
+	*x = BrowserState{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrowserState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrowserState) ProtoMessage() {}
+
+func (x *BrowserState) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrowserState.ProtoReflect.Descriptor instead.
+func (*BrowserState) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BrowserState) GetPages() []string {
+	if x != nil {
+		return x.Pages
+	}
+	return nil
+}
+
+func (x *BrowserState) GetCookies() []string {
+	if x != nil {
+		return x.Cookies
+	}
+	return nil
+}
+
+func (x *BrowserState) GetStoredItems() int32 {
+	if x != nil {
+		return x.StoredItems
+	}
+	return 0
+}
+
 // ConversationMessage is a part of what was said before a task.
 type ConversationMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1390,7 +1465,7 @@ type ConversationMessage struct {
 
 func (x *ConversationMessage) Reset() {
 	*x = ConversationMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1477,7 @@ func (x *ConversationMessage) String() string {
 func (*ConversationMessage) ProtoMessage() {}
 
 func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1490,7 @@ func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationMessage.ProtoReflect.Descriptor instead.
 func (*ConversationMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ConversationMessage) GetRole() string {
@@ -1447,7 +1522,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1534,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1547,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Standing) GetPlace() int32 {
@@ -1508,7 +1583,7 @@ type InputFile struct {
 
 func (x *InputFile) Reset() {
 	*x = InputFile{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1595,7 @@ func (x *InputFile) String() string {
 func (*InputFile) ProtoMessage() {}
 
 func (x *InputFile) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1608,7 @@ func (x *InputFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputFile.ProtoReflect.Descriptor instead.
 func (*InputFile) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InputFile) GetPath() string {
@@ -1571,7 +1646,7 @@ type TaskArtifacts struct {
 
 func (x *TaskArtifacts) Reset() {
 	*x = TaskArtifacts{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1658,7 @@ func (x *TaskArtifacts) String() string {
 func (*TaskArtifacts) ProtoMessage() {}
 
 func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1671,7 @@ func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskArtifacts.ProtoReflect.Descriptor instead.
 func (*TaskArtifacts) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TaskArtifacts) GetFromTaskId() string {
@@ -1671,7 +1746,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +1758,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +1771,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -1818,7 +1893,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1905,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1918,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -1876,7 +1951,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1963,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1976,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1920,7 +1995,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1932,7 +2007,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1945,7 +2020,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -1983,7 +2058,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2070,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2083,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -2091,7 +2166,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2178,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2191,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2143,7 +2218,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2230,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2243,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -2194,7 +2269,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2281,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2294,7 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
@@ -2240,7 +2315,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2327,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2340,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PauseTaskRequest) GetTaskId() string {
@@ -2298,7 +2373,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2310,7 +2385,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2323,7 +2398,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PauseTaskResponse) GetTask() *Task {
@@ -2345,7 +2420,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2432,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2445,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResumeTaskRequest) GetTaskId() string {
@@ -2396,7 +2471,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2483,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2496,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -2448,7 +2523,7 @@ type TellTaskRequest struct {
 
 func (x *TellTaskRequest) Reset() {
 	*x = TellTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2535,7 @@ func (x *TellTaskRequest) String() string {
 func (*TellTaskRequest) ProtoMessage() {}
 
 func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2548,7 @@ func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
 func (*TellTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TellTaskRequest) GetTaskId() string {
@@ -2514,7 +2589,7 @@ type TellTaskResponse struct {
 
 func (x *TellTaskResponse) Reset() {
 	*x = TellTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2526,7 +2601,7 @@ func (x *TellTaskResponse) String() string {
 func (*TellTaskResponse) ProtoMessage() {}
 
 func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2539,7 +2614,7 @@ func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
 func (*TellTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TellTaskResponse) GetTask() *Task {
@@ -2567,7 +2642,7 @@ type WithdrawMessageRequest struct {
 
 func (x *WithdrawMessageRequest) Reset() {
 	*x = WithdrawMessageRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2579,7 +2654,7 @@ func (x *WithdrawMessageRequest) String() string {
 func (*WithdrawMessageRequest) ProtoMessage() {}
 
 func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2592,7 +2667,7 @@ func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WithdrawMessageRequest) GetTaskId() string {
@@ -2619,7 +2694,7 @@ type WithdrawMessageResponse struct {
 
 func (x *WithdrawMessageResponse) Reset() {
 	*x = WithdrawMessageResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2631,7 +2706,7 @@ func (x *WithdrawMessageResponse) String() string {
 func (*WithdrawMessageResponse) ProtoMessage() {}
 
 func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2644,7 +2719,7 @@ func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WithdrawMessageResponse) GetTask() *Task {
@@ -2674,7 +2749,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2686,7 +2761,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2699,7 +2774,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -2733,7 +2808,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +2820,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +2833,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -2792,7 +2867,7 @@ type ResumeTaskFromRequest struct {
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2879,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2817,7 +2892,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2905,7 +2980,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2917,7 +2992,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2930,7 +3005,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -2994,7 +3069,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3081,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3094,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -3049,7 +3124,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3061,7 +3136,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3074,7 +3149,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -3109,7 +3184,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3196,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3209,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -3166,7 +3241,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3178,7 +3253,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3191,7 +3266,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -3231,7 +3306,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3318,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3331,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -3287,7 +3362,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3374,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3387,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -3368,7 +3443,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3455,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3468,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -3434,7 +3509,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3521,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3534,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Job) GetId() string {
@@ -3540,7 +3615,7 @@ type JobUsage struct {
 
 func (x *JobUsage) Reset() {
 	*x = JobUsage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3552,7 +3627,7 @@ func (x *JobUsage) String() string {
 func (*JobUsage) ProtoMessage() {}
 
 func (x *JobUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3640,7 @@ func (x *JobUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUsage.ProtoReflect.Descriptor instead.
 func (*JobUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *JobUsage) GetCpuTime() *durationpb.Duration {
@@ -3606,7 +3681,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3618,7 +3693,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3631,7 +3706,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListJobsRequest) GetTaskId() string {
@@ -3651,7 +3726,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3663,7 +3738,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3676,7 +3751,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3697,7 +3772,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +3784,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +3797,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KillJobRequest) GetTaskId() string {
@@ -3750,7 +3825,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3762,7 +3837,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3775,7 +3850,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -3806,7 +3881,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +3893,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +3906,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -3869,7 +3944,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[46]
+	mi := &file_deckhand_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +3956,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[46]
+	mi := &file_deckhand_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +3969,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -4056,7 +4131,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"after_turn\x18\x04 \x01(\x05R\tafterTurn\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x1b\n" +
-	"\tfrom_task\x18\x06 \x01(\tR\bfromTask\"\x99\x02\n" +
+	"\tfrom_task\x18\x06 \x01(\tR\bfromTask\"\xce\x02\n" +
 	"\x0eTaskCheckpoint\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x05R\titeration\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x129\n" +
@@ -4067,7 +4142,12 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12!\n" +
 	"\fbefore_steps\x18\x06 \x03(\x05R\vbeforeSteps\x12\x0e\n" +
 	"\x02id\x18\x10 \x01(\tR\x02id\x12\x14\n" +
-	"\x05phase\x18\x11 \x01(\tR\x05phase\"S\n" +
+	"\x05phase\x18\x11 \x01(\tR\x05phase\x123\n" +
+	"\abrowser\x18\x12 \x01(\v2\x19.deckhand.v1.BrowserStateR\abrowser\"a\n" +
+	"\fBrowserState\x12\x14\n" +
+	"\x05pages\x18\x01 \x03(\tR\x05pages\x12\x18\n" +
+	"\acookies\x18\x02 \x03(\tR\acookies\x12!\n" +
+	"\fstored_items\x18\x03 \x01(\x05R\vstoredItems\"S\n" +
 	"\x13ConversationMessage\x12\x1d\n" +
 	"\x04role\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18 R\x04role\x12\x1d\n" +
 	"\x04text\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x18\x80\x80\x02R\x04text\"e\n" +
@@ -4329,7 +4409,7 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
@@ -4342,155 +4422,157 @@ var file_deckhand_v1_task_proto_goTypes = []any{
 	(*TaskLimits)(nil),              // 8: deckhand.v1.TaskLimits
 	(*TaskMessage)(nil),             // 9: deckhand.v1.TaskMessage
 	(*TaskCheckpoint)(nil),          // 10: deckhand.v1.TaskCheckpoint
-	(*ConversationMessage)(nil),     // 11: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 12: deckhand.v1.Standing
-	(*InputFile)(nil),               // 13: deckhand.v1.InputFile
-	(*TaskArtifacts)(nil),           // 14: deckhand.v1.TaskArtifacts
-	(*SubmitTaskRequest)(nil),       // 15: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 16: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 17: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 18: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 19: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 20: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 21: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 22: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 23: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 24: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 25: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 26: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 27: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 28: deckhand.v1.TellTaskResponse
-	(*WithdrawMessageRequest)(nil),  // 29: deckhand.v1.WithdrawMessageRequest
-	(*WithdrawMessageResponse)(nil), // 30: deckhand.v1.WithdrawMessageResponse
-	(*RetryTaskRequest)(nil),        // 31: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 32: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 33: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 34: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 35: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 36: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 37: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 38: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 39: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 40: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 41: deckhand.v1.ListStepsResponse
-	(*Job)(nil),                     // 42: deckhand.v1.Job
-	(*JobUsage)(nil),                // 43: deckhand.v1.JobUsage
-	(*ListJobsRequest)(nil),         // 44: deckhand.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 45: deckhand.v1.ListJobsResponse
-	(*KillJobRequest)(nil),          // 46: deckhand.v1.KillJobRequest
-	(*KillJobResponse)(nil),         // 47: deckhand.v1.KillJobResponse
-	(*ReadLogRequest)(nil),          // 48: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 49: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 51: google.protobuf.Struct
-	(*Action)(nil),                  // 52: deckhand.v1.Action
-	(*durationpb.Duration)(nil),     // 53: google.protobuf.Duration
-	(*Estimate)(nil),                // 54: deckhand.v1.Estimate
-	(*FileChange)(nil),              // 55: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 56: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 57: deckhand.v1.Step
+	(*BrowserState)(nil),            // 11: deckhand.v1.BrowserState
+	(*ConversationMessage)(nil),     // 12: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 13: deckhand.v1.Standing
+	(*InputFile)(nil),               // 14: deckhand.v1.InputFile
+	(*TaskArtifacts)(nil),           // 15: deckhand.v1.TaskArtifacts
+	(*SubmitTaskRequest)(nil),       // 16: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 17: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 18: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 19: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 20: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 21: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 22: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 23: deckhand.v1.CancelTaskResponse
+	(*PauseTaskRequest)(nil),        // 24: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 25: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 26: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 27: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 28: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 29: deckhand.v1.TellTaskResponse
+	(*WithdrawMessageRequest)(nil),  // 30: deckhand.v1.WithdrawMessageRequest
+	(*WithdrawMessageResponse)(nil), // 31: deckhand.v1.WithdrawMessageResponse
+	(*RetryTaskRequest)(nil),        // 32: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 33: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 34: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 35: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 36: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 37: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 38: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 39: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 40: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 41: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 42: deckhand.v1.ListStepsResponse
+	(*Job)(nil),                     // 43: deckhand.v1.Job
+	(*JobUsage)(nil),                // 44: deckhand.v1.JobUsage
+	(*ListJobsRequest)(nil),         // 45: deckhand.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 46: deckhand.v1.ListJobsResponse
+	(*KillJobRequest)(nil),          // 47: deckhand.v1.KillJobRequest
+	(*KillJobResponse)(nil),         // 48: deckhand.v1.KillJobResponse
+	(*ReadLogRequest)(nil),          // 49: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 50: deckhand.v1.ReadLogResponse
+	(*timestamppb.Timestamp)(nil),   // 51: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 52: google.protobuf.Struct
+	(*Action)(nil),                  // 53: deckhand.v1.Action
+	(*durationpb.Duration)(nil),     // 54: google.protobuf.Duration
+	(*Estimate)(nil),                // 55: deckhand.v1.Estimate
+	(*FileChange)(nil),              // 56: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 57: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 58: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	3,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	50, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	50, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	50, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	51, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	51, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	51, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
 	7,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	50, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	11, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	12, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	50, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	51, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	51, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	12, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	13, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	51, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	52, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
 	6,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
 	5,  // 12: deckhand.v1.Task.sources:type_name -> deckhand.v1.TaskSource
-	52, // 13: deckhand.v1.Task.action:type_name -> deckhand.v1.Action
-	50, // 14: deckhand.v1.Task.undo_until:type_name -> google.protobuf.Timestamp
-	53, // 15: deckhand.v1.Task.active_time:type_name -> google.protobuf.Duration
+	53, // 13: deckhand.v1.Task.action:type_name -> deckhand.v1.Action
+	51, // 14: deckhand.v1.Task.undo_until:type_name -> google.protobuf.Timestamp
+	54, // 15: deckhand.v1.Task.active_time:type_name -> google.protobuf.Duration
 	3,  // 16: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
 	8,  // 17: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
-	53, // 18: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
-	50, // 19: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	50, // 20: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	50, // 21: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	53, // 22: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	13, // 23: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	11, // 24: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	14, // 25: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
-	7,  // 26: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 27: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	54, // 28: deckhand.v1.SubmitTaskResponse.estimate:type_name -> deckhand.v1.Estimate
-	4,  // 29: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 30: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	50, // 31: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	50, // 32: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	4,  // 33: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	4,  // 34: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 35: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	8,  // 36: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	4,  // 37: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 38: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	9,  // 39: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	4,  // 40: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
-	9,  // 41: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
-	7,  // 42: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 43: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 44: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 45: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	55, // 46: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	56, // 47: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	4,  // 48: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	34, // 49: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	10, // 50: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	53, // 51: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	10, // 52: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	57, // 53: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	2,  // 54: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
-	50, // 55: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	50, // 56: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	51, // 57: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
-	43, // 58: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
-	53, // 59: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
-	42, // 60: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
-	42, // 61: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
-	50, // 62: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	15, // 63: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	17, // 64: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	19, // 65: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	21, // 66: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	23, // 67: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	25, // 68: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	27, // 69: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	29, // 70: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
-	31, // 71: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	33, // 72: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	36, // 73: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	38, // 74: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	40, // 75: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	44, // 76: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
-	46, // 77: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
-	48, // 78: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	16, // 79: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	18, // 80: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	20, // 81: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	22, // 82: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	24, // 83: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	26, // 84: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	28, // 85: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	30, // 86: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
-	32, // 87: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	35, // 88: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	37, // 89: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	39, // 90: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	41, // 91: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	45, // 92: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
-	47, // 93: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
-	49, // 94: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	79, // [79:95] is the sub-list for method output_type
-	63, // [63:79] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	54, // 18: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
+	51, // 19: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	51, // 20: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	51, // 21: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	11, // 22: deckhand.v1.TaskCheckpoint.browser:type_name -> deckhand.v1.BrowserState
+	54, // 23: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	14, // 24: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	12, // 25: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	15, // 26: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
+	7,  // 27: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 28: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	55, // 29: deckhand.v1.SubmitTaskResponse.estimate:type_name -> deckhand.v1.Estimate
+	4,  // 30: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 31: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	51, // 32: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	51, // 33: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 34: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	4,  // 35: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 36: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	8,  // 37: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	4,  // 38: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 39: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	9,  // 40: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	4,  // 41: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
+	9,  // 42: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
+	7,  // 43: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 44: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	7,  // 45: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 46: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	56, // 47: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	57, // 48: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	4,  // 49: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	35, // 50: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	10, // 51: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	54, // 52: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	10, // 53: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	58, // 54: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	2,  // 55: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
+	51, // 56: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	51, // 57: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 58: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
+	44, // 59: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
+	54, // 60: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
+	43, // 61: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
+	43, // 62: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
+	51, // 63: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	16, // 64: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	18, // 65: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	20, // 66: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	22, // 67: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	24, // 68: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	26, // 69: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	28, // 70: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	30, // 71: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
+	32, // 72: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	34, // 73: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	37, // 74: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	39, // 75: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	41, // 76: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	45, // 77: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
+	47, // 78: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
+	49, // 79: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	17, // 80: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	19, // 81: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	21, // 82: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	23, // 83: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	25, // 84: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	27, // 85: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	29, // 86: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	31, // 87: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
+	33, // 88: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	36, // 89: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	38, // 90: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	40, // 91: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	42, // 92: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	46, // 93: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
+	48, // 94: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
+	50, // 95: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	80, // [80:96] is the sub-list for method output_type
+	64, // [64:80] is the sub-list for method input_type
+	64, // [64:64] is the sub-list for extension type_name
+	64, // [64:64] is the sub-list for extension extendee
+	0,  // [0:64] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -4508,7 +4590,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

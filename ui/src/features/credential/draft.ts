@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { CreateCredentialRequestSchema, CredentialValueSchema, type CreateCredentialRequest, type Credential, type CredentialValue } from "@/gen/deckhand/v1/credential_pb";
 
-export const kinds = ["bearer", "basic", "header", "query", "github_app", "gitlab", "oauth2_client", "aws_sigv4"] as const;
+export const kinds = ["bearer", "basic", "header", "query", "github_app", "gitlab", "oauth2_client", "aws_sigv4", "password"] as const;
 export type Kind = (typeof kinds)[number];
 
 export const kindLabels: Record<Kind, string> = {
@@ -13,6 +13,7 @@ export const kindLabels: Record<Kind, string> = {
   gitlab: "GitLab token",
   oauth2_client: "OAuth 2.0 client",
   aws_sigv4: "AWS access key",
+  password: "Password for web pages",
 };
 
 // Secret is one part of a kind's value.
@@ -35,6 +36,7 @@ export const secretsOf: Record<Kind, Secret[]> = {
     { name: "secretAccessKey", label: "Secret access key" },
     { name: "sessionToken", label: "Session token", optional: true },
   ],
+  password: [{ name: "password", label: "Password" }],
 };
 
 // Draft is what the form of a credential holds. Its value is not in it.
@@ -126,6 +128,7 @@ export const settingsOf: Record<Kind, FormField[]> = {
     { name: "region", label: "Region", hint: "Leave empty for hosts of amazonaws.com." },
     { name: "service", label: "Service", hint: "Leave empty for hosts of amazonaws.com." },
   ],
+  password: [],
 };
 
 const list = (text: string) => text.split(/[\s,]+/).filter(Boolean);

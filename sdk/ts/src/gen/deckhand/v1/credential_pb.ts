@@ -138,7 +138,7 @@ export type CredentialValue = Message<"deckhand.v1.CredentialValue"> & {
   token: string;
 
   /**
-   * Of basic. One of them may be empty.
+   * Of basic. One of them may be empty. Of password: password alone.
    *
    * @generated from field: string username = 2;
    */
@@ -217,7 +217,8 @@ export type Credential = Message<"deckhand.v1.Credential"> & {
   name: string;
 
   /**
-   * bearer, basic, header, query, github_app, gitlab, oauth2_client or aws_sigv4.
+   * bearer, basic, header, query, github_app, gitlab, oauth2_client, aws_sigv4 or
+   * password, which is typed into pages by the browser of a task and inserted into no request.
    *
    * @generated from field: string kind = 2;
    */

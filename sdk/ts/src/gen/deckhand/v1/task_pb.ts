@@ -20,7 +20,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/task.proto.
  */
 export const file_deckhand_v1_task: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS90YXNrLnByb3RvEgtkZWNraGFuZC52MSKWAQoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGQoRY2FjaGVfcmVhZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEhQKDGxpbWl0X3Rva2VucxgGIAEoAyLCCwoEVGFzaxIKCgJpZBgBIAEoCRIQCghhZ2VudF9pZBgCIAEoCRISCgphZ2VudF9uYW1lGAMgASgJEhUKDWFnZW50X3ZlcnNpb24YBCABKAUSDQoFdGl0bGUYBSABKAkSDAoEZ29hbBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIOCgZyZWFzb24YCCABKAkSEAoIcHJpb3JpdHkYCSABKAUSDwoHYXR0ZW1wdBgKIAEoBRIRCgl3b3JrZXJfaWQYCyABKAkSDwoHbm9kZV9pZBgMIAEoCRIRCglpdGVyYXRpb24YDSABKAUSEAoIcHJvZ3Jlc3MYDiABKAESDwoHc3VtbWFyeRgPIAEoCRISCgplcnJvcl9jb2RlGBAgASgJEhUKDWVycm9yX21lc3NhZ2UYESABKAkSIQoFdXNhZ2UYEiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIWCg5jb3JyZWxhdGlvbl9pZBgTIAEoCRISCgpjcmVhdGVkX2J5GBQgASgJEhAKCHByb3ZpZGVyGBUgASgJEg0KBW1vZGVsGBYgASgJEi4KCmNyZWF0ZWRfYXQYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglldmVudF9zZXEYGiABKAMSEgoKbGluZWFnZV9pZBgbIAEoCRIRCglvcmlnaW5faWQYHCABKAkSEgoKcmVzdW1lZF9hdBgdIAEoBRISCgp0cmlnZ2VyX2lkGB4gASgJEisKCG92ZXJyaWRlGB8gASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhIKCnBhdXNlX25leHQYICABKAkSGAoQbWVzc2FnZXNfd2FpdGluZxghIAEoBRIQCghhc3NpZ25lZRg8IAEoCRITCgthc3NpZ25lZF9ieRg9IAEoCRIvCgthc3NpZ25lZF9hdBg+IAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHY29udGV4dBg/IAEoCRI2Cgxjb252ZXJzYXRpb24YQCADKAsyIC5kZWNraGFuZC52MS5Db252ZXJzYXRpb25NZXNzYWdlEg0KBWFmdGVyGEEgAygJEicKCHN0YW5kaW5nGEIgASgLMhUuZGVja2hhbmQudjEuU3RhbmRpbmcSLgoKbm90X2JlZm9yZRhDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYRCABKAUSFQoNd29ya2VyX2xvc3NlcxhFIAEoBRIRCglwYXJlbnRfaWQYRiABKAkSEwoLaGFuZGVkX2Zyb20YRyABKAkSKQoIbWFuaWZlc3QYSCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCHN1YnRhc2tzGEkgASgLMhUuZGVja2hhbmQudjEuU3VidGFza3MSDAoEY2hhdBhKIAEoCBINCgVpbWFnZRhLIAEoCRIRCgl0YXNrX3R5cGUYVSABKAkSFAoMcXVvdGFfbGltaXRzGFYgAygJEhQKDHJlc3VtZWRfdHVybhhXIAEoCBIoCgdzb3VyY2VzGF8gAygLMhcuZGVja2hhbmQudjEuVGFza1NvdXJjZRIjCgZhY3Rpb24YYCABKAsyEy5kZWNraGFuZC52MS5BY3Rpb24SLgoKdW5kb191bnRpbBhhIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoLYWN0aXZlX3RpbWUYYiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPAoKVGFza1NvdXJjZRIMCgRraW5kGAEgASgJEhEKCXJlZmVyZW5jZRgCIAEoCRINCgV0aXRsZRgDIAEoCSJvCghTdWJ0YXNrcxINCgV0YXNrcxgBIAEoBRIMCgRsaXZlGAIgASgFEhEKCXN1Y2NlZWRlZBgDIAEoBRIQCghwcm9ncmVzcxgEIAEoARIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIo0BCgxUYXNrT3ZlcnJpZGUSFAoMbWVtb3J5X2J5dGVzGAEgASgDEg8KB25vZGVfaWQYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSJwoGbGltaXRzGAUgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cxIMCgRtb2RlGAYgASgJIqwBCgpUYXNrTGltaXRzEhIKCml0ZXJhdGlvbnMYASABKAUSLgoLYWN0aXZlX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGdG9rZW5zGAMgASgDEg0KBWNhbGxzGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEg0KBWZpbGVzGBAgASgDEhcKD2ZpbGVfc2l6ZV9ieXRlcxgRIAEoAyKPAQoLVGFza01lc3NhZ2USCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRIPCgdzYWlkX2J5GAMgASgJEhIKCmFmdGVyX3R1cm4YBCABKAUSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJZnJvbV90YXNrGAYgASgJItIBCg5UYXNrQ2hlY2twb2ludBIRCglpdGVyYXRpb24YASABKAUSDgoGcmVhc29uGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBG5hbWUYBSABKAkSFAoMYmVmb3JlX3N0ZXBzGAYgAygFEgoKAmlkGBAgASgJEg0KBXBoYXNlGBEgASgJIjEKE0NvbnZlcnNhdGlvbk1lc3NhZ2USDAoEcm9sZRgBIAEoCRIMCgR0ZXh0GAIgASgJIlEKCFN0YW5kaW5nEg0KBXBsYWNlGAEgASgFEicKBHdhaXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFYmFzaXMYAyABKAkiKgoJSW5wdXRGaWxlEgwKBHBhdGgYASABKAkSDwoHY29udGVudBgCIAEoDCJUCg1UYXNrQXJ0aWZhY3RzEhQKDGZyb21fdGFza19pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIOCgZmb2xkZXIYAyABKAkSDgoGc2hhcmVkGAQgASgIIo8DChFTdWJtaXRUYXNrUmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIMCgRnb2FsGAIgASgJEg0KBXRpdGxlGAMgASgJEhAKCHByaW9yaXR5GAQgASgFEiYKBmlucHV0cxgFIAMoCzIWLmRlY2toYW5kLnYxLklucHV0RmlsZRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSEQoJYXNzaWduX3RvGDwgASgJEg8KB2NvbnRleHQYPSABKAkSNgoMY29udmVyc2F0aW9uGD4gAygLMiAuZGVja2hhbmQudjEuQ29udmVyc2F0aW9uTWVzc2FnZRINCgVhZnRlchg/IAMoCRItCglhcnRpZmFjdHMYQCADKAsyGi5kZWNraGFuZC52MS5UYXNrQXJ0aWZhY3RzEgwKBGNoYXQYQSABKAgSEAoIcmVwbHlfdG8YQiABKAkSKwoIb3ZlcnJpZGUYQyABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSEQoJdGFza190eXBlGE0gASgJInYKElN1Ym1pdFRhc2tSZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzaxIWCg5xdWV1ZV9wb3NpdGlvbhgCIAEoBRInCghlc3RpbWF0ZRgDIAEoCzIVLmRlY2toYW5kLnYxLkVzdGltYXRlIiEKDkdldFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiMgoPR2V0VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIp0CChBMaXN0VGFza3NSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEiYKBnN0YXRlcxgCIAMoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIRCglwYXJlbnRfaWQYBSABKAkSDQoFcXVlcnkYBiABKAkSMAoMY3JlYXRlZF9mcm9tGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEY2hhdBgJIAEoCBISCgpsaW5lYWdlX29mGBQgASgJIk4KEUxpc3RUYXNrc1Jlc3BvbnNlEiAKBXRhc2tzGAEgAygLMhEuZGVja2hhbmQudjEuVGFzaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNAoRQ2FuY2VsVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNQoSQ2FuY2VsVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIkkKEFBhdXNlVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMb25fbmV4dF90b29sGAMgASgIIjQKEVBhdXNlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIk0KEVJlc3VtZVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSJwoGbGltaXRzGAIgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cyI1ChJSZXN1bWVUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2siXAoPVGVsbFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSDAoEdGV4dBgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEQoJaW50ZXJydXB0GAQgASgIIl4KEFRlbGxUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSKQoHbWVzc2FnZRgCIAEoCzIYLmRlY2toYW5kLnYxLlRhc2tNZXNzYWdlIj0KFldpdGhkcmF3TWVzc2FnZVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJImUKF1dpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEikKB21lc3NhZ2UYAiABKAsyGC5kZWNraGFuZC52MS5UYXNrTWVzc2FnZSJpChBSZXRyeVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSKwoIb3ZlcnJpZGUYAiABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIjQKEVJldHJ5VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIvkBChVSZXN1bWVUYXNrRnJvbVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglpdGVyYXRpb24YAiABKAUSDwoHbWVzc2FnZRgDIAEoCRIrCghvdmVycmlkZRgEIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkSLwoJd29ya3NwYWNlGAYgASgOMhwuZGVja2hhbmQudjEuUmVzdW1lV29ya3NwYWNlEg8KB3ByZXZpZXcYByABKAgSDAoEbmFtZRgIIAEoCRIVCg1jaGVja3BvaW50X2lkGBIgASgJIsoBChBXb3Jrc3BhY2VSZXN0b3JlEg0KBXN0YXRlGAEgASgDEigKB2NoYW5nZXMYAiADKAsyFy5kZWNraGFuZC52MS5GaWxlQ2hhbmdlEg0KBWZpbGVzGAMgASgFEiwKCWNvbmZsaWN0cxgEIAMoCzIZLmRlY2toYW5kLnYxLlVuZG9Db25mbGljdBIOCgZvdGhlcnMYBSADKAkSFwoPb3JpZ2luYWxfZGlnZXN0GAYgASgJEhcKD3Jlc3RvcmVkX2RpZ2VzdBgHIAEoCSJrChZSZXN1bWVUYXNrRnJvbVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEjAKCXdvcmtzcGFjZRgCIAEoCzIdLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlc3RvcmUiUAoWTGlzdENoZWNrcG9pbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImQKF0xpc3RDaGVja3BvaW50c1Jlc3BvbnNlEjAKC2NoZWNrcG9pbnRzGAEgAygLMhsuZGVja2hhbmQudjEuVGFza0NoZWNrcG9pbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIn8KFUtlZXBDaGVja3BvaW50UmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCWl0ZXJhdGlvbhgCIAEoBRIrCghrZWVwX2ZvchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1jaGVja3BvaW50X2lkGA0gASgJIkkKFktlZXBDaGVja3BvaW50UmVzcG9uc2USLwoKY2hlY2twb2ludBgBIAEoCzIbLmRlY2toYW5kLnYxLlRhc2tDaGVja3BvaW50InoKEExpc3RTdGVwc1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIPCgdzdGVwX2lkGAQgASgJEg0KBWJyaWVmGAUgASgIEg4KBmltYWdlcxgjIAEoCCJOChFMaXN0U3RlcHNSZXNwb25zZRIgCgVzdGVwcxgBIAMoCzIRLmRlY2toYW5kLnYxLlN0ZXASFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpgCCgNKb2ISCgoCaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSJAoFc3RhdGUYBSABKA4yFS5kZWNraGFuZC52MS5Kb2JTdGF0ZRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHb3V0Y29tZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJAoFdXNhZ2UYCSABKAsyFS5kZWNraGFuZC52MS5Kb2JVc2FnZSJzCghKb2JVc2FnZRIrCghjcHVfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxtZW1vcnlfYnl0ZXMYAiABKAMSEQoJcHJvY2Vzc2VzGAMgASgFEhEKCWxvZ19ieXRlcxgEIAEoAyIiCg9MaXN0Sm9ic1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCSIyChBMaXN0Sm9ic1Jlc3BvbnNlEh4KBGpvYnMYASADKAsyEC5kZWNraGFuZC52MS5Kb2IiMQoOS2lsbEpvYlJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZqb2JfaWQYAiABKAkiSAoPS2lsbEpvYlJlc3BvbnNlEh0KA2pvYhgBIAEoCzIQLmRlY2toYW5kLnYxLkpvYhIWCg5wcm9jZXNzZXNfbGVmdBgCIAEoBSJBCg5SZWFkTG9nUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEg4KBm9mZnNldBgCIAEoAxIOCgZmb2xsb3cYAyABKAgiaQoPUmVhZExvZ1Jlc3BvbnNlEg4KBm9mZnNldBgBIAEoAxIOCgZzdHJlYW0YAiABKAkSDAoEZGF0YRgDIAEoDBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCqRAwoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIVChFUQVNLX1NUQVRFX1FVRVVFRBACEhcKE1RBU0tfU1RBVEVfU1RBUlRJTkcQAxIWChJUQVNLX1NUQVRFX1JVTk5JTkcQBBIWChJUQVNLX1NUQVRFX1dBSVRJTkcQBRIgChxUQVNLX1NUQVRFX0FXQUlUSU5HX0FQUFJPVkFMEAYSGgoWVEFTS19TVEFURV9ORUVEU19JTlBVVBAHEhUKEVRBU0tfU1RBVEVfUEFVU0VEEAgSHAoYVEFTS19TVEFURV9SRVZJRVdfTkVFREVEEAkSGAoUVEFTS19TVEFURV9FU0NBTEFURUQQChIYChRUQVNLX1NUQVRFX1NVQ0NFRURFRBALEhUKEVRBU0tfU1RBVEVfRkFJTEVEEAwSGAoUVEFTS19TVEFURV9USU1FRF9PVVQQDRIYChRUQVNLX1NUQVRFX0NBTkNFTExFRBAOKowBCg9SZXN1bWVXb3Jrc3BhY2USIAocUkVTVU1FX1dPUktTUEFDRV9VTlNQRUNJRklFRBAAEhwKGFJFU1VNRV9XT1JLU1BBQ0VfUkVTVE9SRRABEh4KGlJFU1VNRV9XT1JLU1BBQ0VfT1ZFUldSSVRFEAISGQoVUkVTVU1FX1dPUktTUEFDRV9LRUVQEAMqUQoISm9iU3RhdGUSGQoVSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRSk9CX1NUQVRFX1JVTk5JTkcQARITCg9KT0JfU1RBVEVfRU5ERUQQAjKCCgoLVGFza1NlcnZpY2USTQoKU3VibWl0VGFzaxIeLmRlY2toYW5kLnYxLlN1Ym1pdFRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuU3VibWl0VGFza1Jlc3BvbnNlEkQKB0dldFRhc2sSGy5kZWNraGFuZC52MS5HZXRUYXNrUmVxdWVzdBocLmRlY2toYW5kLnYxLkdldFRhc2tSZXNwb25zZRJKCglMaXN0VGFza3MSHS5kZWNraGFuZC52MS5MaXN0VGFza3NSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdFRhc2tzUmVzcG9uc2USTQoKQ2FuY2VsVGFzaxIeLmRlY2toYW5kLnYxLkNhbmNlbFRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuQ2FuY2VsVGFza1Jlc3BvbnNlEkoKCVBhdXNlVGFzaxIdLmRlY2toYW5kLnYxLlBhdXNlVGFza1JlcXVlc3QaHi5kZWNraGFuZC52MS5QYXVzZVRhc2tSZXNwb25zZRJNCgpSZXN1bWVUYXNrEh4uZGVja2hhbmQudjEuUmVzdW1lVGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5SZXN1bWVUYXNrUmVzcG9uc2USRwoIVGVsbFRhc2sSHC5kZWNraGFuZC52MS5UZWxsVGFza1JlcXVlc3QaHS5kZWNraGFuZC52MS5UZWxsVGFza1Jlc3BvbnNlElwKD1dpdGhkcmF3TWVzc2FnZRIjLmRlY2toYW5kLnYxLldpdGhkcmF3TWVzc2FnZVJlcXVlc3QaJC5kZWNraGFuZC52MS5XaXRoZHJhd01lc3NhZ2VSZXNwb25zZRJKCglSZXRyeVRhc2sSHS5kZWNraGFuZC52MS5SZXRyeVRhc2tSZXF1ZXN0Gh4uZGVja2hhbmQudjEuUmV0cnlUYXNrUmVzcG9uc2USWQoOUmVzdW1lVGFza0Zyb20SIi5kZWNraGFuZC52MS5SZXN1bWVUYXNrRnJvbVJlcXVlc3QaIy5kZWNraGFuZC52MS5SZXN1bWVUYXNrRnJvbVJlc3BvbnNlElwKD0xpc3RDaGVja3BvaW50cxIjLmRlY2toYW5kLnYxLkxpc3RDaGVja3BvaW50c1JlcXVlc3QaJC5kZWNraGFuZC52MS5MaXN0Q2hlY2twb2ludHNSZXNwb25zZRJZCg5LZWVwQ2hlY2twb2ludBIiLmRlY2toYW5kLnYxLktlZXBDaGVja3BvaW50UmVxdWVzdBojLmRlY2toYW5kLnYxLktlZXBDaGVja3BvaW50UmVzcG9uc2USSgoJTGlzdFN0ZXBzEh0uZGVja2hhbmQudjEuTGlzdFN0ZXBzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RTdGVwc1Jlc3BvbnNlEkcKCExpc3RKb2JzEhwuZGVja2hhbmQudjEuTGlzdEpvYnNSZXF1ZXN0Gh0uZGVja2hhbmQudjEuTGlzdEpvYnNSZXNwb25zZRJECgdLaWxsSm9iEhsuZGVja2hhbmQudjEuS2lsbEpvYlJlcXVlc3QaHC5kZWNraGFuZC52MS5LaWxsSm9iUmVzcG9uc2USRgoHUmVhZExvZxIbLmRlY2toYW5kLnYxLlJlYWRMb2dSZXF1ZXN0GhwuZGVja2hhbmQudjEuUmVhZExvZ1Jlc3BvbnNlMAFCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_error, file_deckhand_v1_estimate, file_deckhand_v1_step, file_deckhand_v1_workspace, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS90YXNrLnByb3RvEgtkZWNraGFuZC52MSKWAQoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGQoRY2FjaGVfcmVhZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEhQKDGxpbWl0X3Rva2VucxgGIAEoAyLCCwoEVGFzaxIKCgJpZBgBIAEoCRIQCghhZ2VudF9pZBgCIAEoCRISCgphZ2VudF9uYW1lGAMgASgJEhUKDWFnZW50X3ZlcnNpb24YBCABKAUSDQoFdGl0bGUYBSABKAkSDAoEZ29hbBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIOCgZyZWFzb24YCCABKAkSEAoIcHJpb3JpdHkYCSABKAUSDwoHYXR0ZW1wdBgKIAEoBRIRCgl3b3JrZXJfaWQYCyABKAkSDwoHbm9kZV9pZBgMIAEoCRIRCglpdGVyYXRpb24YDSABKAUSEAoIcHJvZ3Jlc3MYDiABKAESDwoHc3VtbWFyeRgPIAEoCRISCgplcnJvcl9jb2RlGBAgASgJEhUKDWVycm9yX21lc3NhZ2UYESABKAkSIQoFdXNhZ2UYEiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIWCg5jb3JyZWxhdGlvbl9pZBgTIAEoCRISCgpjcmVhdGVkX2J5GBQgASgJEhAKCHByb3ZpZGVyGBUgASgJEg0KBW1vZGVsGBYgASgJEi4KCmNyZWF0ZWRfYXQYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglldmVudF9zZXEYGiABKAMSEgoKbGluZWFnZV9pZBgbIAEoCRIRCglvcmlnaW5faWQYHCABKAkSEgoKcmVzdW1lZF9hdBgdIAEoBRISCgp0cmlnZ2VyX2lkGB4gASgJEisKCG92ZXJyaWRlGB8gASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhIKCnBhdXNlX25leHQYICABKAkSGAoQbWVzc2FnZXNfd2FpdGluZxghIAEoBRIQCghhc3NpZ25lZRg8IAEoCRITCgthc3NpZ25lZF9ieRg9IAEoCRIvCgthc3NpZ25lZF9hdBg+IAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHY29udGV4dBg/IAEoCRI2Cgxjb252ZXJzYXRpb24YQCADKAsyIC5kZWNraGFuZC52MS5Db252ZXJzYXRpb25NZXNzYWdlEg0KBWFmdGVyGEEgAygJEicKCHN0YW5kaW5nGEIgASgLMhUuZGVja2hhbmQudjEuU3RhbmRpbmcSLgoKbm90X2JlZm9yZRhDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYRCABKAUSFQoNd29ya2VyX2xvc3NlcxhFIAEoBRIRCglwYXJlbnRfaWQYRiABKAkSEwoLaGFuZGVkX2Zyb20YRyABKAkSKQoIbWFuaWZlc3QYSCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCHN1YnRhc2tzGEkgASgLMhUuZGVja2hhbmQudjEuU3VidGFza3MSDAoEY2hhdBhKIAEoCBINCgVpbWFnZRhLIAEoCRIRCgl0YXNrX3R5cGUYVSABKAkSFAoMcXVvdGFfbGltaXRzGFYgAygJEhQKDHJlc3VtZWRfdHVybhhXIAEoCBIoCgdzb3VyY2VzGF8gAygLMhcuZGVja2hhbmQudjEuVGFza1NvdXJjZRIjCgZhY3Rpb24YYCABKAsyEy5kZWNraGFuZC52MS5BY3Rpb24SLgoKdW5kb191bnRpbBhhIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoLYWN0aXZlX3RpbWUYYiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPAoKVGFza1NvdXJjZRIMCgRraW5kGAEgASgJEhEKCXJlZmVyZW5jZRgCIAEoCRINCgV0aXRsZRgDIAEoCSJvCghTdWJ0YXNrcxINCgV0YXNrcxgBIAEoBRIMCgRsaXZlGAIgASgFEhEKCXN1Y2NlZWRlZBgDIAEoBRIQCghwcm9ncmVzcxgEIAEoARIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIo0BCgxUYXNrT3ZlcnJpZGUSFAoMbWVtb3J5X2J5dGVzGAEgASgDEg8KB25vZGVfaWQYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSJwoGbGltaXRzGAUgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cxIMCgRtb2RlGAYgASgJIqwBCgpUYXNrTGltaXRzEhIKCml0ZXJhdGlvbnMYASABKAUSLgoLYWN0aXZlX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGdG9rZW5zGAMgASgDEg0KBWNhbGxzGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEg0KBWZpbGVzGBAgASgDEhcKD2ZpbGVfc2l6ZV9ieXRlcxgRIAEoAyKPAQoLVGFza01lc3NhZ2USCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRIPCgdzYWlkX2J5GAMgASgJEhIKCmFmdGVyX3R1cm4YBCABKAUSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJZnJvbV90YXNrGAYgASgJIv4BCg5UYXNrQ2hlY2twb2ludBIRCglpdGVyYXRpb24YASABKAUSDgoGcmVhc29uGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBG5hbWUYBSABKAkSFAoMYmVmb3JlX3N0ZXBzGAYgAygFEgoKAmlkGBAgASgJEg0KBXBoYXNlGBEgASgJEioKB2Jyb3dzZXIYEiABKAsyGS5kZWNraGFuZC52MS5Ccm93c2VyU3RhdGUiRAoMQnJvd3NlclN0YXRlEg0KBXBhZ2VzGAEgAygJEg8KB2Nvb2tpZXMYAiADKAkSFAoMc3RvcmVkX2l0ZW1zGAMgASgFIjEKE0NvbnZlcnNhdGlvbk1lc3NhZ2USDAoEcm9sZRgBIAEoCRIMCgR0ZXh0GAIgASgJIlEKCFN0YW5kaW5nEg0KBXBsYWNlGAEgASgFEicKBHdhaXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFYmFzaXMYAyABKAkiKgoJSW5wdXRGaWxlEgwKBHBhdGgYASABKAkSDwoHY29udGVudBgCIAEoDCJUCg1UYXNrQXJ0aWZhY3RzEhQKDGZyb21fdGFza19pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIOCgZmb2xkZXIYAyABKAkSDgoGc2hhcmVkGAQgASgIIo8DChFTdWJtaXRUYXNrUmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIMCgRnb2FsGAIgASgJEg0KBXRpdGxlGAMgASgJEhAKCHByaW9yaXR5GAQgASgFEiYKBmlucHV0cxgFIAMoCzIWLmRlY2toYW5kLnYxLklucHV0RmlsZRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSEQoJYXNzaWduX3RvGDwgASgJEg8KB2NvbnRleHQYPSABKAkSNgoMY29udmVyc2F0aW9uGD4gAygLMiAuZGVja2hhbmQudjEuQ29udmVyc2F0aW9uTWVzc2FnZRINCgVhZnRlchg/IAMoCRItCglhcnRpZmFjdHMYQCADKAsyGi5kZWNraGFuZC52MS5UYXNrQXJ0aWZhY3RzEgwKBGNoYXQYQSABKAgSEAoIcmVwbHlfdG8YQiABKAkSKwoIb3ZlcnJpZGUYQyABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSEQoJdGFza190eXBlGE0gASgJInYKElN1Ym1pdFRhc2tSZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzaxIWCg5xdWV1ZV9wb3NpdGlvbhgCIAEoBRInCghlc3RpbWF0ZRgDIAEoCzIVLmRlY2toYW5kLnYxLkVzdGltYXRlIiEKDkdldFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiMgoPR2V0VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIp0CChBMaXN0VGFza3NSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEiYKBnN0YXRlcxgCIAMoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIRCglwYXJlbnRfaWQYBSABKAkSDQoFcXVlcnkYBiABKAkSMAoMY3JlYXRlZF9mcm9tGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEY2hhdBgJIAEoCBISCgpsaW5lYWdlX29mGBQgASgJIk4KEUxpc3RUYXNrc1Jlc3BvbnNlEiAKBXRhc2tzGAEgAygLMhEuZGVja2hhbmQudjEuVGFzaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNAoRQ2FuY2VsVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNQoSQ2FuY2VsVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIkkKEFBhdXNlVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMb25fbmV4dF90b29sGAMgASgIIjQKEVBhdXNlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIk0KEVJlc3VtZVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSJwoGbGltaXRzGAIgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cyI1ChJSZXN1bWVUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2siXAoPVGVsbFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSDAoEdGV4dBgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEQoJaW50ZXJydXB0GAQgASgIIl4KEFRlbGxUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSKQoHbWVzc2FnZRgCIAEoCzIYLmRlY2toYW5kLnYxLlRhc2tNZXNzYWdlIj0KFldpdGhkcmF3TWVzc2FnZVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJImUKF1dpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEikKB21lc3NhZ2UYAiABKAsyGC5kZWNraGFuZC52MS5UYXNrTWVzc2FnZSJpChBSZXRyeVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSKwoIb3ZlcnJpZGUYAiABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIjQKEVJldHJ5VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIvkBChVSZXN1bWVUYXNrRnJvbVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglpdGVyYXRpb24YAiABKAUSDwoHbWVzc2FnZRgDIAEoCRIrCghvdmVycmlkZRgEIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkSLwoJd29ya3NwYWNlGAYgASgOMhwuZGVja2hhbmQudjEuUmVzdW1lV29ya3NwYWNlEg8KB3ByZXZpZXcYByABKAgSDAoEbmFtZRgIIAEoCRIVCg1jaGVja3BvaW50X2lkGBIgASgJIsoBChBXb3Jrc3BhY2VSZXN0b3JlEg0KBXN0YXRlGAEgASgDEigKB2NoYW5nZXMYAiADKAsyFy5kZWNraGFuZC52MS5GaWxlQ2hhbmdlEg0KBWZpbGVzGAMgASgFEiwKCWNvbmZsaWN0cxgEIAMoCzIZLmRlY2toYW5kLnYxLlVuZG9Db25mbGljdBIOCgZvdGhlcnMYBSADKAkSFwoPb3JpZ2luYWxfZGlnZXN0GAYgASgJEhcKD3Jlc3RvcmVkX2RpZ2VzdBgHIAEoCSJrChZSZXN1bWVUYXNrRnJvbVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEjAKCXdvcmtzcGFjZRgCIAEoCzIdLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlc3RvcmUiUAoWTGlzdENoZWNrcG9pbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImQKF0xpc3RDaGVja3BvaW50c1Jlc3BvbnNlEjAKC2NoZWNrcG9pbnRzGAEgAygLMhsuZGVja2hhbmQudjEuVGFza0NoZWNrcG9pbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIn8KFUtlZXBDaGVja3BvaW50UmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCWl0ZXJhdGlvbhgCIAEoBRIrCghrZWVwX2ZvchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1jaGVja3BvaW50X2lkGA0gASgJIkkKFktlZXBDaGVja3BvaW50UmVzcG9uc2USLwoKY2hlY2twb2ludBgBIAEoCzIbLmRlY2toYW5kLnYxLlRhc2tDaGVja3BvaW50InoKEExpc3RTdGVwc1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIPCgdzdGVwX2lkGAQgASgJEg0KBWJyaWVmGAUgASgIEg4KBmltYWdlcxgjIAEoCCJOChFMaXN0U3RlcHNSZXNwb25zZRIgCgVzdGVwcxgBIAMoCzIRLmRlY2toYW5kLnYxLlN0ZXASFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpgCCgNKb2ISCgoCaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSJAoFc3RhdGUYBSABKA4yFS5kZWNraGFuZC52MS5Kb2JTdGF0ZRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHb3V0Y29tZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJAoFdXNhZ2UYCSABKAsyFS5kZWNraGFuZC52MS5Kb2JVc2FnZSJzCghKb2JVc2FnZRIrCghjcHVfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxtZW1vcnlfYnl0ZXMYAiABKAMSEQoJcHJvY2Vzc2VzGAMgASgFEhEKCWxvZ19ieXRlcxgEIAEoAyIiCg9MaXN0Sm9ic1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCSIyChBMaXN0Sm9ic1Jlc3BvbnNlEh4KBGpvYnMYASADKAsyEC5kZWNraGFuZC52MS5Kb2IiMQoOS2lsbEpvYlJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZqb2JfaWQYAiABKAkiSAoPS2lsbEpvYlJlc3BvbnNlEh0KA2pvYhgBIAEoCzIQLmRlY2toYW5kLnYxLkpvYhIWCg5wcm9jZXNzZXNfbGVmdBgCIAEoBSJBCg5SZWFkTG9nUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEg4KBm9mZnNldBgCIAEoAxIOCgZmb2xsb3cYAyABKAgiaQoPUmVhZExvZ1Jlc3BvbnNlEg4KBm9mZnNldBgBIAEoAxIOCgZzdHJlYW0YAiABKAkSDAoEZGF0YRgDIAEoDBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCqRAwoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIVChFUQVNLX1NUQVRFX1FVRVVFRBACEhcKE1RBU0tfU1RBVEVfU1RBUlRJTkcQAxIWChJUQVNLX1NUQVRFX1JVTk5JTkcQBBIWChJUQVNLX1NUQVRFX1dBSVRJTkcQBRIgChxUQVNLX1NUQVRFX0FXQUlUSU5HX0FQUFJPVkFMEAYSGgoWVEFTS19TVEFURV9ORUVEU19JTlBVVBAHEhUKEVRBU0tfU1RBVEVfUEFVU0VEEAgSHAoYVEFTS19TVEFURV9SRVZJRVdfTkVFREVEEAkSGAoUVEFTS19TVEFURV9FU0NBTEFURUQQChIYChRUQVNLX1NUQVRFX1NVQ0NFRURFRBALEhUKEVRBU0tfU1RBVEVfRkFJTEVEEAwSGAoUVEFTS19TVEFURV9USU1FRF9PVVQQDRIYChRUQVNLX1NUQVRFX0NBTkNFTExFRBAOKowBCg9SZXN1bWVXb3Jrc3BhY2USIAocUkVTVU1FX1dPUktTUEFDRV9VTlNQRUNJRklFRBAAEhwKGFJFU1VNRV9XT1JLU1BBQ0VfUkVTVE9SRRABEh4KGlJFU1VNRV9XT1JLU1BBQ0VfT1ZFUldSSVRFEAISGQoVUkVTVU1FX1dPUktTUEFDRV9LRUVQEAMqUQoISm9iU3RhdGUSGQoVSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRSk9CX1NUQVRFX1JVTk5JTkcQARITCg9KT0JfU1RBVEVfRU5ERUQQAjKCCgoLVGFza1NlcnZpY2USTQoKU3VibWl0VGFzaxIeLmRlY2toYW5kLnYxLlN1Ym1pdFRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuU3VibWl0VGFza1Jlc3BvbnNlEkQKB0dldFRhc2sSGy5kZWNraGFuZC52MS5HZXRUYXNrUmVxdWVzdBocLmRlY2toYW5kLnYxLkdldFRhc2tSZXNwb25zZRJKCglMaXN0VGFza3MSHS5kZWNraGFuZC52MS5MaXN0VGFza3NSZXF1ZXN0Gh4uZGVja2hhbmQudjEuTGlzdFRhc2tzUmVzcG9uc2USTQoKQ2FuY2VsVGFzaxIeLmRlY2toYW5kLnYxLkNhbmNlbFRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuQ2FuY2VsVGFza1Jlc3BvbnNlEkoKCVBhdXNlVGFzaxIdLmRlY2toYW5kLnYxLlBhdXNlVGFza1JlcXVlc3QaHi5kZWNraGFuZC52MS5QYXVzZVRhc2tSZXNwb25zZRJNCgpSZXN1bWVUYXNrEh4uZGVja2hhbmQudjEuUmVzdW1lVGFza1JlcXVlc3QaHy5kZWNraGFuZC52MS5SZXN1bWVUYXNrUmVzcG9uc2USRwoIVGVsbFRhc2sSHC5kZWNraGFuZC52MS5UZWxsVGFza1JlcXVlc3QaHS5kZWNraGFuZC52MS5UZWxsVGFza1Jlc3BvbnNlElwKD1dpdGhkcmF3TWVzc2FnZRIjLmRlY2toYW5kLnYxLldpdGhkcmF3TWVzc2FnZVJlcXVlc3QaJC5kZWNraGFuZC52MS5XaXRoZHJhd01lc3NhZ2VSZXNwb25zZRJKCglSZXRyeVRhc2sSHS5kZWNraGFuZC52MS5SZXRyeVRhc2tSZXF1ZXN0Gh4uZGVja2hhbmQudjEuUmV0cnlUYXNrUmVzcG9uc2USWQoOUmVzdW1lVGFza0Zyb20SIi5kZWNraGFuZC52MS5SZXN1bWVUYXNrRnJvbVJlcXVlc3QaIy5kZWNraGFuZC52MS5SZXN1bWVUYXNrRnJvbVJlc3BvbnNlElwKD0xpc3RDaGVja3BvaW50cxIjLmRlY2toYW5kLnYxLkxpc3RDaGVja3BvaW50c1JlcXVlc3QaJC5kZWNraGFuZC52MS5MaXN0Q2hlY2twb2ludHNSZXNwb25zZRJZCg5LZWVwQ2hlY2twb2ludBIiLmRlY2toYW5kLnYxLktlZXBDaGVja3BvaW50UmVxdWVzdBojLmRlY2toYW5kLnYxLktlZXBDaGVja3BvaW50UmVzcG9uc2USSgoJTGlzdFN0ZXBzEh0uZGVja2hhbmQudjEuTGlzdFN0ZXBzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RTdGVwc1Jlc3BvbnNlEkcKCExpc3RKb2JzEhwuZGVja2hhbmQudjEuTGlzdEpvYnNSZXF1ZXN0Gh0uZGVja2hhbmQudjEuTGlzdEpvYnNSZXNwb25zZRJECgdLaWxsSm9iEhsuZGVja2hhbmQudjEuS2lsbEpvYlJlcXVlc3QaHC5kZWNraGFuZC52MS5LaWxsSm9iUmVzcG9uc2USRgoHUmVhZExvZxIbLmRlY2toYW5kLnYxLlJlYWRMb2dSZXF1ZXN0GhwuZGVja2hhbmQudjEuUmVhZExvZ1Jlc3BvbnNlMAFCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_v1_error, file_deckhand_v1_estimate, file_deckhand_v1_step, file_deckhand_v1_workspace, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Usage is what model calls consumed.
@@ -750,6 +750,14 @@ export type TaskCheckpoint = Message<"deckhand.v1.TaskCheckpoint"> & {
    * @generated from field: string phase = 17;
    */
   phase: string;
+
+  /**
+   * The task's browser as it was then, with which a task that is resumed from here begins;
+   * absent if there was none.
+   *
+   * @generated from field: deckhand.v1.BrowserState browser = 18;
+   */
+  browser?: BrowserState | undefined;
 };
 
 /**
@@ -758,6 +766,42 @@ export type TaskCheckpoint = Message<"deckhand.v1.TaskCheckpoint"> & {
  */
 export const TaskCheckpointSchema: GenMessage<TaskCheckpoint> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_task, 7);
+
+/**
+ * BrowserState is what is shown of the state of a browser. Values of cookies and storages, and
+ * the parameters of addresses, are never shown.
+ *
+ * @generated from message deckhand.v1.BrowserState
+ */
+export type BrowserState = Message<"deckhand.v1.BrowserState"> & {
+  /**
+   * The addresses of its tabs, the active one first.
+   *
+   * @generated from field: repeated string pages = 1;
+   */
+  pages: string[];
+
+  /**
+   * As "NAME of HOST", in order.
+   *
+   * @generated from field: repeated string cookies = 2;
+   */
+  cookies: string[];
+
+  /**
+   * How many items its local and session storages have.
+   *
+   * @generated from field: int32 stored_items = 3;
+   */
+  storedItems: number;
+};
+
+/**
+ * Describes the message deckhand.v1.BrowserState.
+ * Use `create(BrowserStateSchema)` to create a new message.
+ */
+export const BrowserStateSchema: GenMessage<BrowserState> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_task, 8);
 
 /**
  * ConversationMessage is a part of what was said before a task.
@@ -783,7 +827,7 @@ export type ConversationMessage = Message<"deckhand.v1.ConversationMessage"> & {
  * Use `create(ConversationMessageSchema)` to create a new message.
  */
 export const ConversationMessageSchema: GenMessage<ConversationMessage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 8);
+  messageDesc(file_deckhand_v1_task, 9);
 
 /**
  * Standing is a task's place in its organisation's queue.
@@ -818,7 +862,7 @@ export type Standing = Message<"deckhand.v1.Standing"> & {
  * Use `create(StandingSchema)` to create a new message.
  */
 export const StandingSchema: GenMessage<Standing> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 9);
+  messageDesc(file_deckhand_v1_task, 10);
 
 /**
  * InputFile is put into the workspace before the first step.
@@ -844,7 +888,7 @@ export type InputFile = Message<"deckhand.v1.InputFile"> & {
  * Use `create(InputFileSchema)` to create a new message.
  */
 export const InputFileSchema: GenMessage<InputFile> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 10);
+  messageDesc(file_deckhand_v1_task, 11);
 
 /**
  * TaskArtifacts are files of another task's workspace that a task begins with.
@@ -890,7 +934,7 @@ export type TaskArtifacts = Message<"deckhand.v1.TaskArtifacts"> & {
  * Use `create(TaskArtifactsSchema)` to create a new message.
  */
 export const TaskArtifactsSchema: GenMessage<TaskArtifacts> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 11);
+  messageDesc(file_deckhand_v1_task, 12);
 
 /**
  * @generated from message deckhand.v1.SubmitTaskRequest
@@ -1011,7 +1055,7 @@ export type SubmitTaskRequest = Message<"deckhand.v1.SubmitTaskRequest"> & {
  * Use `create(SubmitTaskRequestSchema)` to create a new message.
  */
 export const SubmitTaskRequestSchema: GenMessage<SubmitTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 12);
+  messageDesc(file_deckhand_v1_task, 13);
 
 /**
  * @generated from message deckhand.v1.SubmitTaskResponse
@@ -1043,7 +1087,7 @@ export type SubmitTaskResponse = Message<"deckhand.v1.SubmitTaskResponse"> & {
  * Use `create(SubmitTaskResponseSchema)` to create a new message.
  */
 export const SubmitTaskResponseSchema: GenMessage<SubmitTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 13);
+  messageDesc(file_deckhand_v1_task, 14);
 
 /**
  * @generated from message deckhand.v1.GetTaskRequest
@@ -1060,7 +1104,7 @@ export type GetTaskRequest = Message<"deckhand.v1.GetTaskRequest"> & {
  * Use `create(GetTaskRequestSchema)` to create a new message.
  */
 export const GetTaskRequestSchema: GenMessage<GetTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 14);
+  messageDesc(file_deckhand_v1_task, 15);
 
 /**
  * @generated from message deckhand.v1.GetTaskResponse
@@ -1077,7 +1121,7 @@ export type GetTaskResponse = Message<"deckhand.v1.GetTaskResponse"> & {
  * Use `create(GetTaskResponseSchema)` to create a new message.
  */
 export const GetTaskResponseSchema: GenMessage<GetTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 15);
+  messageDesc(file_deckhand_v1_task, 16);
 
 /**
  * @generated from message deckhand.v1.ListTasksRequest
@@ -1157,7 +1201,7 @@ export type ListTasksRequest = Message<"deckhand.v1.ListTasksRequest"> & {
  * Use `create(ListTasksRequestSchema)` to create a new message.
  */
 export const ListTasksRequestSchema: GenMessage<ListTasksRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 16);
+  messageDesc(file_deckhand_v1_task, 17);
 
 /**
  * @generated from message deckhand.v1.ListTasksResponse
@@ -1179,7 +1223,7 @@ export type ListTasksResponse = Message<"deckhand.v1.ListTasksResponse"> & {
  * Use `create(ListTasksResponseSchema)` to create a new message.
  */
 export const ListTasksResponseSchema: GenMessage<ListTasksResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 17);
+  messageDesc(file_deckhand_v1_task, 18);
 
 /**
  * @generated from message deckhand.v1.CancelTaskRequest
@@ -1201,7 +1245,7 @@ export type CancelTaskRequest = Message<"deckhand.v1.CancelTaskRequest"> & {
  * Use `create(CancelTaskRequestSchema)` to create a new message.
  */
 export const CancelTaskRequestSchema: GenMessage<CancelTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 18);
+  messageDesc(file_deckhand_v1_task, 19);
 
 /**
  * @generated from message deckhand.v1.CancelTaskResponse
@@ -1218,7 +1262,7 @@ export type CancelTaskResponse = Message<"deckhand.v1.CancelTaskResponse"> & {
  * Use `create(CancelTaskResponseSchema)` to create a new message.
  */
 export const CancelTaskResponseSchema: GenMessage<CancelTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 19);
+  messageDesc(file_deckhand_v1_task, 20);
 
 /**
  * @generated from message deckhand.v1.PauseTaskRequest
@@ -1245,7 +1289,7 @@ export type PauseTaskRequest = Message<"deckhand.v1.PauseTaskRequest"> & {
  * Use `create(PauseTaskRequestSchema)` to create a new message.
  */
 export const PauseTaskRequestSchema: GenMessage<PauseTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 20);
+  messageDesc(file_deckhand_v1_task, 21);
 
 /**
  * @generated from message deckhand.v1.PauseTaskResponse
@@ -1262,7 +1306,7 @@ export type PauseTaskResponse = Message<"deckhand.v1.PauseTaskResponse"> & {
  * Use `create(PauseTaskResponseSchema)` to create a new message.
  */
 export const PauseTaskResponseSchema: GenMessage<PauseTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 21);
+  messageDesc(file_deckhand_v1_task, 22);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskRequest
@@ -1287,7 +1331,7 @@ export type ResumeTaskRequest = Message<"deckhand.v1.ResumeTaskRequest"> & {
  * Use `create(ResumeTaskRequestSchema)` to create a new message.
  */
 export const ResumeTaskRequestSchema: GenMessage<ResumeTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 22);
+  messageDesc(file_deckhand_v1_task, 23);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskResponse
@@ -1304,7 +1348,7 @@ export type ResumeTaskResponse = Message<"deckhand.v1.ResumeTaskResponse"> & {
  * Use `create(ResumeTaskResponseSchema)` to create a new message.
  */
 export const ResumeTaskResponseSchema: GenMessage<ResumeTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 23);
+  messageDesc(file_deckhand_v1_task, 24);
 
 /**
  * @generated from message deckhand.v1.TellTaskRequest
@@ -1343,7 +1387,7 @@ export type TellTaskRequest = Message<"deckhand.v1.TellTaskRequest"> & {
  * Use `create(TellTaskRequestSchema)` to create a new message.
  */
 export const TellTaskRequestSchema: GenMessage<TellTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 24);
+  messageDesc(file_deckhand_v1_task, 25);
 
 /**
  * @generated from message deckhand.v1.TellTaskResponse
@@ -1365,7 +1409,7 @@ export type TellTaskResponse = Message<"deckhand.v1.TellTaskResponse"> & {
  * Use `create(TellTaskResponseSchema)` to create a new message.
  */
 export const TellTaskResponseSchema: GenMessage<TellTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 25);
+  messageDesc(file_deckhand_v1_task, 26);
 
 /**
  * @generated from message deckhand.v1.WithdrawMessageRequest
@@ -1389,7 +1433,7 @@ export type WithdrawMessageRequest = Message<"deckhand.v1.WithdrawMessageRequest
  * Use `create(WithdrawMessageRequestSchema)` to create a new message.
  */
 export const WithdrawMessageRequestSchema: GenMessage<WithdrawMessageRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 26);
+  messageDesc(file_deckhand_v1_task, 27);
 
 /**
  * @generated from message deckhand.v1.WithdrawMessageResponse
@@ -1411,7 +1455,7 @@ export type WithdrawMessageResponse = Message<"deckhand.v1.WithdrawMessageRespon
  * Use `create(WithdrawMessageResponseSchema)` to create a new message.
  */
 export const WithdrawMessageResponseSchema: GenMessage<WithdrawMessageResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 27);
+  messageDesc(file_deckhand_v1_task, 28);
 
 /**
  * @generated from message deckhand.v1.RetryTaskRequest
@@ -1441,7 +1485,7 @@ export type RetryTaskRequest = Message<"deckhand.v1.RetryTaskRequest"> & {
  * Use `create(RetryTaskRequestSchema)` to create a new message.
  */
 export const RetryTaskRequestSchema: GenMessage<RetryTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 28);
+  messageDesc(file_deckhand_v1_task, 29);
 
 /**
  * @generated from message deckhand.v1.RetryTaskResponse
@@ -1460,7 +1504,7 @@ export type RetryTaskResponse = Message<"deckhand.v1.RetryTaskResponse"> & {
  * Use `create(RetryTaskResponseSchema)` to create a new message.
  */
 export const RetryTaskResponseSchema: GenMessage<RetryTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 29);
+  messageDesc(file_deckhand_v1_task, 30);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskFromRequest
@@ -1530,7 +1574,7 @@ export type ResumeTaskFromRequest = Message<"deckhand.v1.ResumeTaskFromRequest">
  * Use `create(ResumeTaskFromRequestSchema)` to create a new message.
  */
 export const ResumeTaskFromRequestSchema: GenMessage<ResumeTaskFromRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 30);
+  messageDesc(file_deckhand_v1_task, 31);
 
 /**
  * WorkspaceRestore is what giving back the workspace of a checkpoint changes.
@@ -1590,7 +1634,7 @@ export type WorkspaceRestore = Message<"deckhand.v1.WorkspaceRestore"> & {
  * Use `create(WorkspaceRestoreSchema)` to create a new message.
  */
 export const WorkspaceRestoreSchema: GenMessage<WorkspaceRestore> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 31);
+  messageDesc(file_deckhand_v1_task, 32);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskFromResponse
@@ -1616,7 +1660,7 @@ export type ResumeTaskFromResponse = Message<"deckhand.v1.ResumeTaskFromResponse
  * Use `create(ResumeTaskFromResponseSchema)` to create a new message.
  */
 export const ResumeTaskFromResponseSchema: GenMessage<ResumeTaskFromResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 32);
+  messageDesc(file_deckhand_v1_task, 33);
 
 /**
  * @generated from message deckhand.v1.ListCheckpointsRequest
@@ -1647,7 +1691,7 @@ export type ListCheckpointsRequest = Message<"deckhand.v1.ListCheckpointsRequest
  * Use `create(ListCheckpointsRequestSchema)` to create a new message.
  */
 export const ListCheckpointsRequestSchema: GenMessage<ListCheckpointsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 33);
+  messageDesc(file_deckhand_v1_task, 34);
 
 /**
  * @generated from message deckhand.v1.ListCheckpointsResponse
@@ -1671,7 +1715,7 @@ export type ListCheckpointsResponse = Message<"deckhand.v1.ListCheckpointsRespon
  * Use `create(ListCheckpointsResponseSchema)` to create a new message.
  */
 export const ListCheckpointsResponseSchema: GenMessage<ListCheckpointsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 34);
+  messageDesc(file_deckhand_v1_task, 35);
 
 /**
  * @generated from message deckhand.v1.KeepCheckpointRequest
@@ -1709,7 +1753,7 @@ export type KeepCheckpointRequest = Message<"deckhand.v1.KeepCheckpointRequest">
  * Use `create(KeepCheckpointRequestSchema)` to create a new message.
  */
 export const KeepCheckpointRequestSchema: GenMessage<KeepCheckpointRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 35);
+  messageDesc(file_deckhand_v1_task, 36);
 
 /**
  * @generated from message deckhand.v1.KeepCheckpointResponse
@@ -1726,7 +1770,7 @@ export type KeepCheckpointResponse = Message<"deckhand.v1.KeepCheckpointResponse
  * Use `create(KeepCheckpointResponseSchema)` to create a new message.
  */
 export const KeepCheckpointResponseSchema: GenMessage<KeepCheckpointResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 36);
+  messageDesc(file_deckhand_v1_task, 37);
 
 /**
  * @generated from message deckhand.v1.ListStepsRequest
@@ -1780,7 +1824,7 @@ export type ListStepsRequest = Message<"deckhand.v1.ListStepsRequest"> & {
  * Use `create(ListStepsRequestSchema)` to create a new message.
  */
 export const ListStepsRequestSchema: GenMessage<ListStepsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 37);
+  messageDesc(file_deckhand_v1_task, 38);
 
 /**
  * @generated from message deckhand.v1.ListStepsResponse
@@ -1804,7 +1848,7 @@ export type ListStepsResponse = Message<"deckhand.v1.ListStepsResponse"> & {
  * Use `create(ListStepsResponseSchema)` to create a new message.
  */
 export const ListStepsResponseSchema: GenMessage<ListStepsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 38);
+  messageDesc(file_deckhand_v1_task, 39);
 
 /**
  * Job is a command that goes on in the background although the call that started it has
@@ -1873,7 +1917,7 @@ export type Job = Message<"deckhand.v1.Job"> & {
  * Use `create(JobSchema)` to create a new message.
  */
 export const JobSchema: GenMessage<Job> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 39);
+  messageDesc(file_deckhand_v1_task, 40);
 
 /**
  * JobUsage is what the processes of a job use at a moment.
@@ -1911,7 +1955,7 @@ export type JobUsage = Message<"deckhand.v1.JobUsage"> & {
  * Use `create(JobUsageSchema)` to create a new message.
  */
 export const JobUsageSchema: GenMessage<JobUsage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 40);
+  messageDesc(file_deckhand_v1_task, 41);
 
 /**
  * @generated from message deckhand.v1.ListJobsRequest
@@ -1930,7 +1974,7 @@ export type ListJobsRequest = Message<"deckhand.v1.ListJobsRequest"> & {
  * Use `create(ListJobsRequestSchema)` to create a new message.
  */
 export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 41);
+  messageDesc(file_deckhand_v1_task, 42);
 
 /**
  * @generated from message deckhand.v1.ListJobsResponse
@@ -1949,7 +1993,7 @@ export type ListJobsResponse = Message<"deckhand.v1.ListJobsResponse"> & {
  * Use `create(ListJobsResponseSchema)` to create a new message.
  */
 export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 42);
+  messageDesc(file_deckhand_v1_task, 43);
 
 /**
  * @generated from message deckhand.v1.KillJobRequest
@@ -1973,7 +2017,7 @@ export type KillJobRequest = Message<"deckhand.v1.KillJobRequest"> & {
  * Use `create(KillJobRequestSchema)` to create a new message.
  */
 export const KillJobRequestSchema: GenMessage<KillJobRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 43);
+  messageDesc(file_deckhand_v1_task, 44);
 
 /**
  * @generated from message deckhand.v1.KillJobResponse
@@ -1997,7 +2041,7 @@ export type KillJobResponse = Message<"deckhand.v1.KillJobResponse"> & {
  * Use `create(KillJobResponseSchema)` to create a new message.
  */
 export const KillJobResponseSchema: GenMessage<KillJobResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 44);
+  messageDesc(file_deckhand_v1_task, 45);
 
 /**
  * @generated from message deckhand.v1.ReadLogRequest
@@ -2030,7 +2074,7 @@ export type ReadLogRequest = Message<"deckhand.v1.ReadLogRequest"> & {
  * Use `create(ReadLogRequestSchema)` to create a new message.
  */
 export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 45);
+  messageDesc(file_deckhand_v1_task, 46);
 
 /**
  * @generated from message deckhand.v1.ReadLogResponse
@@ -2066,7 +2110,7 @@ export type ReadLogResponse = Message<"deckhand.v1.ReadLogResponse"> & {
  * Use `create(ReadLogResponseSchema)` to create a new message.
  */
 export const ReadLogResponseSchema: GenMessage<ReadLogResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 46);
+  messageDesc(file_deckhand_v1_task, 47);
 
 /**
  * TaskState is the state of a task. The transitions between states are one

@@ -1,0 +1,244 @@
+// Package browserlink is what the hub and the keeper of a task's browser have to agree on:
+// Session, the state of a browser that a checkpoint holds; Secret, the value of a credential
+// that is typed into a page; and Key, which keeps both from the agent.
+//
+// Between the hub and the keeper is a command of the agent's user, whose input and output
+// other commands of the agent could read, and whose log people read. So sessions and secrets
+// pass it encrypted, and each call is signed: a command of the agent cannot make a call of its
+// own. The hub creates one key for each task and gives it to the keeper on its standard input,
+// which only the browser's user can read.
+package browserlink
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+const (
+	// KeySize is the length of a key in bytes.
+	KeySize = 32
+	// MaxSession bounds a session as JSON, and MaxSealed one that is sealed, which has to fit
+	// into the input of a command.
+	MaxSession = 4 << 20
+	MaxSealed  = 512 << 10
+)
+
+// Session is the state of a browser. Anything in it may be secret.
+type Session struct {
+	Tabs    []Tab    `json:"tabs,omitempty"`
+	Cookies []Cookie `json:"cookies,omitempty"`
+	// Local is the local storage by origin.
+	Local map[string][]Item `json:"local,omitempty"`
+	// Dropped is how many items of a storage were too large to be kept.
+	Dropped int `json:"dropped,omitempty"`
+}
+
+// Tab is a tab of a browser.
+type Tab struct {
+	URL    string `json:"url"`
+	Title  string `json:"title,omitempty"`
+	Active bool   `json:"active,omitempty"`
+	// X and Y are how far the page is scrolled, in pixels.
+	X float64 `json:"x,omitempty"`
+	Y float64 `json:"y,omitempty"`
+	// Storage is the session storage by origin.
+	Storage map[string][]Item `json:"storage,omitempty"`
+}
+
+// Item is a key of a storage with its value.
+type Item [2]string
+
+// Cookie is a cookie as the Chrome DevTools Protocol has it. Expires is in seconds since 1970.
+type Cookie struct {
+	Name         string          `json:"name"`
+	Value        string          `json:"value"`
+	Domain       string          `json:"domain"`
+	Path         string          `json:"path"`
+	Expires      float64         `json:"expires"`
+	HTTPOnly     bool            `json:"httpOnly,omitempty"`
+	Secure       bool            `json:"secure,omitempty"`
+	Session      bool            `json:"session,omitempty"`
+	SameSite     string          `json:"sameSite,omitempty"`
+	Priority     string          `json:"priority,omitempty"`
+	SourceScheme string          `json:"sourceScheme,omitempty"`
+	SourcePort   int             `json:"sourcePort,omitempty"`
+	PartitionKey json.RawMessage `json:"partitionKey,omitempty"`
+}
+
+// Secret is the value of a credential, and the pages that it may be typed into.
+type Secret struct {
+	Credential string   `json:"credential"`
+	Value      string   `json:"value"`
+	Hosts      []string `json:"hosts"`
+	Ports      []int    `json:"ports"`
+}
+
+// Start is what a keeper reads from its standard input; both may be missing.
+type Start struct {
+	Key []byte `json:"key,omitempty"`
+	// Session is what the browser begins with, encoded by EncodeSession.
+	Session []byte `json:"session,omitempty"`
+}
+
+// Key belongs to one task's browser.
+type Key []byte
+
+// NewKey returns a new key.
+func NewKey() Key {
+	k := make(Key, KeySize)
+	_, _ = rand.Read(k) // never fails
+	return k
+}
+
+// Purposes of what is sealed: one is not taken for another.
+const (
+	sessionPurpose = "session"
+	secretPurpose  = "secret of "
+	signPurpose    = "call"
+)
+
+// EncodeSession returns a session as compressed JSON. One that is too large loses its storages.
+func EncodeSession(s Session) ([]byte, error) {
+	for _, without := range []func(){
+		func() {},
+		func() { s.Local, s.Dropped = nil, s.Dropped+len(s.Local) },
+		func() {
+			s.Tabs = append([]Tab(nil), s.Tabs...)
+			for i := range s.Tabs {
+				s.Dropped += len(s.Tabs[i].Storage)
+				s.Tabs[i].Storage = nil
+			}
+		},
+	} {
+		without()
+		text, err := json.Marshal(s)
+		if err != nil {
+			return nil, fmt.Errorf("encode a session: %w", err)
+		}
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		if _, err := w.Write(text); err != nil {
+			return nil, err
+		}
+		if err := w.Close(); err != nil {
+			return nil, err
+		}
+		if len(text) <= MaxSession && out.Len() <= MaxSealed {
+			return out.Bytes(), nil
+		}
+	}
+	return nil, errors.New("the session is too large")
+}
+
+// DecodeSession is the inverse of EncodeSession.
+func DecodeSession(data []byte) (s Session, err error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return s, fmt.Errorf("read a session: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, MaxSession+1))
+	if err == nil && len(text) > MaxSession {
+		err = errors.New("it is too large")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read a session: %w", err)
+	}
+	return s, nil
+}
+
+// SealSession encrypts an encoded session.
+func (k Key) SealSession(encoded []byte) ([]byte, error) { return k.seal(sessionPurpose, encoded) }
+
+// OpenSession decrypts what SealSession returned.
+func (k Key) OpenSession(sealed []byte) ([]byte, error) { return k.open(sessionPurpose, sealed) }
+
+// SealSecret encrypts a secret for one call.
+func (k Key) SealSecret(exec string, s Secret) ([]byte, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	return k.seal(secretPurpose+exec, text)
+}
+
+// OpenSecret decrypts the secret of a call.
+func (k Key) OpenSecret(exec string, sealed []byte) (s Secret, err error) {
+	text, err := k.open(secretPurpose+exec, sealed)
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(text, &s)
+}
+
+// Sign returns the signature of a call: of the command that makes it, and of all that it says.
+func (k Key) Sign(exec, tool string, arguments, secret []byte) []byte {
+	sub, err := k.derive(signPurpose)
+	if err != nil {
+		return nil
+	}
+	m := hmac.New(sha256.New, sub)
+	for _, part := range [][]byte{[]byte(exec), []byte(tool), arguments, secret} {
+		_ = binary.Write(m, binary.BigEndian, uint64(len(part))) // a hash never fails
+		_, _ = m.Write(part)
+	}
+	return m.Sum(nil)
+}
+
+// Signed reports whether a signature is that of a call.
+func (k Key) Signed(signature []byte, exec, tool string, arguments, secret []byte) bool {
+	want := k.Sign(exec, tool, arguments, secret)
+	return len(want) > 0 && hmac.Equal(want, signature)
+}
+
+func (k Key) derive(purpose string) ([]byte, error) {
+	if len(k) != KeySize {
+		return nil, errors.New("there is no key of the browser")
+	}
+	return hkdf.Key(sha256.New, k, nil, "deckhand browser "+purpose, KeySize)
+}
+
+func (k Key) cipher(purpose string) (cipher.AEAD, error) {
+	sub, err := k.derive(purpose)
+	if err != nil {
+		return nil, err
+	}
+	block, err := aes.NewCipher(sub)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+func (k Key) seal(purpose string, data []byte) ([]byte, error) {
+	c, err := k.cipher(purpose)
+	if err != nil {
+		return nil, err
+	}
+	return c.Seal(nil, nil, data, []byte(purpose)), nil
+}
+
+func (k Key) open(purpose string, sealed []byte) ([]byte, error) {
+	c, err := k.cipher(purpose)
+	if err != nil {
+		return nil, err
+	}
+	data, err := c.Open(nil, nil, sealed, []byte(purpose))
+	if err != nil {
+		return nil, errors.New("it was not encrypted with the browser's key")
+	}
+	return data, nil
+}

@@ -1,0 +1,243 @@
+package browser
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
+)
+
+// secrets are the values of credentials that were typed into pages. While the browser lives,
+// no result shows them: text is masked, and in pictures what contains one is hidden.
+type secrets struct {
+	values []string
+	// whole match the values as pages and addresses may write them, and parts beginnings and
+	// ends of them, the longest first.
+	whole, parts []mask
+}
+
+// mask replaces what matches by the name of a credential.
+type mask struct {
+	match *regexp.Regexp
+	by    string
+}
+
+const (
+	// leastPart is the length of a part of a secret that is masked: where a text is cut, a
+	// secret may be cut, too.
+	leastPart = 6
+	// maxSecrets bounds how many are kept.
+	maxSecrets = 50
+)
+
+func (s *secrets) add(credential, value string) {
+	if value == "" || len(s.values) >= maxSecrets || slices.Contains(s.values, value) {
+		return
+	}
+	s.values = append(s.values, value)
+	whole := "[credential " + credential + "]"
+	s.whole = append(s.whole, mask{regexp.MustCompile(written(value)), whole})
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		s.whole = append(s.whole, mask{regexp.MustCompile(regexp.QuoteMeta(encoding.EncodeToString([]byte(value))) + "=*"), whole})
+	}
+	part := "[part of credential " + credential + "]"
+	runes := []rune(value)
+	for n := len(runes) - 1; n >= max(leastPart, len(runes)/3); n-- {
+		s.parts = append(s.parts, mask{regexp.MustCompile(written(string(runes[:n])) + "|" + written(string(runes[len(runes)-n:]))), part})
+	}
+}
+
+// written returns an expression that matches a text in which any character may be written as in
+// addresses, in HTML or in JSON.
+func written(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		one := string(r)
+		out.WriteString("(?:" + regexp.QuoteMeta(one) + "|(?i:")
+		for _, b := range []byte(one) {
+			fmt.Fprintf(&out, `%%%02x`, b)
+		}
+		fmt.Fprintf(&out, `|\\u%04x)`, r)
+		if r == ' ' {
+			out.WriteString(`|\+`)
+		}
+		if escaped := html.EscapeString(one); escaped != one {
+			out.WriteString("|" + regexp.QuoteMeta(escaped))
+		}
+		if r == '"' || r == '\\' {
+			out.WriteString("|" + regexp.QuoteMeta(`\`+one))
+		}
+		out.WriteString(")")
+	}
+	return out.String()
+}
+
+// mask returns a text without the secrets, and without beginnings and ends of them.
+func (s *secrets) mask(text string) string {
+	for _, all := range [][]mask{s.whole, s.parts} {
+		for _, m := range all {
+			text = m.match.ReplaceAllLiteralString(text, m.by)
+		}
+	}
+	return text
+}
+
+// maskAnswer masks all of an answer that is text.
+func (s *secrets) maskAnswer(a *Answer) {
+	if len(s.values) == 0 {
+		return
+	}
+	for _, text := range []*string{&a.Answer, &a.Error, &a.URL, &a.Title} {
+		*text = s.mask(*text)
+	}
+	for i := range a.Files {
+		a.Files[i].Name, a.Files[i].URL = s.mask(a.Files[i].Name), s.mask(a.Files[i].URL)
+	}
+}
+
+// secretField reports what is wrong with a field for a secret, and of which origin its frame is.
+const secretField = `function() {
+	return {origin: location.origin, password: this.localName === 'input' && this.type === 'password'};
+}`
+
+// admits refuses to type a secret into an element: one of a frame that the credential is not
+// for, or one that would show it, from where it could be copied.
+func (c *call) admits(e element, s browserlink.Secret) error {
+	raw, err := c.on(c.ctx, e, secretField)
+	if err != nil {
+		return err
+	}
+	var field struct {
+		Origin   string
+		Password bool
+	}
+	if err := json.Unmarshal(raw, &field); err != nil {
+		return err
+	}
+	u, err := url.Parse(field.Origin)
+	if err != nil || u.Hostname() == "" {
+		return fmt.Errorf("credential %s is not for this page, which is of no host", s.Credential)
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	ports := s.Ports
+	if len(ports) == 0 {
+		ports = []int{443}
+	}
+	switch host := u.Hostname(); {
+	case !slices.Contains(s.Hosts, host) || !slices.ContainsFunc(ports, func(one int) bool { return fmt.Sprint(one) == port }):
+		return fmt.Errorf("credential %s is not for pages of %s; it is for %s", s.Credential, clean(u.Host, 200), strings.Join(s.Hosts, ", "))
+	case u.Scheme != "https" && host != "localhost" && host != "127.0.0.1" && host != "::1":
+		return fmt.Errorf("credential %s is not typed into %s, which is not encrypted", s.Credential, clean(field.Origin, 200))
+	case !field.Password:
+		return fmt.Errorf("%s is no password field: it would show credential %s", c.named(e), s.Credential)
+	}
+	return nil
+}
+
+// takeSecret has the call type a credential in place of its text.
+func (c *call) takeSecret(e element) error {
+	switch {
+	case c.secret == nil:
+		return errors.New("credential: its value did not come with the call; make the call again")
+	case c.args.Text != "":
+		return errors.New("give either text or credential")
+	}
+	if err := c.admits(e, *c.secret); err != nil {
+		return fmt.Errorf("credential: %w", err)
+	}
+	c.b.secrets.add(c.secret.Credential, c.secret.Value)
+	c.b.mu.Lock()
+	c.t.secret = true
+	c.b.mu.Unlock()
+	c.args.Text, c.args.Slowly = c.secret.Value, false
+	return nil
+}
+
+// errSecret is returned for JavaScript in a page that a secret was typed into.
+var errSecret = errors.New("expression: a credential was typed into this page, which JavaScript could read; it is refused until the page is left")
+
+// hideScript hides what of a document shows a secret, in open shadow trees too, and returns how
+// many elements that are. showScript ends that.
+const hideScript = `(values) => {
+	let n = 0;
+	const has = (text) => values.some((v) => text.includes(v));
+	const hide = (e) => {
+		if (!e.style || e.hasAttribute('data-deckhand-hidden')) return;
+		n++;
+		e.setAttribute('data-deckhand-hidden', e.style.getPropertyValue('filter') + '!' + e.style.getPropertyPriority('filter'));
+		e.style.setProperty('filter', 'opacity(0)', 'important');
+	};
+	const walk = (root) => {
+		for (const e of root.querySelectorAll('*')) {
+			if (e.shadowRoot) walk(e.shadowRoot);
+			if ((e.localName === 'input' || e.localName === 'textarea') && has(e.value)) hide(e);
+			else if (e.localName !== 'script' && e.localName !== 'style' && !e.childElementCount && has(e.textContent)) hide(e);
+			else for (const c of e.childNodes) if (c.nodeType === 3 && has(c.data)) { hide(e); break; }
+		}
+	};
+	walk(document);
+	return n;
+}`
+
+const showScript = `(() => {
+	const walk = (root) => {
+		for (const e of root.querySelectorAll('*')) {
+			if (e.shadowRoot) walk(e.shadowRoot);
+			const was = e.getAttribute('data-deckhand-hidden');
+			if (was === null) continue;
+			const at = was.lastIndexOf('!');
+			e.style.removeProperty('filter');
+			if (at > 0) e.style.setProperty('filter', was.slice(0, at), was.slice(at + 1));
+			e.removeAttribute('data-deckhand-hidden');
+		}
+	};
+	walk(document);
+})()`
+
+// hideSecrets hides what shows a secret in all frames until the function that it returns is
+// called. If a frame cannot be asked, there is no picture.
+func (c *call) hideSecrets(ctx context.Context) (show func(), err error) {
+	if len(c.b.secrets.values) == 0 {
+		return func() {}, nil
+	}
+	var tree struct {
+		Tree frameTree `json:"frameTree"`
+	}
+	if err := c.act(ctx, "Page.getFrameTree", nil, &tree); err != nil {
+		return nil, err
+	}
+	values, err := json.Marshal(c.b.secrets.values)
+	if err != nil {
+		return nil, err
+	}
+	frames := tree.Tree.ids(nil)
+	each := func(expression string) error {
+		for _, frame := range frames {
+			world, err := c.world(ctx, frame)
+			if err != nil {
+				return err
+			}
+			if _, err := c.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	show = func() { _ = each(showScript) } // a frame that is gone shows nothing
+	if err := each("(" + hideScript + ")(" + string(values) + ")"); err != nil {
+		show()
+		return nil, fmt.Errorf("no picture is taken, because it might show a credential: %w", err)
+	}
+	return show, nil
+}
