@@ -20,7 +20,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/masklog"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/fleet/nodeinstall"
 	"github.com/deckhand-sh/deckhand/hub/fleet/replica"
+	"github.com/deckhand-sh/deckhand/hub/fleet/rollout"
 	"github.com/deckhand-sh/deckhand/hub/identity/access"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
@@ -133,6 +135,8 @@ type Hub struct {
 	rates      *auth.Rates
 	turns      *fair.Turns
 	nodes      *node.Nodes
+	installs   *nodeinstall.Handler
+	rollouts   *rollout.Service
 	execs      *nodeexec.Execs
 	tools      *tool.Registry
 	agents     *agent.Service
@@ -382,6 +386,10 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 // redactors up to date.
 func (h *Hub) assembleJobs() {
 	c := h.cfg
+	h.installs = nodeinstall.New(c.NodePrograms)
+	h.rollouts = rollout.New(rollout.Config{
+		Store: h.store, Recorder: h.recorder, Redact: c.Redact, Node: h.node, Release: h.installs.Release, StaleAfter: nodeStaleIntervals * heartbeatInterval, Log: c.Log.Named("rollout"),
+	})
 	sweeper := c.Log.Named("sweeper")
 	h.leader.Add("sweeper", periodic.New(min(c.LeaseTTL/renewals, maxSweep), sweeper,
 		periodic.Job{Name: "put tasks of lost workers back into the queue", Do: func(ctx context.Context) error {
@@ -406,6 +414,7 @@ func (h *Hub) assembleJobs() {
 		Store: h.store, Recorder: h.recorder, Redact: c.Redact, Node: h.node, Log: c.Log.Named("restore"),
 	})
 	h.leader.Add("restores", periodic.New(restore.SweepEvery, c.Log.Named("restore"), periodic.Job{Name: "compare nodes with a restored database", Do: restores.Sweep}))
+	h.leader.Add("rollouts", periodic.New(rollout.SweepEvery, c.Log.Named("rollout"), periodic.Job{Name: "bring a release to the nodes", Do: h.rollouts.Sweep}))
 	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
@@ -490,6 +499,7 @@ func (h *Hub) Stop() {
 	h.reconciler.Wait()
 	h.background.Wait()
 	h.budgets.Wait()
+	h.rollouts.Close()
 	h.close()
 }
 

@@ -126,7 +126,7 @@ func TestWhatWasSealedBeforeARotationIsUsedAfterIt(t *testing.T) {
 	lease := r.begin(task.GetId(), 2)
 	_, err = r.execute(lease, step.GetId())
 	require.NoError(t, err)
-	require.Equal(t, []string{"touch sealed-before"}, node.all())
+	require.Equal(t, []string{"true", "touch sealed-before"}, node.all())
 	require.Len(t, r.audited("vault.rotated"), 1)
 	require.Len(t, r.audited("vault.keys_deleted"), 1)
 }

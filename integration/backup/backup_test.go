@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
 // persona applies an agent whose tasks have a workspace each. It asks, and then appends to
