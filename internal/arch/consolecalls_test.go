@@ -36,6 +36,9 @@ var notInConsole = map[string]string{
 	"Images.ImportImage":           "an archive of gigabytes is not for a browser: the command line",
 	"Diagnostics.Diagnose":         "of deckhand doctor, on the command line: it takes up to half a minute",
 	"Inbox.ReplyToTask":            "the console answers a question on its item: AnswerInboxItem",
+	"Nodes.UpgradeNodes":           "whoever puts a release onto the hub's machine begins it there: the command line; a node's page shows how it went",
+	"Nodes.ListNodeRollouts":       "see Nodes.UpgradeNodes",
+	"Nodes.StopNodeRollout":        "see Nodes.UpgradeNodes",
 	"Organisations":                "of the hub's operator, on the hub's own machine, and of an organisation's administrators once: the command line",
 	"Plans.SetCallRate":            "of the hub's operator, on the hub's own machine: the command line",
 }

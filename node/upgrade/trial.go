@@ -42,6 +42,8 @@ type Ready struct {
 	ID, Version string
 
 	self, dir string
+	// patience is TrialTime; shorter only in tests.
+	patience time.Duration
 	log       hclog.Logger
 }
 
@@ -107,7 +109,7 @@ func (r *Ready) try(ctx context.Context, args, environment []string) (err error)
 		_, err := io.ReadFull(linked, line)
 		said <- err == nil && string(line) == linkedLine
 	}()
-	over := time.NewTimer(TrialTime)
+	over := time.NewTimer(r.patience)
 	defer over.Stop()
 	select {
 	case ok := <-said:
@@ -116,7 +118,7 @@ func (r *Ready) try(ctx context.Context, args, environment []string) (err error)
 		}
 		err = errors.New("the new program ended before it had a session with the hub")
 	case <-over.C:
-		err = fmt.Errorf("the new program had no session with the hub within %s", TrialTime)
+		err = fmt.Errorf("the new program had no session with the hub within %s", r.patience)
 	case <-ctx.Done():
 	}
 	return errors.Join(err, stop(child, ended))

@@ -146,7 +146,7 @@ func (u *Upgrader) Prepare(ctx context.Context, order *nodev1.UpgradeRequest) (*
 		return nil, err
 	}
 	u.cfg.Log.Info("a newer release is ready to be tried", "version", order.GetVersion(), "running", version.Version)
-	return &Ready{Program: program, ID: order.GetId(), Version: order.GetVersion(), self: u.self, dir: u.cfg.Dir, log: u.cfg.Log}, nil
+	return &Ready{Program: program, ID: order.GetId(), Version: order.GetVersion(), self: u.self, dir: u.cfg.Dir, patience: TrialTime, log: u.cfg.Log}, nil
 }
 
 // key reads the release key.
