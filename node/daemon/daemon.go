@@ -53,7 +53,7 @@ const (
 	egressDir   = "egress"
 	builtinDir  = "builtin-skills"
 
-	upgradeDir  = "upgrade"
+	upgradeDir = "upgrade"
 
 	diskHistoryFile = "disk-history.json"
 )
@@ -84,7 +84,7 @@ type Daemon struct {
 	// upgrades is nil where the program cannot be replaced; replace gets what is to be tried.
 	upgrades *upgrade.Upgrader
 	replace  chan *upgrade.Ready
-	services  lifecycle.Group
+	services lifecycle.Group
 
 	closing sync.Once
 	opened  []func() error // closed in reverse

@@ -44,7 +44,7 @@ type Ready struct {
 	self, dir string
 	// patience is TrialTime; shorter only in tests.
 	patience time.Duration
-	log       hclog.Logger
+	log      hclog.Logger
 }
 
 // Error implements error.

@@ -48,7 +48,9 @@ func TestOnlyANewerReleaseOfTheKeyIsAccepted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, good, got)
 
-	write := func(name string, text []byte) { require.NoError(t, os.WriteFile(filepath.Join(served, name), text, 0o600)) }
+	write := func(name string, text []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(served, name), text, 0o600))
+	}
 	for _, c := range []struct {
 		name    string
 		version string
