@@ -32,3 +32,14 @@ SELECT (SELECT count(*) FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
         WHERE r.org_id = @org_id AND r.cleared_at IS NULL AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT coalesce(string_agg(n.name, ', ' ORDER BY n.name), '') FROM restored_nodes r JOIN nodes n ON n.id = r.node_id
         WHERE r.org_id = @org_id AND r.compared_at IS NULL)::text AS nodes;
+
+-- name: ExpiringCredentials :many
+-- Credentials that have expired or will soon, and that nothing renews: keys of providers that
+-- are no logins, and credentials of agents without a refresh token.
+SELECT kind::text AS kind, name::text AS name, expires_at::timestamptz AS expires_at FROM (
+    SELECT 'provider' AS kind, provider AS name, expires_at FROM credentials
+    WHERE org_id = @org_id AND NOT login AND expires_at < clock_timestamp() + @within::interval
+    UNION ALL
+    SELECT 'credential', name, expires_at FROM egress_credentials
+    WHERE org_id = @org_id AND refresh_sealed IS NULL AND expires_at < clock_timestamp() + @within::interval) e
+ORDER BY expires_at, kind, name LIMIT 20;
