@@ -386,10 +386,7 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 // redactors up to date.
 func (h *Hub) assembleJobs() {
 	c := h.cfg
-	h.installs = nodeinstall.New(c.NodePrograms)
-	h.rollouts = rollout.New(rollout.Config{
-		Store: h.store, Recorder: h.recorder, Redact: c.Redact, Node: h.node, Release: h.installs.Release, StaleAfter: nodeStaleIntervals * heartbeatInterval, Log: c.Log.Named("rollout"),
-	})
+	h.assembleRollouts()
 	sweeper := c.Log.Named("sweeper")
 	h.leader.Add("sweeper", periodic.New(min(c.LeaseTTL/renewals, maxSweep), sweeper,
 		periodic.Job{Name: "put tasks of lost workers back into the queue", Do: func(ctx context.Context) error {
@@ -414,7 +411,6 @@ func (h *Hub) assembleJobs() {
 		Store: h.store, Recorder: h.recorder, Redact: c.Redact, Node: h.node, Log: c.Log.Named("restore"),
 	})
 	h.leader.Add("restores", periodic.New(restore.SweepEvery, c.Log.Named("restore"), periodic.Job{Name: "compare nodes with a restored database", Do: restores.Sweep}))
-	h.leader.Add("rollouts", periodic.New(rollout.SweepEvery, c.Log.Named("rollout"), periodic.Job{Name: "bring a release to the nodes", Do: h.rollouts.Sweep}))
 	waits := wait.New(wait.Config{Store: h.store, Recorder: h.recorder, Node: h.node, Log: c.Log.Named("waits")})
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})

@@ -227,7 +227,7 @@ func restoresANode(f *harness.Fleet, node *harness.Process, backups, recipient, 
 	path := strings.TrimSpace(run(0, create...).Out)
 	require.FileExists(t, filepath.Join(path, "node.tar.gz.age"))
 
-	dir := jailtest.Dir(t)
+	dir := filepath.Join(jailtest.Dir(t), "node") // jails reach what is in it
 	other := filepath.Join(t.TempDir(), "other.txt")
 	require.Equal(t, 0, harness.Run(t, nil, "backup", "key", other).Code)
 	require.Contains(t, run(4, "restore-node", path, filepath.Join(dir, "none"), "--identity", other).Err, "cannot be read with the key")
