@@ -386,7 +386,7 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 // redactors up to date.
 func (h *Hub) assembleJobs() {
 	c := h.cfg
-	h.assembleRollouts()
+	assembleRollouts(h)
 	sweeper := c.Log.Named("sweeper")
 	h.leader.Add("sweeper", periodic.New(min(c.LeaseTTL/renewals, maxSweep), sweeper,
 		periodic.Job{Name: "put tasks of lost workers back into the queue", Do: func(ctx context.Context) error {

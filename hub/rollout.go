@@ -7,8 +7,8 @@ import (
 )
 
 // assembleRollouts creates what serves deckhand-node to machines, and what brings a release of
-// it to the nodes.
-func (h *Hub) assembleRollouts() {
+// it to the nodes of a hub.
+func assembleRollouts(h *Hub) {
 	log := h.cfg.Log.Named("rollout")
 	h.installs = nodeinstall.New(h.cfg.NodePrograms)
 	h.rollouts = rollout.New(rollout.Config{

@@ -230,7 +230,7 @@ func restoresANode(f *harness.Fleet, node *harness.Process, backups, recipient, 
 	dir := filepath.Join(jailtest.Dir(t), "node") // jails reach what is in it
 	other := filepath.Join(t.TempDir(), "other.txt")
 	require.Equal(t, 0, harness.Run(t, nil, "backup", "key", other).Code)
-	require.Contains(t, run(4, "restore-node", path, filepath.Join(dir, "none"), "--identity", other).Err, "cannot be read with the key")
+	require.Contains(t, run(4, "restore-node", path, filepath.Join(t.TempDir(), "none"), "--identity", other).Err, "cannot be read with the key")
 	require.Contains(t, run(1, "restore-node", path, f.NodeDir, "--identity", identity).Err, "not empty")
 	run(0, "restore-node", path, dir, "--identity", identity)
 	for _, name := range []string{"identity/node.json", "ledger.db"} {

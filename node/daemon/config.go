@@ -181,7 +181,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Int64("max-output-bytes", exec.DefaultOutputBytes, "after how much output a command is stopped; a persona may say less")
 	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be undone")
 	flags.Int64("keep-changes-bytes", 20<<30, "how much the contents kept for that may take in one workspace, the oldest going first")
-	flags.String("release-key", DefaultReleaseKey, "public key of Deckhand's releases (minisign), by which upgrades that the hub asks for are verified; without the file there are none")
+	flags.String("release-key", "", "public key of Deckhand's releases (minisign), by which upgrades that the hub asks for are verified; without the file there are none (default "+DefaultReleaseKey+")")
 	pressure.Flags(flags)
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
@@ -236,6 +236,9 @@ func (c *Config) fill() error {
 			return fmt.Errorf("read the host name: %w", err)
 		}
 		c.Name = host
+	}
+	if c.ReleaseKey == "" {
+		c.ReleaseKey = DefaultReleaseKey
 	}
 	if c.Registry == nil {
 		c.Registry = metricsserver.NewRegistry()

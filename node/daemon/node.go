@@ -19,7 +19,7 @@ type nodeServer struct {
 // Upgrade implements the service.
 func (n nodeServer) Upgrade(ctx context.Context, req *nodev1.UpgradeRequest) (*nodev1.UpgradeResponse, error) {
 	if n.d.upgrades == nil {
-		return nil, fault.ToGRPC(fault.New(fault.Precondition, "this node is part of deckhand up").WithFix("upgrade deckhand on that machine"))
+		return nil, fault.ToGRPC(fault.New(fault.Precondition, "this node is part of deckhand up").WithFix("upgrade the package of that machine"))
 	}
 	ready, err := n.d.upgrades.Prepare(ctx, req)
 	if err != nil {

@@ -146,7 +146,7 @@ func ours(path string) error {
 		return fmt.Errorf("read the unit: %w", err)
 	case !bytes.HasPrefix(text, []byte(writtenBy)):
 		return fault.New(fault.Precondition, "%s was not written by --install, and would be replaced", path).
-			WithFix("start the service with it (systemctl enable --now deckhand), or move it away: settings of your own belong in a file that systemctl edit deckhand makes")
+			WithFix("start the service with it (systemctl enable --now deckhand), or move it away: settings of your own belong in the file that this makes: systemctl edit deckhand.service")
 	}
 	return nil
 }
