@@ -406,7 +406,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 // unfiltered can be called without naming an object: they make one of the
 // caller's own, or list the caller's own. Their answers are searched for the
 // other's ids.
-var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
+var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", "UpgradeNodes", "ListNodeRollouts", "StopNodeRollout", "CreateJoinToken", "RegisterWorker", "Watch", "ListWorkers",
 	"ListNodeLocks", "ListNodeExecs", "ListInbox", "ListHolds", "ListAuditEntries", "ExportAudit", "VerifyAudit", "SearchHistory", "ListCollections", "CreateCollection", "SearchKnowledge", "ListTriggers", "ListDeliveries", "GetAgentGraph", "ListAgentSummaries",
 	"CreateCredential", "ListCredentials", "ListCredentialRequests", "ListDestinations", "ListNotifications", "ListAllowRules", "GetSession", "ListSessions", "CreateLoginCode",
 	"ListAccessRules", "SetAccessRule", "CreateUser", "ListUsers", "CreateTeam", "ListTeams", "ListTokens",

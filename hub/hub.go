@@ -20,7 +20,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/masklog"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/fleet/nodeinstall"
 	"github.com/deckhand-sh/deckhand/hub/fleet/replica"
+	"github.com/deckhand-sh/deckhand/hub/fleet/rollout"
 	"github.com/deckhand-sh/deckhand/hub/identity/access"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
@@ -139,6 +141,8 @@ type Hub struct {
 	rates      *auth.Rates
 	turns      *fair.Turns
 	nodes      *node.Nodes
+	installs   *nodeinstall.Handler
+	rollouts   *rollout.Service
 	execs      *nodeexec.Execs
 	tools      *tool.Registry
 	agents     *agent.Service
@@ -401,6 +405,7 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 // redactors up to date.
 func (h *Hub) assembleJobs() {
 	c := h.cfg
+	assembleRollouts(h)
 	sweeper := c.Log.Named("sweeper")
 	h.leader.Add("sweeper", periodic.New(min(c.LeaseTTL/renewals, maxSweep), sweeper,
 		periodic.Job{Name: "put tasks of lost workers back into the queue", Do: func(ctx context.Context) error {
@@ -517,6 +522,7 @@ func (h *Hub) Stop() {
 	h.reconciler.Wait()
 	h.background.Wait()
 	h.budgets.Wait()
+	h.rollouts.Close()
 	h.close()
 }
 

@@ -271,6 +271,8 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 			SELECT 'at_' || n, 'org_default', '` + task + `', 'n', 'j', 'k', '{}', 0, 0, 'admin' FROM ` + many,
 		`INSERT INTO triggers (id, org_id, agent_id, name, kind, spec, state, reason, hint, created_by)
 			SELECT 'trig_' || n, a.org_id, a.id, 'g' || n, 'manual', '{}', 'disabled', 'x', '', 'admin' FROM agents a, generate_series(0, 2) AS n WHERE a.name = 'walker'`,
+		`INSERT INTO node_rollouts (id, org_id, version, digests, labels, percent, max_failures, state, created_by, created_at, ended_at)
+			SELECT 'rollout_' || n, 'org_default', '1.0.0', '{}', '{}', 100, 0, 'done', 'admin', now() - n / 4 * interval '1 second', now() FROM ` + many,
 		`INSERT INTO deliveries (id, org_id, trigger_id, key, source, headers, body, state, reason, received_at, handled_at)
 			SELECT 'dlv_' || n, 'org_default', 'trig_' || n % 3, 'k' || n, 'manual', '{}', '', 'filtered', 'x', now() - n / 4 * interval '1 second', now() FROM ` + many,
 		`INSERT INTO knowledge_collections (id, org_id, scope_kind, scope_id, name, created_by) SELECT 'coll_' || n, 'org_default', 'organisation', 'org_default', 'c' || n, 'admin' FROM ` + many,
@@ -288,7 +290,7 @@ func TestWhatIsSetUpIsListedInPages(t *testing.T) {
 	for name, request := range map[string]map[string]any{
 		"ListPatterns": {}, "ListFeedback": {}, "ListProposals": {}, "ListAccessRules": {}, "ListOrganisations": {}, "ListTeams": {}, "ListDestinations": {}, "ListWorkers": {}, "ListAllowRules": {},
 		"ListProviders": {}, "ListPrices": {}, "ListBudgets": {}, "ListHolds": {"released": true}, "ListNodeLocks": {"released": true},
-		"ListCredentials": {}, "ListCredentialRequests": {"taskId": task}, "ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {},
+		"ListCredentials": {}, "ListCredentialRequests": {"taskId": task}, "ListCheckpoints": {"taskId": task}, "ListArtifacts": {"taskId": task}, "ListDeliveries": {}, "ListNodeRollouts": {},
 		"ListCollections": {}, "ListDocuments": {"collectionId": "coll_1"},
 	} {
 		m := procedure(t, name)

@@ -65,7 +65,7 @@ var whose = map[reach]string{
 	operators: "GetVault RotateVault CreateOrganisation ListOrganisations SetOrganisationLimits",
 	administrators: `Diagnose GetRetention SetRetention SetLegalHold ListLegalHolds DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit VerifyAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
 		SetPrice SetBudget SetPlan SetQuota SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
-		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode
+		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode UpgradeNodes ListNodeRollouts StopNodeRollout
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing SetPatternSettings`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom

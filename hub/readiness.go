@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,43 +29,43 @@ type readiness struct {
 	hub      *Hub
 	draining context.Context
 
-	mu     sync.Mutex
-	at     time.Time // of the last look
-	report string
-	ready  bool
+	mu    sync.Mutex
+	at    time.Time // of the last look
+	parts []part
+}
+
+// part is one thing that the hub needs.
+type part struct {
+	name    string
+	problem error
+	// counts says that the hub is not ready without it.
+	counts bool
+}
+
+// ready reports whether a hub with these parts is ready.
+func ready(parts []part) bool {
+	return !slices.ContainsFunc(parts, func(p part) bool { return p.counts && p.problem != nil })
 }
 
 var _ grpchealth.Checker = (*readiness)(nil)
 
-// look returns each thing that the hub needs, and whether it is ready. Anybody may
+// look returns each thing that the hub needs. Anybody may
 // ask, however often: it is looked at once a second, and why something is not as
 // it should be stands in the log.
-func (r *readiness) look() (report string, ready bool) {
+func (r *readiness) look() []part {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second || r.draining.Err() != nil {
-		r.report, r.ready = r.lookNow(context.Background())
+		r.parts = r.lookNow(context.Background())
 		r.at = time.Now()
 	}
-	return r.report, r.ready
+	return r.parts
 }
 
-func (r *readiness) lookNow(ctx context.Context) (report string, ready bool) {
+func (r *readiness) lookNow(ctx context.Context) (parts []part) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	var b strings.Builder
-	ready = true
-	say := func(what string, err error, counts bool) {
-		switch {
-		case err == nil:
-			fmt.Fprintf(&b, "%s: ok\n", what)
-		case counts:
-			ready = false
-			fmt.Fprintf(&b, "%s: %s\n", what, err)
-		default:
-			fmt.Fprintf(&b, "%s: degraded: %s\n", what, err)
-		}
-	}
+	say := func(name string, problem error, counts bool) { parts = append(parts, part{name, problem, counts}) }
 	var leaving error
 	if r.draining.Err() != nil {
 		leaving = fmt.Errorf("this hub is stopping")
@@ -82,16 +83,25 @@ func (r *readiness) lookNow(ctx context.Context) (report string, ready bool) {
 	} else {
 		say("vault", nil, false)
 	}
-	return b.String(), ready
+	return parts
 }
 
 // ServeHTTP answers 200 or 503, and why.
 func (r *readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	report, ready := r.look()
-	if !ready {
+	parts := r.look()
+	if !ready(parts) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	fmt.Fprint(w, report)
+	for _, p := range parts {
+		switch {
+		case p.problem == nil:
+			fmt.Fprintf(w, "%s: ok\n", p.name)
+		case p.counts:
+			fmt.Fprintf(w, "%s: %s\n", p.name, p.problem)
+		default:
+			fmt.Fprintf(w, "%s: degraded: %s\n", p.name, p.problem)
+		}
+	}
 }
 
 // Check implements grpchealth.Checker: every service is as ready as the hub.
@@ -99,7 +109,7 @@ func (r *readiness) Check(_ context.Context, req *grpchealth.CheckRequest) (*grp
 	if req.Service != "" && !strings.HasPrefix(req.Service, "deckhand.v1.") {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", req.Service))
 	}
-	if _, ready := r.look(); !ready {
+	if !ready(r.look()) {
 		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
 	}
 	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil

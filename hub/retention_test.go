@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -65,9 +66,7 @@ func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 	require.EqualValues(t, 1, rule("turns").GetHeldTasks())
 	require.EqualValues(t, 1, rule("turns").GetDueRows())
 
-	service := retention.New(retention.Config{Store: s, Log: hclog.NewNullLogger(), Recorder: event.NewRecorder(event.RecorderConfig{
-		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {},
-	})})
+	service := collector(s)
 	conn, err := pgx.Connect(t.Context(), r.DatabaseURL)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
@@ -127,4 +126,67 @@ func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 	require.NoError(t, service.Collect(t.Context()))
 	turns, _, _ := left(held)
 	require.Zero(t, turns, "released, it goes as well")
+}
+
+// collector returns the part of a hub that deletes what is old.
+func collector(s *store.Store) *retention.Service {
+	return retention.New(retention.Config{Store: s, Log: hclog.NewNullLogger(), Recorder: event.NewRecorder(event.RecorderConfig{
+		Store: s, Redact: &redact.Redactor{}, Notify: func(string, string) {},
+	})})
+}
+
+// A legal hold that is set while old tasks are collected keeps all that is there when the
+// person gets the response.
+func TestALegalHoldDuringACollectionKeepsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), output("done\n"))
+	s := openStore(t, r.Hub)
+	_, err := r.user.Retention.SetRetention(t.Context(), &deckhandv1.SetRetentionRequest{Days: map[string]int32{"turns": 30, "steps": 30, "events": 30}})
+	require.NoError(t, err)
+	kept := func(id string) string {
+		return r.sql("SELECT (SELECT count(*) FROM turns WHERE task_id = '" + id + "') || ' turns, ' || (SELECT count(*) FROM steps WHERE task_id = '" + id +
+			"' AND length(arguments_sealed) > 0) || ' steps, ' || (SELECT count(*) FROM events WHERE task_id = '" + id + "') || ' events'")
+	}
+	ids := make([]string, 5)
+	for i := range ids {
+		ids[i] = r.submit("walker").GetId()
+		lease := r.begin(ids[i], 1)
+		r.turn(lease, 1)
+		step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"echo done"}`)
+		require.NoError(t, err)
+		_, err = r.execute(lease, step.GetId())
+		require.NoError(t, err)
+		r.finish(lease)
+	}
+	r.exec("UPDATE tasks SET finished_at = finished_at - interval '40 days' WHERE id IN ('" + strings.Join(ids, "', '") + "')")
+	done := make(chan error, 2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range cap(done) { // as two hubs of which one believes that it still leads
+		go func() {
+			service := collector(s)
+			for ctx.Err() == nil {
+				if err := service.Collect(t.Context()); err != nil {
+					done <- err
+					return
+				}
+			}
+			done <- nil
+		}()
+	}
+	// Each holds while the kinds of its data are collected in turn.
+	left := map[string]string{}
+	for _, id := range ids {
+		_, err := r.user.Retention.SetLegalHold(t.Context(), &deckhandv1.SetLegalHoldRequest{TaskId: id, Reason: "case 116"})
+		require.NoError(t, err)
+		left[id] = kept(id)
+	}
+	stop()
+	for range cap(done) {
+		require.NoError(t, <-done)
+	}
+	require.NoError(t, collector(s).Collect(t.Context()))
+	for id, was := range left {
+		require.Equal(t, was, kept(id))
+	}
 }

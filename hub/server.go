@@ -125,7 +125,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...)
 	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
-		Nodes: h.nodes, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
+		Nodes: h.nodes, Rollouts: h.rollouts, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
 	}, options...))
 	policies := &api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Queries: h.store.Queries}
 	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(policies, options...))
@@ -197,7 +197,8 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(grpchealth.NewHandler(ready))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.Handle("GET /readyz", ready)
-	mux.Handle(nodeinstall.Prefix, nodeinstall.New(h.cfg.NodePrograms))
+	mux.Handle("GET /status", &publicStatus{hub: h, ready: ready})
+	mux.Handle(nodeinstall.Prefix, h.installs)
 	pages, err := console.New(console.Config{Files: ui.Files(), BasePath: h.cfg.BasePath})
 	if err != nil {
 		return nil, err

@@ -214,6 +214,9 @@ func nodeMessage(n node.Record, seen map[string]bool) *deckhandv1.Node {
 	for _, s := range node.Skills(n.Node.Skills) {
 		m.Skills = append(m.Skills, &deckhandv1.NodeSkill{Name: s.Name, Description: s.Description, Path: s.Path, Problem: s.Problem})
 	}
+	if n.Node.UpgradeState != "" {
+		m.Upgrade = &deckhandv1.NodeUpgrade{Version: n.Node.UpgradeVersion, State: n.Node.UpgradeState, Problem: n.Node.UpgradeProblem}
+	}
 	if n.Node.DrainedAt != nil {
 		m.Drain = &deckhandv1.NodeDrain{By: n.Node.DrainedBy, Reason: n.Node.DrainReason, Since: timestamp(n.Node.DrainedAt)}
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/fleet/rollout"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -18,6 +19,8 @@ type Nodes struct {
 	Nodes *node.Nodes
 	// CAFingerprint goes into join tokens.
 	CAFingerprint string
+	// Rollouts upgrade the nodes.
+	Rollouts *rollout.Service
 	// Drop ends a node's link.
 	Drop func(nodeID, reason string)
 }

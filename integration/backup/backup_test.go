@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
+	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
 // persona applies an agent whose tasks have a workspace each. It asks, and then appends to
@@ -91,7 +92,7 @@ func TestARestoredHubRepeatsNothingThatItsNodesDid(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
 	worker := f.StartWorker()
-	f.StartNode()
+	node := f.StartNode()
 	persona(f, "untouched", fmt.Sprintf(asks, "untouched"), "")
 	persona(f, "forgotten", fmt.Sprintf(asks, "forgotten"), "")
 	persona(f, "approved", fmt.Sprintf(appends, "approved", 0), "approvals: {tools: [shell_exec]}")
@@ -206,6 +207,38 @@ func TestARestoredHubRepeatsNothingThatItsNodesDid(t *testing.T) {
 	require.NoError(t, os.WriteFile(log, []byte(f.CLI(0, "audit", "export").Out), 0o600))
 	f.CLI(0, "audit", "verify", log)
 	require.Contains(t, f.CLI(0, "audit", "list").Out, "hub.restored")
+	restoresANode(f, node, backups, recipient, identity)
+}
+
+// restoresANode verifies that the data of a stopped node is part of a backup on request, and
+// that a node that lost its folder is the same node afterwards.
+func restoresANode(f *harness.Fleet, node *harness.Process, backups, recipient, identity string) {
+	f.T.Helper()
+	t := f.T
+	run := func(code int, args ...string) harness.Result {
+		r := harness.Run(t, []string{"DECKHAND_DATABASE_URL=" + f.Database}, append([]string{"backup"}, args...)...)
+		require.Equal(t, code, r.Code, r.Err)
+		return r
+	}
+	create := []string{"create", backups, "--data-dir", f.Dir, "--recipient", recipient, "-o", "name", "--node-dir", f.NodeDir}
+	require.Contains(t, run(1, create...).Err, "another deckhand-node", "a running node changes its data meanwhile")
+	before := f.NodeID()
+	node.Stop(t)
+	path := strings.TrimSpace(run(0, create...).Out)
+	require.FileExists(t, filepath.Join(path, "node.tar.gz.age"))
+
+	dir := filepath.Join(jailtest.Dir(t), "node") // jails reach what is in it
+	other := filepath.Join(t.TempDir(), "other.txt")
+	require.Equal(t, 0, harness.Run(t, nil, "backup", "key", other).Code)
+	require.Contains(t, run(4, "restore-node", path, filepath.Join(t.TempDir(), "none"), "--identity", other).Err, "cannot be read with the key")
+	require.Contains(t, run(1, "restore-node", path, f.NodeDir, "--identity", identity).Err, "not empty")
+	run(0, "restore-node", path, dir, "--identity", identity)
+	for _, name := range []string{"identity/node.json", "ledger.db"} {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+	harness.RestartNode(f, dir)
+	f.Connected(1)
+	require.Equal(t, before, f.NodeID(), "it is the same node")
 }
 
 // refuses verifies what backup restore and backup verify refuse.

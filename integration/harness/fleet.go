@@ -182,6 +182,14 @@ func (f *Fleet) NodeName() string {
 	return nodes[0].GetName()
 }
 
+// NodeID returns the id of the only node.
+func (f *Fleet) NodeID() string {
+	f.T.Helper()
+	nodes := f.nodes()
+	require.Len(f.T, nodes, 1)
+	return nodes[0].GetId()
+}
+
 // Connected waits until the hub has n nodes and all are connected.
 func (f *Fleet) Connected(n int) {
 	f.T.Helper()

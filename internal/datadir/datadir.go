@@ -13,6 +13,9 @@ import (
 // System is the data folder of root.
 const System = "/var/lib/deckhand"
 
+// SystemHub is the data folder of the service deckhand-hub.
+const SystemHub = "/var/lib/deckhand-hub"
+
 // Files of the data folder. All have mode 0600 except URLFile, by which users
 // other than root learn that a hub runs.
 const (

@@ -129,7 +129,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	11: ExecSpec.host_paths, folders of the machine by HostFolder, GetMachine, GetUnit and
 //	    ReadJournal.
 //	12: ListLedger, Diagnose.
-const Capability = Ledger
+//	13: Upgrade, Hello.upgrade.
+const Capability = Upgrades
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -154,4 +155,6 @@ const (
 	Machines = 11
 	// Ledger is what a restored hub needs to learn what a node did after the backup.
 	Ledger = 12
+	// Upgrades is what a node needs that replaces its own program.
+	Upgrades = 13
 )

@@ -33,6 +33,9 @@ import (
 // DefaultDataDir is where the daemon keeps what it knows.
 const DefaultDataDir = "/var/lib/deckhand-node"
 
+// DefaultReleaseKey is where the public key of Deckhand's releases is.
+const DefaultReleaseKey = "/etc/deckhand/release.pub"
+
 // Config is what a node is made with.
 type Config struct {
 	// DataDir holds identity, ledger, jails, workspaces and logs. One daemon at
@@ -129,6 +132,14 @@ type Config struct {
 	// leaving them to a successor: for everything on one machine.
 	EndJails      bool                                      `koanf:"-"`
 	MakeJoinToken func(ctx context.Context) (string, error) `koanf:"-"`
+	// ReleaseKey is the file of the public key of Deckhand's releases, for upgrades that the
+	// hub asks for; see package upgrade.
+	ReleaseKey string `koanf:"release-key"`
+	// Upgrades allows them: whoever calls Run can put another program in the place of this
+	// one. Linked, if set, is called when there is a session with the hub, by which the
+	// program that tries this one knows that it works.
+	Upgrades bool   `koanf:"-"`
+	Linked   func() `koanf:"-"`
 	// Measure reads the machine's figures; nil for the real ones.
 	Measure func(ctx context.Context) (pressure.Figures, error) `koanf:"-"`
 	// NotifySocket is the socket on which systemd receives the daemon's status
@@ -170,6 +181,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Int64("max-output-bytes", exec.DefaultOutputBytes, "after how much output a command is stopped; a persona may say less")
 	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be undone")
 	flags.Int64("keep-changes-bytes", 20<<30, "how much the contents kept for that may take in one workspace, the oldest going first")
+	flags.String("release-key", "", "public key of Deckhand's releases (minisign), by which upgrades that the hub asks for are verified; without the file there are none (default "+DefaultReleaseKey+")")
 	pressure.Flags(flags)
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
@@ -224,6 +236,9 @@ func (c *Config) fill() error {
 			return fmt.Errorf("read the host name: %w", err)
 		}
 		c.Name = host
+	}
+	if c.ReleaseKey == "" {
+		c.ReleaseKey = DefaultReleaseKey
 	}
 	if c.Registry == nil {
 		c.Registry = metricsserver.NewRegistry()

@@ -8,6 +8,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/operatorskill"
 	"github.com/deckhand-sh/deckhand/node/snapshot"
 	"github.com/deckhand-sh/deckhand/node/telemetry"
+	"github.com/deckhand-sh/deckhand/node/upgrade"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -50,6 +52,8 @@ const (
 	jailsDir    = "jails"
 	egressDir   = "egress"
 	builtinDir  = "builtin-skills"
+
+	upgradeDir = "upgrade"
 
 	diskHistoryFile = "disk-history.json"
 )
@@ -77,7 +81,10 @@ type Daemon struct {
 	notify    *notifier
 	linked    atomic.Bool // a session with the hub stands
 	metrics   *metrics
-	services  lifecycle.Group
+	// upgrades is nil where the program cannot be replaced; replace gets what is to be tried.
+	upgrades *upgrade.Upgrader
+	replace  chan *upgrade.Ready
+	services lifecycle.Group
 
 	closing sync.Once
 	opened  []func() error // closed in reverse
@@ -95,7 +102,7 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, fault.New(fault.Precondition, "a node makes jails, for which it needs root").
 			WithFix("run it with sudo, or as a system service")
 	}
-	d := &Daemon{cfg: c, notify: &notifier{address: c.NotifySocket, log: c.Log.Named("systemd")}}
+	d := &Daemon{cfg: c, replace: make(chan *upgrade.Ready, 1), notify: &notifier{address: c.NotifySocket, log: c.Log.Named("systemd")}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -116,6 +123,13 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	if !d.identity.Enrolled() && (c.HubURL == "" || c.JoinToken == "" && c.MakeJoinToken == nil) {
 		return nil, fault.New(fault.Invalid, "this machine is not enrolled yet, and join-token or hub-url is empty").
 			WithFix("run `deckhand node token` for a token, then start with --hub-url and DECKHAND_JOIN_TOKEN")
+	}
+	if c.Upgrades {
+		if d.upgrades, err = upgrade.New(upgrade.Config{
+			Key: c.ReleaseKey, Dir: filepath.Join(c.DataDir, upgradeDir), HubURL: d.hubURL, Trial: c.Linked != nil, Log: c.Log.Named("upgrade"),
+		}); err != nil {
+			return nil, err
+		}
 	}
 	d.metrics = newMetrics(c.Registry, nodeState{
 		dir: c.DataDir, usage: d.latestUsage, jails: func() int { return len(d.jails.Connected()) }, reserved: func() bool { return d.ledger.Reserved() },
@@ -182,6 +196,9 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 			d.linked.Store(connected)
 			d.metrics.linked(connected)
 			d.notify.linked(connected)
+			if connected && c.Linked != nil {
+				c.Linked()
+			}
 		},
 		OnContact: func() {
 			d.execs.Contact()
@@ -257,6 +274,9 @@ func (d *Daemon) latestUsage() *nodev1.TelemetrySample {
 	return d.usage.Latest()
 }
 
+// hubURL returns the address of the hub's API.
+func (d *Daemon) hubURL() string { return cmp.Or(d.cfg.HubURL, d.identity.HubURL()) }
+
 // NodeID returns the id that the hub gave this node; empty before Start.
 func (d *Daemon) NodeID() string { return d.identity.NodeID() }
 
@@ -268,13 +288,19 @@ func (d *Daemon) Stop() {
 }
 
 func (d *Daemon) watch(ctx context.Context) error {
+	var errs []error
 	select {
 	case <-ctx.Done():
+		d.notify.stopping()
 	case <-d.services.Done():
+		d.notify.stopping()
+	case ready := <-d.replace:
+		// systemd is not told that it stops: the process goes on.
+		d.notify.upgrading(ready.Version)
+		errs = append(errs, ready)
 	}
-	d.notify.stopping()
 	d.services.Stop()
-	errs := []error{d.services.Err()}
+	errs = append(errs, d.services.Err())
 	if d.cfg.EndJails {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endJailsTimeout)
 		defer cancel()

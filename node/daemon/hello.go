@@ -37,6 +37,9 @@ func (d *Daemon) hello(ctx context.Context) (*nodev1.SessionResponse_Hello, erro
 		Draining:    d.jails.Drain().Draining,
 		Skills:      d.helloSkills(),
 	}
+	if d.upgrades != nil {
+		out.Upgrade = d.upgrades.Last()
+	}
 	if out.Jails, err = d.jails.List(ctx); err != nil {
 		d.cfg.Log.Warn("cannot list the jails for the hub", "error", err)
 	}

@@ -16,6 +16,23 @@ type nodeServer struct {
 	d *Daemon
 }
 
+// Upgrade implements the service.
+func (n nodeServer) Upgrade(ctx context.Context, req *nodev1.UpgradeRequest) (*nodev1.UpgradeResponse, error) {
+	if n.d.upgrades == nil {
+		return nil, fault.ToGRPC(fault.New(fault.Precondition, "this node is part of deckhand up").WithFix("upgrade the package of that machine"))
+	}
+	ready, err := n.d.upgrades.Prepare(ctx, req)
+	if err != nil {
+		n.d.cfg.Log.Warn("an upgrade is refused", "version", req.GetVersion(), "error", err)
+		return nil, fault.ToGRPC(err)
+	}
+	select {
+	case n.d.replace <- ready: // the link ends after the response
+	default:
+	}
+	return &nodev1.UpgradeResponse{}, nil
+}
+
 // SetDrain implements the service.
 func (n nodeServer) SetDrain(_ context.Context, req *nodev1.SetDrainRequest) (*nodev1.SetDrainResponse, error) {
 	to := jail.Drain{Draining: req.GetDraining(), Reason: req.GetReason()}

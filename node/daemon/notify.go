@@ -32,6 +32,9 @@ func (n *notifier) ready() { n.send(sdnotify.Ready + "\nSTATUS=Waiting for the h
 // stopping says that it ends in order.
 func (n *notifier) stopping() { n.send(sdnotify.Stopping) }
 
+// upgrading says that another program takes its place.
+func (n *notifier) upgrading(version string) { n.send("STATUS=Trying release " + version) }
+
 // linked reports whether the link is connected.
 func (n *notifier) linked(connected bool) {
 	status := "STATUS=No link to the hub; commands go on"

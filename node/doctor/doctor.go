@@ -47,6 +47,8 @@ type Config struct {
 	Path string
 	// UID is whose rights it has; nil for this process's.
 	UID *int
+	// DNSPort is the port of name servers; empty for 53.
+	DNSPort string
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
@@ -84,6 +86,7 @@ func checks() []check {
 		{"hub", hub},
 		{"clock", clock},
 		{"edge", edge},
+		{"egress", egress},
 	}
 }
 

@@ -230,6 +230,13 @@ func (i *Identity) NodeID() string {
 	return i.node.NodeID
 }
 
+// HubURL returns the hub's API, as it was named when the machine was enrolled.
+func (i *Identity) HubURL() string {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.node.HubURL
+}
+
 // EdgeAddress returns the host:port of the hub's edge.
 func (i *Identity) EdgeAddress() string {
 	i.mu.RLock()

@@ -1,6 +1,7 @@
 // Package systemd holds the units of Deckhand's services: of everything on one machine
 // (deckhand.service), of the roles that run apart (deckhand-hub.service,
-// deckhand-worker.service) and of a node (deckhand-node.service). The packages install
+// deckhand-worker.service, and deckhand-sysusers.service, which creates their user) and of a
+// node (deckhand-node.service). The packages install
 // them, and so do `deckhand up --install` and `deckhand-node install`, which work where
 // there is no package.
 package systemd

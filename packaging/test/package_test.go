@@ -51,7 +51,7 @@ func one(t *testing.T, pattern string) string {
 var files = map[string][]string{
 	"deckhand": {
 		"/usr/bin/deckhand", "/usr/lib/systemd/system/deckhand.service", "/usr/lib/systemd/system/deckhand-hub.service",
-		"/usr/lib/systemd/system/deckhand-worker.service", "/usr/lib/sysusers.d/deckhand.conf",
+		"/usr/lib/systemd/system/deckhand-worker.service", "/usr/lib/systemd/system/deckhand-sysusers.service", "/usr/lib/sysusers.d/deckhand.conf",
 		"/usr/share/deckhand/up.yaml", "/usr/share/deckhand/hub.yaml", "/usr/share/deckhand/worker.yaml",
 		"/usr/share/man/man1/deckhand.1.gz", "/usr/share/bash-completion/completions/deckhand",
 		"/usr/share/zsh/site-functions/_deckhand", "/usr/share/fish/vendor_completions.d/deckhand.fish",
@@ -171,7 +171,10 @@ func TestTheDebianPackages(t *testing.T) {
 		require.Contains(t, text, "\nType=notify\n")
 		require.Contains(t, text, "\nWatchdogSec=")
 		require.Contains(t, text, "\nRestart=always\n")
+		// Archives and make install have no script that creates the user.
+		require.Equal(t, strings.Contains(text, "\nUser=deckhand\n"), strings.Contains(text, " deckhand-sysusers.service"))
 	}
+	units = append(units, "deckhand-sysusers.service")
 	if _, err := exec.LookPath("systemd-analyze"); err == nil {
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"verify", "--man=no", "--recursive-errors=no", "--root=" + d.root}, units...)...).CombinedOutput()
 		require.NoError(t, err, string(out))

@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	"github.com/deckhand-sh/deckhand/node/daemon"
+	"github.com/deckhand-sh/deckhand/node/upgrade"
 )
 
 // The exit codes.
@@ -146,12 +147,25 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 			return configError{err}
 		}
 		cfg.Log = log
+		environment := os.Environ()
+		linked, err := upgrade.Trial()
+		if err != nil {
+			return err
+		}
+		cfg.Upgrades, cfg.Linked = true, linked
 		cfg.NotifySocket = os.Getenv("NOTIFY_SOCKET")
 		// Programs that it starts do not speak in its name.
 		if err := os.Unsetenv("NOTIFY_SOCKET"); err != nil {
 			return err
 		}
 		err = daemon.Run(cmd.Context(), cfg)
+		var ready *upgrade.Ready
+		switch {
+		case errors.As(err, &ready) && linked != nil:
+			return nil // it is tried itself: the one that tries it starts it again
+		case errors.As(err, &ready):
+			return ready.Take(cmd.Context(), os.Args, environment)
+		}
 		if fault.Is(err, fault.Invalid) {
 			return configError{err}
 		}

@@ -97,6 +97,13 @@ func (in install) run(ctx context.Context, out io.Writer) error {
 	if os.Geteuid() != 0 {
 		return fault.New(fault.Precondition, "a service of the machine is installed by root").WithFix("run it with sudo")
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if err := systemd.CheckProgram(self); err != nil {
+		return err
+	}
 	if err := in.configure(out); err != nil {
 		return err
 	}

@@ -63,9 +63,10 @@ type Config struct {
 // cannot give them.
 func Own() map[string]string {
 	return map[string]string{ //nolint:gosec // reasons, not credentials
-		"hub-url":    "the worker and the node of deckhand up belong to its own hub",
-		"token":      "deckhand up gives its worker a token",
-		"join-token": "deckhand up enrols its node itself",
+		"hub-url":     "the worker and the node of deckhand up belong to its own hub",
+		"token":       "deckhand up gives its worker a token",
+		"join-token":  "deckhand up enrols its node itself",
+		"release-key": "deckhand up is upgraded as a whole, by its package",
 	}
 }
 

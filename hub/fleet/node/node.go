@@ -230,6 +230,11 @@ func (n *Nodes) OpenSession(ctx context.Context, node ca.Node, replica string) (
 	return epoch, err
 }
 
+// upgradeStates are the states of an upgrade as they are stored.
+var upgradeStates = map[nodev1.SessionResponse_Upgrade_State]string{
+	nodev1.SessionResponse_Upgrade_STATE_TRIED: "tried", nodev1.SessionResponse_Upgrade_STATE_INSTALLED: "installed", nodev1.SessionResponse_Upgrade_STATE_FAILED: "failed",
+}
+
 // UpdateHello stores what the node reported about itself.
 func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *nodev1.SessionResponse_Hello) error {
 	labels := hello.GetLabels()
@@ -253,7 +258,9 @@ func (n *Nodes) UpdateHello(ctx context.Context, nodeID string, _ int64, hello *
 	if err != nil {
 		return err
 	}
+	upgrade := hello.GetUpgrade()
 	return n.store.UpdateNodeHello(ctx, db.UpdateNodeHelloParams{
+		UpgradeID: upgrade.GetId(), UpgradeVersion: upgrade.GetVersion(), UpgradeState: upgradeStates[upgrade.GetState()], UpgradeProblem: words(mask, upgrade.GetProblem(), maxWords),
 		ID: nodeID, Version: hello.GetVersion(), Capability: hello.GetCapability(), Runtimes: runtimes, Labels: data, Skills: skills,
 		Pressure: words(mask, hello.GetPressure(), maxWords),
 	})

@@ -7,6 +7,9 @@
 // of the programs, so that a damaged download is not started. Few downloads run at a
 // time, so that they take little of what the hub has. Without a program for a kind of
 // machine the script says so.
+//
+// A folder with a whole release also has the list of its digests and their signature, which
+// nodes verify before they upgrade themselves: the hub only passes them on.
 package nodeinstall
 
 import (
@@ -32,6 +35,10 @@ const Prefix = "/install/"
 const (
 	scriptName  = "node"
 	programName = "deckhand-node-linux-"
+	// sumsName and signatureName are those of the release in the folder, for nodes that
+	// upgrade themselves.
+	sumsName      = "SHA256SUMS"
+	signatureName = sumsName + ".minisig"
 )
 
 // atOnce is how many programs are downloaded at the same time.
@@ -84,6 +91,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, h.script()) // the client sees a script that is cut off
 	case program:
 		h.program(w, r, kind)
+	case name == sumsName || name == signatureName:
+		h.signed(w, r, name)
 	default:
 		http.NotFound(w, r)
 	}

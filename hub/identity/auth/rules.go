@@ -234,6 +234,10 @@ var rules = map[string]Rule{
 	c.NodeServiceUnlockNodeProcedure:      {Kind: User, Role: Admin},
 	c.NodeServiceListNodeLocksProcedure:   {Kind: User, Role: "viewer"},
 
+	c.NodeServiceUpgradeNodesProcedure:     {Kind: User, Role: Admin},
+	c.NodeServiceListNodeRolloutsProcedure: {Kind: User, Role: Admin},
+	c.NodeServiceStopNodeRolloutProcedure:  {Kind: User, Role: Admin},
+
 	c.ImageServiceListImagesProcedure:          {Kind: User, Role: "viewer"},
 	c.ImageServicePullImageProcedure:           {Kind: User, Role: Admin},
 	c.ImageServicePrepareImageProcedure:        {Kind: User, Role: "advanced"},

@@ -63,6 +63,8 @@ type Config struct {
 	Plans       *quota.Service
 	// DataDir is the hub's data folder, whose files others must not read.
 	DataDir string
+	// TLSCert is the file of the API's certificate; empty without HTTPS.
+	TLSCert string
 	// CAExpires is when the certificate authority of nodes and hubs ends.
 	CAExpires func() time.Time
 }
@@ -94,13 +96,14 @@ func (d *Doctor) Run(ctx context.Context, r Request) []Finding {
 	var checks []check
 	if r.Installation {
 		checks = append(checks, check{name: "database", run: d.database}, check{name: "migrations", run: d.migrations}, check{name: "bus", run: d.bus},
-			check{name: "hubs", run: d.replicas}, check{name: "certificate authority", run: d.authority}, check{name: "file modes", run: d.fileModes})
+			check{name: "hubs", run: d.replicas}, check{name: "certificate authority", run: d.authority}, check{name: "file modes", run: d.fileModes},
+			check{name: "HTTPS certificate", run: d.serverCertificate})
 	}
 	org := func(run func(ctx context.Context, orgID string) ([]Finding, error)) func(ctx context.Context) ([]Finding, error) {
 		return func(ctx context.Context) ([]Finding, error) { return run(ctx, r.OrgID) }
 	}
 	checks = append(checks, check{name: "claims", run: org(d.claims)}, check{name: "restore", run: org(d.restore)}, check{name: "triggers", run: org(d.triggers)},
-		check{name: "tokens", run: org(d.tokens)}, check{name: "quotas", run: org(d.quotas)})
+		check{name: "tokens", run: org(d.tokens)}, check{name: "credentials", run: org(d.expiring)}, check{name: "quotas", run: org(d.quotas)})
 	if r.CallProviders {
 		checks = append(checks, check{name: "providers", run: org(d.providers)})
 	}

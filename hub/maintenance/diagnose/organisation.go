@@ -91,6 +91,28 @@ func (d *Doctor) tokens(ctx context.Context, orgID string) (out []Finding, err e
 	return out, nil
 }
 
+// expiring finds credentials that nothing renews and that end soon, or have ended.
+func (d *Doctor) expiring(ctx context.Context, orgID string) (out []Finding, err error) {
+	rows, err := d.cfg.Store.ExpiringCredentials(ctx, db.ExpiringCredentialsParams{OrgID: orgID, Within: soon})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range rows {
+		f := Finding{c.Kind + " " + c.Name, Warn, "it expires at " + c.ExpiresAt.UTC().Format(time.RFC3339), "give it a new value: deckhand credential rotate " + c.Name}
+		if c.Kind == "provider" {
+			f.Fix = "give it a new key: deckhand provider connect " + c.Name
+		}
+		if time.Now().After(c.ExpiresAt) {
+			f.State, f.Evidence = Fail, "it expired at "+c.ExpiresAt.UTC().Format(time.RFC3339)
+		}
+		out = append(out, f)
+	}
+	if len(out) == 0 {
+		out = []Finding{{"credentials", OK, "none expires within 14 days", ""}}
+	}
+	return out, nil
+}
+
 func (d *Doctor) quotas(ctx context.Context, orgID string) ([]Finding, error) {
 	usage, err := d.cfg.Plans.Usage(ctx, d.cfg.Store.Queries, orgID, false)
 	if err != nil {

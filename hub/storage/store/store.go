@@ -9,6 +9,7 @@ package store
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"embed"
 	"encoding/hex"
 	"errors"
@@ -187,20 +188,31 @@ func SchemaOn(ctx context.Context, conn *pgx.Conn) (int64, error) {
 // the order by id differs slightly from the order of commits.
 const restoredAgain = 10_000
 
-func (s *Store) migrate(ctx context.Context) error {
-	sqlDB := stdlib.OpenDBFromPool(s.pool)
-	defer sqlDB.Close()
+// newProvider returns what applies the migrations. A database may lack some whose numbers are
+// below its version, since branches that were developed side by side had ranges of numbers of
+// their own: they are applied as well.
+func newProvider(on *sql.DB) (*goose.Provider, error) {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("read migrations: %w", err)
 	}
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
-		return fmt.Errorf("make migration lock: %w", err)
+		return nil, fmt.Errorf("make migration lock: %w", err)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, sqlDB, files, goose.WithSessionLocker(locker))
+	provider, err := goose.NewProvider(goose.DialectPostgres, on, files, goose.WithSessionLocker(locker), goose.WithAllowOutofOrder(true))
 	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	return provider, nil
+}
+
+func (s *Store) migrate(ctx context.Context) error {
+	sqlDB := stdlib.OpenDBFromPool(s.pool)
+	defer sqlDB.Close()
+	provider, err := newProvider(sqlDB)
+	if err != nil {
+		return err
 	}
 	for _, source := range provider.ListSources() {
 		s.schema = max(s.schema, source.Version)

@@ -17,6 +17,6 @@ deckhand eval history --agent log-triage
 deckhand eval compare before.json after.json
 deckhand eval guardrails
 `)
-	cmd.AddCommand(runCommand(e), historyCommand(e), compareCommand(e), starterCommand(e), guardrailsCommand(e))
+	cmd.AddCommand(runCommand(e), historyCommand(e), figuresCommand(e), compareCommand(e), starterCommand(e), guardrailsCommand(e))
 	return cmd
 }

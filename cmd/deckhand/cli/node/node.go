@@ -33,6 +33,7 @@ deckhand node exec web-1 --agent log-triage -- ls -l
 		listCommand(e), showCommand(e), tokenCommand(e), revokeCommand(e),
 		execCommand(e), shellCommand(e), execsCommand(e), killCommand(e), undoCommand(e), logsCommand(e), filesCommand(e),
 		topCommand(e), imageCommand(e),
+		upgradeCommand(e), rolloutsCommand(e), stopRolloutCommand(e),
 		drainCommand(e), undrainCommand(e), locksCommand(e), lockCommand(e), unlockCommand(e),
 	)
 	return cmd
@@ -57,6 +58,12 @@ func work(n *deckhandv1.Node) string {
 	}
 	if why := n.GetPressure(); why != "" {
 		parts = append(parts, "under pressure: "+why)
+	}
+	switch u := n.GetUpgrade(); u.GetState() {
+	case "tried":
+		parts = append(parts, "tries release "+u.GetVersion())
+	case "failed":
+		parts = append(parts, "upgrade to "+u.GetVersion()+" failed: "+u.GetProblem())
 	}
 	return strings.Join(parts, "; ")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 )
@@ -34,7 +35,7 @@ DECKHAND_DATABASE_URL=postgres://deckhand:…@db.example.com/deckhand \
 DECKHAND_NATS_URL=tls://hub:…@nats.example.com:4222 \
 deckhand hub --listen 0.0.0.0:7800 --tls-cert hub.pem --tls-key hub.key --edge-address hub.example.com:7801
 `,
-		flags: hubFlags,
+		flags: hubFlags, serviceDir: datadir.SystemHub,
 		complete: func(ctx context.Context, cfg hub.Config, with equipment) (lifecycle.Service, error) {
 			cfg.Log, cfg.Redact, cfg.Tracer = with.log, with.redactor, with.tracer
 			cfg.AnthropicKey = orEnvironment(cfg.AnthropicKey, "ANTHROPIC_API_KEY")
@@ -51,7 +52,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("edge-address", "", "host:port that nodes are told to dial; that of --edge-listen by default")
 	flags.String("peer-address", "", "host:port at which other hubs reach this one's edge; that of --edge-listen on this machine by default")
 	flags.String("keyset-key", "", "the key that encrypts the vault's keys: file:///path, env://NAME, or a KMS's URI; keyset.json in --data-dir by default")
-	flags.String("data-dir", defaultDataDir(), "folder of the keyset and of the first tokens")
+	flags.String("data-dir", hubDataDir(), "folder of the keyset and of the first tokens")
 	flags.String("database-url", "", "PostgreSQL database; better in DECKHAND_DATABASE_URL, which other users cannot see")
 	flags.String("nats-url", "", "NATS server with JetStream, as the hub's user; better in DECKHAND_NATS_URL")
 	flags.String("nats-events-url", "", "the same server, as the user of the events account; --nats-url by default")

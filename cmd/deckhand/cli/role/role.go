@@ -9,6 +9,7 @@
 package role
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -42,10 +43,21 @@ func defaultDataDir() string {
 	return dir
 }
 
+// hubDataDir is the folder that systemd made for the hub's service, and defaultDataDir
+// elsewhere.
+func hubDataDir() string {
+	if dir := config.StateDirectory(); dir != "" {
+		return dir
+	}
+	return defaultDataDir()
+}
+
 // role is a command that runs a part of Deckhand until it is told to stop. C
 // is the role's Config: a struct whose koanf tags are the names of its flags.
 type role[C any] struct {
 	use, short, long, example string
+	// serviceDir is the data folder of the role as a service of the machine; empty for datadir.System.
+	serviceDir string
 	// flags registers the role's flags, with their defaults.
 	flags func(*pflag.FlagSet)
 	// words says that a person at a terminal gets words instead of a log, unless
@@ -140,7 +152,7 @@ func roleCommand[C any](e *env.Env, r role[C]) *cobra.Command {
 		}
 		if o.print {
 			if f := flags.Lookup("data-dir"); f != nil {
-				f.DefValue = datadir.System // the services' folder, whichever user prints the template
+				f.DefValue = cmp.Or(r.serviceDir, datadir.System) // whichever user prints the template
 			}
 			return config.WriteTemplate(e.Out, flags, r.title())
 		}

@@ -88,6 +88,17 @@ func runsSystemd() bool {
 
 // install writes configuration and unit, starts the service, and greets.
 func (s installer) install(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if err := systemd.CheckProgram(self); err != nil {
+		return err
+	}
+	path := filepath.Join(s.root, unitDir, systemd.Up)
+	if err := ours(path); err != nil {
+		return err
+	}
 	if err := s.configure(); err != nil {
 		return err
 	}
@@ -96,10 +107,6 @@ func (s installer) install(ctx context.Context) error {
 	if err := config.Load(s.flags, filepath.Join(s.root, etcDir, upFile), &cfg); err != nil {
 		return env.Failed(env.ExitUsage, fault.New(fault.Invalid, "%s", err))
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
 	unit, err := systemd.Unit(systemd.Up, self, etcDir)
 	if err != nil {
 		return err
@@ -107,7 +114,6 @@ func (s installer) install(ctx context.Context) error {
 	if packaged := s.packaged(unit); packaged != "" {
 		s.env.Notef("the unit is %s, of the package", packaged)
 	} else {
-		path := filepath.Join(s.root, unitDir, systemd.Up)
 		if err := writeFile(path, writtenBy+unit, 0o644); err != nil {
 			return err
 		}
@@ -128,6 +134,21 @@ func (s installer) install(ctx context.Context) error {
 			WithFix("mend what it says in %s/%s, then: systemctl restart deckhand; the whole log: journalctl -u deckhand", etcDir, upFile).WithCause(err)
 	}
 	return s.greet(ctx, cfg)
+}
+
+// ours refuses to replace a unit that a person wrote.
+func ours(path string) error {
+	text, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the unit: %w", err)
+	case !bytes.HasPrefix(text, []byte(writtenBy)):
+		return fault.New(fault.Precondition, "%s was not written by --install, and would be replaced", path).
+			WithFix("start the service with it (systemctl enable --now deckhand), or move it away: settings of your own belong in the file that this makes: systemctl edit deckhand.service")
+	}
+	return nil
 }
 
 // greet says what a person can do now.

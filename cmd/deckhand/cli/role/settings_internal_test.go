@@ -211,6 +211,21 @@ func TestUpIsInstalledAsAService(t *testing.T) {
 	require.Equal(t, env.ExitUsage, code)
 	require.Contains(t, said, "copy it there")
 
+	// A unit that a person wrote is not replaced.
+	written, err := os.ReadFile(unit)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(unit, []byte("# mine\n[Service]\n"), 0o600))
+	code, said = installed(t, root, "--install", "--max-active", "6")
+	require.NotZero(t, code)
+	require.Contains(t, said, "was not written by --install")
+	text, err = os.ReadFile(unit)
+	require.NoError(t, err)
+	require.Equal(t, "# mine\n[Service]\n", string(text))
+	text, err = os.ReadFile(filepath.Join(etc, upFile))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "max-active: 6", "nothing else is changed either")
+	require.NoError(t, os.WriteFile(unit, written, 0o600))
+
 	code, said = installed(t, root, "--uninstall")
 	require.Zero(t, code, said)
 	require.NoFileExists(t, unit)
@@ -242,4 +257,28 @@ func TestTheUnitsAreValid(t *testing.T) {
 	for line := range strings.Lines(string(out)) {
 		require.NotContains(t, line, dir, "a warning about a unit of ours")
 	}
+}
+
+// The service's folder is the default only: the configuration file names another one.
+func TestTheHubsFolderIsThatOfTheConfiguration(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", "/var/lib/deckhand-hub")
+	load := func(text string) hub.Config {
+		path := filepath.Join(t.TempDir(), "hub.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		flags := pflag.NewFlagSet("hub", pflag.ContinueOnError)
+		hubFlags(flags)
+		var cfg hub.Config
+		require.NoError(t, config.Load(flags, path, &cfg))
+		return cfg
+	}
+	require.Equal(t, "/var/lib/deckhand-hub", load("listen: 127.0.0.1:7800\n").DataDir)
+	require.Equal(t, "/srv/hub", load("data-dir: /srv/hub\n").DataDir)
+	unit, err := systemd.Unit(systemd.Hub, "/usr/bin/deckhand", etcDir)
+	require.NoError(t, err)
+	require.NotContains(t, unit, "DECKHAND_DATA_DIR", "it would override the file")
+	var printed bytes.Buffer
+	cmd := HubCommand(&env.Env{Out: &printed, Err: io.Discard})
+	cmd.SetArgs([]string{"--print-config"})
+	require.NoError(t, cmd.ExecuteContext(t.Context()))
+	require.Contains(t, printed.String(), "\n#data-dir: /var/lib/deckhand-hub\n")
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -154,7 +153,7 @@ func writeCSV(to io.Writer, by string, rows []*deckhandv1.StatisticsRow) error {
 	for _, r := range rows {
 		u := r.GetUsage()
 		line := []string{
-			plainCell(r.GetKey()), number(r.GetTasks()), number(r.GetSucceeded()), number(r.GetFailed()), number(r.GetTimedOut()), number(r.GetCancelled()),
+			output.SpreadsheetText(r.GetKey()), number(r.GetTasks()), number(r.GetSucceeded()), number(r.GetFailed()), number(r.GetTimedOut()), number(r.GetCancelled()),
 			number(r.GetLive()), number(r.GetFirstTime()), number(r.GetRetries()), number(r.GetDenied()), number(r.GetCalls()), number(r.GetCallsFailed()),
 			strconv.FormatFloat(r.GetMeanIterations(), 'f', 2, 64), seconds(r.GetDurationMean()), seconds(r.GetDurationP50()), seconds(r.GetDurationP90()),
 			number(u.GetInputTokens()), number(u.GetOutputTokens()), number(u.GetCacheReadTokens()), number(u.GetCacheWriteTokens()),
@@ -176,12 +175,4 @@ func writeCSV(to io.Writer, by string, rows []*deckhandv1.StatisticsRow) error {
 		return fmt.Errorf("write statistics: %w", err)
 	}
 	return nil
-}
-
-// plainCell returns a text that a spreadsheet does not take for a formula.
-func plainCell(text string) string {
-	if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "@") {
-		return "'" + text
-	}
-	return text
 }

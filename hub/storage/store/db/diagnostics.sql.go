@@ -23,6 +23,49 @@ func (q *Queries) DatabaseFacts(ctx context.Context) (json.RawMessage, error) {
 	return facts, err
 }
 
+const expiringCredentials = `-- name: ExpiringCredentials :many
+SELECT e.kind::text AS kind, e.name::text AS name, e.expires_at::timestamptz AS expires_at FROM (
+    SELECT 'provider' AS kind, c.provider AS name, c.expires_at FROM credentials c
+    WHERE c.org_id = $1 AND NOT c.login AND c.expires_at < clock_timestamp() + $2::interval
+    UNION ALL
+    SELECT 'credential', x.name, x.expires_at FROM egress_credentials x
+    WHERE x.org_id = $1 AND x.refresh_sealed IS NULL AND x.expires_at < clock_timestamp() + $2::interval) e
+ORDER BY e.expires_at, e.kind, e.name LIMIT 20
+`
+
+type ExpiringCredentialsParams struct {
+	OrgID  string
+	Within time.Duration
+}
+
+type ExpiringCredentialsRow struct {
+	Kind      string
+	Name      string
+	ExpiresAt time.Time
+}
+
+// Credentials that have expired or will soon, and that nothing renews: keys of providers that
+// are no logins, and credentials of agents without a refresh token.
+func (q *Queries) ExpiringCredentials(ctx context.Context, arg ExpiringCredentialsParams) ([]ExpiringCredentialsRow, error) {
+	rows, err := q.db.Query(ctx, expiringCredentials, arg.OrgID, arg.Within)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []ExpiringCredentialsRow{}
+	for rows.Next() {
+		var i ExpiringCredentialsRow
+		if err := rows.Scan(&i.Kind, &i.Name, &i.ExpiresAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const expiringTokens = `-- name: ExpiringTokens :many
 SELECT name, expires_at::timestamptz AS expires_at FROM api_tokens
 WHERE org_id = $1 AND revoked_at IS NULL AND expires_at > clock_timestamp() AND expires_at < clock_timestamp() + $2::interval

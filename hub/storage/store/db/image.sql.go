@@ -563,7 +563,7 @@ func (q *Queries) MoveImageSetup(ctx context.Context, arg MoveImageSetupParams) 
 }
 
 const nodesWithImages = `-- name: NodesWithImages :many
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE revoked_at IS NULL AND capability >= $1::int ORDER BY id
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels, upgrade_id, upgrade_version, upgrade_state, upgrade_problem FROM nodes WHERE revoked_at IS NULL AND capability >= $1::int ORDER BY id
 `
 
 // The nodes of all organisations whose daemon knows images.
@@ -594,6 +594,10 @@ func (q *Queries) NodesWithImages(ctx context.Context, capability int32) ([]Node
 			&i.Pressure,
 			&i.Skills,
 			&i.PinnedLabels,
+			&i.UpgradeID,
+			&i.UpgradeVersion,
+			&i.UpgradeState,
+			&i.UpgradeProblem,
 		); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,33 @@ import (
 	"time"
 )
 
+const alive = `-- name: Alive :one
+SELECT EXISTS (SELECT 1 FROM workers w WHERE w.last_seen_at > clock_timestamp() - $1::interval) AS workers,
+       (SELECT count(*) FROM nodes n WHERE n.revoked_at IS NULL) AS nodes,
+       (SELECT count(*) FROM nodes n JOIN node_sessions s ON s.node_id = n.id
+        WHERE n.revoked_at IS NULL AND s.connected AND s.touched_at > clock_timestamp() - $2::interval) AS connected
+`
+
+type AliveParams struct {
+	WorkersAfter time.Duration
+	NodesAfter   time.Duration
+}
+
+type AliveRow struct {
+	Workers   bool
+	Nodes     int64
+	Connected int64
+}
+
+// Whether there are workers and nodes, and how many of the nodes have a link to a hub, for
+// the status page.
+func (q *Queries) Alive(ctx context.Context, arg AliveParams) (AliveRow, error) {
+	row := q.db.QueryRow(ctx, alive, arg.WorkersAfter, arg.NodesAfter)
+	var i AliveRow
+	err := row.Scan(&i.Workers, &i.Nodes, &i.Connected)
+	return i, err
+}
+
 const countBudgets = `-- name: CountBudgets :many
 SELECT b.scope, (CASE WHEN coalesce(a.spent_micros + a.reserved_micros, 0) >= b.limit_micros THEN 'reached'
                       WHEN coalesce(a.spent_micros + a.reserved_micros, 0) >= 0.8 * b.limit_micros THEN 'warning'

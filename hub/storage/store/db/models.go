@@ -717,6 +717,10 @@ type Node struct {
 	Pressure       string
 	Skills         json.RawMessage
 	PinnedLabels   json.RawMessage
+	UpgradeID      string
+	UpgradeVersion string
+	UpgradeState   string
+	UpgradeProblem string
 }
 
 type NodeExec struct {
@@ -765,6 +769,30 @@ type NodeLock struct {
 	StepID      *string
 	ExpiresAt   *time.Time
 	AgentHidden bool
+}
+
+type NodeRollout struct {
+	ID          string
+	OrgID       string
+	Version     string
+	Digests     json.RawMessage
+	Labels      json.RawMessage
+	Percent     int32
+	MaxFailures int32
+	State       string
+	Reason      string
+	CreatedBy   string
+	CreatedAt   time.Time
+	EndedAt     *time.Time
+}
+
+type NodeRolloutNode struct {
+	RolloutID string
+	NodeID    string
+	OrgID     string
+	State     string
+	Problem   string
+	ToldAt    time.Time
 }
 
 type NodeSession struct {

@@ -12,7 +12,7 @@ import (
 )
 
 const allNodes = `-- name: AllNodes :many
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, n.upgrade_id, n.upgrade_version, n.upgrade_state, n.upgrade_problem, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2
 ORDER BY n.name, n.id
@@ -55,6 +55,10 @@ func (q *Queries) AllNodes(ctx context.Context, arg AllNodesParams) ([]AllNodesR
 			&i.Node.Pressure,
 			&i.Node.Skills,
 			&i.Node.PinnedLabels,
+			&i.Node.UpgradeID,
+			&i.Node.UpgradeVersion,
+			&i.Node.UpgradeState,
+			&i.Node.UpgradeProblem,
 			&i.Connected,
 		); err != nil {
 			return nil, err
@@ -113,7 +117,7 @@ func (q *Queries) CreateJoinToken(ctx context.Context, arg CreateJoinTokenParams
 const createNode = `-- name: CreateNode :one
 INSERT INTO nodes (id, org_id, name, key_fingerprint, labels, pinned_labels, version)
 VALUES ($1, $2, $3, $4, $5::jsonb || $6::jsonb, $6, $7)
-RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels
+RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels, upgrade_id, upgrade_version, upgrade_state, upgrade_problem
 `
 
 type CreateNodeParams struct {
@@ -155,6 +159,10 @@ func (q *Queries) CreateNode(ctx context.Context, arg CreateNodeParams) (Node, e
 		&i.Pressure,
 		&i.Skills,
 		&i.PinnedLabels,
+		&i.UpgradeID,
+		&i.UpgradeVersion,
+		&i.UpgradeState,
+		&i.UpgradeProblem,
 	)
 	return i, err
 }
@@ -197,7 +205,7 @@ func (q *Queries) FindNodes(ctx context.Context, arg FindNodesParams) ([]FindNod
 }
 
 const getNode = `-- name: GetNode :one
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, n.upgrade_id, n.upgrade_version, n.upgrade_state, n.upgrade_problem, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2 AND n.id = $3
 `
@@ -234,13 +242,17 @@ func (q *Queries) GetNode(ctx context.Context, arg GetNodeParams) (GetNodeRow, e
 		&i.Node.Pressure,
 		&i.Node.Skills,
 		&i.Node.PinnedLabels,
+		&i.Node.UpgradeID,
+		&i.Node.UpgradeVersion,
+		&i.Node.UpgradeState,
+		&i.Node.UpgradeProblem,
 		&i.Connected,
 	)
 	return i, err
 }
 
 const listNodes = `-- name: ListNodes :many
-SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
+SELECT n.id, n.org_id, n.name, n.key_fingerprint, n.labels, n.version, n.capability, n.runtimes, n.created_at, n.last_seen_at, n.revoked_at, n.drained_at, n.drained_by, n.drain_reason, n.pressure, n.skills, n.pinned_labels, n.upgrade_id, n.upgrade_version, n.upgrade_state, n.upgrade_problem, coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
 WHERE n.org_id = $2 AND (n.name, n.id) > ($3::text, $4::text)
 ORDER BY n.name, n.id LIMIT $5
@@ -293,6 +305,10 @@ func (q *Queries) ListNodes(ctx context.Context, arg ListNodesParams) ([]ListNod
 			&i.Node.Pressure,
 			&i.Node.Skills,
 			&i.Node.PinnedLabels,
+			&i.Node.UpgradeID,
+			&i.Node.UpgradeVersion,
+			&i.Node.UpgradeState,
+			&i.Node.UpgradeProblem,
 			&i.Connected,
 		); err != nil {
 			return nil, err
@@ -343,7 +359,7 @@ func (q *Queries) LockJoinToken(ctx context.Context, hash []byte) (LockJoinToken
 }
 
 const nodeByFingerprint = `-- name: NodeByFingerprint :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE key_fingerprint = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels, upgrade_id, upgrade_version, upgrade_state, upgrade_problem FROM nodes WHERE key_fingerprint = $1
 `
 
 func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) (Node, error) {
@@ -367,12 +383,16 @@ func (q *Queries) NodeByFingerprint(ctx context.Context, keyFingerprint string) 
 		&i.Pressure,
 		&i.Skills,
 		&i.PinnedLabels,
+		&i.UpgradeID,
+		&i.UpgradeVersion,
+		&i.UpgradeState,
+		&i.UpgradeProblem,
 	)
 	return i, err
 }
 
 const nodeByID = `-- name: NodeByID :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE id = $1
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels, upgrade_id, upgrade_version, upgrade_state, upgrade_problem FROM nodes WHERE id = $1
 `
 
 // For the edge, which identifies a node by its certificate before its
@@ -398,12 +418,16 @@ func (q *Queries) NodeByID(ctx context.Context, id string) (Node, error) {
 		&i.Pressure,
 		&i.Skills,
 		&i.PinnedLabels,
+		&i.UpgradeID,
+		&i.UpgradeVersion,
+		&i.UpgradeState,
+		&i.UpgradeProblem,
 	)
 	return i, err
 }
 
 const nodeByName = `-- name: NodeByName :one
-SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels FROM nodes WHERE org_id = $1 AND name = $2 AND revoked_at IS NULL
+SELECT id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels, upgrade_id, upgrade_version, upgrade_state, upgrade_problem FROM nodes WHERE org_id = $1 AND name = $2 AND revoked_at IS NULL
 `
 
 type NodeByNameParams struct {
@@ -432,6 +456,10 @@ func (q *Queries) NodeByName(ctx context.Context, arg NodeByNameParams) (Node, e
 		&i.Pressure,
 		&i.Skills,
 		&i.PinnedLabels,
+		&i.UpgradeID,
+		&i.UpgradeVersion,
+		&i.UpgradeState,
+		&i.UpgradeProblem,
 	)
 	return i, err
 }
@@ -603,7 +631,7 @@ func (q *Queries) TouchNodeSessions(ctx context.Context, arg TouchNodeSessionsPa
 
 const updateNodeEnrolment = `-- name: UpdateNodeEnrolment :one
 UPDATE nodes SET name = $1, labels = $2::jsonb || $3::jsonb, pinned_labels = $3, version = $4
-WHERE id = $5 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels
+WHERE id = $5 RETURNING id, org_id, name, key_fingerprint, labels, version, capability, runtimes, created_at, last_seen_at, revoked_at, drained_at, drained_by, drain_reason, pressure, skills, pinned_labels, upgrade_id, upgrade_version, upgrade_state, upgrade_problem
 `
 
 type UpdateNodeEnrolmentParams struct {
@@ -641,24 +669,33 @@ func (q *Queries) UpdateNodeEnrolment(ctx context.Context, arg UpdateNodeEnrolme
 		&i.Pressure,
 		&i.Skills,
 		&i.PinnedLabels,
+		&i.UpgradeID,
+		&i.UpgradeVersion,
+		&i.UpgradeState,
+		&i.UpgradeProblem,
 	)
 	return i, err
 }
 
 const updateNodeHello = `-- name: UpdateNodeHello :exec
 UPDATE nodes SET version = $1, capability = $2, runtimes = $3, skills = $4,
-    labels = labels || $5 || pinned_labels, pressure = $6, last_seen_at = now()
-WHERE id = $7
+    labels = labels || $5 || pinned_labels, pressure = $6, last_seen_at = now(),
+    upgrade_id = $7, upgrade_version = $8, upgrade_state = $9, upgrade_problem = $10
+WHERE id = $11
 `
 
 type UpdateNodeHelloParams struct {
-	Version    string
-	Capability int32
-	Runtimes   []string
-	Skills     json.RawMessage
-	Labels     json.RawMessage
-	Pressure   string
-	ID         string
+	Version        string
+	Capability     int32
+	Runtimes       []string
+	Skills         json.RawMessage
+	Labels         json.RawMessage
+	Pressure       string
+	UpgradeID      string
+	UpgradeVersion string
+	UpgradeState   string
+	UpgradeProblem string
+	ID             string
 }
 
 func (q *Queries) UpdateNodeHello(ctx context.Context, arg UpdateNodeHelloParams) error {
@@ -669,6 +706,10 @@ func (q *Queries) UpdateNodeHello(ctx context.Context, arg UpdateNodeHelloParams
 		arg.Skills,
 		arg.Labels,
 		arg.Pressure,
+		arg.UpgradeID,
+		arg.UpgradeVersion,
+		arg.UpgradeState,
+		arg.UpgradeProblem,
 		arg.ID,
 	)
 	return err

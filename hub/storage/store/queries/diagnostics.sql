@@ -32,3 +32,14 @@ SELECT (SELECT count(*) FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
         WHERE r.org_id = @org_id AND r.cleared_at IS NULL AND t.finished_at IS NULL)::bigint AS tasks,
        (SELECT coalesce(string_agg(n.name, ', ' ORDER BY n.name), '') FROM restored_nodes r JOIN nodes n ON n.id = r.node_id
         WHERE r.org_id = @org_id AND r.compared_at IS NULL)::text AS nodes;
+
+-- name: ExpiringCredentials :many
+-- Credentials that have expired or will soon, and that nothing renews: keys of providers that
+-- are no logins, and credentials of agents without a refresh token.
+SELECT e.kind::text AS kind, e.name::text AS name, e.expires_at::timestamptz AS expires_at FROM (
+    SELECT 'provider' AS kind, c.provider AS name, c.expires_at FROM credentials c
+    WHERE c.org_id = @org_id AND NOT c.login AND c.expires_at < clock_timestamp() + @within::interval
+    UNION ALL
+    SELECT 'credential', x.name, x.expires_at FROM egress_credentials x
+    WHERE x.org_id = @org_id AND x.refresh_sealed IS NULL AND x.expires_at < clock_timestamp() + @within::interval) e
+ORDER BY e.expires_at, e.kind, e.name LIMIT 20;

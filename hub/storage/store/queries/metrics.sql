@@ -26,3 +26,11 @@ FROM budgets b LEFT JOIN budget_accounts a ON a.org_id = b.org_id AND a.scope = 
                                 WHEN 'day' THEN to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD') ELSE '' END
 WHERE b.limit_micros IS NOT NULL AND b.scope IN ('organisation', 'user')
 GROUP BY 1, 2;
+
+-- name: Alive :one
+-- Whether there are workers and nodes, and how many of the nodes have a link to a hub, for
+-- the status page.
+SELECT EXISTS (SELECT 1 FROM workers w WHERE w.last_seen_at > clock_timestamp() - @workers_after::interval) AS workers,
+       (SELECT count(*) FROM nodes n WHERE n.revoked_at IS NULL) AS nodes,
+       (SELECT count(*) FROM nodes n JOIN node_sessions s ON s.node_id = n.id
+        WHERE n.revoked_at IS NULL AND s.connected AND s.touched_at > clock_timestamp() - @nodes_after::interval) AS connected;

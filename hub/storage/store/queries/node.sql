@@ -94,7 +94,8 @@ FROM nodes n WHERE n.id = @id;
 
 -- name: UpdateNodeHello :exec
 UPDATE nodes SET version = @version, capability = @capability, runtimes = @runtimes, skills = @skills,
-    labels = labels || @labels || pinned_labels, pressure = @pressure, last_seen_at = now()
+    labels = labels || @labels || pinned_labels, pressure = @pressure, last_seen_at = now(),
+    upgrade_id = @upgrade_id, upgrade_version = @upgrade_version, upgrade_state = @upgrade_state, upgrade_problem = @upgrade_problem
 WHERE id = @id;
 
 -- name: NodeSkills :one

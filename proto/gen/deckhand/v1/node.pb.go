@@ -49,7 +49,9 @@ type Node struct {
 	// too much load. Empty when it has room. It is what the node said last.
 	Pressure string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	// The operator's own skills there, in the order of their names.
-	Skills        []*NodeSkill `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
+	Skills []*NodeSkill `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
+	// What became of its last upgrade; unset before the first.
+	Upgrade       *NodeUpgrade `protobuf:"bytes,14,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,6 +177,599 @@ func (x *Node) GetSkills() []*NodeSkill {
 	return nil
 }
 
+func (x *Node) GetUpgrade() *NodeUpgrade {
+	if x != nil {
+		return x.Upgrade
+	}
+	return nil
+}
+
+// NodeUpgrade is what became of an upgrade of a node.
+type NodeUpgrade struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// "tried", "installed" or "failed", as the node said last.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// Why it failed.
+	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeUpgrade) Reset() {
+	*x = NodeUpgrade{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeUpgrade) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeUpgrade) ProtoMessage() {}
+
+func (x *NodeUpgrade) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeUpgrade.ProtoReflect.Descriptor instead.
+func (*NodeUpgrade) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *NodeUpgrade) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *NodeUpgrade) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NodeUpgrade) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// NodeRollout upgrades nodes to a release.
+type NodeRollout struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Version string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Only nodes with these labels.
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of those, this many percent.
+	Percent int32 `protobuf:"varint,4,opt,name=percent,proto3" json:"percent,omitempty"`
+	// It stops when more nodes have failed.
+	MaxFailures int32 `protobuf:"varint,5,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
+	// "running", "done", "stopped" or "replaced".
+	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	// Why it stopped.
+	Reason    string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	CreatedBy string                 `protobuf:"bytes,8,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// The nodes that were told, by their names.
+	Nodes []*NodeRolloutNode `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Nodes that it will tell: they are not connected, or wait for others.
+	Waiting       int32 `protobuf:"varint,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRollout) Reset() {
+	*x = NodeRollout{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRollout) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRollout) ProtoMessage() {}
+
+func (x *NodeRollout) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRollout.ProtoReflect.Descriptor instead.
+func (*NodeRollout) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NodeRollout) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *NodeRollout) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *NodeRollout) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *NodeRollout) GetPercent() int32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *NodeRollout) GetMaxFailures() int32 {
+	if x != nil {
+		return x.MaxFailures
+	}
+	return 0
+}
+
+func (x *NodeRollout) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NodeRollout) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *NodeRollout) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *NodeRollout) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *NodeRollout) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *NodeRollout) GetNodes() []*NodeRolloutNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *NodeRollout) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+// NodeRolloutNode is a node that a rollout has told to upgrade.
+type NodeRolloutNode struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// "told", "installed" or "failed".
+	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeRolloutNode) Reset() {
+	*x = NodeRolloutNode{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeRolloutNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeRolloutNode) ProtoMessage() {}
+
+func (x *NodeRolloutNode) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeRolloutNode.ProtoReflect.Descriptor instead.
+func (*NodeRolloutNode) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodeRolloutNode) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *NodeRolloutNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NodeRolloutNode) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *NodeRolloutNode) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type UpgradeNodesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The release, such as 1.2.3; empty for the one whose programs the hub has.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Only nodes with all of these labels; empty for all nodes.
+	Labels map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of those, at most this many percent, rounded up; 0 for all. A later rollout of the
+	// same release counts the nodes that have it.
+	Percent int32 `protobuf:"varint,3,opt,name=percent,proto3" json:"percent,omitempty"`
+	// It stops when more nodes than this have failed.
+	MaxFailures   int32 `protobuf:"varint,4,opt,name=max_failures,json=maxFailures,proto3" json:"max_failures,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeNodesRequest) Reset() {
+	*x = UpgradeNodesRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeNodesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeNodesRequest) ProtoMessage() {}
+
+func (x *UpgradeNodesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeNodesRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeNodesRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UpgradeNodesRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *UpgradeNodesRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *UpgradeNodesRequest) GetPercent() int32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *UpgradeNodesRequest) GetMaxFailures() int32 {
+	if x != nil {
+		return x.MaxFailures
+	}
+	return 0
+}
+
+type UpgradeNodesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rollout       *NodeRollout           `protobuf:"bytes,1,opt,name=rollout,proto3" json:"rollout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeNodesResponse) Reset() {
+	*x = UpgradeNodesResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeNodesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeNodesResponse) ProtoMessage() {}
+
+func (x *UpgradeNodesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeNodesResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeNodesResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *UpgradeNodesResponse) GetRollout() *NodeRollout {
+	if x != nil {
+		return x.Rollout
+	}
+	return nil
+}
+
+type ListNodeRolloutsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeRolloutsRequest) Reset() {
+	*x = ListNodeRolloutsRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeRolloutsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeRolloutsRequest) ProtoMessage() {}
+
+func (x *ListNodeRolloutsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeRolloutsRequest.ProtoReflect.Descriptor instead.
+func (*ListNodeRolloutsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListNodeRolloutsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListNodeRolloutsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListNodeRolloutsResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Rollouts []*NodeRollout         `protobuf:"bytes,1,rep,name=rollouts,proto3" json:"rollouts,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNodeRolloutsResponse) Reset() {
+	*x = ListNodeRolloutsResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNodeRolloutsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNodeRolloutsResponse) ProtoMessage() {}
+
+func (x *ListNodeRolloutsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNodeRolloutsResponse.ProtoReflect.Descriptor instead.
+func (*ListNodeRolloutsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListNodeRolloutsResponse) GetRollouts() []*NodeRollout {
+	if x != nil {
+		return x.Rollouts
+	}
+	return nil
+}
+
+func (x *ListNodeRolloutsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type StopNodeRolloutRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why, for the record.
+	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopNodeRolloutRequest) Reset() {
+	*x = StopNodeRolloutRequest{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopNodeRolloutRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopNodeRolloutRequest) ProtoMessage() {}
+
+func (x *StopNodeRolloutRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopNodeRolloutRequest.ProtoReflect.Descriptor instead.
+func (*StopNodeRolloutRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *StopNodeRolloutRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type StopNodeRolloutResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rollout       *NodeRollout           `protobuf:"bytes,1,opt,name=rollout,proto3" json:"rollout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopNodeRolloutResponse) Reset() {
+	*x = StopNodeRolloutResponse{}
+	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopNodeRolloutResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopNodeRolloutResponse) ProtoMessage() {}
+
+func (x *StopNodeRolloutResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopNodeRolloutResponse.ProtoReflect.Descriptor instead.
+func (*StopNodeRolloutResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StopNodeRolloutResponse) GetRollout() *NodeRollout {
+	if x != nil {
+		return x.Rollout
+	}
+	return nil
+}
+
 // NodeSkill is a folder in the Agent Skills format, which jails see read-only.
 type NodeSkill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -191,7 +786,7 @@ type NodeSkill struct {
 
 func (x *NodeSkill) Reset() {
 	*x = NodeSkill{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	mi := &file_deckhand_v1_node_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -203,7 +798,7 @@ func (x *NodeSkill) String() string {
 func (*NodeSkill) ProtoMessage() {}
 
 func (x *NodeSkill) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[1]
+	mi := &file_deckhand_v1_node_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -216,7 +811,7 @@ func (x *NodeSkill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSkill.ProtoReflect.Descriptor instead.
 func (*NodeSkill) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *NodeSkill) GetName() string {
@@ -259,7 +854,7 @@ type NodeDrain struct {
 
 func (x *NodeDrain) Reset() {
 	*x = NodeDrain{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +866,7 @@ func (x *NodeDrain) String() string {
 func (*NodeDrain) ProtoMessage() {}
 
 func (x *NodeDrain) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[2]
+	mi := &file_deckhand_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +879,7 @@ func (x *NodeDrain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDrain.ProtoReflect.Descriptor instead.
 func (*NodeDrain) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeDrain) GetBy() string {
@@ -333,7 +928,7 @@ type NodeLock struct {
 
 func (x *NodeLock) Reset() {
 	*x = NodeLock{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +940,7 @@ func (x *NodeLock) String() string {
 func (*NodeLock) ProtoMessage() {}
 
 func (x *NodeLock) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[3]
+	mi := &file_deckhand_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +953,7 @@ func (x *NodeLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLock.ProtoReflect.Descriptor instead.
 func (*NodeLock) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeLock) GetId() string {
@@ -450,7 +1045,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	mi := &file_deckhand_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +1057,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[4]
+	mi := &file_deckhand_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +1070,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListNodesRequest) GetPageSize() int32 {
@@ -503,7 +1098,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	mi := &file_deckhand_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +1110,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[5]
+	mi := &file_deckhand_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +1123,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListNodesResponse) GetNodes() []*Node {
@@ -554,7 +1149,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	mi := &file_deckhand_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +1161,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[6]
+	mi := &file_deckhand_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +1174,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetNodeRequest) GetNodeId() string {
@@ -598,7 +1193,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	mi := &file_deckhand_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +1205,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[7]
+	mi := &file_deckhand_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +1218,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetNodeResponse) GetNode() *Node {
@@ -645,7 +1240,7 @@ type CreateJoinTokenRequest struct {
 
 func (x *CreateJoinTokenRequest) Reset() {
 	*x = CreateJoinTokenRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	mi := &file_deckhand_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +1252,7 @@ func (x *CreateJoinTokenRequest) String() string {
 func (*CreateJoinTokenRequest) ProtoMessage() {}
 
 func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[8]
+	mi := &file_deckhand_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +1265,7 @@ func (x *CreateJoinTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateJoinTokenRequest) GetTtl() *durationpb.Duration {
@@ -699,7 +1294,7 @@ type CreateJoinTokenResponse struct {
 
 func (x *CreateJoinTokenResponse) Reset() {
 	*x = CreateJoinTokenResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	mi := &file_deckhand_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +1306,7 @@ func (x *CreateJoinTokenResponse) String() string {
 func (*CreateJoinTokenResponse) ProtoMessage() {}
 
 func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[9]
+	mi := &file_deckhand_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +1319,7 @@ func (x *CreateJoinTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJoinTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateJoinTokenResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CreateJoinTokenResponse) GetToken() string {
@@ -750,7 +1345,7 @@ type RevokeNodeRequest struct {
 
 func (x *RevokeNodeRequest) Reset() {
 	*x = RevokeNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[10]
+	mi := &file_deckhand_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +1357,7 @@ func (x *RevokeNodeRequest) String() string {
 func (*RevokeNodeRequest) ProtoMessage() {}
 
 func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[10]
+	mi := &file_deckhand_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +1370,7 @@ func (x *RevokeNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeRequest.ProtoReflect.Descriptor instead.
 func (*RevokeNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RevokeNodeRequest) GetNodeId() string {
@@ -794,7 +1389,7 @@ type RevokeNodeResponse struct {
 
 func (x *RevokeNodeResponse) Reset() {
 	*x = RevokeNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	mi := &file_deckhand_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -806,7 +1401,7 @@ func (x *RevokeNodeResponse) String() string {
 func (*RevokeNodeResponse) ProtoMessage() {}
 
 func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[11]
+	mi := &file_deckhand_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -819,7 +1414,7 @@ func (x *RevokeNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeNodeResponse.ProtoReflect.Descriptor instead.
 func (*RevokeNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RevokeNodeResponse) GetNode() *Node {
@@ -839,7 +1434,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	mi := &file_deckhand_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -851,7 +1446,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[12]
+	mi := &file_deckhand_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -864,7 +1459,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainNodeRequest) GetNodeId() string {
@@ -892,7 +1487,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[13]
+	mi := &file_deckhand_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +1499,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[13]
+	mi := &file_deckhand_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1512,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -943,7 +1538,7 @@ type UndrainNodeRequest struct {
 
 func (x *UndrainNodeRequest) Reset() {
 	*x = UndrainNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[14]
+	mi := &file_deckhand_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1550,7 @@ func (x *UndrainNodeRequest) String() string {
 func (*UndrainNodeRequest) ProtoMessage() {}
 
 func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[14]
+	mi := &file_deckhand_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1563,7 @@ func (x *UndrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*UndrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UndrainNodeRequest) GetNodeId() string {
@@ -987,7 +1582,7 @@ type UndrainNodeResponse struct {
 
 func (x *UndrainNodeResponse) Reset() {
 	*x = UndrainNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[15]
+	mi := &file_deckhand_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -999,7 +1594,7 @@ func (x *UndrainNodeResponse) String() string {
 func (*UndrainNodeResponse) ProtoMessage() {}
 
 func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[15]
+	mi := &file_deckhand_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1012,7 +1607,7 @@ func (x *UndrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*UndrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UndrainNodeResponse) GetNode() *Node {
@@ -1033,7 +1628,7 @@ type LockNodeRequest struct {
 
 func (x *LockNodeRequest) Reset() {
 	*x = LockNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[16]
+	mi := &file_deckhand_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1640,7 @@ func (x *LockNodeRequest) String() string {
 func (*LockNodeRequest) ProtoMessage() {}
 
 func (x *LockNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[16]
+	mi := &file_deckhand_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1653,7 @@ func (x *LockNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockNodeRequest.ProtoReflect.Descriptor instead.
 func (*LockNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *LockNodeRequest) GetNodeId() string {
@@ -1086,7 +1681,7 @@ type LockNodeResponse struct {
 
 func (x *LockNodeResponse) Reset() {
 	*x = LockNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[17]
+	mi := &file_deckhand_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1693,7 @@ func (x *LockNodeResponse) String() string {
 func (*LockNodeResponse) ProtoMessage() {}
 
 func (x *LockNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[17]
+	mi := &file_deckhand_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1706,7 @@ func (x *LockNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockNodeResponse.ProtoReflect.Descriptor instead.
 func (*LockNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LockNodeResponse) GetLock() *NodeLock {
@@ -1139,7 +1734,7 @@ type UnlockNodeRequest struct {
 
 func (x *UnlockNodeRequest) Reset() {
 	*x = UnlockNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[18]
+	mi := &file_deckhand_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1746,7 @@ func (x *UnlockNodeRequest) String() string {
 func (*UnlockNodeRequest) ProtoMessage() {}
 
 func (x *UnlockNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[18]
+	mi := &file_deckhand_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1759,7 @@ func (x *UnlockNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockNodeRequest.ProtoReflect.Descriptor instead.
 func (*UnlockNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *UnlockNodeRequest) GetNodeId() string {
@@ -1190,7 +1785,7 @@ type UnlockNodeResponse struct {
 
 func (x *UnlockNodeResponse) Reset() {
 	*x = UnlockNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[19]
+	mi := &file_deckhand_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1797,7 @@ func (x *UnlockNodeResponse) String() string {
 func (*UnlockNodeResponse) ProtoMessage() {}
 
 func (x *UnlockNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[19]
+	mi := &file_deckhand_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1810,7 @@ func (x *UnlockNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnlockNodeResponse.ProtoReflect.Descriptor instead.
 func (*UnlockNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UnlockNodeResponse) GetNode() *Node {
@@ -1241,7 +1836,7 @@ type ListNodeLocksRequest struct {
 
 func (x *ListNodeLocksRequest) Reset() {
 	*x = ListNodeLocksRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[20]
+	mi := &file_deckhand_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1848,7 @@ func (x *ListNodeLocksRequest) String() string {
 func (*ListNodeLocksRequest) ProtoMessage() {}
 
 func (x *ListNodeLocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[20]
+	mi := &file_deckhand_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1861,7 @@ func (x *ListNodeLocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeLocksRequest.ProtoReflect.Descriptor instead.
 func (*ListNodeLocksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListNodeLocksRequest) GetNodeId() string {
@@ -1308,7 +1903,7 @@ type ListNodeLocksResponse struct {
 
 func (x *ListNodeLocksResponse) Reset() {
 	*x = ListNodeLocksResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[21]
+	mi := &file_deckhand_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1915,7 @@ func (x *ListNodeLocksResponse) String() string {
 func (*ListNodeLocksResponse) ProtoMessage() {}
 
 func (x *ListNodeLocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[21]
+	mi := &file_deckhand_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1928,7 @@ func (x *ListNodeLocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodeLocksResponse.ProtoReflect.Descriptor instead.
 func (*ListNodeLocksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListNodeLocksResponse) GetLocks() []*NodeLock {
@@ -1364,7 +1959,7 @@ type EnrollNodeRequest struct {
 
 func (x *EnrollNodeRequest) Reset() {
 	*x = EnrollNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[22]
+	mi := &file_deckhand_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1971,7 @@ func (x *EnrollNodeRequest) String() string {
 func (*EnrollNodeRequest) ProtoMessage() {}
 
 func (x *EnrollNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[22]
+	mi := &file_deckhand_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1984,7 @@ func (x *EnrollNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollNodeRequest.ProtoReflect.Descriptor instead.
 func (*EnrollNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EnrollNodeRequest) GetJoinToken() string {
@@ -1442,7 +2037,7 @@ type EnrollNodeResponse struct {
 
 func (x *EnrollNodeResponse) Reset() {
 	*x = EnrollNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[23]
+	mi := &file_deckhand_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +2049,7 @@ func (x *EnrollNodeResponse) String() string {
 func (*EnrollNodeResponse) ProtoMessage() {}
 
 func (x *EnrollNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[23]
+	mi := &file_deckhand_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +2062,7 @@ func (x *EnrollNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnrollNodeResponse.ProtoReflect.Descriptor instead.
 func (*EnrollNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EnrollNodeResponse) GetNodeId() string {
@@ -1510,7 +2105,7 @@ type RenewCertificateRequest struct {
 
 func (x *RenewCertificateRequest) Reset() {
 	*x = RenewCertificateRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[24]
+	mi := &file_deckhand_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1522,7 +2117,7 @@ func (x *RenewCertificateRequest) String() string {
 func (*RenewCertificateRequest) ProtoMessage() {}
 
 func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[24]
+	mi := &file_deckhand_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1535,7 +2130,7 @@ func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateRequest.ProtoReflect.Descriptor instead.
 func (*RenewCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RenewCertificateRequest) GetCertificatePem() string {
@@ -1564,7 +2159,7 @@ type RenewCertificateResponse struct {
 
 func (x *RenewCertificateResponse) Reset() {
 	*x = RenewCertificateResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[25]
+	mi := &file_deckhand_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +2171,7 @@ func (x *RenewCertificateResponse) String() string {
 func (*RenewCertificateResponse) ProtoMessage() {}
 
 func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[25]
+	mi := &file_deckhand_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +2184,7 @@ func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewCertificateResponse.ProtoReflect.Descriptor instead.
 func (*RenewCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RenewCertificateResponse) GetCertificatePem() string {
@@ -1610,7 +2205,7 @@ var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x04\n" +
+	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
@@ -1629,10 +2224,62 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	" \x01(\v2\x16.deckhand.v1.NodeDrainR\x05drain\x12)\n" +
 	"\x04lock\x18\v \x01(\v2\x15.deckhand.v1.NodeLockR\x04lock\x12\x1a\n" +
 	"\bpressure\x18\f \x01(\tR\bpressure\x12.\n" +
-	"\x06skills\x18\r \x03(\v2\x16.deckhand.v1.NodeSkillR\x06skills\x1a9\n" +
+	"\x06skills\x18\r \x03(\v2\x16.deckhand.v1.NodeSkillR\x06skills\x122\n" +
+	"\aupgrade\x18\x0e \x01(\v2\x18.deckhand.v1.NodeUpgradeR\aupgrade\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"o\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
+	"\vNodeUpgrade\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\xfa\x03\n" +
+	"\vNodeRollout\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12<\n" +
+	"\x06labels\x18\x03 \x03(\v2$.deckhand.v1.NodeRollout.LabelsEntryR\x06labels\x12\x18\n" +
+	"\apercent\x18\x04 \x01(\x05R\apercent\x12!\n" +
+	"\fmax_failures\x18\x05 \x01(\x05R\vmaxFailures\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\b \x01(\tR\tcreatedBy\x129\n" +
+	"\n" +
+	"created_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x125\n" +
+	"\bended_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x122\n" +
+	"\x05nodes\x18\v \x03(\v2\x1c.deckhand.v1.NodeRolloutNodeR\x05nodes\x12\x18\n" +
+	"\awaiting\x18\f \x01(\x05R\awaiting\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
+	"\x0fNodeRolloutNode\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"\x97\x02\n" +
+	"\x13UpgradeNodesRequest\x12!\n" +
+	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02(@R\aversion\x12N\n" +
+	"\x06labels\x18\x02 \x03(\v2,.deckhand.v1.UpgradeNodesRequest.LabelsEntryB\b\xbaH\x05\x9a\x01\x02\x10@R\x06labels\x12#\n" +
+	"\apercent\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00R\apercent\x12-\n" +
+	"\fmax_failures\x18\x04 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\vmaxFailures\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
+	"\x14UpgradeNodesResponse\x122\n" +
+	"\arollout\x18\x01 \x01(\v2\x18.deckhand.v1.NodeRolloutR\arollout\"k\n" +
+	"\x17ListNodeRolloutsRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"x\n" +
+	"\x18ListNodeRolloutsResponse\x124\n" +
+	"\brollouts\x18\x01 \x03(\v2\x18.deckhand.v1.NodeRolloutR\brollouts\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
+	"\x16StopNodeRolloutRequest\x12 \n" +
+	"\x06reason\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\x06reason\"M\n" +
+	"\x17StopNodeRolloutResponse\x122\n" +
+	"\arollout\x18\x01 \x01(\v2\x18.deckhand.v1.NodeRolloutR\arollout\"o\n" +
 	"\tNodeSkill\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
@@ -1744,7 +2391,8 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\x03csr\x18\x02 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csr\"f\n" +
 	"\x18RenewCertificateResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\tR\x0ecertificatePem\x12!\n" +
-	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xff\a\n" +
+	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xef\n" +
+	"\n" +
 	"\vNodeService\x12]\n" +
 	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12a\n" +
 	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/nodes/{node_id}\x12x\n" +
@@ -1756,7 +2404,10 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\bLockNode\x12\x1c.deckhand.v1.LockNodeRequest\x1a\x1d.deckhand.v1.LockNodeResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/nodes/{node_id}:lock\x12t\n" +
 	"\n" +
 	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:unlock\x12n\n" +
-	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-locks2\xc3\x01\n" +
+	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-locks\x12q\n" +
+	"\fUpgradeNodes\x12 .deckhand.v1.UpgradeNodesRequest\x1a!.deckhand.v1.UpgradeNodesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/node-rollouts\x12z\n" +
+	"\x10ListNodeRollouts\x12$.deckhand.v1.ListNodeRolloutsRequest\x1a%.deckhand.v1.ListNodeRolloutsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/node-rollouts\x12\x7f\n" +
+	"\x0fStopNodeRollout\x12#.deckhand.v1.StopNodeRolloutRequest\x1a$.deckhand.v1.StopNodeRolloutResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/node-rollouts:stop2\xc3\x01\n" +
 	"\x11EnrollmentService\x12M\n" +
 	"\n" +
 	"EnrollNode\x12\x1e.deckhand.v1.EnrollNodeRequest\x1a\x1f.deckhand.v1.EnrollNodeResponse\x12_\n" +
@@ -1774,90 +2425,116 @@ func file_deckhand_v1_node_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_node_proto_rawDescData
 }
 
-var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_deckhand_v1_node_proto_goTypes = []any{
 	(*Node)(nil),                     // 0: deckhand.v1.Node
-	(*NodeSkill)(nil),                // 1: deckhand.v1.NodeSkill
-	(*NodeDrain)(nil),                // 2: deckhand.v1.NodeDrain
-	(*NodeLock)(nil),                 // 3: deckhand.v1.NodeLock
-	(*ListNodesRequest)(nil),         // 4: deckhand.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),        // 5: deckhand.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),           // 6: deckhand.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),          // 7: deckhand.v1.GetNodeResponse
-	(*CreateJoinTokenRequest)(nil),   // 8: deckhand.v1.CreateJoinTokenRequest
-	(*CreateJoinTokenResponse)(nil),  // 9: deckhand.v1.CreateJoinTokenResponse
-	(*RevokeNodeRequest)(nil),        // 10: deckhand.v1.RevokeNodeRequest
-	(*RevokeNodeResponse)(nil),       // 11: deckhand.v1.RevokeNodeResponse
-	(*DrainNodeRequest)(nil),         // 12: deckhand.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),        // 13: deckhand.v1.DrainNodeResponse
-	(*UndrainNodeRequest)(nil),       // 14: deckhand.v1.UndrainNodeRequest
-	(*UndrainNodeResponse)(nil),      // 15: deckhand.v1.UndrainNodeResponse
-	(*LockNodeRequest)(nil),          // 16: deckhand.v1.LockNodeRequest
-	(*LockNodeResponse)(nil),         // 17: deckhand.v1.LockNodeResponse
-	(*UnlockNodeRequest)(nil),        // 18: deckhand.v1.UnlockNodeRequest
-	(*UnlockNodeResponse)(nil),       // 19: deckhand.v1.UnlockNodeResponse
-	(*ListNodeLocksRequest)(nil),     // 20: deckhand.v1.ListNodeLocksRequest
-	(*ListNodeLocksResponse)(nil),    // 21: deckhand.v1.ListNodeLocksResponse
-	(*EnrollNodeRequest)(nil),        // 22: deckhand.v1.EnrollNodeRequest
-	(*EnrollNodeResponse)(nil),       // 23: deckhand.v1.EnrollNodeResponse
-	(*RenewCertificateRequest)(nil),  // 24: deckhand.v1.RenewCertificateRequest
-	(*RenewCertificateResponse)(nil), // 25: deckhand.v1.RenewCertificateResponse
-	nil,                              // 26: deckhand.v1.Node.LabelsEntry
-	nil,                              // 27: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	nil,                              // 28: deckhand.v1.EnrollNodeRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 29: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 30: google.protobuf.Duration
+	(*NodeUpgrade)(nil),              // 1: deckhand.v1.NodeUpgrade
+	(*NodeRollout)(nil),              // 2: deckhand.v1.NodeRollout
+	(*NodeRolloutNode)(nil),          // 3: deckhand.v1.NodeRolloutNode
+	(*UpgradeNodesRequest)(nil),      // 4: deckhand.v1.UpgradeNodesRequest
+	(*UpgradeNodesResponse)(nil),     // 5: deckhand.v1.UpgradeNodesResponse
+	(*ListNodeRolloutsRequest)(nil),  // 6: deckhand.v1.ListNodeRolloutsRequest
+	(*ListNodeRolloutsResponse)(nil), // 7: deckhand.v1.ListNodeRolloutsResponse
+	(*StopNodeRolloutRequest)(nil),   // 8: deckhand.v1.StopNodeRolloutRequest
+	(*StopNodeRolloutResponse)(nil),  // 9: deckhand.v1.StopNodeRolloutResponse
+	(*NodeSkill)(nil),                // 10: deckhand.v1.NodeSkill
+	(*NodeDrain)(nil),                // 11: deckhand.v1.NodeDrain
+	(*NodeLock)(nil),                 // 12: deckhand.v1.NodeLock
+	(*ListNodesRequest)(nil),         // 13: deckhand.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),        // 14: deckhand.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),           // 15: deckhand.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),          // 16: deckhand.v1.GetNodeResponse
+	(*CreateJoinTokenRequest)(nil),   // 17: deckhand.v1.CreateJoinTokenRequest
+	(*CreateJoinTokenResponse)(nil),  // 18: deckhand.v1.CreateJoinTokenResponse
+	(*RevokeNodeRequest)(nil),        // 19: deckhand.v1.RevokeNodeRequest
+	(*RevokeNodeResponse)(nil),       // 20: deckhand.v1.RevokeNodeResponse
+	(*DrainNodeRequest)(nil),         // 21: deckhand.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),        // 22: deckhand.v1.DrainNodeResponse
+	(*UndrainNodeRequest)(nil),       // 23: deckhand.v1.UndrainNodeRequest
+	(*UndrainNodeResponse)(nil),      // 24: deckhand.v1.UndrainNodeResponse
+	(*LockNodeRequest)(nil),          // 25: deckhand.v1.LockNodeRequest
+	(*LockNodeResponse)(nil),         // 26: deckhand.v1.LockNodeResponse
+	(*UnlockNodeRequest)(nil),        // 27: deckhand.v1.UnlockNodeRequest
+	(*UnlockNodeResponse)(nil),       // 28: deckhand.v1.UnlockNodeResponse
+	(*ListNodeLocksRequest)(nil),     // 29: deckhand.v1.ListNodeLocksRequest
+	(*ListNodeLocksResponse)(nil),    // 30: deckhand.v1.ListNodeLocksResponse
+	(*EnrollNodeRequest)(nil),        // 31: deckhand.v1.EnrollNodeRequest
+	(*EnrollNodeResponse)(nil),       // 32: deckhand.v1.EnrollNodeResponse
+	(*RenewCertificateRequest)(nil),  // 33: deckhand.v1.RenewCertificateRequest
+	(*RenewCertificateResponse)(nil), // 34: deckhand.v1.RenewCertificateResponse
+	nil,                              // 35: deckhand.v1.Node.LabelsEntry
+	nil,                              // 36: deckhand.v1.NodeRollout.LabelsEntry
+	nil,                              // 37: deckhand.v1.UpgradeNodesRequest.LabelsEntry
+	nil,                              // 38: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	nil,                              // 39: deckhand.v1.EnrollNodeRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 40: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 41: google.protobuf.Duration
 }
 var file_deckhand_v1_node_proto_depIdxs = []int32{
-	26, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
-	29, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
-	29, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
-	2,  // 3: deckhand.v1.Node.drain:type_name -> deckhand.v1.NodeDrain
-	3,  // 4: deckhand.v1.Node.lock:type_name -> deckhand.v1.NodeLock
-	1,  // 5: deckhand.v1.Node.skills:type_name -> deckhand.v1.NodeSkill
-	29, // 6: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	29, // 7: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
-	29, // 8: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
-	29, // 9: deckhand.v1.NodeLock.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 10: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
-	0,  // 11: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
-	30, // 12: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	27, // 13: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	29, // 14: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 15: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 16: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 17: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
-	3,  // 18: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
-	0,  // 19: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
-	3,  // 20: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
-	28, // 21: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
-	4,  // 22: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
-	6,  // 23: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
-	8,  // 24: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
-	10, // 25: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
-	12, // 26: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
-	14, // 27: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
-	16, // 28: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
-	18, // 29: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
-	20, // 30: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
-	22, // 31: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
-	24, // 32: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
-	5,  // 33: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
-	7,  // 34: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
-	9,  // 35: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
-	11, // 36: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
-	13, // 37: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
-	15, // 38: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
-	17, // 39: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
-	19, // 40: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
-	21, // 41: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
-	23, // 42: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
-	25, // 43: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
-	33, // [33:44] is the sub-list for method output_type
-	22, // [22:33] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	35, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
+	40, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
+	40, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
+	11, // 3: deckhand.v1.Node.drain:type_name -> deckhand.v1.NodeDrain
+	12, // 4: deckhand.v1.Node.lock:type_name -> deckhand.v1.NodeLock
+	10, // 5: deckhand.v1.Node.skills:type_name -> deckhand.v1.NodeSkill
+	1,  // 6: deckhand.v1.Node.upgrade:type_name -> deckhand.v1.NodeUpgrade
+	36, // 7: deckhand.v1.NodeRollout.labels:type_name -> deckhand.v1.NodeRollout.LabelsEntry
+	40, // 8: deckhand.v1.NodeRollout.created_at:type_name -> google.protobuf.Timestamp
+	40, // 9: deckhand.v1.NodeRollout.ended_at:type_name -> google.protobuf.Timestamp
+	3,  // 10: deckhand.v1.NodeRollout.nodes:type_name -> deckhand.v1.NodeRolloutNode
+	37, // 11: deckhand.v1.UpgradeNodesRequest.labels:type_name -> deckhand.v1.UpgradeNodesRequest.LabelsEntry
+	2,  // 12: deckhand.v1.UpgradeNodesResponse.rollout:type_name -> deckhand.v1.NodeRollout
+	2,  // 13: deckhand.v1.ListNodeRolloutsResponse.rollouts:type_name -> deckhand.v1.NodeRollout
+	2,  // 14: deckhand.v1.StopNodeRolloutResponse.rollout:type_name -> deckhand.v1.NodeRollout
+	40, // 15: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	40, // 16: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
+	40, // 17: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
+	40, // 18: deckhand.v1.NodeLock.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 19: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
+	0,  // 20: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
+	41, // 21: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	38, // 22: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	40, // 23: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 24: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 25: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 26: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
+	12, // 27: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
+	0,  // 28: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
+	12, // 29: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
+	39, // 30: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
+	13, // 31: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
+	15, // 32: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
+	17, // 33: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
+	19, // 34: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
+	21, // 35: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
+	23, // 36: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
+	25, // 37: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
+	27, // 38: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
+	29, // 39: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
+	4,  // 40: deckhand.v1.NodeService.UpgradeNodes:input_type -> deckhand.v1.UpgradeNodesRequest
+	6,  // 41: deckhand.v1.NodeService.ListNodeRollouts:input_type -> deckhand.v1.ListNodeRolloutsRequest
+	8,  // 42: deckhand.v1.NodeService.StopNodeRollout:input_type -> deckhand.v1.StopNodeRolloutRequest
+	31, // 43: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
+	33, // 44: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
+	14, // 45: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
+	16, // 46: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
+	18, // 47: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
+	20, // 48: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
+	22, // 49: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
+	24, // 50: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
+	26, // 51: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
+	28, // 52: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
+	30, // 53: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
+	5,  // 54: deckhand.v1.NodeService.UpgradeNodes:output_type -> deckhand.v1.UpgradeNodesResponse
+	7,  // 55: deckhand.v1.NodeService.ListNodeRollouts:output_type -> deckhand.v1.ListNodeRolloutsResponse
+	9,  // 56: deckhand.v1.NodeService.StopNodeRollout:output_type -> deckhand.v1.StopNodeRolloutResponse
+	32, // 57: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
+	34, // 58: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
+	45, // [45:59] is the sub-list for method output_type
+	31, // [31:45] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_proto_init() }
@@ -1871,7 +2548,7 @@ func file_deckhand_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_node_proto_rawDesc), len(file_deckhand_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

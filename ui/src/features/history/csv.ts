@@ -21,8 +21,9 @@ export function statisticsCsv(by: string, rows: readonly StatisticsRow[]): strin
   return [header, ...lines].map((line) => line.join(",") + "\n").join("");
 }
 
-// cell quotes a text, and keeps a spreadsheet from taking it for a formula.
-function cell(text: string): string {
-  const plain = /^[=+\-@]/.test(text) ? `'${text}` : text;
-  return /[",\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+// cell quotes a text, and keeps a spreadsheet from taking it for a formula, as
+// output.SpreadsheetText does on the command line.
+export function cell(text: string): string {
+  const plain = /^\s*[=+\-@]|^[\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
 }

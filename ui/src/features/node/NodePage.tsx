@@ -19,7 +19,7 @@ import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { Files } from "@/features/workspace/Files";
-import { NodeService, type Node } from "@/gen/deckhand/v1/node_pb";
+import { NodeService, type Node, type NodeUpgrade } from "@/gen/deckhand/v1/node_pb";
 import type { NodeUsage } from "@/gen/deckhand/v1/node_telemetry_pb";
 import { Execs } from "./Execs";
 import { Locks } from "./Locks";
@@ -134,6 +134,7 @@ function Machine({ node }: { node: Node }) {
           ["Labels", <Labels key="l" of={node.labels} />],
           ["Runtimes", node.runtimes.join(", ")],
           ["Version", `${node.version} (link ${node.capability})`],
+          ["Last upgrade", node.upgrade && <UpgradeState key="u" of={node.upgrade} />],
           ["Enrolled", <Time key="c" at={node.createdAt} />],
           ["Last seen", <Time key="s" at={node.lastSeenAt} />],
           ["Drained", node.drain && <>by {node.drain.by}, <Time at={node.drain.since} />{node.drain.reason && <>: <Literal text={node.drain.reason} /></>}</>],
@@ -290,4 +291,15 @@ function Skills({ node }: { node: Node }) {
       )}
     </Section>
   );
+}
+
+// UpgradeState says what became of a node's last upgrade. The node's own words are shown as they are.
+function UpgradeState({ of }: { of: NodeUpgrade }) {
+  if (of.state === "failed")
+    return (
+      <span className="text-bad">
+        To {of.version}: failed, the version before runs. <Literal text={of.problem} />
+      </span>
+    );
+  return of.state === "tried" ? <>To {of.version}: being tried</> : <>To {of.version}: installed</>;
 }

@@ -273,6 +273,13 @@ describe("a node's page", () => {
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
   });
 
+  it("says why its last upgrade failed", async () => {
+    showPage("/nodes/web-1", nodeRoutes, services({ upgrade: { version: "1.3.0", state: "failed", problem: "no session with the hub\u001b[2J" } }));
+    const said = await screen.findByText(/To 1\.3\.0: failed/);
+    expect(said.textContent).toContain("no session with the hub");
+    expect(within(said).getByRole("img", { name: "ESC" })).toBeTruthy();
+  });
+
   it("reads a command's log", async () => {
     showPage("/nodes/web-1", nodeRoutes, services());
     await userEvent.click((await screen.findAllByRole("button", { name: "Log" }))[0]!);

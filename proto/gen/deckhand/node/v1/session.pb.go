@@ -26,6 +26,61 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type SessionResponse_Upgrade_State int32
+
+const (
+	SessionResponse_Upgrade_STATE_UNSPECIFIED SessionResponse_Upgrade_State = 0
+	// This is the new program, which is tried: it replaces the old one when it has
+	// reached its hub.
+	SessionResponse_Upgrade_STATE_TRIED     SessionResponse_Upgrade_State = 1
+	SessionResponse_Upgrade_STATE_INSTALLED SessionResponse_Upgrade_State = 2
+	// The old program runs.
+	SessionResponse_Upgrade_STATE_FAILED SessionResponse_Upgrade_State = 3
+)
+
+// Enum value maps for SessionResponse_Upgrade_State.
+var (
+	SessionResponse_Upgrade_State_name = map[int32]string{
+		0: "STATE_UNSPECIFIED",
+		1: "STATE_TRIED",
+		2: "STATE_INSTALLED",
+		3: "STATE_FAILED",
+	}
+	SessionResponse_Upgrade_State_value = map[string]int32{
+		"STATE_UNSPECIFIED": 0,
+		"STATE_TRIED":       1,
+		"STATE_INSTALLED":   2,
+		"STATE_FAILED":      3,
+	}
+)
+
+func (x SessionResponse_Upgrade_State) Enum() *SessionResponse_Upgrade_State {
+	p := new(SessionResponse_Upgrade_State)
+	*p = x
+	return p
+}
+
+func (x SessionResponse_Upgrade_State) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SessionResponse_Upgrade_State) Descriptor() protoreflect.EnumDescriptor {
+	return file_deckhand_node_v1_session_proto_enumTypes[0].Descriptor()
+}
+
+func (SessionResponse_Upgrade_State) Type() protoreflect.EnumType {
+	return &file_deckhand_node_v1_session_proto_enumTypes[0]
+}
+
+func (x SessionResponse_Upgrade_State) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SessionResponse_Upgrade_State.Descriptor instead.
+func (SessionResponse_Upgrade_State) EnumDescriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 1, 0}
+}
+
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From the hub: steps and execs whose end it has on record since the last
@@ -298,6 +353,105 @@ func (*SessionResponse_Heartbeat) isSessionResponse_Message() {}
 
 func (*SessionResponse_CertificateRequest_) isSessionResponse_Message() {}
 
+type UpgradeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names the upgrade in Hello.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The release, such as 1.2.3.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The SHA-256 of the program for this machine, in hexadecimal.
+	Digest        string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UpgradeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UpgradeRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *UpgradeRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+type UpgradeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{4}
+}
+
 type SetDrainRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Draining bool                   `protobuf:"varint,1,opt,name=draining,proto3" json:"draining,omitempty"`
@@ -309,7 +463,7 @@ type SetDrainRequest struct {
 
 func (x *SetDrainRequest) Reset() {
 	*x = SetDrainRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -321,7 +475,7 @@ func (x *SetDrainRequest) String() string {
 func (*SetDrainRequest) ProtoMessage() {}
 
 func (x *SetDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[3]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -334,7 +488,7 @@ func (x *SetDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrainRequest.ProtoReflect.Descriptor instead.
 func (*SetDrainRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SetDrainRequest) GetDraining() bool {
@@ -361,7 +515,7 @@ type SetDrainResponse struct {
 
 func (x *SetDrainResponse) Reset() {
 	*x = SetDrainResponse{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +527,7 @@ func (x *SetDrainResponse) String() string {
 func (*SetDrainResponse) ProtoMessage() {}
 
 func (x *SetDrainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[4]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +540,7 @@ func (x *SetDrainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDrainResponse.ProtoReflect.Descriptor instead.
 func (*SetDrainResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SetDrainResponse) GetDraining() bool {
@@ -411,7 +565,7 @@ type GetMachineRequest struct {
 
 func (x *GetMachineRequest) Reset() {
 	*x = GetMachineRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +577,7 @@ func (x *GetMachineRequest) String() string {
 func (*GetMachineRequest) ProtoMessage() {}
 
 func (x *GetMachineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[5]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +590,7 @@ func (x *GetMachineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineRequest.ProtoReflect.Descriptor instead.
 func (*GetMachineRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 // MachineInfo is what is installed on a machine.
@@ -455,7 +609,7 @@ type MachineInfo struct {
 
 func (x *MachineInfo) Reset() {
 	*x = MachineInfo{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -467,7 +621,7 @@ func (x *MachineInfo) String() string {
 func (*MachineInfo) ProtoMessage() {}
 
 func (x *MachineInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[6]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -480,7 +634,7 @@ func (x *MachineInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MachineInfo.ProtoReflect.Descriptor instead.
 func (*MachineInfo) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MachineInfo) GetOs() string {
@@ -520,7 +674,7 @@ type GetMachineResponse struct {
 
 func (x *GetMachineResponse) Reset() {
 	*x = GetMachineResponse{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +686,7 @@ func (x *GetMachineResponse) String() string {
 func (*GetMachineResponse) ProtoMessage() {}
 
 func (x *GetMachineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[7]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +699,7 @@ func (x *GetMachineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMachineResponse.ProtoReflect.Descriptor instead.
 func (*GetMachineResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetMachineResponse) GetMachine() *MachineInfo {
@@ -564,7 +718,7 @@ type GetUnitRequest struct {
 
 func (x *GetUnitRequest) Reset() {
 	*x = GetUnitRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +730,7 @@ func (x *GetUnitRequest) String() string {
 func (*GetUnitRequest) ProtoMessage() {}
 
 func (x *GetUnitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[8]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +743,7 @@ func (x *GetUnitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUnitRequest.ProtoReflect.Descriptor instead.
 func (*GetUnitRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetUnitRequest) GetUnit() string {
@@ -609,7 +763,7 @@ type GetUnitResponse struct {
 
 func (x *GetUnitResponse) Reset() {
 	*x = GetUnitResponse{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +775,7 @@ func (x *GetUnitResponse) String() string {
 func (*GetUnitResponse) ProtoMessage() {}
 
 func (x *GetUnitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[9]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +788,7 @@ func (x *GetUnitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUnitResponse.ProtoReflect.Descriptor instead.
 func (*GetUnitResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetUnitResponse) GetProperties() map[string]string {
@@ -663,7 +817,7 @@ type ReadJournalRequest struct {
 
 func (x *ReadJournalRequest) Reset() {
 	*x = ReadJournalRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +829,7 @@ func (x *ReadJournalRequest) String() string {
 func (*ReadJournalRequest) ProtoMessage() {}
 
 func (x *ReadJournalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[10]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +842,7 @@ func (x *ReadJournalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadJournalRequest.ProtoReflect.Descriptor instead.
 func (*ReadJournalRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReadJournalRequest) GetUnit() string {
@@ -750,7 +904,7 @@ type JournalEntry struct {
 
 func (x *JournalEntry) Reset() {
 	*x = JournalEntry{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +916,7 @@ func (x *JournalEntry) String() string {
 func (*JournalEntry) ProtoMessage() {}
 
 func (x *JournalEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[11]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +929,7 @@ func (x *JournalEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JournalEntry.ProtoReflect.Descriptor instead.
 func (*JournalEntry) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JournalEntry) GetCursor() string {
@@ -828,7 +982,7 @@ type ReadJournalResponse struct {
 
 func (x *ReadJournalResponse) Reset() {
 	*x = ReadJournalResponse{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +994,7 @@ func (x *ReadJournalResponse) String() string {
 func (*ReadJournalResponse) ProtoMessage() {}
 
 func (x *ReadJournalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[12]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1007,7 @@ func (x *ReadJournalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadJournalResponse.ProtoReflect.Descriptor instead.
 func (*ReadJournalResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReadJournalResponse) GetEntries() []*JournalEntry {
@@ -891,7 +1045,7 @@ type ListLedgerRequest struct {
 
 func (x *ListLedgerRequest) Reset() {
 	*x = ListLedgerRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1057,7 @@ func (x *ListLedgerRequest) String() string {
 func (*ListLedgerRequest) ProtoMessage() {}
 
 func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[13]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1070,7 @@ func (x *ListLedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerRequest.ProtoReflect.Descriptor instead.
 func (*ListLedgerRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListLedgerRequest) GetCreatedAfter() *timestamppb.Timestamp {
@@ -965,7 +1119,7 @@ type LedgerEntry struct {
 
 func (x *LedgerEntry) Reset() {
 	*x = LedgerEntry{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1131,7 @@ func (x *LedgerEntry) String() string {
 func (*LedgerEntry) ProtoMessage() {}
 
 func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[14]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1144,7 @@ func (x *LedgerEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerEntry.ProtoReflect.Descriptor instead.
 func (*LedgerEntry) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LedgerEntry) GetId() string {
@@ -1056,7 +1210,7 @@ type ListLedgerResponse struct {
 
 func (x *ListLedgerResponse) Reset() {
 	*x = ListLedgerResponse{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1222,7 @@ func (x *ListLedgerResponse) String() string {
 func (*ListLedgerResponse) ProtoMessage() {}
 
 func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[15]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1235,7 @@ func (x *ListLedgerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLedgerResponse.ProtoReflect.Descriptor instead.
 func (*ListLedgerResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListLedgerResponse) GetEntries() []*LedgerEntry {
@@ -1113,7 +1267,7 @@ type DiagnoseRequest struct {
 
 func (x *DiagnoseRequest) Reset() {
 	*x = DiagnoseRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1279,7 @@ func (x *DiagnoseRequest) String() string {
 func (*DiagnoseRequest) ProtoMessage() {}
 
 func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[16]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1292,7 @@ func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
 func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 // Finding is what a check of a node found.
@@ -1155,7 +1309,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1167,7 +1321,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[17]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1180,7 +1334,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Finding) GetCheck() string {
@@ -1220,7 +1374,7 @@ type DiagnoseResponse struct {
 
 func (x *DiagnoseResponse) Reset() {
 	*x = DiagnoseResponse{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1386,7 @@ func (x *DiagnoseResponse) String() string {
 func (*DiagnoseResponse) ProtoMessage() {}
 
 func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[18]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1399,7 @@ func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
 func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DiagnoseResponse) GetFindings() []*Finding {
@@ -1268,7 +1422,7 @@ type SessionRequest_Welcome struct {
 
 func (x *SessionRequest_Welcome) Reset() {
 	*x = SessionRequest_Welcome{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1434,7 @@ func (x *SessionRequest_Welcome) String() string {
 func (*SessionRequest_Welcome) ProtoMessage() {}
 
 func (x *SessionRequest_Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[19]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1482,7 @@ type SessionRequest_IssuedCertificate struct {
 
 func (x *SessionRequest_IssuedCertificate) Reset() {
 	*x = SessionRequest_IssuedCertificate{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1494,7 @@ func (x *SessionRequest_IssuedCertificate) String() string {
 func (*SessionRequest_IssuedCertificate) ProtoMessage() {}
 
 func (x *SessionRequest_IssuedCertificate) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[20]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1536,7 @@ type SessionRequest_Goodbye struct {
 
 func (x *SessionRequest_Goodbye) Reset() {
 	*x = SessionRequest_Goodbye{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1548,7 @@ func (x *SessionRequest_Goodbye) String() string {
 func (*SessionRequest_Goodbye) ProtoMessage() {}
 
 func (x *SessionRequest_Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[21]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,14 +1591,16 @@ type SessionResponse_Hello struct {
 	// As Heartbeat.pressure.
 	Pressure string `protobuf:"bytes,12,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	// The operator's own skills, in the order of their names.
-	Skills        []*SessionResponse_Skill `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
+	Skills []*SessionResponse_Skill `protobuf:"bytes,13,rep,name=skills,proto3" json:"skills,omitempty"`
+	// What became of the last upgrade; unset before the first.
+	Upgrade       *SessionResponse_Upgrade `protobuf:"bytes,14,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SessionResponse_Hello) Reset() {
 	*x = SessionResponse_Hello{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1612,7 @@ func (x *SessionResponse_Hello) String() string {
 func (*SessionResponse_Hello) ProtoMessage() {}
 
 func (x *SessionResponse_Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[22]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,6 +1719,84 @@ func (x *SessionResponse_Hello) GetSkills() []*SessionResponse_Skill {
 	return nil
 }
 
+func (x *SessionResponse_Hello) GetUpgrade() *SessionResponse_Upgrade {
+	if x != nil {
+		return x.Upgrade
+	}
+	return nil
+}
+
+// What became of an upgrade of deckhand-node.
+type SessionResponse_Upgrade struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UpgradeRequest.id.
+	Id      string                        `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Version string                        `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	State   SessionResponse_Upgrade_State `protobuf:"varint,3,opt,name=state,proto3,enum=deckhand.node.v1.SessionResponse_Upgrade_State" json:"state,omitempty"`
+	// Why it failed, for people.
+	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionResponse_Upgrade) Reset() {
+	*x = SessionResponse_Upgrade{}
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionResponse_Upgrade) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionResponse_Upgrade) ProtoMessage() {}
+
+func (x *SessionResponse_Upgrade) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionResponse_Upgrade.ProtoReflect.Descriptor instead.
+func (*SessionResponse_Upgrade) Descriptor() ([]byte, []int) {
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 1}
+}
+
+func (x *SessionResponse_Upgrade) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SessionResponse_Upgrade) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *SessionResponse_Upgrade) GetState() SessionResponse_Upgrade_State {
+	if x != nil {
+		return x.State
+	}
+	return SessionResponse_Upgrade_STATE_UNSPECIFIED
+}
+
+func (x *SessionResponse_Upgrade) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // A folder in the Agent Skills format, which jails see read-only.
 type SessionResponse_Skill struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1579,7 +1813,7 @@ type SessionResponse_Skill struct {
 
 func (x *SessionResponse_Skill) Reset() {
 	*x = SessionResponse_Skill{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1825,7 @@ func (x *SessionResponse_Skill) String() string {
 func (*SessionResponse_Skill) ProtoMessage() {}
 
 func (x *SessionResponse_Skill) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[23]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1838,7 @@ func (x *SessionResponse_Skill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse_Skill.ProtoReflect.Descriptor instead.
 func (*SessionResponse_Skill) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 1}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 2}
 }
 
 func (x *SessionResponse_Skill) GetName() string {
@@ -1645,7 +1879,7 @@ type SessionResponse_CertificateRequest struct {
 
 func (x *SessionResponse_CertificateRequest) Reset() {
 	*x = SessionResponse_CertificateRequest{}
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1891,7 @@ func (x *SessionResponse_CertificateRequest) String() string {
 func (*SessionResponse_CertificateRequest) ProtoMessage() {}
 
 func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_node_v1_session_proto_msgTypes[24]
+	mi := &file_deckhand_node_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1904,7 @@ func (x *SessionResponse_CertificateRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use SessionResponse_CertificateRequest.ProtoReflect.Descriptor instead.
 func (*SessionResponse_CertificateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 2}
+	return file_deckhand_node_v1_session_proto_rawDescGZIP(), []int{2, 3}
 }
 
 func (x *SessionResponse_CertificateRequest) GetCsr() []byte {
@@ -1702,11 +1936,11 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x06ca_pem\x18\x02 \x01(\tR\x05caPem\x1a!\n" +
 	"\aGoodbye\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reasonB\t\n" +
-	"\amessage\"\xaa\t\n" +
+	"\amessage\"\x84\f\n" +
 	"\x0fSessionResponse\x12?\n" +
 	"\x05hello\x18\x01 \x01(\v2'.deckhand.node.v1.SessionResponse.HelloH\x00R\x05hello\x12;\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x1b.deckhand.node.v1.HeartbeatH\x00R\theartbeat\x12g\n" +
-	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\xd9\x05\n" +
+	"\x13certificate_request\x18\x03 \x01(\v24.deckhand.node.v1.SessionResponse.CertificateRequestH\x00R\x12certificateRequest\x1a\x9e\x06\n" +
 	"\x05Hello\x12+\n" +
 	"\aversion\x18\x01 \x01(\tB\x11\xbaH\x0er\f(@2\b^[ -~]*$R\aversion\x12\x1e\n" +
 	"\n" +
@@ -1723,10 +1957,21 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	" \x01(\tB\a\xbaH\x04r\x02(@R\x06bootId\x12\x1a\n" +
 	"\bdraining\x18\v \x01(\bR\bdraining\x12$\n" +
 	"\bpressure\x18\f \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\x12I\n" +
-	"\x06skills\x18\r \x03(\v2'.deckhand.node.v1.SessionResponse.SkillB\b\xbaH\x05\x92\x01\x02\x10dR\x06skills\x1a9\n" +
+	"\x06skills\x18\r \x03(\v2'.deckhand.node.v1.SessionResponse.SkillB\b\xbaH\x05\x92\x01\x02\x10dR\x06skills\x12C\n" +
+	"\aupgrade\x18\x0e \x01(\v2).deckhand.node.v1.SessionResponse.UpgradeR\aupgrade\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\x93\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\x92\x02\n" +
+	"\aUpgrade\x12\x17\n" +
+	"\x02id\x18\x01 \x01(\tB\a\xbaH\x04r\x02(@R\x02id\x12+\n" +
+	"\aversion\x18\x02 \x01(\tB\x11\xbaH\x0er\f(@2\b^[ -~]*$R\aversion\x12E\n" +
+	"\x05state\x18\x03 \x01(\x0e2/.deckhand.node.v1.SessionResponse.Upgrade.StateR\x05state\x12\"\n" +
+	"\aproblem\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xf4\x03R\aproblem\"V\n" +
+	"\x05State\x12\x15\n" +
+	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vSTATE_TRIED\x10\x01\x12\x13\n" +
+	"\x0fSTATE_INSTALLED\x10\x02\x12\x10\n" +
+	"\fSTATE_FAILED\x10\x03\x1a\x93\x01\n" +
 	"\x05Skill\x12\x1c\n" +
 	"\x04name\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xff\x01R\x04name\x12*\n" +
 	"\vdescription\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\vdescription\x12\x1c\n" +
@@ -1734,7 +1979,12 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\aproblem\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\aproblem\x1a3\n" +
 	"\x12CertificateRequest\x12\x1d\n" +
 	"\x03csr\x18\x01 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csrB\t\n" +
-	"\amessage\"O\n" +
+	"\amessage\"\x7f\n" +
+	"\x0eUpgradeRequest\x12\x19\n" +
+	"\x02id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\x02id\x12#\n" +
+	"\aversion\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01(@R\aversion\x12-\n" +
+	"\x06digest\x18\x03 \x01(\tB\x15\xbaH\x12r\x102\x0e^[0-9a-f]{64}$R\x06digest\"\x11\n" +
+	"\x0fUpgradeResponse\"O\n" +
 	"\x0fSetDrainRequest\x12\x1a\n" +
 	"\bdraining\x18\x01 \x01(\bR\bdraining\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x06reason\"F\n" +
@@ -1809,7 +2059,7 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x10DiagnoseResponse\x125\n" +
 	"\bfindings\x18\x01 \x03(\v2\x19.deckhand.node.v1.FindingR\bfindings2d\n" +
 	"\x0eSessionService\x12R\n" +
-	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012\x91\x04\n" +
+	"\aSession\x12 .deckhand.node.v1.SessionRequest\x1a!.deckhand.node.v1.SessionResponse(\x010\x012\xe1\x04\n" +
 	"\vNodeService\x12Q\n" +
 	"\bSetDrain\x12!.deckhand.node.v1.SetDrainRequest\x1a\".deckhand.node.v1.SetDrainResponse\x12W\n" +
 	"\n" +
@@ -1818,7 +2068,8 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\vReadJournal\x12$.deckhand.node.v1.ReadJournalRequest\x1a%.deckhand.node.v1.ReadJournalResponse\x12W\n" +
 	"\n" +
 	"ListLedger\x12#.deckhand.node.v1.ListLedgerRequest\x1a$.deckhand.node.v1.ListLedgerResponse\x12Q\n" +
-	"\bDiagnose\x12!.deckhand.node.v1.DiagnoseRequest\x1a\".deckhand.node.v1.DiagnoseResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
+	"\bDiagnose\x12!.deckhand.node.v1.DiagnoseRequest\x1a\".deckhand.node.v1.DiagnoseResponse\x12N\n" +
+	"\aUpgrade\x12 .deckhand.node.v1.UpgradeRequest\x1a!.deckhand.node.v1.UpgradeResponseBCZAgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1;nodev1b\x06proto3"
 
 var (
 	file_deckhand_node_v1_session_proto_rawDescOnce sync.Once
@@ -1832,84 +2083,93 @@ func file_deckhand_node_v1_session_proto_rawDescGZIP() []byte {
 	return file_deckhand_node_v1_session_proto_rawDescData
 }
 
-var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_deckhand_node_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_deckhand_node_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_deckhand_node_v1_session_proto_goTypes = []any{
-	(*Heartbeat)(nil),                          // 0: deckhand.node.v1.Heartbeat
-	(*SessionRequest)(nil),                     // 1: deckhand.node.v1.SessionRequest
-	(*SessionResponse)(nil),                    // 2: deckhand.node.v1.SessionResponse
-	(*SetDrainRequest)(nil),                    // 3: deckhand.node.v1.SetDrainRequest
-	(*SetDrainResponse)(nil),                   // 4: deckhand.node.v1.SetDrainResponse
-	(*GetMachineRequest)(nil),                  // 5: deckhand.node.v1.GetMachineRequest
-	(*MachineInfo)(nil),                        // 6: deckhand.node.v1.MachineInfo
-	(*GetMachineResponse)(nil),                 // 7: deckhand.node.v1.GetMachineResponse
-	(*GetUnitRequest)(nil),                     // 8: deckhand.node.v1.GetUnitRequest
-	(*GetUnitResponse)(nil),                    // 9: deckhand.node.v1.GetUnitResponse
-	(*ReadJournalRequest)(nil),                 // 10: deckhand.node.v1.ReadJournalRequest
-	(*JournalEntry)(nil),                       // 11: deckhand.node.v1.JournalEntry
-	(*ReadJournalResponse)(nil),                // 12: deckhand.node.v1.ReadJournalResponse
-	(*ListLedgerRequest)(nil),                  // 13: deckhand.node.v1.ListLedgerRequest
-	(*LedgerEntry)(nil),                        // 14: deckhand.node.v1.LedgerEntry
-	(*ListLedgerResponse)(nil),                 // 15: deckhand.node.v1.ListLedgerResponse
-	(*DiagnoseRequest)(nil),                    // 16: deckhand.node.v1.DiagnoseRequest
-	(*Finding)(nil),                            // 17: deckhand.node.v1.Finding
-	(*DiagnoseResponse)(nil),                   // 18: deckhand.node.v1.DiagnoseResponse
-	(*SessionRequest_Welcome)(nil),             // 19: deckhand.node.v1.SessionRequest.Welcome
-	(*SessionRequest_IssuedCertificate)(nil),   // 20: deckhand.node.v1.SessionRequest.IssuedCertificate
-	(*SessionRequest_Goodbye)(nil),             // 21: deckhand.node.v1.SessionRequest.Goodbye
-	(*SessionResponse_Hello)(nil),              // 22: deckhand.node.v1.SessionResponse.Hello
-	(*SessionResponse_Skill)(nil),              // 23: deckhand.node.v1.SessionResponse.Skill
-	(*SessionResponse_CertificateRequest)(nil), // 24: deckhand.node.v1.SessionResponse.CertificateRequest
-	nil,                           // 25: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	nil,                           // 26: deckhand.node.v1.GetUnitResponse.PropertiesEntry
-	nil,                           // 27: deckhand.node.v1.JournalEntry.FieldsEntry
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*Exec)(nil),                  // 29: deckhand.node.v1.Exec
-	(*Jail)(nil),                  // 30: deckhand.node.v1.Jail
+	(SessionResponse_Upgrade_State)(0),         // 0: deckhand.node.v1.SessionResponse.Upgrade.State
+	(*Heartbeat)(nil),                          // 1: deckhand.node.v1.Heartbeat
+	(*SessionRequest)(nil),                     // 2: deckhand.node.v1.SessionRequest
+	(*SessionResponse)(nil),                    // 3: deckhand.node.v1.SessionResponse
+	(*UpgradeRequest)(nil),                     // 4: deckhand.node.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),                    // 5: deckhand.node.v1.UpgradeResponse
+	(*SetDrainRequest)(nil),                    // 6: deckhand.node.v1.SetDrainRequest
+	(*SetDrainResponse)(nil),                   // 7: deckhand.node.v1.SetDrainResponse
+	(*GetMachineRequest)(nil),                  // 8: deckhand.node.v1.GetMachineRequest
+	(*MachineInfo)(nil),                        // 9: deckhand.node.v1.MachineInfo
+	(*GetMachineResponse)(nil),                 // 10: deckhand.node.v1.GetMachineResponse
+	(*GetUnitRequest)(nil),                     // 11: deckhand.node.v1.GetUnitRequest
+	(*GetUnitResponse)(nil),                    // 12: deckhand.node.v1.GetUnitResponse
+	(*ReadJournalRequest)(nil),                 // 13: deckhand.node.v1.ReadJournalRequest
+	(*JournalEntry)(nil),                       // 14: deckhand.node.v1.JournalEntry
+	(*ReadJournalResponse)(nil),                // 15: deckhand.node.v1.ReadJournalResponse
+	(*ListLedgerRequest)(nil),                  // 16: deckhand.node.v1.ListLedgerRequest
+	(*LedgerEntry)(nil),                        // 17: deckhand.node.v1.LedgerEntry
+	(*ListLedgerResponse)(nil),                 // 18: deckhand.node.v1.ListLedgerResponse
+	(*DiagnoseRequest)(nil),                    // 19: deckhand.node.v1.DiagnoseRequest
+	(*Finding)(nil),                            // 20: deckhand.node.v1.Finding
+	(*DiagnoseResponse)(nil),                   // 21: deckhand.node.v1.DiagnoseResponse
+	(*SessionRequest_Welcome)(nil),             // 22: deckhand.node.v1.SessionRequest.Welcome
+	(*SessionRequest_IssuedCertificate)(nil),   // 23: deckhand.node.v1.SessionRequest.IssuedCertificate
+	(*SessionRequest_Goodbye)(nil),             // 24: deckhand.node.v1.SessionRequest.Goodbye
+	(*SessionResponse_Hello)(nil),              // 25: deckhand.node.v1.SessionResponse.Hello
+	(*SessionResponse_Upgrade)(nil),            // 26: deckhand.node.v1.SessionResponse.Upgrade
+	(*SessionResponse_Skill)(nil),              // 27: deckhand.node.v1.SessionResponse.Skill
+	(*SessionResponse_CertificateRequest)(nil), // 28: deckhand.node.v1.SessionResponse.CertificateRequest
+	nil,                           // 29: deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	nil,                           // 30: deckhand.node.v1.GetUnitResponse.PropertiesEntry
+	nil,                           // 31: deckhand.node.v1.JournalEntry.FieldsEntry
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*Exec)(nil),                  // 33: deckhand.node.v1.Exec
+	(*Jail)(nil),                  // 34: deckhand.node.v1.Jail
 }
 var file_deckhand_node_v1_session_proto_depIdxs = []int32{
-	19, // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
-	0,  // 1: deckhand.node.v1.SessionRequest.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	20, // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
-	21, // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
-	22, // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
-	0,  // 5: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
-	24, // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
-	6,  // 7: deckhand.node.v1.GetMachineResponse.machine:type_name -> deckhand.node.v1.MachineInfo
-	26, // 8: deckhand.node.v1.GetUnitResponse.properties:type_name -> deckhand.node.v1.GetUnitResponse.PropertiesEntry
-	28, // 9: deckhand.node.v1.ReadJournalRequest.since:type_name -> google.protobuf.Timestamp
-	28, // 10: deckhand.node.v1.ReadJournalRequest.until:type_name -> google.protobuf.Timestamp
-	28, // 11: deckhand.node.v1.JournalEntry.time:type_name -> google.protobuf.Timestamp
-	27, // 12: deckhand.node.v1.JournalEntry.fields:type_name -> deckhand.node.v1.JournalEntry.FieldsEntry
-	11, // 13: deckhand.node.v1.ReadJournalResponse.entries:type_name -> deckhand.node.v1.JournalEntry
-	28, // 14: deckhand.node.v1.ListLedgerRequest.created_after:type_name -> google.protobuf.Timestamp
-	28, // 15: deckhand.node.v1.LedgerEntry.created_at:type_name -> google.protobuf.Timestamp
-	29, // 16: deckhand.node.v1.LedgerEntry.exec:type_name -> deckhand.node.v1.Exec
-	14, // 17: deckhand.node.v1.ListLedgerResponse.entries:type_name -> deckhand.node.v1.LedgerEntry
-	28, // 18: deckhand.node.v1.ListLedgerResponse.complete_since:type_name -> google.protobuf.Timestamp
-	17, // 19: deckhand.node.v1.DiagnoseResponse.findings:type_name -> deckhand.node.v1.Finding
-	25, // 20: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
-	30, // 21: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
-	29, // 22: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
-	23, // 23: deckhand.node.v1.SessionResponse.Hello.skills:type_name -> deckhand.node.v1.SessionResponse.Skill
-	1,  // 24: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
-	3,  // 25: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
-	5,  // 26: deckhand.node.v1.NodeService.GetMachine:input_type -> deckhand.node.v1.GetMachineRequest
-	8,  // 27: deckhand.node.v1.NodeService.GetUnit:input_type -> deckhand.node.v1.GetUnitRequest
-	10, // 28: deckhand.node.v1.NodeService.ReadJournal:input_type -> deckhand.node.v1.ReadJournalRequest
-	13, // 29: deckhand.node.v1.NodeService.ListLedger:input_type -> deckhand.node.v1.ListLedgerRequest
-	16, // 30: deckhand.node.v1.NodeService.Diagnose:input_type -> deckhand.node.v1.DiagnoseRequest
-	2,  // 31: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
-	4,  // 32: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
-	7,  // 33: deckhand.node.v1.NodeService.GetMachine:output_type -> deckhand.node.v1.GetMachineResponse
-	9,  // 34: deckhand.node.v1.NodeService.GetUnit:output_type -> deckhand.node.v1.GetUnitResponse
-	12, // 35: deckhand.node.v1.NodeService.ReadJournal:output_type -> deckhand.node.v1.ReadJournalResponse
-	15, // 36: deckhand.node.v1.NodeService.ListLedger:output_type -> deckhand.node.v1.ListLedgerResponse
-	18, // 37: deckhand.node.v1.NodeService.Diagnose:output_type -> deckhand.node.v1.DiagnoseResponse
-	31, // [31:38] is the sub-list for method output_type
-	24, // [24:31] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	22, // 0: deckhand.node.v1.SessionRequest.welcome:type_name -> deckhand.node.v1.SessionRequest.Welcome
+	1,  // 1: deckhand.node.v1.SessionRequest.heartbeat:type_name -> deckhand.node.v1.Heartbeat
+	23, // 2: deckhand.node.v1.SessionRequest.issued_certificate:type_name -> deckhand.node.v1.SessionRequest.IssuedCertificate
+	24, // 3: deckhand.node.v1.SessionRequest.goodbye:type_name -> deckhand.node.v1.SessionRequest.Goodbye
+	25, // 4: deckhand.node.v1.SessionResponse.hello:type_name -> deckhand.node.v1.SessionResponse.Hello
+	1,  // 5: deckhand.node.v1.SessionResponse.heartbeat:type_name -> deckhand.node.v1.Heartbeat
+	28, // 6: deckhand.node.v1.SessionResponse.certificate_request:type_name -> deckhand.node.v1.SessionResponse.CertificateRequest
+	9,  // 7: deckhand.node.v1.GetMachineResponse.machine:type_name -> deckhand.node.v1.MachineInfo
+	30, // 8: deckhand.node.v1.GetUnitResponse.properties:type_name -> deckhand.node.v1.GetUnitResponse.PropertiesEntry
+	32, // 9: deckhand.node.v1.ReadJournalRequest.since:type_name -> google.protobuf.Timestamp
+	32, // 10: deckhand.node.v1.ReadJournalRequest.until:type_name -> google.protobuf.Timestamp
+	32, // 11: deckhand.node.v1.JournalEntry.time:type_name -> google.protobuf.Timestamp
+	31, // 12: deckhand.node.v1.JournalEntry.fields:type_name -> deckhand.node.v1.JournalEntry.FieldsEntry
+	14, // 13: deckhand.node.v1.ReadJournalResponse.entries:type_name -> deckhand.node.v1.JournalEntry
+	32, // 14: deckhand.node.v1.ListLedgerRequest.created_after:type_name -> google.protobuf.Timestamp
+	32, // 15: deckhand.node.v1.LedgerEntry.created_at:type_name -> google.protobuf.Timestamp
+	33, // 16: deckhand.node.v1.LedgerEntry.exec:type_name -> deckhand.node.v1.Exec
+	17, // 17: deckhand.node.v1.ListLedgerResponse.entries:type_name -> deckhand.node.v1.LedgerEntry
+	32, // 18: deckhand.node.v1.ListLedgerResponse.complete_since:type_name -> google.protobuf.Timestamp
+	20, // 19: deckhand.node.v1.DiagnoseResponse.findings:type_name -> deckhand.node.v1.Finding
+	29, // 20: deckhand.node.v1.SessionResponse.Hello.labels:type_name -> deckhand.node.v1.SessionResponse.Hello.LabelsEntry
+	34, // 21: deckhand.node.v1.SessionResponse.Hello.jails:type_name -> deckhand.node.v1.Jail
+	33, // 22: deckhand.node.v1.SessionResponse.Hello.execs:type_name -> deckhand.node.v1.Exec
+	27, // 23: deckhand.node.v1.SessionResponse.Hello.skills:type_name -> deckhand.node.v1.SessionResponse.Skill
+	26, // 24: deckhand.node.v1.SessionResponse.Hello.upgrade:type_name -> deckhand.node.v1.SessionResponse.Upgrade
+	0,  // 25: deckhand.node.v1.SessionResponse.Upgrade.state:type_name -> deckhand.node.v1.SessionResponse.Upgrade.State
+	2,  // 26: deckhand.node.v1.SessionService.Session:input_type -> deckhand.node.v1.SessionRequest
+	6,  // 27: deckhand.node.v1.NodeService.SetDrain:input_type -> deckhand.node.v1.SetDrainRequest
+	8,  // 28: deckhand.node.v1.NodeService.GetMachine:input_type -> deckhand.node.v1.GetMachineRequest
+	11, // 29: deckhand.node.v1.NodeService.GetUnit:input_type -> deckhand.node.v1.GetUnitRequest
+	13, // 30: deckhand.node.v1.NodeService.ReadJournal:input_type -> deckhand.node.v1.ReadJournalRequest
+	16, // 31: deckhand.node.v1.NodeService.ListLedger:input_type -> deckhand.node.v1.ListLedgerRequest
+	19, // 32: deckhand.node.v1.NodeService.Diagnose:input_type -> deckhand.node.v1.DiagnoseRequest
+	4,  // 33: deckhand.node.v1.NodeService.Upgrade:input_type -> deckhand.node.v1.UpgradeRequest
+	3,  // 34: deckhand.node.v1.SessionService.Session:output_type -> deckhand.node.v1.SessionResponse
+	7,  // 35: deckhand.node.v1.NodeService.SetDrain:output_type -> deckhand.node.v1.SetDrainResponse
+	10, // 36: deckhand.node.v1.NodeService.GetMachine:output_type -> deckhand.node.v1.GetMachineResponse
+	12, // 37: deckhand.node.v1.NodeService.GetUnit:output_type -> deckhand.node.v1.GetUnitResponse
+	15, // 38: deckhand.node.v1.NodeService.ReadJournal:output_type -> deckhand.node.v1.ReadJournalResponse
+	18, // 39: deckhand.node.v1.NodeService.ListLedger:output_type -> deckhand.node.v1.ListLedgerResponse
+	21, // 40: deckhand.node.v1.NodeService.Diagnose:output_type -> deckhand.node.v1.DiagnoseResponse
+	5,  // 41: deckhand.node.v1.NodeService.Upgrade:output_type -> deckhand.node.v1.UpgradeResponse
+	34, // [34:42] is the sub-list for method output_type
+	26, // [26:34] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_node_v1_session_proto_init() }
@@ -1935,13 +2195,14 @@ func file_deckhand_node_v1_session_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_node_v1_session_proto_rawDesc), len(file_deckhand_node_v1_session_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   28,
+			NumEnums:      1,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
 		GoTypes:           file_deckhand_node_v1_session_proto_goTypes,
 		DependencyIndexes: file_deckhand_node_v1_session_proto_depIdxs,
+		EnumInfos:         file_deckhand_node_v1_session_proto_enumTypes,
 		MessageInfos:      file_deckhand_node_v1_session_proto_msgTypes,
 	}.Build()
 	File_deckhand_node_v1_session_proto = out.File

@@ -134,6 +134,7 @@ const (
 	NodeService_ReadJournal_FullMethodName = "/deckhand.node.v1.NodeService/ReadJournal"
 	NodeService_ListLedger_FullMethodName  = "/deckhand.node.v1.NodeService/ListLedger"
 	NodeService_Diagnose_FullMethodName    = "/deckhand.node.v1.NodeService/Diagnose"
+	NodeService_Upgrade_FullMethodName     = "/deckhand.node.v1.NodeService/Upgrade"
 )
 
 // NodeServiceClient is the client API for NodeService service.
@@ -163,6 +164,16 @@ type NodeServiceClient interface {
 	ListLedger(ctx context.Context, in *ListLedgerRequest, opts ...grpc.CallOption) (*ListLedgerResponse, error)
 	// Diagnose makes the checks of "deckhand-node doctor".
 	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error)
+	// Upgrade replaces the node's program by that of a newer release. The node downloads
+	// the release from its hub, verifies its signature with the release key that is on the
+	// machine since its installation, and responds; then the new program is tried, which
+	// replaces the old one once it has reached the hub. Jails and commands continue. Hello
+	// of the next sessions says what became of it.
+	//
+	// It is refused with FAILED_PRECONDITION where there is no release key, where the node
+	// runs that release or a newer one, and where the program cannot be replaced; and with
+	// PERMISSION_DENIED where the signature, the version or the digest is another.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
 }
 
 type nodeServiceClient struct {
@@ -233,6 +244,16 @@ func (c *nodeServiceClient) Diagnose(ctx context.Context, in *DiagnoseRequest, o
 	return out, nil
 }
 
+func (c *nodeServiceClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, NodeService_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodeServiceServer is the server API for NodeService service.
 // All implementations must embed UnimplementedNodeServiceServer
 // for forward compatibility.
@@ -260,6 +281,16 @@ type NodeServiceServer interface {
 	ListLedger(context.Context, *ListLedgerRequest) (*ListLedgerResponse, error)
 	// Diagnose makes the checks of "deckhand-node doctor".
 	Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error)
+	// Upgrade replaces the node's program by that of a newer release. The node downloads
+	// the release from its hub, verifies its signature with the release key that is on the
+	// machine since its installation, and responds; then the new program is tried, which
+	// replaces the old one once it has reached the hub. Jails and commands continue. Hello
+	// of the next sessions says what became of it.
+	//
+	// It is refused with FAILED_PRECONDITION where there is no release key, where the node
+	// runs that release or a newer one, and where the program cannot be replaced; and with
+	// PERMISSION_DENIED where the signature, the version or the digest is another.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
 	mustEmbedUnimplementedNodeServiceServer()
 }
 
@@ -287,6 +318,9 @@ func (UnimplementedNodeServiceServer) ListLedger(context.Context, *ListLedgerReq
 }
 func (UnimplementedNodeServiceServer) Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Diagnose not implemented")
+}
+func (UnimplementedNodeServiceServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
 }
 func (UnimplementedNodeServiceServer) mustEmbedUnimplementedNodeServiceServer() {}
 func (UnimplementedNodeServiceServer) testEmbeddedByValue()                     {}
@@ -417,6 +451,24 @@ func _NodeService_Diagnose_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeService_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServiceServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeService_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServiceServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // NodeService_ServiceDesc is the grpc.ServiceDesc for NodeService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -447,6 +499,10 @@ var NodeService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Diagnose",
 			Handler:    _NodeService_Diagnose_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _NodeService_Upgrade_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

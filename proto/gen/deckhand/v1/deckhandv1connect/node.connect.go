@@ -55,6 +55,15 @@ const (
 	// NodeServiceListNodeLocksProcedure is the fully-qualified name of the NodeService's ListNodeLocks
 	// RPC.
 	NodeServiceListNodeLocksProcedure = "/deckhand.v1.NodeService/ListNodeLocks"
+	// NodeServiceUpgradeNodesProcedure is the fully-qualified name of the NodeService's UpgradeNodes
+	// RPC.
+	NodeServiceUpgradeNodesProcedure = "/deckhand.v1.NodeService/UpgradeNodes"
+	// NodeServiceListNodeRolloutsProcedure is the fully-qualified name of the NodeService's
+	// ListNodeRollouts RPC.
+	NodeServiceListNodeRolloutsProcedure = "/deckhand.v1.NodeService/ListNodeRollouts"
+	// NodeServiceStopNodeRolloutProcedure is the fully-qualified name of the NodeService's
+	// StopNodeRollout RPC.
+	NodeServiceStopNodeRolloutProcedure = "/deckhand.v1.NodeService/StopNodeRollout"
 	// EnrollmentServiceEnrollNodeProcedure is the fully-qualified name of the EnrollmentService's
 	// EnrollNode RPC.
 	EnrollmentServiceEnrollNodeProcedure = "/deckhand.v1.EnrollmentService/EnrollNode"
@@ -88,6 +97,16 @@ type NodeServiceClient interface {
 	UnlockNode(context.Context, *v1.UnlockNodeRequest) (*v1.UnlockNodeResponse, error)
 	// ListNodeLocks returns current locks and, on request, released ones.
 	ListNodeLocks(context.Context, *v1.ListNodeLocksRequest) (*v1.ListNodeLocksResponse, error)
+	// UpgradeNodes replaces deckhand-node on nodes by the release whose programs the hub
+	// has: one rollout, which replaces the one that runs. Nodes verify the release's
+	// signature themselves, by a key that the hub cannot change. The rollout stops when
+	// more nodes have failed than it allows.
+	UpgradeNodes(context.Context, *v1.UpgradeNodesRequest) (*v1.UpgradeNodesResponse, error)
+	// ListNodeRollouts returns the rollouts, the newest first.
+	ListNodeRollouts(context.Context, *v1.ListNodeRolloutsRequest) (*v1.ListNodeRolloutsResponse, error)
+	// StopNodeRollout keeps the rollout that runs from more nodes. Nodes that were told
+	// already continue.
+	StopNodeRollout(context.Context, *v1.StopNodeRolloutRequest) (*v1.StopNodeRolloutResponse, error)
 }
 
 // NewNodeServiceClient constructs a client for the deckhand.v1.NodeService service. By default, it
@@ -155,20 +174,41 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(nodeServiceMethods.ByName("ListNodeLocks")),
 			connect.WithClientOptions(opts...),
 		),
+		upgradeNodes: connect.NewClient[v1.UpgradeNodesRequest, v1.UpgradeNodesResponse](
+			httpClient,
+			baseURL+NodeServiceUpgradeNodesProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("UpgradeNodes")),
+			connect.WithClientOptions(opts...),
+		),
+		listNodeRollouts: connect.NewClient[v1.ListNodeRolloutsRequest, v1.ListNodeRolloutsResponse](
+			httpClient,
+			baseURL+NodeServiceListNodeRolloutsProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("ListNodeRollouts")),
+			connect.WithClientOptions(opts...),
+		),
+		stopNodeRollout: connect.NewClient[v1.StopNodeRolloutRequest, v1.StopNodeRolloutResponse](
+			httpClient,
+			baseURL+NodeServiceStopNodeRolloutProcedure,
+			connect.WithSchema(nodeServiceMethods.ByName("StopNodeRollout")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // nodeServiceClient implements NodeServiceClient.
 type nodeServiceClient struct {
-	listNodes       *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
-	getNode         *connect.Client[v1.GetNodeRequest, v1.GetNodeResponse]
-	createJoinToken *connect.Client[v1.CreateJoinTokenRequest, v1.CreateJoinTokenResponse]
-	revokeNode      *connect.Client[v1.RevokeNodeRequest, v1.RevokeNodeResponse]
-	drainNode       *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
-	undrainNode     *connect.Client[v1.UndrainNodeRequest, v1.UndrainNodeResponse]
-	lockNode        *connect.Client[v1.LockNodeRequest, v1.LockNodeResponse]
-	unlockNode      *connect.Client[v1.UnlockNodeRequest, v1.UnlockNodeResponse]
-	listNodeLocks   *connect.Client[v1.ListNodeLocksRequest, v1.ListNodeLocksResponse]
+	listNodes        *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
+	getNode          *connect.Client[v1.GetNodeRequest, v1.GetNodeResponse]
+	createJoinToken  *connect.Client[v1.CreateJoinTokenRequest, v1.CreateJoinTokenResponse]
+	revokeNode       *connect.Client[v1.RevokeNodeRequest, v1.RevokeNodeResponse]
+	drainNode        *connect.Client[v1.DrainNodeRequest, v1.DrainNodeResponse]
+	undrainNode      *connect.Client[v1.UndrainNodeRequest, v1.UndrainNodeResponse]
+	lockNode         *connect.Client[v1.LockNodeRequest, v1.LockNodeResponse]
+	unlockNode       *connect.Client[v1.UnlockNodeRequest, v1.UnlockNodeResponse]
+	listNodeLocks    *connect.Client[v1.ListNodeLocksRequest, v1.ListNodeLocksResponse]
+	upgradeNodes     *connect.Client[v1.UpgradeNodesRequest, v1.UpgradeNodesResponse]
+	listNodeRollouts *connect.Client[v1.ListNodeRolloutsRequest, v1.ListNodeRolloutsResponse]
+	stopNodeRollout  *connect.Client[v1.StopNodeRolloutRequest, v1.StopNodeRolloutResponse]
 }
 
 // ListNodes calls deckhand.v1.NodeService.ListNodes.
@@ -252,6 +292,33 @@ func (c *nodeServiceClient) ListNodeLocks(ctx context.Context, req *v1.ListNodeL
 	return nil, err
 }
 
+// UpgradeNodes calls deckhand.v1.NodeService.UpgradeNodes.
+func (c *nodeServiceClient) UpgradeNodes(ctx context.Context, req *v1.UpgradeNodesRequest) (*v1.UpgradeNodesResponse, error) {
+	response, err := c.upgradeNodes.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListNodeRollouts calls deckhand.v1.NodeService.ListNodeRollouts.
+func (c *nodeServiceClient) ListNodeRollouts(ctx context.Context, req *v1.ListNodeRolloutsRequest) (*v1.ListNodeRolloutsResponse, error) {
+	response, err := c.listNodeRollouts.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// StopNodeRollout calls deckhand.v1.NodeService.StopNodeRollout.
+func (c *nodeServiceClient) StopNodeRollout(ctx context.Context, req *v1.StopNodeRolloutRequest) (*v1.StopNodeRolloutResponse, error) {
+	response, err := c.stopNodeRollout.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // NodeServiceHandler is an implementation of the deckhand.v1.NodeService service.
 type NodeServiceHandler interface {
 	// ListNodes returns the organisation's nodes by name.
@@ -277,6 +344,16 @@ type NodeServiceHandler interface {
 	UnlockNode(context.Context, *v1.UnlockNodeRequest) (*v1.UnlockNodeResponse, error)
 	// ListNodeLocks returns current locks and, on request, released ones.
 	ListNodeLocks(context.Context, *v1.ListNodeLocksRequest) (*v1.ListNodeLocksResponse, error)
+	// UpgradeNodes replaces deckhand-node on nodes by the release whose programs the hub
+	// has: one rollout, which replaces the one that runs. Nodes verify the release's
+	// signature themselves, by a key that the hub cannot change. The rollout stops when
+	// more nodes have failed than it allows.
+	UpgradeNodes(context.Context, *v1.UpgradeNodesRequest) (*v1.UpgradeNodesResponse, error)
+	// ListNodeRollouts returns the rollouts, the newest first.
+	ListNodeRollouts(context.Context, *v1.ListNodeRolloutsRequest) (*v1.ListNodeRolloutsResponse, error)
+	// StopNodeRollout keeps the rollout that runs from more nodes. Nodes that were told
+	// already continue.
+	StopNodeRollout(context.Context, *v1.StopNodeRolloutRequest) (*v1.StopNodeRolloutResponse, error)
 }
 
 // NewNodeServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -340,6 +417,24 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(nodeServiceMethods.ByName("ListNodeLocks")),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeServiceUpgradeNodesHandler := connect.NewUnaryHandlerSimple(
+		NodeServiceUpgradeNodesProcedure,
+		svc.UpgradeNodes,
+		connect.WithSchema(nodeServiceMethods.ByName("UpgradeNodes")),
+		connect.WithHandlerOptions(opts...),
+	)
+	nodeServiceListNodeRolloutsHandler := connect.NewUnaryHandlerSimple(
+		NodeServiceListNodeRolloutsProcedure,
+		svc.ListNodeRollouts,
+		connect.WithSchema(nodeServiceMethods.ByName("ListNodeRollouts")),
+		connect.WithHandlerOptions(opts...),
+	)
+	nodeServiceStopNodeRolloutHandler := connect.NewUnaryHandlerSimple(
+		NodeServiceStopNodeRolloutProcedure,
+		svc.StopNodeRollout,
+		connect.WithSchema(nodeServiceMethods.ByName("StopNodeRollout")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.NodeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NodeServiceListNodesProcedure:
@@ -360,6 +455,12 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 			nodeServiceUnlockNodeHandler.ServeHTTP(w, r)
 		case NodeServiceListNodeLocksProcedure:
 			nodeServiceListNodeLocksHandler.ServeHTTP(w, r)
+		case NodeServiceUpgradeNodesProcedure:
+			nodeServiceUpgradeNodesHandler.ServeHTTP(w, r)
+		case NodeServiceListNodeRolloutsProcedure:
+			nodeServiceListNodeRolloutsHandler.ServeHTTP(w, r)
+		case NodeServiceStopNodeRolloutProcedure:
+			nodeServiceStopNodeRolloutHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -403,6 +504,18 @@ func (UnimplementedNodeServiceHandler) UnlockNode(context.Context, *v1.UnlockNod
 
 func (UnimplementedNodeServiceHandler) ListNodeLocks(context.Context, *v1.ListNodeLocksRequest) (*v1.ListNodeLocksResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.ListNodeLocks is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) UpgradeNodes(context.Context, *v1.UpgradeNodesRequest) (*v1.UpgradeNodesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.UpgradeNodes is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) ListNodeRollouts(context.Context, *v1.ListNodeRolloutsRequest) (*v1.ListNodeRolloutsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.ListNodeRollouts is not implemented"))
+}
+
+func (UnimplementedNodeServiceHandler) StopNodeRollout(context.Context, *v1.StopNodeRolloutRequest) (*v1.StopNodeRolloutResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.StopNodeRollout is not implemented"))
 }
 
 // EnrollmentServiceClient is a client for the deckhand.v1.EnrollmentService service.

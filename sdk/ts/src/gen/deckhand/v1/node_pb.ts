@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/node.proto.
  */
 export const file_deckhand_v1_node: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS9ub2RlLnByb3RvEgtkZWNraGFuZC52MSKtAwoETm9kZRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEi0KBmxhYmVscxgDIAMoCzIdLmRlY2toYW5kLnYxLk5vZGUuTGFiZWxzRW50cnkSDgoGc3RhdHVzGAQgASgJEg8KB3ZlcnNpb24YBSABKAkSEgoKY2FwYWJpbGl0eRgGIAEoBRIQCghydW50aW1lcxgHIAMoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3NlZW5fYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBWRyYWluGAogASgLMhYuZGVja2hhbmQudjEuTm9kZURyYWluEiMKBGxvY2sYCyABKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIQCghwcmVzc3VyZRgMIAEoCRImCgZza2lsbHMYDSADKAsyFi5kZWNraGFuZC52MS5Ob2RlU2tpbGwaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJNCglOb2RlU2tpbGwSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIMCgRwYXRoGAMgASgJEg8KB3Byb2JsZW0YBCABKAkiUgoJTm9kZURyYWluEgoKAmJ5GAEgASgJEg4KBnJlYXNvbhgCIAEoCRIpCgVzaW5jZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAinAIKCE5vZGVMb2NrEgoKAmlkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSEQoJbm9kZV9uYW1lGAMgASgJEgoKAmJ5GAQgASgJEg4KBnJlYXNvbhgFIAEoCRIPCgdleGVjX2lkGAYgASgJEiwKCHRha2VuX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtyZWxlYXNlZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLcmVsZWFzZWRfYnkYCSABKAkSDwoHdGFza19pZBgKIAEoCRIuCgpleHBpcmVzX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI5ChBMaXN0Tm9kZXNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIk4KEUxpc3ROb2Rlc1Jlc3BvbnNlEiAKBW5vZGVzGAEgAygLMhEuZGVja2hhbmQudjEuTm9kZRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiIQoOR2V0Tm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCSIyCg9HZXROb2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLmRlY2toYW5kLnYxLk5vZGUisAEKFkNyZWF0ZUpvaW5Ub2tlblJlcXVlc3QSJgoDdHRsGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEj8KBmxhYmVscxgCIAMoCzIvLmRlY2toYW5kLnYxLkNyZWF0ZUpvaW5Ub2tlblJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJYChdDcmVhdGVKb2luVG9rZW5SZXNwb25zZRINCgV0b2tlbhgBIAEoCRIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIkChFSZXZva2VOb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJIjUKElJldm9rZU5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEuZGVja2hhbmQudjEuTm9kZSIzChBEcmFpbk5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIkoKEURyYWluTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5kZWNraGFuZC52MS5Ob2RlEhQKDGFjdGl2ZV90YXNrcxgCIAEoBSIlChJVbmRyYWluTm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCSI2ChNVbmRyYWluTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5kZWNraGFuZC52MS5Ob2RlIjIKD0xvY2tOb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJNChBMb2NrTm9kZVJlc3BvbnNlEiMKBGxvY2sYASABKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIUCgxhY3RpdmVfdGFza3MYAiABKAUiMwoRVW5sb2NrTm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRINCgVmb3JjZRgCIAEoCCI1ChJVbmxvY2tOb2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLmRlY2toYW5kLnYxLk5vZGUiYAoUTGlzdE5vZGVMb2Nrc1JlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIQCghyZWxlYXNlZBgCIAEoCBIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJWChVMaXN0Tm9kZUxvY2tzUmVzcG9uc2USJAoFbG9ja3MYASADKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkivgEKEUVucm9sbE5vZGVSZXF1ZXN0EhIKCmpvaW5fdG9rZW4YASABKAkSCwoDY3NyGAIgASgMEgwKBG5hbWUYAyABKAkSOgoGbGFiZWxzGAQgAygLMiouZGVja2hhbmQudjEuRW5yb2xsTm9kZVJlcXVlc3QuTGFiZWxzRW50cnkSDwoHdmVyc2lvbhgFIAEoCRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImQKEkVucm9sbE5vZGVSZXNwb25zZRIPCgdub2RlX2lkGAEgASgJEhcKD2NlcnRpZmljYXRlX3BlbRgCIAEoCRIOCgZjYV9wZW0YAyABKAkSFAoMZWRnZV9hZGRyZXNzGAQgASgJIj8KF1JlbmV3Q2VydGlmaWNhdGVSZXF1ZXN0EhcKD2NlcnRpZmljYXRlX3BlbRgBIAEoCRILCgNjc3IYAiABKAwiSQoYUmVuZXdDZXJ0aWZpY2F0ZVJlc3BvbnNlEhcKD2NlcnRpZmljYXRlX3BlbRgBIAEoCRIUCgxlZGdlX2FkZHJlc3MYAiABKAky2gUKC05vZGVTZXJ2aWNlEkoKCUxpc3ROb2RlcxIdLmRlY2toYW5kLnYxLkxpc3ROb2Rlc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0Tm9kZXNSZXNwb25zZRJECgdHZXROb2RlEhsuZGVja2hhbmQudjEuR2V0Tm9kZVJlcXVlc3QaHC5kZWNraGFuZC52MS5HZXROb2RlUmVzcG9uc2USXAoPQ3JlYXRlSm9pblRva2VuEiMuZGVja2hhbmQudjEuQ3JlYXRlSm9pblRva2VuUmVxdWVzdBokLmRlY2toYW5kLnYxLkNyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEk0KClJldm9rZU5vZGUSHi5kZWNraGFuZC52MS5SZXZva2VOb2RlUmVxdWVzdBofLmRlY2toYW5kLnYxLlJldm9rZU5vZGVSZXNwb25zZRJKCglEcmFpbk5vZGUSHS5kZWNraGFuZC52MS5EcmFpbk5vZGVSZXF1ZXN0Gh4uZGVja2hhbmQudjEuRHJhaW5Ob2RlUmVzcG9uc2USUAoLVW5kcmFpbk5vZGUSHy5kZWNraGFuZC52MS5VbmRyYWluTm9kZVJlcXVlc3QaIC5kZWNraGFuZC52MS5VbmRyYWluTm9kZVJlc3BvbnNlEkcKCExvY2tOb2RlEhwuZGVja2hhbmQudjEuTG9ja05vZGVSZXF1ZXN0Gh0uZGVja2hhbmQudjEuTG9ja05vZGVSZXNwb25zZRJNCgpVbmxvY2tOb2RlEh4uZGVja2hhbmQudjEuVW5sb2NrTm9kZVJlcXVlc3QaHy5kZWNraGFuZC52MS5VbmxvY2tOb2RlUmVzcG9uc2USVgoNTGlzdE5vZGVMb2NrcxIhLmRlY2toYW5kLnYxLkxpc3ROb2RlTG9ja3NSZXF1ZXN0GiIuZGVja2hhbmQudjEuTGlzdE5vZGVMb2Nrc1Jlc3BvbnNlMsMBChFFbnJvbGxtZW50U2VydmljZRJNCgpFbnJvbGxOb2RlEh4uZGVja2hhbmQudjEuRW5yb2xsTm9kZVJlcXVlc3QaHy5kZWNraGFuZC52MS5FbnJvbGxOb2RlUmVzcG9uc2USXwoQUmVuZXdDZXJ0aWZpY2F0ZRIkLmRlY2toYW5kLnYxLlJlbmV3Q2VydGlmaWNhdGVSZXF1ZXN0GiUuZGVja2hhbmQudjEuUmVuZXdDZXJ0aWZpY2F0ZVJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS9ub2RlLnByb3RvEgtkZWNraGFuZC52MSLYAwoETm9kZRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEi0KBmxhYmVscxgDIAMoCzIdLmRlY2toYW5kLnYxLk5vZGUuTGFiZWxzRW50cnkSDgoGc3RhdHVzGAQgASgJEg8KB3ZlcnNpb24YBSABKAkSEgoKY2FwYWJpbGl0eRgGIAEoBRIQCghydW50aW1lcxgHIAMoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3NlZW5fYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBWRyYWluGAogASgLMhYuZGVja2hhbmQudjEuTm9kZURyYWluEiMKBGxvY2sYCyABKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIQCghwcmVzc3VyZRgMIAEoCRImCgZza2lsbHMYDSADKAsyFi5kZWNraGFuZC52MS5Ob2RlU2tpbGwSKQoHdXBncmFkZRgOIAEoCzIYLmRlY2toYW5kLnYxLk5vZGVVcGdyYWRlGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiPgoLTm9kZVVwZ3JhZGUSDwoHdmVyc2lvbhgBIAEoCRINCgVzdGF0ZRgCIAEoCRIPCgdwcm9ibGVtGAMgASgJIoUDCgtOb2RlUm9sbG91dBIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEjQKBmxhYmVscxgDIAMoCzIkLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0LkxhYmVsc0VudHJ5Eg8KB3BlcmNlbnQYBCABKAUSFAoMbWF4X2ZhaWx1cmVzGAUgASgFEg0KBXN0YXRlGAYgASgJEg4KBnJlYXNvbhgHIAEoCRISCgpjcmVhdGVkX2J5GAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgVub2RlcxgLIAMoCzIcLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0Tm9kZRIPCgd3YWl0aW5nGAwgASgFGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiUAoPTm9kZVJvbGxvdXROb2RlEg8KB25vZGVfaWQYASABKAkSDAoEbmFtZRgCIAEoCRINCgVzdGF0ZRgDIAEoCRIPCgdwcm9ibGVtGAQgASgJIroBChNVcGdyYWRlTm9kZXNSZXF1ZXN0Eg8KB3ZlcnNpb24YASABKAkSPAoGbGFiZWxzGAIgAygLMiwuZGVja2hhbmQudjEuVXBncmFkZU5vZGVzUmVxdWVzdC5MYWJlbHNFbnRyeRIPCgdwZXJjZW50GAMgASgFEhQKDG1heF9mYWlsdXJlcxgEIAEoBRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkEKFFVwZ3JhZGVOb2Rlc1Jlc3BvbnNlEikKB3JvbGxvdXQYASABKAsyGC5kZWNraGFuZC52MS5Ob2RlUm9sbG91dCJAChdMaXN0Tm9kZVJvbGxvdXRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJfChhMaXN0Tm9kZVJvbGxvdXRzUmVzcG9uc2USKgoIcm9sbG91dHMYASADKAsyGC5kZWNraGFuZC52MS5Ob2RlUm9sbG91dBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKAoWU3RvcE5vZGVSb2xsb3V0UmVxdWVzdBIOCgZyZWFzb24YASABKAkiRAoXU3RvcE5vZGVSb2xsb3V0UmVzcG9uc2USKQoHcm9sbG91dBgBIAEoCzIYLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0Ik0KCU5vZGVTa2lsbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEgwKBHBhdGgYAyABKAkSDwoHcHJvYmxlbRgEIAEoCSJSCglOb2RlRHJhaW4SCgoCYnkYASABKAkSDgoGcmVhc29uGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKcAgoITm9kZUxvY2sSCgoCaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIRCglub2RlX25hbWUYAyABKAkSCgoCYnkYBCABKAkSDgoGcmVhc29uGAUgASgJEg8KB2V4ZWNfaWQYBiABKAkSLAoIdGFrZW5fYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3JlbGVhc2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtyZWxlYXNlZF9ieRgJIAEoCRIPCgd0YXNrX2lkGAogASgJEi4KCmV4cGlyZXNfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjkKEExpc3ROb2Rlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiTgoRTGlzdE5vZGVzUmVzcG9uc2USIAoFbm9kZXMYASADKAsyES5kZWNraGFuZC52MS5Ob2RlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg5HZXROb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJIjIKD0dldE5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEuZGVja2hhbmQudjEuTm9kZSKwAQoWQ3JlYXRlSm9pblRva2VuUmVxdWVzdBImCgN0dGwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SPwoGbGFiZWxzGAIgAygLMi8uZGVja2hhbmQudjEuQ3JlYXRlSm9pblRva2VuUmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlgKF0NyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEg0KBXRva2VuGAEgASgJEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiQKEVJldm9rZU5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkiNQoSUmV2b2tlTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5kZWNraGFuZC52MS5Ob2RlIjMKEERyYWluTm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiSgoRRHJhaW5Ob2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLmRlY2toYW5kLnYxLk5vZGUSFAoMYWN0aXZlX3Rhc2tzGAIgASgFIiUKElVuZHJhaW5Ob2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJIjYKE1VuZHJhaW5Ob2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLmRlY2toYW5kLnYxLk5vZGUiMgoPTG9ja05vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIk0KEExvY2tOb2RlUmVzcG9uc2USIwoEbG9jaxgBIAEoCzIVLmRlY2toYW5kLnYxLk5vZGVMb2NrEhQKDGFjdGl2ZV90YXNrcxgCIAEoBSIzChFVbmxvY2tOb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEg0KBWZvcmNlGAIgASgIIjUKElVubG9ja05vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEuZGVja2hhbmQudjEuTm9kZSJgChRMaXN0Tm9kZUxvY2tzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhAKCHJlbGVhc2VkGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlYKFUxpc3ROb2RlTG9ja3NSZXNwb25zZRIkCgVsb2NrcxgBIAMoCzIVLmRlY2toYW5kLnYxLk5vZGVMb2NrEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK+AQoRRW5yb2xsTm9kZVJlcXVlc3QSEgoKam9pbl90b2tlbhgBIAEoCRILCgNjc3IYAiABKAwSDAoEbmFtZRgDIAEoCRI6CgZsYWJlbHMYBCADKAsyKi5kZWNraGFuZC52MS5FbnJvbGxOb2RlUmVxdWVzdC5MYWJlbHNFbnRyeRIPCgd2ZXJzaW9uGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZAoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSFwoPY2VydGlmaWNhdGVfcGVtGAIgASgJEg4KBmNhX3BlbRgDIAEoCRIUCgxlZGdlX2FkZHJlc3MYBCABKAkiPwoXUmVuZXdDZXJ0aWZpY2F0ZVJlcXVlc3QSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEgsKA2NzchgCIAEoDCJJChhSZW5ld0NlcnRpZmljYXRlUmVzcG9uc2USFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhQKDGVkZ2VfYWRkcmVzcxgCIAEoCTLuBwoLTm9kZVNlcnZpY2USSgoJTGlzdE5vZGVzEh0uZGVja2hhbmQudjEuTGlzdE5vZGVzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3ROb2Rlc1Jlc3BvbnNlEkQKB0dldE5vZGUSGy5kZWNraGFuZC52MS5HZXROb2RlUmVxdWVzdBocLmRlY2toYW5kLnYxLkdldE5vZGVSZXNwb25zZRJcCg9DcmVhdGVKb2luVG9rZW4SIy5kZWNraGFuZC52MS5DcmVhdGVKb2luVG9rZW5SZXF1ZXN0GiQuZGVja2hhbmQudjEuQ3JlYXRlSm9pblRva2VuUmVzcG9uc2USTQoKUmV2b2tlTm9kZRIeLmRlY2toYW5kLnYxLlJldm9rZU5vZGVSZXF1ZXN0Gh8uZGVja2hhbmQudjEuUmV2b2tlTm9kZVJlc3BvbnNlEkoKCURyYWluTm9kZRIdLmRlY2toYW5kLnYxLkRyYWluTm9kZVJlcXVlc3QaHi5kZWNraGFuZC52MS5EcmFpbk5vZGVSZXNwb25zZRJQCgtVbmRyYWluTm9kZRIfLmRlY2toYW5kLnYxLlVuZHJhaW5Ob2RlUmVxdWVzdBogLmRlY2toYW5kLnYxLlVuZHJhaW5Ob2RlUmVzcG9uc2USRwoITG9ja05vZGUSHC5kZWNraGFuZC52MS5Mb2NrTm9kZVJlcXVlc3QaHS5kZWNraGFuZC52MS5Mb2NrTm9kZVJlc3BvbnNlEk0KClVubG9ja05vZGUSHi5kZWNraGFuZC52MS5VbmxvY2tOb2RlUmVxdWVzdBofLmRlY2toYW5kLnYxLlVubG9ja05vZGVSZXNwb25zZRJWCg1MaXN0Tm9kZUxvY2tzEiEuZGVja2hhbmQudjEuTGlzdE5vZGVMb2Nrc1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0Tm9kZUxvY2tzUmVzcG9uc2USUwoMVXBncmFkZU5vZGVzEiAuZGVja2hhbmQudjEuVXBncmFkZU5vZGVzUmVxdWVzdBohLmRlY2toYW5kLnYxLlVwZ3JhZGVOb2Rlc1Jlc3BvbnNlEl8KEExpc3ROb2RlUm9sbG91dHMSJC5kZWNraGFuZC52MS5MaXN0Tm9kZVJvbGxvdXRzUmVxdWVzdBolLmRlY2toYW5kLnYxLkxpc3ROb2RlUm9sbG91dHNSZXNwb25zZRJcCg9TdG9wTm9kZVJvbGxvdXQSIy5kZWNraGFuZC52MS5TdG9wTm9kZVJvbGxvdXRSZXF1ZXN0GiQuZGVja2hhbmQudjEuU3RvcE5vZGVSb2xsb3V0UmVzcG9uc2UywwEKEUVucm9sbG1lbnRTZXJ2aWNlEk0KCkVucm9sbE5vZGUSHi5kZWNraGFuZC52MS5FbnJvbGxOb2RlUmVxdWVzdBofLmRlY2toYW5kLnYxLkVucm9sbE5vZGVSZXNwb25zZRJfChBSZW5ld0NlcnRpZmljYXRlEiQuZGVja2hhbmQudjEuUmVuZXdDZXJ0aWZpY2F0ZVJlcXVlc3QaJS5kZWNraGFuZC52MS5SZW5ld0NlcnRpZmljYXRlUmVzcG9uc2VCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Node is a machine that runs deckhand-node.
@@ -101,6 +101,13 @@ export type Node = Message<"deckhand.v1.Node"> & {
    * @generated from field: repeated deckhand.v1.NodeSkill skills = 13;
    */
   skills: NodeSkill[];
+
+  /**
+   * What became of its last upgrade; unset before the first.
+   *
+   * @generated from field: deckhand.v1.NodeUpgrade upgrade = 14;
+   */
+  upgrade?: NodeUpgrade | undefined;
 };
 
 /**
@@ -109,6 +116,307 @@ export type Node = Message<"deckhand.v1.Node"> & {
  */
 export const NodeSchema: GenMessage<Node> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_node, 0);
+
+/**
+ * NodeUpgrade is what became of an upgrade of a node.
+ *
+ * @generated from message deckhand.v1.NodeUpgrade
+ */
+export type NodeUpgrade = Message<"deckhand.v1.NodeUpgrade"> & {
+  /**
+   * @generated from field: string version = 1;
+   */
+  version: string;
+
+  /**
+   * "tried", "installed" or "failed", as the node said last.
+   *
+   * @generated from field: string state = 2;
+   */
+  state: string;
+
+  /**
+   * Why it failed.
+   *
+   * @generated from field: string problem = 3;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message deckhand.v1.NodeUpgrade.
+ * Use `create(NodeUpgradeSchema)` to create a new message.
+ */
+export const NodeUpgradeSchema: GenMessage<NodeUpgrade> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 1);
+
+/**
+ * NodeRollout upgrades nodes to a release.
+ *
+ * @generated from message deckhand.v1.NodeRollout
+ */
+export type NodeRollout = Message<"deckhand.v1.NodeRollout"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string version = 2;
+   */
+  version: string;
+
+  /**
+   * Only nodes with these labels.
+   *
+   * @generated from field: map<string, string> labels = 3;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * Of those, this many percent.
+   *
+   * @generated from field: int32 percent = 4;
+   */
+  percent: number;
+
+  /**
+   * It stops when more nodes have failed.
+   *
+   * @generated from field: int32 max_failures = 5;
+   */
+  maxFailures: number;
+
+  /**
+   * "running", "done", "stopped" or "replaced".
+   *
+   * @generated from field: string state = 6;
+   */
+  state: string;
+
+  /**
+   * Why it stopped.
+   *
+   * @generated from field: string reason = 7;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: string created_by = 8;
+   */
+  createdBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 9;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ended_at = 10;
+   */
+  endedAt?: Timestamp | undefined;
+
+  /**
+   * The nodes that were told, by their names.
+   *
+   * @generated from field: repeated deckhand.v1.NodeRolloutNode nodes = 11;
+   */
+  nodes: NodeRolloutNode[];
+
+  /**
+   * Nodes that it will tell: they are not connected, or wait for others.
+   *
+   * @generated from field: int32 waiting = 12;
+   */
+  waiting: number;
+};
+
+/**
+ * Describes the message deckhand.v1.NodeRollout.
+ * Use `create(NodeRolloutSchema)` to create a new message.
+ */
+export const NodeRolloutSchema: GenMessage<NodeRollout> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 2);
+
+/**
+ * NodeRolloutNode is a node that a rollout has told to upgrade.
+ *
+ * @generated from message deckhand.v1.NodeRolloutNode
+ */
+export type NodeRolloutNode = Message<"deckhand.v1.NodeRolloutNode"> & {
+  /**
+   * @generated from field: string node_id = 1;
+   */
+  nodeId: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * "told", "installed" or "failed".
+   *
+   * @generated from field: string state = 3;
+   */
+  state: string;
+
+  /**
+   * @generated from field: string problem = 4;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message deckhand.v1.NodeRolloutNode.
+ * Use `create(NodeRolloutNodeSchema)` to create a new message.
+ */
+export const NodeRolloutNodeSchema: GenMessage<NodeRolloutNode> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 3);
+
+/**
+ * @generated from message deckhand.v1.UpgradeNodesRequest
+ */
+export type UpgradeNodesRequest = Message<"deckhand.v1.UpgradeNodesRequest"> & {
+  /**
+   * The release, such as 1.2.3; empty for the one whose programs the hub has.
+   *
+   * @generated from field: string version = 1;
+   */
+  version: string;
+
+  /**
+   * Only nodes with all of these labels; empty for all nodes.
+   *
+   * @generated from field: map<string, string> labels = 2;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * Of those, at most this many percent, rounded up; 0 for all. A later rollout of the
+   * same release counts the nodes that have it.
+   *
+   * @generated from field: int32 percent = 3;
+   */
+  percent: number;
+
+  /**
+   * It stops when more nodes than this have failed.
+   *
+   * @generated from field: int32 max_failures = 4;
+   */
+  maxFailures: number;
+};
+
+/**
+ * Describes the message deckhand.v1.UpgradeNodesRequest.
+ * Use `create(UpgradeNodesRequestSchema)` to create a new message.
+ */
+export const UpgradeNodesRequestSchema: GenMessage<UpgradeNodesRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 4);
+
+/**
+ * @generated from message deckhand.v1.UpgradeNodesResponse
+ */
+export type UpgradeNodesResponse = Message<"deckhand.v1.UpgradeNodesResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.NodeRollout rollout = 1;
+   */
+  rollout?: NodeRollout | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.UpgradeNodesResponse.
+ * Use `create(UpgradeNodesResponseSchema)` to create a new message.
+ */
+export const UpgradeNodesResponseSchema: GenMessage<UpgradeNodesResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 5);
+
+/**
+ * @generated from message deckhand.v1.ListNodeRolloutsRequest
+ */
+export type ListNodeRolloutsRequest = Message<"deckhand.v1.ListNodeRolloutsRequest"> & {
+  /**
+   * At most this many; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListNodeRolloutsRequest.
+ * Use `create(ListNodeRolloutsRequestSchema)` to create a new message.
+ */
+export const ListNodeRolloutsRequestSchema: GenMessage<ListNodeRolloutsRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 6);
+
+/**
+ * @generated from message deckhand.v1.ListNodeRolloutsResponse
+ */
+export type ListNodeRolloutsResponse = Message<"deckhand.v1.ListNodeRolloutsResponse"> & {
+  /**
+   * @generated from field: repeated deckhand.v1.NodeRollout rollouts = 1;
+   */
+  rollouts: NodeRollout[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ListNodeRolloutsResponse.
+ * Use `create(ListNodeRolloutsResponseSchema)` to create a new message.
+ */
+export const ListNodeRolloutsResponseSchema: GenMessage<ListNodeRolloutsResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 7);
+
+/**
+ * @generated from message deckhand.v1.StopNodeRolloutRequest
+ */
+export type StopNodeRolloutRequest = Message<"deckhand.v1.StopNodeRolloutRequest"> & {
+  /**
+   * Why, for the record.
+   *
+   * @generated from field: string reason = 1;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message deckhand.v1.StopNodeRolloutRequest.
+ * Use `create(StopNodeRolloutRequestSchema)` to create a new message.
+ */
+export const StopNodeRolloutRequestSchema: GenMessage<StopNodeRolloutRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 8);
+
+/**
+ * @generated from message deckhand.v1.StopNodeRolloutResponse
+ */
+export type StopNodeRolloutResponse = Message<"deckhand.v1.StopNodeRolloutResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.NodeRollout rollout = 1;
+   */
+  rollout?: NodeRollout | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.StopNodeRolloutResponse.
+ * Use `create(StopNodeRolloutResponseSchema)` to create a new message.
+ */
+export const StopNodeRolloutResponseSchema: GenMessage<StopNodeRolloutResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node, 9);
 
 /**
  * NodeSkill is a folder in the Agent Skills format, which jails see read-only.
@@ -148,7 +456,7 @@ export type NodeSkill = Message<"deckhand.v1.NodeSkill"> & {
  * Use `create(NodeSkillSchema)` to create a new message.
  */
 export const NodeSkillSchema: GenMessage<NodeSkill> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 1);
+  messageDesc(file_deckhand_v1_node, 10);
 
 /**
  * NodeDrain says who drained a node.
@@ -177,7 +485,7 @@ export type NodeDrain = Message<"deckhand.v1.NodeDrain"> & {
  * Use `create(NodeDrainSchema)` to create a new message.
  */
 export const NodeDrainSchema: GenMessage<NodeDrain> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 2);
+  messageDesc(file_deckhand_v1_node, 11);
 
 /**
  * NodeLock says which user, or which agent's task, works on a machine itself.
@@ -255,7 +563,7 @@ export type NodeLock = Message<"deckhand.v1.NodeLock"> & {
  * Use `create(NodeLockSchema)` to create a new message.
  */
 export const NodeLockSchema: GenMessage<NodeLock> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 3);
+  messageDesc(file_deckhand_v1_node, 12);
 
 /**
  * @generated from message deckhand.v1.ListNodesRequest
@@ -281,7 +589,7 @@ export type ListNodesRequest = Message<"deckhand.v1.ListNodesRequest"> & {
  * Use `create(ListNodesRequestSchema)` to create a new message.
  */
 export const ListNodesRequestSchema: GenMessage<ListNodesRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 4);
+  messageDesc(file_deckhand_v1_node, 13);
 
 /**
  * @generated from message deckhand.v1.ListNodesResponse
@@ -305,7 +613,7 @@ export type ListNodesResponse = Message<"deckhand.v1.ListNodesResponse"> & {
  * Use `create(ListNodesResponseSchema)` to create a new message.
  */
 export const ListNodesResponseSchema: GenMessage<ListNodesResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 5);
+  messageDesc(file_deckhand_v1_node, 14);
 
 /**
  * @generated from message deckhand.v1.GetNodeRequest
@@ -322,7 +630,7 @@ export type GetNodeRequest = Message<"deckhand.v1.GetNodeRequest"> & {
  * Use `create(GetNodeRequestSchema)` to create a new message.
  */
 export const GetNodeRequestSchema: GenMessage<GetNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 6);
+  messageDesc(file_deckhand_v1_node, 15);
 
 /**
  * @generated from message deckhand.v1.GetNodeResponse
@@ -339,7 +647,7 @@ export type GetNodeResponse = Message<"deckhand.v1.GetNodeResponse"> & {
  * Use `create(GetNodeResponseSchema)` to create a new message.
  */
 export const GetNodeResponseSchema: GenMessage<GetNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 7);
+  messageDesc(file_deckhand_v1_node, 16);
 
 /**
  * @generated from message deckhand.v1.CreateJoinTokenRequest
@@ -365,7 +673,7 @@ export type CreateJoinTokenRequest = Message<"deckhand.v1.CreateJoinTokenRequest
  * Use `create(CreateJoinTokenRequestSchema)` to create a new message.
  */
 export const CreateJoinTokenRequestSchema: GenMessage<CreateJoinTokenRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 8);
+  messageDesc(file_deckhand_v1_node, 17);
 
 /**
  * @generated from message deckhand.v1.CreateJoinTokenResponse
@@ -390,7 +698,7 @@ export type CreateJoinTokenResponse = Message<"deckhand.v1.CreateJoinTokenRespon
  * Use `create(CreateJoinTokenResponseSchema)` to create a new message.
  */
 export const CreateJoinTokenResponseSchema: GenMessage<CreateJoinTokenResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 9);
+  messageDesc(file_deckhand_v1_node, 18);
 
 /**
  * @generated from message deckhand.v1.RevokeNodeRequest
@@ -407,7 +715,7 @@ export type RevokeNodeRequest = Message<"deckhand.v1.RevokeNodeRequest"> & {
  * Use `create(RevokeNodeRequestSchema)` to create a new message.
  */
 export const RevokeNodeRequestSchema: GenMessage<RevokeNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 10);
+  messageDesc(file_deckhand_v1_node, 19);
 
 /**
  * @generated from message deckhand.v1.RevokeNodeResponse
@@ -424,7 +732,7 @@ export type RevokeNodeResponse = Message<"deckhand.v1.RevokeNodeResponse"> & {
  * Use `create(RevokeNodeResponseSchema)` to create a new message.
  */
 export const RevokeNodeResponseSchema: GenMessage<RevokeNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 11);
+  messageDesc(file_deckhand_v1_node, 20);
 
 /**
  * @generated from message deckhand.v1.DrainNodeRequest
@@ -446,7 +754,7 @@ export type DrainNodeRequest = Message<"deckhand.v1.DrainNodeRequest"> & {
  * Use `create(DrainNodeRequestSchema)` to create a new message.
  */
 export const DrainNodeRequestSchema: GenMessage<DrainNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 12);
+  messageDesc(file_deckhand_v1_node, 21);
 
 /**
  * @generated from message deckhand.v1.DrainNodeResponse
@@ -470,7 +778,7 @@ export type DrainNodeResponse = Message<"deckhand.v1.DrainNodeResponse"> & {
  * Use `create(DrainNodeResponseSchema)` to create a new message.
  */
 export const DrainNodeResponseSchema: GenMessage<DrainNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 13);
+  messageDesc(file_deckhand_v1_node, 22);
 
 /**
  * @generated from message deckhand.v1.UndrainNodeRequest
@@ -487,7 +795,7 @@ export type UndrainNodeRequest = Message<"deckhand.v1.UndrainNodeRequest"> & {
  * Use `create(UndrainNodeRequestSchema)` to create a new message.
  */
 export const UndrainNodeRequestSchema: GenMessage<UndrainNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 14);
+  messageDesc(file_deckhand_v1_node, 23);
 
 /**
  * @generated from message deckhand.v1.UndrainNodeResponse
@@ -504,7 +812,7 @@ export type UndrainNodeResponse = Message<"deckhand.v1.UndrainNodeResponse"> & {
  * Use `create(UndrainNodeResponseSchema)` to create a new message.
  */
 export const UndrainNodeResponseSchema: GenMessage<UndrainNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 15);
+  messageDesc(file_deckhand_v1_node, 24);
 
 /**
  * @generated from message deckhand.v1.LockNodeRequest
@@ -528,7 +836,7 @@ export type LockNodeRequest = Message<"deckhand.v1.LockNodeRequest"> & {
  * Use `create(LockNodeRequestSchema)` to create a new message.
  */
 export const LockNodeRequestSchema: GenMessage<LockNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 16);
+  messageDesc(file_deckhand_v1_node, 25);
 
 /**
  * @generated from message deckhand.v1.LockNodeResponse
@@ -552,7 +860,7 @@ export type LockNodeResponse = Message<"deckhand.v1.LockNodeResponse"> & {
  * Use `create(LockNodeResponseSchema)` to create a new message.
  */
 export const LockNodeResponseSchema: GenMessage<LockNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 17);
+  messageDesc(file_deckhand_v1_node, 26);
 
 /**
  * @generated from message deckhand.v1.UnlockNodeRequest
@@ -576,7 +884,7 @@ export type UnlockNodeRequest = Message<"deckhand.v1.UnlockNodeRequest"> & {
  * Use `create(UnlockNodeRequestSchema)` to create a new message.
  */
 export const UnlockNodeRequestSchema: GenMessage<UnlockNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 18);
+  messageDesc(file_deckhand_v1_node, 27);
 
 /**
  * @generated from message deckhand.v1.UnlockNodeResponse
@@ -593,7 +901,7 @@ export type UnlockNodeResponse = Message<"deckhand.v1.UnlockNodeResponse"> & {
  * Use `create(UnlockNodeResponseSchema)` to create a new message.
  */
 export const UnlockNodeResponseSchema: GenMessage<UnlockNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 19);
+  messageDesc(file_deckhand_v1_node, 28);
 
 /**
  * @generated from message deckhand.v1.ListNodeLocksRequest
@@ -633,7 +941,7 @@ export type ListNodeLocksRequest = Message<"deckhand.v1.ListNodeLocksRequest"> &
  * Use `create(ListNodeLocksRequestSchema)` to create a new message.
  */
 export const ListNodeLocksRequestSchema: GenMessage<ListNodeLocksRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 20);
+  messageDesc(file_deckhand_v1_node, 29);
 
 /**
  * @generated from message deckhand.v1.ListNodeLocksResponse
@@ -657,7 +965,7 @@ export type ListNodeLocksResponse = Message<"deckhand.v1.ListNodeLocksResponse">
  * Use `create(ListNodeLocksResponseSchema)` to create a new message.
  */
 export const ListNodeLocksResponseSchema: GenMessage<ListNodeLocksResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 21);
+  messageDesc(file_deckhand_v1_node, 30);
 
 /**
  * @generated from message deckhand.v1.EnrollNodeRequest
@@ -696,7 +1004,7 @@ export type EnrollNodeRequest = Message<"deckhand.v1.EnrollNodeRequest"> & {
  * Use `create(EnrollNodeRequestSchema)` to create a new message.
  */
 export const EnrollNodeRequestSchema: GenMessage<EnrollNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 22);
+  messageDesc(file_deckhand_v1_node, 31);
 
 /**
  * @generated from message deckhand.v1.EnrollNodeResponse
@@ -734,7 +1042,7 @@ export type EnrollNodeResponse = Message<"deckhand.v1.EnrollNodeResponse"> & {
  * Use `create(EnrollNodeResponseSchema)` to create a new message.
  */
 export const EnrollNodeResponseSchema: GenMessage<EnrollNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 23);
+  messageDesc(file_deckhand_v1_node, 32);
 
 /**
  * @generated from message deckhand.v1.RenewCertificateRequest
@@ -760,7 +1068,7 @@ export type RenewCertificateRequest = Message<"deckhand.v1.RenewCertificateReque
  * Use `create(RenewCertificateRequestSchema)` to create a new message.
  */
 export const RenewCertificateRequestSchema: GenMessage<RenewCertificateRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 24);
+  messageDesc(file_deckhand_v1_node, 33);
 
 /**
  * @generated from message deckhand.v1.RenewCertificateResponse
@@ -786,7 +1094,7 @@ export type RenewCertificateResponse = Message<"deckhand.v1.RenewCertificateResp
  * Use `create(RenewCertificateResponseSchema)` to create a new message.
  */
 export const RenewCertificateResponseSchema: GenMessage<RenewCertificateResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 25);
+  messageDesc(file_deckhand_v1_node, 34);
 
 /**
  * NodeService shows and steers the fleet's machines.
@@ -888,6 +1196,40 @@ export const NodeService: GenService<{
     methodKind: "unary";
     input: typeof ListNodeLocksRequestSchema;
     output: typeof ListNodeLocksResponseSchema;
+  },
+  /**
+   * UpgradeNodes replaces deckhand-node on nodes by the release whose programs the hub
+   * has: one rollout, which replaces the one that runs. Nodes verify the release's
+   * signature themselves, by a key that the hub cannot change. The rollout stops when
+   * more nodes have failed than it allows.
+   *
+   * @generated from rpc deckhand.v1.NodeService.UpgradeNodes
+   */
+  upgradeNodes: {
+    methodKind: "unary";
+    input: typeof UpgradeNodesRequestSchema;
+    output: typeof UpgradeNodesResponseSchema;
+  },
+  /**
+   * ListNodeRollouts returns the rollouts, the newest first.
+   *
+   * @generated from rpc deckhand.v1.NodeService.ListNodeRollouts
+   */
+  listNodeRollouts: {
+    methodKind: "unary";
+    input: typeof ListNodeRolloutsRequestSchema;
+    output: typeof ListNodeRolloutsResponseSchema;
+  },
+  /**
+   * StopNodeRollout keeps the rollout that runs from more nodes. Nodes that were told
+   * already continue.
+   *
+   * @generated from rpc deckhand.v1.NodeService.StopNodeRollout
+   */
+  stopNodeRollout: {
+    methodKind: "unary";
+    input: typeof StopNodeRolloutRequestSchema;
+    output: typeof StopNodeRolloutResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_node, 0);

@@ -1,0 +1,46 @@
+package systemd
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+// CheckProgram refuses a program that a service of root must not run, because another user
+// can replace it: the file or a folder above it belongs to somebody else, or others may write
+// to it. Who can replace the program of such a service is root at its next start. Symbolic
+// links are followed.
+func CheckProgram(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("find the program %s: %w", path, err)
+	}
+	for part := real; ; part = filepath.Dir(part) {
+		info, err := os.Lstat(part)
+		if err != nil {
+			return fmt.Errorf("look who owns the program: %w", err)
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		switch mode := info.Mode(); {
+		case !ok:
+			return fmt.Errorf("look who owns %s: the system does not say", part)
+		case stat.Uid != 0:
+			return replaceable(real, "%s belongs to the user with id %d", part, stat.Uid)
+		// In a sticky folder, such as /tmp, nobody can replace what belongs to root.
+		case mode.Perm()&0o022 != 0 && (!mode.IsDir() || mode&fs.ModeSticky == 0):
+			return replaceable(real, "others than its owner may write to %s (mode %04o)", part, mode.Perm())
+		}
+		if part == filepath.Dir(part) {
+			return nil
+		}
+	}
+}
+
+func replaceable(program, format string, args ...any) error {
+	return fault.New(fault.Precondition, "the service would run %s as root, and another user can replace it: %s", program, fmt.Sprintf(format, args...)).
+		WithFix("install the package, or a copy that only root can write: install -o root -g root -m 0755 %s /usr/local/bin/%s, then run it from there", program, filepath.Base(program))
+}
