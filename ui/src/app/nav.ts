@@ -29,7 +29,7 @@ export const nav: NavItem[] = [
   { to: "/nodes", label: "Nodes", icon: Server, key: "n", section: "Fleet" },
   { to: "/images", label: "Images", icon: Boxes, key: "m", section: "Fleet" },
   { to: "/agents/new", label: "New agent", icon: Bot, key: "a", section: "Automation", role: "advanced" },
-  { to: "/memory", label: "Memory", icon: Brain, key: "k", section: "Automation" },
+  { to: "/memory", label: "Memory", icon: Brain, key: "z", section: "Automation" },
   { to: "/triggers", label: "Triggers", icon: Zap, key: "r", section: "Automation" },
   { to: "/providers", label: "Providers", icon: Cpu, key: "p", section: "Administration" },
   { to: "/policy", label: "Policy", icon: ShieldCheck, key: "y", section: "Administration" },

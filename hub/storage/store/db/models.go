@@ -592,6 +592,103 @@ type KillOrder struct {
 	Problem     string
 }
 
+type KnowledgeCollection struct {
+	ID          string
+	OrgID       string
+	ScopeKind   string
+	ScopeID     string
+	Name        string
+	Description string
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+type KnowledgeDocument struct {
+	ID           string
+	OrgID        string
+	CollectionID string
+	SourceID     string
+	Path         string
+	Title        string
+	Format       string
+	Digest       string
+	Bytes        int64
+	Passages     int32
+	Length       int64
+	Skipped      string
+	IndexedAt    time.Time
+}
+
+type KnowledgePassage struct {
+	ID             int64
+	OrgID          string
+	CollectionID   string
+	DocumentID     string
+	Number         int32
+	Heading        string
+	Body           string
+	FirstLine      int32
+	LastLine       int32
+	Page           int32
+	Words          interface{}
+	Length         int32
+	Embedding      []byte
+	EmbeddingModel string
+}
+
+type KnowledgeSource struct {
+	ID           string
+	OrgID        string
+	CollectionID string
+	Kind         string
+	AgentID      string
+	NodeID       string
+	JailID       string
+	Path         string
+	Url          string
+	Revision     string
+	CreatedBy    string
+	CreatedAt    time.Time
+	SyncedAt     *time.Time
+	Error        string
+	Note         string
+}
+
+type KnowledgeSync struct {
+	ID           string
+	OrgID        string
+	CollectionID string
+	State        string
+	Phase        string
+	StartedBy    string
+	StartedAt    time.Time
+	SeenAt       time.Time
+	EndedAt      *time.Time
+	Files        int32
+	Added        int32
+	Changed      int32
+	Removed      int32
+	Skipped      int32
+	Passages     int32
+	Error        string
+	NodeID       string
+	JailID       string
+}
+
+type KnowledgeUpload struct {
+	OrgID    string
+	SourceID string
+	Path     string
+	Content  []byte
+	AddedAt  time.Time
+}
+
+type KnowledgeWord struct {
+	CollectionID string
+	Word         string
+	Passages     int64
+}
+
 type LearnProposal struct {
 	ID         string
 	OrgID      string
@@ -660,6 +757,58 @@ type McpTool struct {
 	OfferedDigest *string
 	OfferedAt     *time.Time
 	Gone          bool
+}
+
+type Memory struct {
+	ID          string
+	OrgID       string
+	ScopeKind   string
+	ScopeID     string
+	OnlyFor     string
+	Type        string
+	Key         string
+	Value       json.RawMessage
+	Body        string
+	Source      string
+	SourceUser  string
+	SourceAgent string
+	SourceTask  string
+	SourceStep  string
+	Untrusted   bool
+	ConfirmedBy string
+	Confidence  float64
+	Version     int32
+	Uses        int64
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	UsedAt      *time.Time
+	ExpiresAt   *time.Time
+	DeletedAt   *time.Time
+	Words       interface{}
+}
+
+type MemoryUse struct {
+	OrgID    string
+	TaskID   string
+	Place    int32
+	MemoryID string
+	Version  int32
+	Standing bool
+}
+
+type MemoryVersion struct {
+	MemoryID    string
+	OrgID       string
+	Version     int32
+	Value       json.RawMessage
+	Source      string
+	SourceUser  string
+	SourceAgent string
+	SourceTask  string
+	SourceStep  string
+	Untrusted   bool
+	Confidence  float64
+	CreatedAt   time.Time
 }
 
 type ModelCall struct {
@@ -1332,6 +1481,7 @@ type Task struct {
 	QuotaLimits       []string
 	WrittenFiles      int64
 	LargestFile       int64
+	MemoriesChosen    bool
 }
 
 type TaskBrowser struct {

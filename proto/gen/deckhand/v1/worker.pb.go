@@ -650,6 +650,9 @@ type ClaimTaskResponse struct {
 	Started bool `protobuf:"varint,11,opt,name=started,proto3" json:"started,omitempty"`
 	// The W3C trace context of the call that made the task; empty for none.
 	Traceparent string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// What the run is told of the organisation's and the user's memory: the same in every
+	// attempt, without what was deleted since.
+	Memories []*ClaimTaskResponse_ToldMemory `protobuf:"bytes,60,rep,name=memories,proto3" json:"memories,omitempty"`
 	// The pattern that the task is offered, as text for the model; empty for none.
 	Pattern       string `protobuf:"bytes,74,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -775,6 +778,13 @@ func (x *ClaimTaskResponse) GetTraceparent() string {
 		return x.Traceparent
 	}
 	return ""
+}
+
+func (x *ClaimTaskResponse) GetMemories() []*ClaimTaskResponse_ToldMemory {
+	if x != nil {
+		return x.Memories
+	}
+	return nil
 }
 
 func (x *ClaimTaskResponse) GetPattern() string {
@@ -2477,6 +2487,103 @@ func (x *RegisterWorkerResponse_Bus) GetServerName() string {
 	return ""
 }
 
+type ClaimTaskResponse_ToldMemory struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	MemoryId string                 `protobuf:"bytes,1,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
+	// Whose it is: organisation, team, user, agent or workspace.
+	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Its type, as memory_retrieve names it.
+	Type string `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	Key  string `protobuf:"bytes,4,opt,name=key,proto3" json:"key,omitempty"`
+	// The value as text.
+	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	// An instruction that a person wrote or confirmed, to be shown before the goal.
+	Standing bool `protobuf:"varint,6,opt,name=standing,proto3" json:"standing,omitempty"`
+	// Who wrote it.
+	Source        string `protobuf:"bytes,7,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimTaskResponse_ToldMemory) Reset() {
+	*x = ClaimTaskResponse_ToldMemory{}
+	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimTaskResponse_ToldMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimTaskResponse_ToldMemory) ProtoMessage() {}
+
+func (x *ClaimTaskResponse_ToldMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimTaskResponse_ToldMemory.ProtoReflect.Descriptor instead.
+func (*ClaimTaskResponse_ToldMemory) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_worker_proto_rawDescGZIP(), []int{8, 0}
+}
+
+func (x *ClaimTaskResponse_ToldMemory) GetMemoryId() string {
+	if x != nil {
+		return x.MemoryId
+	}
+	return ""
+}
+
+func (x *ClaimTaskResponse_ToldMemory) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *ClaimTaskResponse_ToldMemory) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *ClaimTaskResponse_ToldMemory) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *ClaimTaskResponse_ToldMemory) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ClaimTaskResponse_ToldMemory) GetStanding() bool {
+	if x != nil {
+		return x.Standing
+	}
+	return false
+}
+
+func (x *ClaimTaskResponse_ToldMemory) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
 type RenewLeasesResponse_Renewal struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -2490,7 +2597,7 @@ type RenewLeasesResponse_Renewal struct {
 
 func (x *RenewLeasesResponse_Renewal) Reset() {
 	*x = RenewLeasesResponse_Renewal{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2609,7 @@ func (x *RenewLeasesResponse_Renewal) String() string {
 func (*RenewLeasesResponse_Renewal) ProtoMessage() {}
 
 func (x *RenewLeasesResponse_Renewal) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[36]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2552,7 +2659,7 @@ type StartTaskResponse_Skill struct {
 
 func (x *StartTaskResponse_Skill) Reset() {
 	*x = StartTaskResponse_Skill{}
-	mi := &file_deckhand_v1_worker_proto_msgTypes[37]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2671,7 @@ func (x *StartTaskResponse_Skill) String() string {
 func (*StartTaskResponse_Skill) ProtoMessage() {}
 
 func (x *StartTaskResponse_Skill) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_worker_proto_msgTypes[37]
+	mi := &file_deckhand_v1_worker_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2783,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x10ClaimTaskRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12!\n" +
-	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\xaa\x04\n" +
+	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\xa1\x06\n" +
 	"\x11ClaimTaskResponse\x12\x18\n" +
 	"\aclaimed\x18\x01 \x01(\bR\aclaimed\x12(\n" +
 	"\x05lease\x18\x02 \x01(\v2\x12.deckhand.v1.LeaseR\x05lease\x12%\n" +
@@ -2693,8 +2800,18 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\tlease_ttl\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationR\bleaseTtl\x12\x18\n" +
 	"\astarted\x18\v \x01(\bR\astarted\x12 \n" +
-	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x12\x18\n" +
-	"\apattern\x18J \x01(\tR\apattern\"\x97\x01\n" +
+	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x12E\n" +
+	"\bmemories\x18< \x03(\v2).deckhand.v1.ClaimTaskResponse.ToldMemoryR\bmemories\x12\x18\n" +
+	"\apattern\x18J \x01(\tR\apattern\x1a\xad\x01\n" +
+	"\n" +
+	"ToldMemory\x12\x1b\n" +
+	"\tmemory_id\x18\x01 \x01(\tR\bmemoryId\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\x12\x10\n" +
+	"\x03key\x18\x04 \x01(\tR\x03key\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x1a\n" +
+	"\bstanding\x18\x06 \x01(\bR\bstanding\x12\x16\n" +
+	"\x06source\x18\a \x01(\tR\x06source\"\x97\x01\n" +
 	"\x12RenewLeasesRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x125\n" +
 	"\x06leases\x18\x02 \x03(\v2\x12.deckhand.v1.LeaseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\x12$\n" +
@@ -2839,138 +2956,140 @@ func file_deckhand_v1_worker_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_worker_proto_rawDescData
 }
 
-var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_deckhand_v1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_deckhand_v1_worker_proto_goTypes = []any{
-	(*Lease)(nil),                       // 0: deckhand.v1.Lease
-	(*Block)(nil),                       // 1: deckhand.v1.Block
-	(*Turn)(nil),                        // 2: deckhand.v1.Turn
-	(*Checkpoint)(nil),                  // 3: deckhand.v1.Checkpoint
-	(*EventDraft)(nil),                  // 4: deckhand.v1.EventDraft
-	(*RegisterWorkerRequest)(nil),       // 5: deckhand.v1.RegisterWorkerRequest
-	(*RegisterWorkerResponse)(nil),      // 6: deckhand.v1.RegisterWorkerResponse
-	(*ClaimTaskRequest)(nil),            // 7: deckhand.v1.ClaimTaskRequest
-	(*ClaimTaskResponse)(nil),           // 8: deckhand.v1.ClaimTaskResponse
-	(*RenewLeasesRequest)(nil),          // 9: deckhand.v1.RenewLeasesRequest
-	(*RenewLeasesResponse)(nil),         // 10: deckhand.v1.RenewLeasesResponse
-	(*StartTaskRequest)(nil),            // 11: deckhand.v1.StartTaskRequest
-	(*StartTaskResponse)(nil),           // 12: deckhand.v1.StartTaskResponse
-	(*RecordEventsRequest)(nil),         // 13: deckhand.v1.RecordEventsRequest
-	(*RecordEventsResponse)(nil),        // 14: deckhand.v1.RecordEventsResponse
-	(*PublishThinkingRequest)(nil),      // 15: deckhand.v1.PublishThinkingRequest
-	(*PublishThinkingResponse)(nil),     // 16: deckhand.v1.PublishThinkingResponse
-	(*RecordTurnRequest)(nil),           // 17: deckhand.v1.RecordTurnRequest
-	(*RecordTurnResponse)(nil),          // 18: deckhand.v1.RecordTurnResponse
-	(*ProposeStepRequest)(nil),          // 19: deckhand.v1.ProposeStepRequest
-	(*ProposeStepResponse)(nil),         // 20: deckhand.v1.ProposeStepResponse
-	(*ExecuteStepRequest)(nil),          // 21: deckhand.v1.ExecuteStepRequest
-	(*ExecuteStepResponse)(nil),         // 22: deckhand.v1.ExecuteStepResponse
-	(*SaveCheckpointRequest)(nil),       // 23: deckhand.v1.SaveCheckpointRequest
-	(*SaveCheckpointResponse)(nil),      // 24: deckhand.v1.SaveCheckpointResponse
-	(*FinishTaskRequest)(nil),           // 25: deckhand.v1.FinishTaskRequest
-	(*ModelOutage)(nil),                 // 26: deckhand.v1.ModelOutage
-	(*FinishTaskResponse)(nil),          // 27: deckhand.v1.FinishTaskResponse
-	(*ReleaseTaskRequest)(nil),          // 28: deckhand.v1.ReleaseTaskRequest
-	(*ReleaseTaskResponse)(nil),         // 29: deckhand.v1.ReleaseTaskResponse
-	(*YieldTaskRequest)(nil),            // 30: deckhand.v1.YieldTaskRequest
-	(*YieldTaskResponse)(nil),           // 31: deckhand.v1.YieldTaskResponse
-	(*Block_Text)(nil),                  // 32: deckhand.v1.Block.Text
-	(*Block_Reasoning)(nil),             // 33: deckhand.v1.Block.Reasoning
-	(*Block_ToolCall)(nil),              // 34: deckhand.v1.Block.ToolCall
-	(*RegisterWorkerResponse_Bus)(nil),  // 35: deckhand.v1.RegisterWorkerResponse.Bus
-	(*RenewLeasesResponse_Renewal)(nil), // 36: deckhand.v1.RenewLeasesResponse.Renewal
-	(*StartTaskResponse_Skill)(nil),     // 37: deckhand.v1.StartTaskResponse.Skill
-	(*Usage)(nil),                       // 38: deckhand.v1.Usage
-	(*timestamppb.Timestamp)(nil),       // 39: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),             // 40: google.protobuf.Struct
-	(*durationpb.Duration)(nil),         // 41: google.protobuf.Duration
-	(*Task)(nil),                        // 42: deckhand.v1.Task
-	(*Tool)(nil),                        // 43: deckhand.v1.Tool
-	(*Step)(nil),                        // 44: deckhand.v1.Step
-	(*TaskMessage)(nil),                 // 45: deckhand.v1.TaskMessage
-	(TaskState)(0),                      // 46: deckhand.v1.TaskState
+	(*Lease)(nil),                        // 0: deckhand.v1.Lease
+	(*Block)(nil),                        // 1: deckhand.v1.Block
+	(*Turn)(nil),                         // 2: deckhand.v1.Turn
+	(*Checkpoint)(nil),                   // 3: deckhand.v1.Checkpoint
+	(*EventDraft)(nil),                   // 4: deckhand.v1.EventDraft
+	(*RegisterWorkerRequest)(nil),        // 5: deckhand.v1.RegisterWorkerRequest
+	(*RegisterWorkerResponse)(nil),       // 6: deckhand.v1.RegisterWorkerResponse
+	(*ClaimTaskRequest)(nil),             // 7: deckhand.v1.ClaimTaskRequest
+	(*ClaimTaskResponse)(nil),            // 8: deckhand.v1.ClaimTaskResponse
+	(*RenewLeasesRequest)(nil),           // 9: deckhand.v1.RenewLeasesRequest
+	(*RenewLeasesResponse)(nil),          // 10: deckhand.v1.RenewLeasesResponse
+	(*StartTaskRequest)(nil),             // 11: deckhand.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),            // 12: deckhand.v1.StartTaskResponse
+	(*RecordEventsRequest)(nil),          // 13: deckhand.v1.RecordEventsRequest
+	(*RecordEventsResponse)(nil),         // 14: deckhand.v1.RecordEventsResponse
+	(*PublishThinkingRequest)(nil),       // 15: deckhand.v1.PublishThinkingRequest
+	(*PublishThinkingResponse)(nil),      // 16: deckhand.v1.PublishThinkingResponse
+	(*RecordTurnRequest)(nil),            // 17: deckhand.v1.RecordTurnRequest
+	(*RecordTurnResponse)(nil),           // 18: deckhand.v1.RecordTurnResponse
+	(*ProposeStepRequest)(nil),           // 19: deckhand.v1.ProposeStepRequest
+	(*ProposeStepResponse)(nil),          // 20: deckhand.v1.ProposeStepResponse
+	(*ExecuteStepRequest)(nil),           // 21: deckhand.v1.ExecuteStepRequest
+	(*ExecuteStepResponse)(nil),          // 22: deckhand.v1.ExecuteStepResponse
+	(*SaveCheckpointRequest)(nil),        // 23: deckhand.v1.SaveCheckpointRequest
+	(*SaveCheckpointResponse)(nil),       // 24: deckhand.v1.SaveCheckpointResponse
+	(*FinishTaskRequest)(nil),            // 25: deckhand.v1.FinishTaskRequest
+	(*ModelOutage)(nil),                  // 26: deckhand.v1.ModelOutage
+	(*FinishTaskResponse)(nil),           // 27: deckhand.v1.FinishTaskResponse
+	(*ReleaseTaskRequest)(nil),           // 28: deckhand.v1.ReleaseTaskRequest
+	(*ReleaseTaskResponse)(nil),          // 29: deckhand.v1.ReleaseTaskResponse
+	(*YieldTaskRequest)(nil),             // 30: deckhand.v1.YieldTaskRequest
+	(*YieldTaskResponse)(nil),            // 31: deckhand.v1.YieldTaskResponse
+	(*Block_Text)(nil),                   // 32: deckhand.v1.Block.Text
+	(*Block_Reasoning)(nil),              // 33: deckhand.v1.Block.Reasoning
+	(*Block_ToolCall)(nil),               // 34: deckhand.v1.Block.ToolCall
+	(*RegisterWorkerResponse_Bus)(nil),   // 35: deckhand.v1.RegisterWorkerResponse.Bus
+	(*ClaimTaskResponse_ToldMemory)(nil), // 36: deckhand.v1.ClaimTaskResponse.ToldMemory
+	(*RenewLeasesResponse_Renewal)(nil),  // 37: deckhand.v1.RenewLeasesResponse.Renewal
+	(*StartTaskResponse_Skill)(nil),      // 38: deckhand.v1.StartTaskResponse.Skill
+	(*Usage)(nil),                        // 39: deckhand.v1.Usage
+	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 41: google.protobuf.Struct
+	(*durationpb.Duration)(nil),          // 42: google.protobuf.Duration
+	(*Task)(nil),                         // 43: deckhand.v1.Task
+	(*Tool)(nil),                         // 44: deckhand.v1.Tool
+	(*Step)(nil),                         // 45: deckhand.v1.Step
+	(*TaskMessage)(nil),                  // 46: deckhand.v1.TaskMessage
+	(TaskState)(0),                       // 47: deckhand.v1.TaskState
 }
 var file_deckhand_v1_worker_proto_depIdxs = []int32{
 	32, // 0: deckhand.v1.Block.text:type_name -> deckhand.v1.Block.Text
 	33, // 1: deckhand.v1.Block.reasoning:type_name -> deckhand.v1.Block.Reasoning
 	34, // 2: deckhand.v1.Block.tool_call:type_name -> deckhand.v1.Block.ToolCall
 	1,  // 3: deckhand.v1.Turn.blocks:type_name -> deckhand.v1.Block
-	38, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
-	39, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
-	40, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
-	39, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
-	40, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
+	39, // 4: deckhand.v1.Turn.usage:type_name -> deckhand.v1.Usage
+	40, // 5: deckhand.v1.Turn.created_at:type_name -> google.protobuf.Timestamp
+	41, // 6: deckhand.v1.Checkpoint.state:type_name -> google.protobuf.Struct
+	40, // 7: deckhand.v1.Checkpoint.created_at:type_name -> google.protobuf.Timestamp
+	41, // 8: deckhand.v1.EventDraft.payload:type_name -> google.protobuf.Struct
 	35, // 9: deckhand.v1.RegisterWorkerResponse.bus:type_name -> deckhand.v1.RegisterWorkerResponse.Bus
-	41, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
-	41, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
+	42, // 10: deckhand.v1.RegisterWorkerResponse.lease_ttl:type_name -> google.protobuf.Duration
+	42, // 11: deckhand.v1.RegisterWorkerResponse.renew_interval:type_name -> google.protobuf.Duration
 	0,  // 12: deckhand.v1.ClaimTaskResponse.lease:type_name -> deckhand.v1.Lease
-	42, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
-	43, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
+	43, // 13: deckhand.v1.ClaimTaskResponse.task:type_name -> deckhand.v1.Task
+	44, // 14: deckhand.v1.ClaimTaskResponse.tools:type_name -> deckhand.v1.Tool
 	2,  // 15: deckhand.v1.ClaimTaskResponse.turns:type_name -> deckhand.v1.Turn
-	44, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
+	45, // 16: deckhand.v1.ClaimTaskResponse.steps:type_name -> deckhand.v1.Step
 	3,  // 17: deckhand.v1.ClaimTaskResponse.checkpoint:type_name -> deckhand.v1.Checkpoint
-	45, // 18: deckhand.v1.ClaimTaskResponse.messages:type_name -> deckhand.v1.TaskMessage
-	41, // 19: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
-	0,  // 20: deckhand.v1.RenewLeasesRequest.leases:type_name -> deckhand.v1.Lease
-	36, // 21: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
-	0,  // 22: deckhand.v1.StartTaskRequest.lease:type_name -> deckhand.v1.Lease
-	37, // 23: deckhand.v1.StartTaskResponse.skills:type_name -> deckhand.v1.StartTaskResponse.Skill
-	43, // 24: deckhand.v1.StartTaskResponse.tools:type_name -> deckhand.v1.Tool
-	0,  // 25: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 26: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
-	0,  // 27: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 28: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
-	2,  // 29: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
-	4,  // 30: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
-	2,  // 31: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
-	44, // 32: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
-	0,  // 33: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
-	44, // 34: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 35: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
-	44, // 36: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
-	0,  // 37: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
-	3,  // 38: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	4,  // 39: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
-	45, // 40: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
-	0,  // 41: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
-	46, // 42: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
-	4,  // 43: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	3,  // 44: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
-	41, // 45: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
-	26, // 46: deckhand.v1.FinishTaskRequest.outage:type_name -> deckhand.v1.ModelOutage
-	0,  // 47: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
-	0,  // 48: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
-	4,  // 49: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
-	5,  // 50: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
-	7,  // 51: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
-	9,  // 52: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
-	11, // 53: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
-	13, // 54: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
-	15, // 55: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
-	17, // 56: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
-	19, // 57: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
-	21, // 58: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
-	23, // 59: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
-	25, // 60: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
-	28, // 61: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
-	30, // 62: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
-	6,  // 63: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
-	8,  // 64: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
-	10, // 65: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
-	12, // 66: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
-	14, // 67: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
-	16, // 68: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
-	18, // 69: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
-	20, // 70: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
-	22, // 71: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
-	24, // 72: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
-	27, // 73: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
-	29, // 74: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
-	31, // 75: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
-	63, // [63:76] is the sub-list for method output_type
-	50, // [50:63] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	46, // 18: deckhand.v1.ClaimTaskResponse.messages:type_name -> deckhand.v1.TaskMessage
+	42, // 19: deckhand.v1.ClaimTaskResponse.lease_ttl:type_name -> google.protobuf.Duration
+	36, // 20: deckhand.v1.ClaimTaskResponse.memories:type_name -> deckhand.v1.ClaimTaskResponse.ToldMemory
+	0,  // 21: deckhand.v1.RenewLeasesRequest.leases:type_name -> deckhand.v1.Lease
+	37, // 22: deckhand.v1.RenewLeasesResponse.renewals:type_name -> deckhand.v1.RenewLeasesResponse.Renewal
+	0,  // 23: deckhand.v1.StartTaskRequest.lease:type_name -> deckhand.v1.Lease
+	38, // 24: deckhand.v1.StartTaskResponse.skills:type_name -> deckhand.v1.StartTaskResponse.Skill
+	44, // 25: deckhand.v1.StartTaskResponse.tools:type_name -> deckhand.v1.Tool
+	0,  // 26: deckhand.v1.RecordEventsRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 27: deckhand.v1.RecordEventsRequest.events:type_name -> deckhand.v1.EventDraft
+	0,  // 28: deckhand.v1.PublishThinkingRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 29: deckhand.v1.RecordTurnRequest.lease:type_name -> deckhand.v1.Lease
+	2,  // 30: deckhand.v1.RecordTurnRequest.turn:type_name -> deckhand.v1.Turn
+	4,  // 31: deckhand.v1.RecordTurnRequest.events:type_name -> deckhand.v1.EventDraft
+	2,  // 32: deckhand.v1.RecordTurnResponse.turn:type_name -> deckhand.v1.Turn
+	45, // 33: deckhand.v1.RecordTurnResponse.steps:type_name -> deckhand.v1.Step
+	0,  // 34: deckhand.v1.ProposeStepRequest.lease:type_name -> deckhand.v1.Lease
+	45, // 35: deckhand.v1.ProposeStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 36: deckhand.v1.ExecuteStepRequest.lease:type_name -> deckhand.v1.Lease
+	45, // 37: deckhand.v1.ExecuteStepResponse.step:type_name -> deckhand.v1.Step
+	0,  // 38: deckhand.v1.SaveCheckpointRequest.lease:type_name -> deckhand.v1.Lease
+	3,  // 39: deckhand.v1.SaveCheckpointRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	4,  // 40: deckhand.v1.SaveCheckpointRequest.events:type_name -> deckhand.v1.EventDraft
+	46, // 41: deckhand.v1.SaveCheckpointResponse.messages:type_name -> deckhand.v1.TaskMessage
+	0,  // 42: deckhand.v1.FinishTaskRequest.lease:type_name -> deckhand.v1.Lease
+	47, // 43: deckhand.v1.FinishTaskRequest.state:type_name -> deckhand.v1.TaskState
+	4,  // 44: deckhand.v1.FinishTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	3,  // 45: deckhand.v1.FinishTaskRequest.checkpoint:type_name -> deckhand.v1.Checkpoint
+	42, // 46: deckhand.v1.FinishTaskRequest.retry_after:type_name -> google.protobuf.Duration
+	26, // 47: deckhand.v1.FinishTaskRequest.outage:type_name -> deckhand.v1.ModelOutage
+	0,  // 48: deckhand.v1.ReleaseTaskRequest.lease:type_name -> deckhand.v1.Lease
+	0,  // 49: deckhand.v1.YieldTaskRequest.lease:type_name -> deckhand.v1.Lease
+	4,  // 50: deckhand.v1.YieldTaskRequest.events:type_name -> deckhand.v1.EventDraft
+	5,  // 51: deckhand.v1.WorkerService.RegisterWorker:input_type -> deckhand.v1.RegisterWorkerRequest
+	7,  // 52: deckhand.v1.WorkerService.ClaimTask:input_type -> deckhand.v1.ClaimTaskRequest
+	9,  // 53: deckhand.v1.WorkerService.RenewLeases:input_type -> deckhand.v1.RenewLeasesRequest
+	11, // 54: deckhand.v1.WorkerService.StartTask:input_type -> deckhand.v1.StartTaskRequest
+	13, // 55: deckhand.v1.WorkerService.RecordEvents:input_type -> deckhand.v1.RecordEventsRequest
+	15, // 56: deckhand.v1.WorkerService.PublishThinking:input_type -> deckhand.v1.PublishThinkingRequest
+	17, // 57: deckhand.v1.WorkerService.RecordTurn:input_type -> deckhand.v1.RecordTurnRequest
+	19, // 58: deckhand.v1.WorkerService.ProposeStep:input_type -> deckhand.v1.ProposeStepRequest
+	21, // 59: deckhand.v1.WorkerService.ExecuteStep:input_type -> deckhand.v1.ExecuteStepRequest
+	23, // 60: deckhand.v1.WorkerService.SaveCheckpoint:input_type -> deckhand.v1.SaveCheckpointRequest
+	25, // 61: deckhand.v1.WorkerService.FinishTask:input_type -> deckhand.v1.FinishTaskRequest
+	28, // 62: deckhand.v1.WorkerService.ReleaseTask:input_type -> deckhand.v1.ReleaseTaskRequest
+	30, // 63: deckhand.v1.WorkerService.YieldTask:input_type -> deckhand.v1.YieldTaskRequest
+	6,  // 64: deckhand.v1.WorkerService.RegisterWorker:output_type -> deckhand.v1.RegisterWorkerResponse
+	8,  // 65: deckhand.v1.WorkerService.ClaimTask:output_type -> deckhand.v1.ClaimTaskResponse
+	10, // 66: deckhand.v1.WorkerService.RenewLeases:output_type -> deckhand.v1.RenewLeasesResponse
+	12, // 67: deckhand.v1.WorkerService.StartTask:output_type -> deckhand.v1.StartTaskResponse
+	14, // 68: deckhand.v1.WorkerService.RecordEvents:output_type -> deckhand.v1.RecordEventsResponse
+	16, // 69: deckhand.v1.WorkerService.PublishThinking:output_type -> deckhand.v1.PublishThinkingResponse
+	18, // 70: deckhand.v1.WorkerService.RecordTurn:output_type -> deckhand.v1.RecordTurnResponse
+	20, // 71: deckhand.v1.WorkerService.ProposeStep:output_type -> deckhand.v1.ProposeStepResponse
+	22, // 72: deckhand.v1.WorkerService.ExecuteStep:output_type -> deckhand.v1.ExecuteStepResponse
+	24, // 73: deckhand.v1.WorkerService.SaveCheckpoint:output_type -> deckhand.v1.SaveCheckpointResponse
+	27, // 74: deckhand.v1.WorkerService.FinishTask:output_type -> deckhand.v1.FinishTaskResponse
+	29, // 75: deckhand.v1.WorkerService.ReleaseTask:output_type -> deckhand.v1.ReleaseTaskResponse
+	31, // 76: deckhand.v1.WorkerService.YieldTask:output_type -> deckhand.v1.YieldTaskResponse
+	64, // [64:77] is the sub-list for method output_type
+	51, // [51:64] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_worker_proto_init() }
@@ -2991,7 +3110,7 @@ func file_deckhand_v1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_worker_proto_rawDesc), len(file_deckhand_v1_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
