@@ -208,7 +208,7 @@ func (k Key) derive(purpose string) ([]byte, error) {
 	if len(k) != KeySize {
 		return nil, errors.New("there is no key of the browser")
 	}
-	return hkdf.Key(sha256.New, k, nil, "deckhand browser "+purpose, KeySize)
+	return hkdf.Key(sha256.New, k, nil, "the browser of a jail: "+purpose, KeySize)
 }
 
 func (k Key) cipher(purpose string) (cipher.AEAD, error) {

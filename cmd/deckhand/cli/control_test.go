@@ -179,8 +179,8 @@ func TestATaskIsRunOnceMore(t *testing.T) {
 	require.Equal(t, "without sudo", request.GetMessage())
 	require.Equal(t, 2, h.run(t, "task", "resume-from", "task_b", "--iteration", "-1").code)
 
-	require.Equal(t, `ID  ITERATION  PHASE  NAME  REASON  AGE  EXPIRES
--   4          -      -     auto    3h   2027-01-02T03:04:05Z
+	require.Equal(t, `ID  ITERATION  PHASE  NAME  BROWSER  REASON  AGE  EXPIRES
+-   4          -      -     -        auto    3h   2027-01-02T03:04:05Z
 `, h.run(t, "task", "checkpoints", "task_b").stdout)
 }
 

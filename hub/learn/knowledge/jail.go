@@ -287,7 +287,7 @@ func (b *box) workspace(ctx context.Context, s db.KnowledgeSource) error {
 		}
 	}
 	if missing {
-		return fault.New(fault.NotFound, "the workspace has no %s", folder).WithFix("look with: deckhand file list --agent NAME")
+		return fault.New(fault.NotFound, "the workspace has no %s", folder).WithFix("look with: deckhand agent files ls AGENT")
 	}
 	out, err := b.link.Files().UploadFiles(ctx)
 	if err != nil {
