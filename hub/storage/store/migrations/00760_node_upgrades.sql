@@ -2,7 +2,7 @@
 
 -- What a node said last about an upgrade of its program: '' before the first.
 ALTER TABLE nodes
-    ADD COLUMN upgrade_id      text NOT NULL DEFAULT '',
+    ADD COLUMN upgrade_id      text COLLATE "C" NOT NULL DEFAULT '',
     ADD COLUMN upgrade_version text NOT NULL DEFAULT '',
     ADD COLUMN upgrade_state   text NOT NULL DEFAULT '' CHECK (upgrade_state IN ('', 'trial', 'installed', 'failed')),
     ADD COLUMN upgrade_problem text NOT NULL DEFAULT '';
