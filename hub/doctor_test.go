@@ -32,6 +32,7 @@ func TestTheDoctorNamesCredentialsThatExpire(t *testing.T) {
 	}
 	r.exec("UPDATE egress_credentials SET expires_at = now() + interval '3 days' WHERE name = 'ends-soon'")
 	r.exec("UPDATE egress_credentials SET expires_at = now() - interval '3 days' WHERE name = 'has-ended'")
+	r.exec("UPDATE egress_credentials SET refresh_sealed = '', refreshed_at = now() WHERE name = 'ends-soon'") // it is valid no longer for it
 	now := found()
 	require.Contains(t, now["credential ends-soon"], "warn: it expires at ")
 	require.Contains(t, now["credential has-ended"], "fail: it expired at ")

@@ -53,7 +53,8 @@ func rolloutMessage(r rollout.Record) *deckhandv1.NodeRollout {
 	m := &deckhandv1.NodeRollout{
 		Id: r.ID, Version: r.Version, Labels: rollout.Labels(r.NodeRollout), Percent: r.Percent, MaxFailures: r.MaxFailures,
 		State: r.State, Reason: r.Reason, CreatedBy: r.CreatedBy, CreatedAt: timestamppb.New(r.CreatedAt), EndedAt: timestamp(r.EndedAt),
-		Waiting: int32(r.Waiting), //nolint:gosec // a number of nodes
+		Waiting:   int32(r.Waiting), //nolint:gosec // a number of nodes
+		Upgrading: r.Counts[rollout.Upgrading], Installed: r.Counts[rollout.Installed], Failed: r.Counts[rollout.Failed],
 	}
 	for _, n := range r.Nodes {
 		m.Nodes = append(m.Nodes, &deckhandv1.NodeRolloutNode{NodeId: n.NodeID, Name: n.Name, State: n.State, Problem: n.Problem})

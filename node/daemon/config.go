@@ -136,7 +136,7 @@ type Config struct {
 	// hub asks for; see package upgrade.
 	ReleaseKey string `koanf:"release-key"`
 	// Upgrades allows them: whoever calls Run can put another program in the place of this
-	// one. Linked, if set, is called when there is a session with the hub, by which the
+	// one. Linked, if set, is called when the hub has accepted a session, by which the
 	// program that tries this one knows that it works.
 	Upgrades bool   `koanf:"-"`
 	Linked   func() `koanf:"-"`

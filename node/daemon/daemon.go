@@ -196,13 +196,15 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 			d.linked.Store(connected)
 			d.metrics.linked(connected)
 			d.notify.linked(connected)
-			if connected && c.Linked != nil {
-				c.Linked()
-			}
 		},
 		OnContact: func() {
 			d.execs.Contact()
 			d.notify.contact()
+		},
+		OnAccepted: func() {
+			if c.Linked != nil {
+				c.Linked()
+			}
 		},
 		Pressure:   d.pressure.Now,
 		OnRecorded: func(ids []string) { d.execs.Recorded(ids) },

@@ -26,10 +26,12 @@ func (n nodeServer) Upgrade(ctx context.Context, req *nodev1.UpgradeRequest) (*n
 		n.d.cfg.Log.Warn("an upgrade is refused", "version", req.GetVersion(), "error", err)
 		return nil, fault.ToGRPC(err)
 	}
-	select {
-	case n.d.replace <- ready: // the link ends after the response
-	default:
+	if ctx.Err() != nil {
+		// The hub does not hear that it is ready, and says it again.
+		n.d.upgrades.Drop(ready)
+		return nil, fault.ToGRPC(fault.New(fault.Unavailable, "the call broke off"))
 	}
+	n.d.replace <- ready // there is one at most; the link ends after the response
 	return &nodev1.UpgradeResponse{}, nil
 }
 

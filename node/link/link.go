@@ -51,6 +51,9 @@ type Config struct {
 	// OnContact, if set, is called whenever the hub was heard from in a
 	// session: at its Welcome and at each later message. It must not block.
 	OnContact func()
+	// OnAccepted, if set, is called in each session when the hub has accepted Hello and has
+	// kept the session for some heartbeats. It must not block.
+	OnAccepted func()
 	// Pressure, if set, returns why nothing new may start on this node, "" for
 	// nothing, and a channel that is closed when that has changed.
 	Pressure func() (why string, changed <-chan struct{})
@@ -103,6 +106,9 @@ func New(cfg Config) (*Link, error) {
 	}
 	if cfg.OnContact == nil {
 		cfg.OnContact = func() {}
+	}
+	if cfg.OnAccepted == nil {
+		cfg.OnAccepted = func() {}
 	}
 	if cfg.OnRecorded == nil {
 		cfg.OnRecorded = func([]string) {}

@@ -19,6 +19,9 @@ import (
 const (
 	// welcomeTimeout is how long the hub may take to open the session.
 	welcomeTimeout = 30 * time.Second
+	// acceptedBeats is after how many heartbeats the hub has accepted Hello: it sends none
+	// before, and keeps the session.
+	acceptedBeats = 2
 	// partingGrace is how long the last bytes may take to leave.
 	partingGrace = time.Second
 )
@@ -208,6 +211,7 @@ func (s *session) greet(stream nodev1.SessionService_SessionServer) (*nodev1.Ses
 
 // receive takes what the hub says until the stream ends, and returns why.
 func (s *session) receive(stream nodev1.SessionService_SessionServer, interval time.Duration) error {
+	beats := 0
 	for {
 		message, err := stream.Recv()
 		switch {
@@ -223,6 +227,9 @@ func (s *session) receive(stream nodev1.SessionService_SessionServer, interval t
 		case *nodev1.SessionRequest_Goodbye_:
 			return errGoodbye(said.Goodbye.GetReason())
 		case *nodev1.SessionRequest_Heartbeat:
+			if beats++; beats == acceptedBeats {
+				s.link.cfg.OnAccepted()
+			}
 			if ids := said.Heartbeat.GetRecordedIds(); len(ids) > 0 {
 				s.link.cfg.OnRecorded(ids)
 			}

@@ -6,9 +6,10 @@
 // release key that is on the machine since its installation, refuses a version that is not
 // newer than the running one, and downloads the program whose digest the list has. Then the
 // daemon stops, and [Ready.Take] tries the new program: it starts it in place of the daemon,
-// as a child, and waits until it has a session with the hub. Only then is the old program
-// replaced, and this process becomes the new one, under the same id. If the new program ends
-// or has no session within [TrialTime], it is stopped and the old one goes on.
+// as a child, and waits until the hub has accepted its session and sent heartbeats. Only then
+// is the old program replaced, and this process becomes the new one, under the same id. If the
+// new program ends or has no such session within [TrialTime], it is stopped and the old one
+// goes on. What is installed is what was verified: the digest is compared once more.
 //
 // The file of the old program is not touched before the new one has worked, so a machine
 // that fails during the trial starts the old one. Jails and their commands belong to
@@ -26,6 +27,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -67,7 +69,15 @@ const (
 	// versionTime is how long the new program may take to say its version.
 	versionTime = 20 * time.Second
 
+	// firstWait and longestWait are how long it waits before it downloads again what failed:
+	// a hub serves some nodes at a time.
+	firstWait, longestWait = time.Second, 15 * time.Second
+
 	stateFile = "state.json"
+	// downloaded begins the names of programs that were downloaded; their digest follows.
+	downloaded = "deckhand-node-"
+	// downloading and temporary are the names of files that are being written.
+	downloading, temporary = ".download-*", ".deckhand-node-*"
 )
 
 // Config says where an Upgrader finds what it needs. All are required but Client.
@@ -89,10 +99,13 @@ type Config struct {
 // Upgrader upgrades this process's program.
 type Upgrader struct {
 	cfg Config
-	// self is the file of this program when it was started.
-	self string
+	// self is the file of this program when it was started, and running what it was.
+	self    string
+	running os.FileInfo
 
 	mu sync.Mutex // one upgrade at a time
+	// pending is what Prepare returned and nobody has dropped.
+	pending *Ready
 }
 
 // New creates an Upgrader.
@@ -108,21 +121,69 @@ func New(cfg Config) (*Upgrader, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o711); err != nil {
 		return nil, fmt.Errorf("make the folder of upgrades: %w", err)
 	}
-	u := &Upgrader{cfg: cfg, self: self}
-	if last := u.Last(); !cfg.Trial && last.GetState() == nodev1.SessionResponse_Upgrade_STATE_TRIED {
-		interrupted := &Ready{ID: last.GetId(), Version: last.GetVersion(), dir: cfg.Dir, log: cfg.Log}
-		interrupted.record("failed", "the machine or the daemon ended during the trial")
+	running, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
 	}
+	u := &Upgrader{cfg: cfg, self: self, running: running}
+	if cfg.Trial {
+		return u, nil // the program that tries it has a trial and a file in progress
+	}
+	if last := u.Last(); last.GetState() == nodev1.SessionResponse_Upgrade_STATE_TRIED {
+		interrupted := &Ready{ID: last.GetId(), Version: last.GetVersion(), dir: cfg.Dir, log: cfg.Log}
+		if last.GetVersion() == version.Version {
+			// It had replaced the old program already.
+			interrupted.record("installed", "")
+		} else {
+			interrupted.record("failed", "the machine or the daemon ended during the trial")
+		}
+	}
+	u.clean()
 	return u, nil
+}
+
+// clean removes what upgrades left that were interrupted. Another node of this machine may
+// run the same program, so what is new beside it stays.
+func (u *Upgrader) clean() {
+	remove := func(dir, pattern string, age time.Duration) {
+		paths, _ := filepath.Glob(filepath.Join(dir, pattern)) // the pattern is right
+		for _, path := range paths {
+			info, err := os.Lstat(path)
+			if err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) >= age {
+				err = os.Remove(path)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				u.cfg.Log.Warn("cannot remove what an upgrade left", "error", err)
+			}
+		}
+	}
+	for _, pattern := range []string{downloading, temporary, downloaded + "*"} {
+		remove(u.cfg.Dir, pattern, 0)
+	}
+	remove(filepath.Dir(u.self), temporary, downloadTime)
+}
+
+// Drop gives up what Prepare returned, so that another upgrade can be prepared.
+func (u *Upgrader) Drop(r *Ready) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pending == r {
+		u.pending = nil
+	}
 }
 
 // Prepare downloads and verifies the program of a release. It changes nothing of this
 // program.
 func (u *Upgrader) Prepare(ctx context.Context, order *nodev1.UpgradeRequest) (*Ready, error) {
-	if !u.mu.TryLock() {
-		return nil, fault.New(fault.Precondition, "this node prepares an upgrade already").WithFix("wait until it has ended")
+	// Aborted, so that the hub says it again later.
+	busy := fault.New(fault.Aborted, "this node prepares or tries an upgrade already").WithFix("wait until it has ended")
+	if u.cfg.Trial || !u.mu.TryLock() {
+		return nil, busy
 	}
 	defer u.mu.Unlock()
+	if u.pending != nil {
+		return nil, busy
+	}
 	ctx, cancel := context.WithTimeout(ctx, downloadTime)
 	defer cancel()
 	key, err := u.key()
@@ -132,13 +193,16 @@ func (u *Upgrader) Prepare(ctx context.Context, order *nodev1.UpgradeRequest) (*
 	if err := newer(order.GetVersion()); err != nil {
 		return nil, err
 	}
+	if err := unchanged(u.self, u.running); err != nil {
+		return nil, err
+	}
 	if err := writable(u.self); err != nil {
 		return nil, err
 	}
 	if err := u.verify(ctx, key, order); err != nil {
 		return nil, err
 	}
-	program := filepath.Join(u.cfg.Dir, "deckhand-node")
+	program := filepath.Join(u.cfg.Dir, downloaded+order.GetDigest())
 	if err := u.download(ctx, program, order.GetDigest()); err != nil {
 		return nil, err
 	}
@@ -146,7 +210,11 @@ func (u *Upgrader) Prepare(ctx context.Context, order *nodev1.UpgradeRequest) (*
 		return nil, err
 	}
 	u.cfg.Log.Info("a newer release is ready to be tried", "version", order.GetVersion(), "running", version.Version)
-	return &Ready{Program: program, ID: order.GetId(), Version: order.GetVersion(), self: u.self, dir: u.cfg.Dir, patience: TrialTime, log: u.cfg.Log}, nil
+	u.pending = &Ready{
+		Program: program, ID: order.GetId(), Version: order.GetVersion(), digest: order.GetDigest(),
+		self: u.self, running: u.running, dir: u.cfg.Dir, patience: TrialTime, log: u.cfg.Log,
+	}
+	return u.pending, nil
 }
 
 // key reads the release key.
@@ -179,7 +247,7 @@ func newer(to string) error {
 
 // writable reports an error unless the program's file can be replaced.
 func writable(self string) error {
-	probe, err := os.CreateTemp(filepath.Dir(self), ".deckhand-node-*")
+	probe, err := os.CreateTemp(filepath.Dir(self), temporary)
 	if err == nil {
 		err = errors.Join(probe.Close(), os.Remove(probe.Name()))
 	}
@@ -235,10 +303,31 @@ func (u *Upgrader) verify(ctx context.Context, key minisign.PublicKey, order *no
 // get downloads a small file of the release.
 func (u *Upgrader) get(ctx context.Context, name string, limit int64) ([]byte, error) {
 	var out bytes.Buffer
-	err := u.fetch(ctx, name, limit, &out)
+	err := again(ctx, func() error {
+		out.Reset()
+		return u.fetch(ctx, name, limit, &out)
+	})
 	return out.Bytes(), err
 }
 
+// again calls do until it ends otherwise than with fault.Unavailable, or ctx ends.
+func again(ctx context.Context, do func() error) error {
+	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+		err := do()
+		if !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		// Not all nodes at the same moment.
+		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // no secret
+		}
+	}
+}
+
+// fetch downloads a file once. An error of which another attempt may be the way out is
+// fault.Unavailable.
 func (u *Upgrader) fetch(ctx context.Context, name string, limit int64, to io.Writer) error {
 	url := strings.TrimRight(u.cfg.HubURL(), "/") + Path + name
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
@@ -250,7 +339,11 @@ func (u *Upgrader) fetch(ctx context.Context, name string, limit int64, to io.Wr
 		return fault.New(fault.Unavailable, "cannot download %s: %v", url, err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
+	switch res.StatusCode {
+	case http.StatusOK:
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return fault.New(fault.Unavailable, "cannot download %s: %s", url, res.Status)
+	default:
 		return fault.New(fault.Precondition, "the hub does not serve %s: %s", url, res.Status).
 			WithFix("put all files of one release into the hub's folder node-programs")
 	}
@@ -266,7 +359,7 @@ func (u *Upgrader) fetch(ctx context.Context, name string, limit int64, to io.Wr
 
 // download stores the program with that digest at path.
 func (u *Upgrader) download(ctx context.Context, path, digest string) (err error) {
-	file, err := os.CreateTemp(u.cfg.Dir, ".download-*")
+	file, err := os.CreateTemp(u.cfg.Dir, downloading)
 	if err != nil {
 		return fmt.Errorf("store the new program: %w", err)
 	}
@@ -276,7 +369,16 @@ func (u *Upgrader) download(ctx context.Context, path, digest string) (err error
 		}
 	}()
 	hash := sha256.New()
-	err = u.fetch(ctx, ProgramFile+runtime.GOARCH, maxProgram, io.MultiWriter(file, hash))
+	err = again(ctx, func() error {
+		hash.Reset()
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("store the new program: %w", err)
+		}
+		if err := file.Truncate(0); err != nil {
+			return fmt.Errorf("store the new program: %w", err)
+		}
+		return u.fetch(ctx, ProgramFile+runtime.GOARCH, maxProgram, io.MultiWriter(file, hash))
+	})
 	if err == nil && hex.EncodeToString(hash.Sum(nil)) != digest {
 		err = fault.New(fault.Denied, "the program that the hub serves has another digest than the release")
 	}
@@ -287,7 +389,7 @@ func (u *Upgrader) download(ctx context.Context, path, digest string) (err error
 	if err := os.Rename(file.Name(), path); err != nil {
 		return fmt.Errorf("store the new program: %w", err)
 	}
-	return nil
+	return flush(u.cfg.Dir)
 }
 
 // says checks that a program runs on this machine and has that version.
@@ -327,12 +429,20 @@ func (u *Upgrader) Last() *nodev1.SessionResponse_Upgrade {
 	return &nodev1.SessionResponse_Upgrade{Id: s.ID, Version: s.Version, State: states[s.State], Problem: s.Problem}
 }
 
+// record stores what became of the upgrade, as well as it can.
 func (r *Ready) record(what, problem string) {
+	if err := r.store(what, problem); err != nil {
+		r.log.Warn("cannot store what became of the upgrade", "error", err)
+	}
+}
+
+func (r *Ready) store(what, problem string) error {
 	text, err := json.Marshal(state{ID: r.ID, Version: r.Version, State: what, Problem: textcut.Runes(problem, maxProblem, "…")})
 	if err == nil {
 		err = wholefile.Write(filepath.Join(r.dir, stateFile), text, 0o600)
 	}
 	if err != nil {
-		r.log.Warn("cannot store what became of the upgrade", "error", err)
+		return fmt.Errorf("store what became of the upgrade: %w", err)
 	}
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/upgrade/upgradetest"
@@ -33,7 +34,23 @@ func TestOnlyANewerReleaseOfTheKeyIsAccepted(t *testing.T) {
 	const release = "9.1.0"
 	key, served := upgradetest.NewKey(t), t.TempDir()
 	public := key.PublicFile(t)
-	hub := httptest.NewServer(http.StripPrefix(Path, http.FileServer(http.Dir(served))))
+	publicText, err := os.ReadFile(public)
+	require.NoError(t, err)
+	files, turned := http.StripPrefix(Path, http.FileServer(http.Dir(served))), map[string]bool{}
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// It is busy at first, and then breaks off.
+		switch name := r.URL.Path; {
+		case !turned[name]:
+			turned[name] = true
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case strings.Contains(name, ProgramFile) && !turned["broken"]:
+			turned["broken"] = true
+			w.Header().Set("Content-Length", "1000000")
+			_, _ = w.Write([]byte("#!/bin/sh\nexit 1\n")) // it is cut off
+		default:
+			files.ServeHTTP(w, r)
+		}
+	}))
 	t.Cleanup(hub.Close)
 	dir := t.TempDir()
 	u, err := New(Config{Key: public, Dir: dir, HubURL: func() string { return hub.URL }, Log: hclog.NewNullLogger()})
@@ -47,6 +64,17 @@ func TestOnlyANewerReleaseOfTheKeyIsAccepted(t *testing.T) {
 	got, err := os.ReadFile(ready.Program)
 	require.NoError(t, err)
 	require.Equal(t, good, got)
+
+	// One at a time: what is installed is what was tried.
+	again := &nodev1.UpgradeRequest{Id: "rollout_2", Version: release, Digest: digest}
+	_, err = u.Prepare(t.Context(), again)
+	require.True(t, fault.Is(err, fault.Aborted), "%v", err)
+	tried, err := New(Config{Key: public, Dir: dir, Trial: true, HubURL: func() string { return hub.URL }, Log: hclog.NewNullLogger()})
+	require.NoError(t, err)
+	_, err = tried.Prepare(t.Context(), again)
+	require.True(t, fault.Is(err, fault.Aborted), "%v", err)
+	require.FileExists(t, ready.Program, "a trial removes nothing")
+	u.Drop(ready)
 
 	write := func(name string, text []byte) {
 		require.NoError(t, os.WriteFile(filepath.Join(served, name), text, 0o600))
@@ -88,9 +116,27 @@ func TestOnlyANewerReleaseOfTheKeyIsAccepted(t *testing.T) {
 		_, err := u.Prepare(t.Context(), &nodev1.UpgradeRequest{Id: "rollout_1", Version: c.version, Digest: digest})
 		require.ErrorContains(t, err, c.says, c.name)
 	}
+
+	// Another program came in its place.
+	other, err := os.Stat(dir)
+	require.NoError(t, err)
+	u.running = other
+	upgradetest.Release(t, served, key, release, good)
+	require.NoError(t, os.WriteFile(public, publicText, 0o600))
+	_, err = u.Prepare(t.Context(), &nodev1.UpgradeRequest{Id: "rollout_1", Version: release, Digest: digest})
+	require.ErrorContains(t, err, "was replaced since this node started")
 	left, err := filepath.Glob(filepath.Join(dir, ".download-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+
+	// What was left of upgrades that were interrupted goes at the next start.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, ".download-1"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, previousFile), nil, 0o600))
+	_, err = New(Config{Dir: dir, Log: hclog.NewNullLogger()})
+	require.NoError(t, err)
+	entries, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, previousFile)}, entries)
 }
 
 // A program is accepted once it has said that it has a session, and stopped whatever it does.
@@ -114,6 +160,17 @@ trap 'exit 0' TERM; echo linked >&3; while :; do sleep 0.05; done`, long))
 	require.NoError(t, os.Mkdir(r.dir, 0o700))
 	require.NoError(t, os.WriteFile(r.Program, []byte("new"), 0o600))
 	require.NoError(t, os.WriteFile(r.self, []byte("old"), 0o600))
+	sum := sha256.Sum256([]byte("new"))
+	r.digest = hex.EncodeToString(sum[:])
+	var err error
+	r.running, err = os.Stat(r.Program)
+	require.NoError(t, err)
+	require.ErrorContains(t, r.install(), "was replaced since this node started")
+	r.running, err = os.Stat(r.self)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(r.Program, []byte("another"), 0o600))
+	require.ErrorContains(t, r.install(), "is not what was verified")
+	require.NoError(t, os.WriteFile(r.Program, []byte("new"), 0o600))
 	require.NoError(t, r.install())
 	for path, want := range map[string]string{r.self: "new", filepath.Join(r.dir, previousFile): "old"} {
 		got, err := os.ReadFile(path)
@@ -133,6 +190,12 @@ trap 'exit 0' TERM; echo linked >&3; while :; do sleep 0.05; done`, long))
 	require.Equal(t, nodev1.SessionResponse_Upgrade_STATE_FAILED, last.GetState())
 	require.Contains(t, last.GetProblem(), "during the trial")
 	require.Equal(t, "rollout_1", last.GetId())
+
+	// Unless it failed after the program was replaced.
+	r.Version = version.Version
+	r.record("tried", "")
+	require.Equal(t, nodev1.SessionResponse_Upgrade_STATE_INSTALLED, open(false).Last().GetState())
+	r.Version = "9.1.0"
 
 	// Told to stop, it ends the trial.
 	ctx, cancel := context.WithCancel(t.Context())

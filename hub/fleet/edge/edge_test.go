@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/egress/process"
+	"github.com/deckhand-sh/deckhand/node/link"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -211,6 +212,24 @@ func TestARevokedNodeIsDroppedAndRefused(t *testing.T) {
 	n.log.wait(t, "the hub ended the link", "was revoked")
 	h.log.wait(t, "refused a connection", "was revoked")
 	require.Empty(t, h.Connected())
+}
+
+// A node whose Hello the hub refuses is linked for a moment, and never accepted.
+func TestANodeLearnsThatTheHubHasAcceptedIt(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, func(cfg *edge.Config) { cfg.HeartbeatInterval = 50 * time.Millisecond })
+	id := h.enrol()
+	h.store.change(id.NodeID(), func(row *nodeRow) { row.unwelcome = true })
+	accepted := make(chan struct{}, 10)
+	n := h.startWith(id, func(cfg *link.Config) { cfg.OnAccepted = func() { accepted <- struct{}{} } })
+	for range 3 {
+		n.log.wait(t, "linked to the hub")
+		n.log.wait(t, "does not understand Hello")
+	}
+	require.Empty(t, accepted)
+	h.store.change(id.NodeID(), func(row *nodeRow) { row.unwelcome = false })
+	h.connected(id)
+	within(t, accepted, "the node to be accepted")
 }
 
 func TestAReplicaLearnsOfARevocationByItsNextTouch(t *testing.T) {

@@ -24,9 +24,11 @@ type memory struct {
 type nodeRow struct {
 	node    ca.Node
 	revoked bool
-	epoch   int64
-	open    bool
-	hello   *nodev1.SessionResponse_Hello
+	// unwelcome has Hello refused.
+	unwelcome bool
+	epoch     int64
+	open      bool
+	hello     *nodev1.SessionResponse_Hello
 	// pressure is what SetPressure stored.
 	pressure string
 }
@@ -91,6 +93,9 @@ func (m *memory) UpdateHello(_ context.Context, nodeID string, _ int64, hello *n
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if row.unwelcome {
+		return fault.New(fault.Invalid, "this hub does not understand Hello")
+	}
 	row.hello = hello
 	return nil
 }

@@ -232,7 +232,7 @@ func (n *Nodes) OpenSession(ctx context.Context, node ca.Node, replica string) (
 
 // upgradeStates are the states of an upgrade as they are stored.
 var upgradeStates = map[nodev1.SessionResponse_Upgrade_State]string{
-	nodev1.SessionResponse_Upgrade_STATE_TRIED: "tried", nodev1.SessionResponse_Upgrade_STATE_INSTALLED: "installed", nodev1.SessionResponse_Upgrade_STATE_FAILED: "failed",
+	nodev1.SessionResponse_Upgrade_STATE_TRIED: "trial", nodev1.SessionResponse_Upgrade_STATE_INSTALLED: "installed", nodev1.SessionResponse_Upgrade_STATE_FAILED: "failed",
 }
 
 // UpdateHello stores what the node reported about itself.

@@ -60,7 +60,22 @@ main() {
   curl -fsSL --retry 3 -o "$new" "$url/install/deckhand-node-linux-$arch" || fail "the download failed: is $url the hub's address?"
   echo "$sum  $new" | sha256sum -c >/dev/null 2>&1 || fail "what was downloaded is damaged: try again"
   bin=${DECKHAND_BIN_DIR:-/usr/local/bin}
-  install -d "$bin"
+  [ -d "$bin" ] || install -d "$bin" # it would change the mode of one that there is
+  # deckhand-node refuses to run as a service where others can replace it: say so before anything
+  # is replaced.
+  folder=$(cd "$bin" && pwd -P)
+  while :; do
+    case $(stat -c '%u %g %A' "$folder") in
+    "0 "*t) ;; # sticky: nobody replaces what belongs to root
+    "0 "*" d"???????w?) fail "everybody may write to $folder, and so replace deckhand-node: chmod o-w $folder" ;;
+    "0 0 "*) ;;
+    "0 "*" d"????w????) fail "a group may write to $folder, and so replace deckhand-node: chmod g-w $folder" ;;
+    "0 "*) ;;
+    *) fail "$folder does not belong to root, and its owner could replace deckhand-node: choose another folder with DECKHAND_BIN_DIR" ;;
+    esac
+    [ "$folder" != / ] || break
+    folder=$(dirname "$folder")
+  done
   install -m 0755 "$new" "$bin/deckhand-node"
   echo "Installed $("$bin/deckhand-node" --version) as $bin/deckhand-node"
   start "$bin/deckhand-node"

@@ -51,6 +51,22 @@ func TestOneCommandInstallsANode(t *testing.T) {
 	require.Contains(t, out, "Installed deckhand-node version 1.2.3")
 	require.NotContains(t, out, "dhj_secret")
 
+	// Where others could replace the program, nothing is installed.
+	require.NoError(t, os.RemoveAll(bin))
+	require.NoError(t, os.Mkdir(bin, 0o755)) //nolint:gosec // a folder of programs
+	for mode, says := range map[os.FileMode]string{0o775 | os.ModeSetgid: "a group may write to " + bin, 0o777: "everybody may write to " + bin} {
+		require.NoError(t, os.Chown(bin, 0, 50))
+		require.NoError(t, os.Chmod(bin, mode))
+		out, err = run("DECKHAND_HUB_URL="+hub.URL, "DECKHAND_JOIN_TOKEN=dhj_secret.ca")
+		require.Error(t, err, out)
+		require.Contains(t, out, says)
+		require.NoFileExists(t, filepath.Join(bin, "deckhand-node"))
+	}
+	require.NoError(t, os.Chown(bin, 0, 0))
+	require.NoError(t, os.Chmod(bin, 0o775)) //nolint:gosec // root's group
+	out, err = run("DECKHAND_HUB_URL="+hub.URL, "DECKHAND_JOIN_TOKEN=dhj_secret.ca")
+	require.NoError(t, err, out)
+
 	// Where the package is installed, its program is used and no other one is installed.
 	packaged := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(packaged, "deckhand-node"), []byte(program), 0o700)) //nolint:gosec // a program

@@ -7,9 +7,11 @@
 // neither give a node another program than a release nor lose a node. When more nodes have
 // failed than a rollout allows, it stops and tells no more.
 //
-// A node counts as told before it is: a hub that dies in between leaves it told, and it counts
-// as failed when it has said nothing for [replyTime]. A node that is not connected is told when
-// it is back, as long as the rollout runs.
+// A node counts as upgrading before it is told: a hub that dies in between leaves it so, and it
+// counts as failed when it has said nothing for [replyTime]. A node that is not connected is told
+// when it is back, as long as the rollout runs. It is told again only if it cannot have heard it.
+// A node has the release when a session with it has stood for [standTime]; one that is gone for
+// [goneTime] with it has failed.
 package rollout
 
 import (
@@ -44,11 +46,19 @@ const (
 	replyTime = 15 * time.Minute
 	// tellTime bounds the call, in which the node downloads and verifies it.
 	tellTime = 11 * time.Minute
+	// standTime is how long a session with the new release must stand until its node counts.
+	standTime = 15 * time.Second
+	// goneTime is how long a node with the new release may be away.
+	goneTime = 5 * time.Minute
+	// storeTime bounds what is stored of a call that has ended.
+	storeTime = 5 * time.Second
 	// share is the part of the nodes that upgrade at the same time, and atOnce bounds it.
 	share  = 10
 	atOnce = 20
 
 	maxProblem = 500
+	// maxNodes is how many nodes of a rollout are listed.
+	maxNodes = 50
 )
 
 // The states of a rollout and of its nodes.
@@ -57,7 +67,7 @@ const (
 	Done    = "done"
 	Stopped = "stopped"
 
-	Told      = "told"
+	Upgrading = "upgrading"
 	Installed = "installed"
 	Failed    = "failed"
 )
@@ -85,14 +95,17 @@ type Service struct {
 	stop     context.CancelFunc
 
 	mu sync.Mutex
-	// telling are the nodes that this hub tells now: the call lasts as long as a download.
-	telling map[string]bool
+	// telling are the calls that this hub makes now: each lasts as long as a download.
+	telling map[call]bool
 	calls   sync.WaitGroup
 }
 
+// call is that to a node for a rollout.
+type call struct{ rolloutID, nodeID string }
+
 // New creates a Service.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg, telling: map[string]bool{}}
+	s := &Service{cfg: cfg, telling: map[call]bool{}}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -110,7 +123,10 @@ type Request struct {
 type Record struct {
 	db.NodeRollout
 
+	// Nodes are at most maxNodes, those that failed first.
 	Nodes []db.NodeRolloutNodesRow
+	// Counts are the numbers of nodes by state.
+	Counts map[string]int32
 	// Waiting are nodes that it will tell.
 	Waiting int
 }
@@ -224,14 +240,21 @@ func (s *Service) records(ctx context.Context, orgID string, rows []db.NodeRollo
 	ids, at := make([]string, len(rows)), map[string]int{}
 	out := make([]Record, len(rows))
 	for i, row := range rows {
-		ids[i], at[row.ID], out[i] = row.ID, i, Record{NodeRollout: row}
+		ids[i], at[row.ID], out[i] = row.ID, i, Record{NodeRollout: row, Counts: map[string]int32{}}
 	}
-	nodes, err := s.cfg.Store.NodeRolloutNodes(ctx, db.NodeRolloutNodesParams{OrgID: orgID, Rollouts: ids})
+	nodes, err := s.cfg.Store.NodeRolloutNodes(ctx, db.NodeRolloutNodesParams{OrgID: orgID, Rollouts: ids, MaxNodes: maxNodes})
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes of rollouts: %w", err)
 	}
 	for _, n := range nodes {
 		out[at[n.RolloutID]].Nodes = append(out[at[n.RolloutID]].Nodes, n)
+	}
+	counts, err := s.cfg.Store.NodeRolloutCounts(ctx, db.NodeRolloutCountsParams{OrgID: orgID, Rollouts: ids})
+	if err != nil {
+		return nil, fmt.Errorf("count the nodes of rollouts: %w", err)
+	}
+	for _, n := range counts {
+		out[at[n.RolloutID]].Counts[n.State] = n.Nodes
 	}
 	for i := range out {
 		if out[i].State != Running {
@@ -260,22 +283,42 @@ func Labels(r db.NodeRollout) map[string]string {
 
 // has reports whether a node runs that version or a newer one, for good.
 func has(n db.NodesOfRolloutRow, version string) bool {
-	return semver.Compare("v"+n.Version, "v"+version) >= 0 && semver.IsValid("v"+n.Version) && n.UpgradeState != "tried"
+	return semver.Compare("v"+n.Version, "v"+version) >= 0 && semver.IsValid("v"+n.Version) && n.UpgradeState != "trial"
 }
 
 // chosen returns the nodes that a rollout upgrades: its share of those with its labels. Those
-// that have the release already count.
+// that have the release already count, and those that were told stay whatever nodes are added.
 func (s *Service) chosen(ctx context.Context, r db.NodeRollout) ([]db.NodesOfRolloutRow, error) {
 	nodes, err := s.cfg.Store.NodesOfRollout(ctx, db.NodesOfRolloutParams{OrgID: r.OrgID, RolloutID: r.ID, Labels: r.Labels, StaleAfter: s.cfg.StaleAfter})
 	if err != nil {
 		return nil, fmt.Errorf("find the nodes of rollout %s: %w", r.ID, err)
 	}
-	return nodes[:(len(nodes)*int(r.Percent)+99)/100], nil
+	eligible, told := 0, 0
+	for _, n := range nodes {
+		if n.Eligible {
+			eligible++
+		}
+		if n.State != "" {
+			told++
+		}
+	}
+	more := (eligible*int(r.Percent)+99)/100 - told
+	out := nodes[:0]
+	for _, n := range nodes {
+		if n.State == "" {
+			if more--; more < 0 {
+				continue
+			}
+		}
+		out = append(out, n)
+	}
+	return out, nil
 }
 
-// Sweep takes every rollout that runs a bit further.
+// Sweep takes every rollout that runs a bit further, and judges the nodes that upgrade for one
+// that has ended.
 func (s *Service) Sweep(ctx context.Context) error {
-	rows, err := s.cfg.Store.RunningNodeRollouts(ctx)
+	rows, err := s.cfg.Store.OpenNodeRollouts(ctx)
 	if err != nil {
 		return fmt.Errorf("find the rollouts that run: %w", err)
 	}
@@ -294,30 +337,26 @@ func (s *Service) advance(ctx context.Context, r db.NodeRollout) error {
 	}
 	failed, open, busy := 0, 0, 0
 	why := ""
-	for i, n := range nodes {
-		if n.State == Told {
-			state, problem := verdict(n, r)
-			if state != "" {
-				if err := s.set(ctx, r, n.ID, state, problem); err != nil {
-					return err
-				}
-				nodes[i].State = state
-			}
-			if state == Failed {
-				why = n.ID + ": " + problem
-			}
+	for i := range nodes {
+		n := &nodes[i]
+		if err := s.judge(ctx, r, n); err != nil {
+			return err
 		}
-		switch nodes[i].State {
+		switch n.State {
 		case Failed:
 			failed++
-		case Told:
+			why = n.Name + ": " + n.Problem
+		case Upgrading:
 			busy++
 			open++
 		case "":
-			if !has(n, r.Version) {
+			if !has(*n, r.Version) {
 				open++
 			}
 		}
+	}
+	if r.State != Running {
+		return nil
 	}
 	if failed > int(r.MaxFailures) {
 		_, err := s.end(ctx, r.OrgID, r.ID, Stopped, textcut.Runes(fmt.Sprintf("%d nodes failed; the last is %s", failed, why), maxProblem, "…"), event.Hub)
@@ -336,7 +375,7 @@ func (s *Service) advance(ctx context.Context, r db.NodeRollout) error {
 		if room <= 0 {
 			break
 		}
-		if n.State != "" || !n.Connected || has(n, r.Version) {
+		if n.State != "" || !n.Connected || has(n, r.Version) || s.tells(r, n) {
 			continue
 		}
 		told, err := s.cfg.Store.TellRolloutNode(ctx, db.TellRolloutNodeParams{RolloutID: r.ID, NodeID: n.ID})
@@ -358,53 +397,82 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// verdict returns what became of a node that was told, "" if it is not known yet.
-func verdict(n db.NodesOfRolloutRow, r db.NodeRollout) (state, problem string) {
+// judge stores what has become of a node that was told, and sets it in n.
+func (s *Service) judge(ctx context.Context, r db.NodeRollout, n *db.NodesOfRolloutRow) error {
+	fresh := has(*n, r.Version)
+	state, problem := "", ""
 	switch {
-	case n.UpgradeID == r.ID && n.UpgradeState == "failed":
-		return Failed, n.UpgradeProblem
-	case n.Connected && has(n, r.Version):
-		return Installed, ""
+	case n.State != Upgrading && n.State != Installed:
+	case n.State == Upgrading && n.UpgradeID == r.ID && n.UpgradeState == "failed":
+		state, problem = Failed, n.UpgradeProblem
+	case fresh && !n.Connected && time.Duration(n.SilentSeconds)*time.Second > goneTime:
+		state, problem = Failed, fmt.Sprintf("it installed the release, and has not been connected for %s", goneTime)
+	case n.State == Installed:
+	case fresh && n.Connected && time.Duration(n.StandingSeconds)*time.Second >= standTime:
+		state = Installed
+	case fresh && n.Connected && n.StandingSeconds < 0:
+		// Each session counts for itself: one program that ends again and again has many.
+		if err := s.cfg.Store.StandRolloutNode(ctx, db.StandRolloutNodeParams{RolloutID: r.ID, NodeID: n.ID, Epoch: n.Epoch}); err != nil {
+			return fmt.Errorf("store the session of node %s: %w", n.ID, err)
+		}
 	case time.Duration(n.ToldSeconds)*time.Second > replyTime:
-		return Failed, fmt.Sprintf("it did not come back with the new release within %s", replyTime)
+		state, problem = Failed, fmt.Sprintf("it did not come back with the new release within %s", replyTime)
 	}
-	return "", ""
+	if state == "" {
+		return nil
+	}
+	err := s.set(ctx, r, n.ID, n.State, state, problem)
+	n.State, n.Problem = state, problem
+	return err
 }
 
-func (s *Service) set(ctx context.Context, r db.NodeRollout, nodeID, state, problem string) error {
+func (s *Service) set(ctx context.Context, r db.NodeRollout, nodeID, was, state, problem string) error {
 	if err := s.cfg.Store.SetRolloutNode(ctx, db.SetRolloutNodeParams{
-		RolloutID: r.ID, NodeID: nodeID, State: state, Problem: textcut.Runes(s.cfg.Redact.Org(r.OrgID).String(problem), maxProblem, "…"),
+		RolloutID: r.ID, NodeID: nodeID, Was: was, State: state, Problem: textcut.Runes(s.cfg.Redact.Org(r.OrgID).String(problem), maxProblem, "…"),
 	}); err != nil {
 		return fmt.Errorf("store what became of node %s: %w", nodeID, err)
 	}
 	return nil
 }
 
+// tells reports whether this hub tells the node now.
+func (s *Service) tells(r db.NodeRollout, n db.NodesOfRolloutRow) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.telling[call{r.ID, n.ID}]
+}
+
 // tell tells a node to upgrade, without waiting until it has downloaded the release.
 func (s *Service) tell(r db.NodeRollout, n db.NodesOfRolloutRow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.telling[n.ID] {
-		return
-	}
-	s.telling[n.ID] = true
+	key := call{r.ID, n.ID}
+	s.telling[key] = true
 	s.calls.Go(func() {
 		defer func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(s.telling, n.ID)
+			delete(s.telling, key)
 		}()
 		ctx, cancel := context.WithTimeout(s.stopping, tellTime)
 		defer cancel()
-		err := s.call(ctx, r, n)
-		switch {
-		case err == nil || s.stopping.Err() != nil:
+		sent, err := s.order(ctx, r, n)
+		if err == nil {
 			return
-		case fault.As(err) != nil && fault.As(err).Code == fault.NodeUnavailable:
-			// It is told when it is back, unless the call broke off while it began.
-			err = s.cfg.Store.ForgetRolloutNode(ctx, db.ForgetRolloutNodeParams{RolloutID: r.ID, NodeID: n.ID})
+		}
+		storing, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
+		defer cancel()
+		f := fault.As(err)
+		switch {
+		// It cannot have heard it, does something else, or gives it up with the call: it is told
+		// again, by another hub if this one stops.
+		case s.stopping.Err() != nil, fault.Is(err, fault.Aborted), !sent && fault.Is(err, fault.Unavailable):
+			err = s.cfg.Store.ForgetRolloutNode(storing, db.ForgetRolloutNodeParams{RolloutID: r.ID, NodeID: n.ID})
+		// It may have heard it, and says so in its next session.
+		case ctx.Err() != nil, f != nil && f.Code == fault.NodeUnavailable:
+			return
 		default:
-			err = s.set(ctx, r, n.ID, Failed, err.Error())
+			err = s.set(storing, r, n.ID, Upgrading, Failed, err.Error())
 		}
 		if err != nil {
 			s.cfg.Log.Warn("cannot store what became of an upgrade", "node_id", n.ID, "error", err)
@@ -412,28 +480,29 @@ func (s *Service) tell(r db.NodeRollout, n db.NodesOfRolloutRow) {
 	})
 }
 
-func (s *Service) call(ctx context.Context, r db.NodeRollout, n db.NodesOfRolloutRow) error {
+// order makes the call, and reports whether it was sent.
+func (s *Service) order(ctx context.Context, r db.NodeRollout, n db.NodesOfRolloutRow) (sent bool, err error) {
 	if n.Capability < nodelink.Upgrades {
-		return fault.New(fault.Precondition, "its release cannot upgrade itself").WithFix("upgrade it once with the package, or with the command that enrolled it")
+		return false, fault.New(fault.Precondition, "its release cannot upgrade itself").WithFix("upgrade it once with the package, or with the command that enrolled it")
 	}
 	link, err := s.cfg.Node(n.ID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	res, err := link.Node().GetMachine(ctx, &nodev1.GetMachineRequest{})
 	if err != nil {
-		return fault.FromGRPC(err)
+		return false, fault.FromGRPC(err)
 	}
 	digests := map[string]string{}
 	if err := json.Unmarshal(r.Digests, &digests); err != nil {
-		return fmt.Errorf("read the digests of rollout %s: %w", r.ID, err)
+		return false, fmt.Errorf("read the digests of rollout %s: %w", r.ID, err)
 	}
 	digest, found := digests[res.GetMachine().GetArchitecture()]
 	if !found {
-		return fault.New(fault.Precondition, "the hub has no deckhand-node for linux/%s", res.GetMachine().GetArchitecture())
+		return false, fault.New(fault.Precondition, "the hub has no deckhand-node for linux/%s", res.GetMachine().GetArchitecture())
 	}
 	_, err = link.Node().Upgrade(ctx, &nodev1.UpgradeRequest{Id: r.ID, Version: r.Version, Digest: digest})
-	return fault.FromGRPC(err)
+	return true, fault.FromGRPC(err)
 }
 
 // Close ends the calls that run. Their nodes may go on.

@@ -19,7 +19,11 @@ func (d *Doctor) serverCertificate(context.Context) ([]Finding, error) {
 	if err != nil {
 		return []Finding{{name, Fail, err.Error(), "let the hub's user read the file of tls-cert"}}, nil
 	}
-	block, _ := pem.Decode(text)
+	// A key or parameters may come before the first certificate, which is the server's own.
+	block, rest := pem.Decode(text)
+	for block != nil && block.Type != "CERTIFICATE" {
+		block, rest = pem.Decode(rest)
+	}
 	if block == nil {
 		return []Finding{{name, Fail, d.cfg.TLSCert + " has no certificate in PEM", "put the certificate, and those between it and its authority, into the file of tls-cert"}}, nil
 	}

@@ -60,7 +60,7 @@ func work(n *deckhandv1.Node) string {
 		parts = append(parts, "under pressure: "+why)
 	}
 	switch u := n.GetUpgrade(); u.GetState() {
-	case "tried":
+	case "trial":
 		parts = append(parts, "tries release "+u.GetVersion())
 	case "failed":
 		parts = append(parts, "upgrade to "+u.GetVersion()+" failed: "+u.GetProblem())

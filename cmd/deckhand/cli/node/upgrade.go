@@ -84,17 +84,6 @@ func stopRolloutCommand(e *env.Env) *cobra.Command {
 	return cmd
 }
 
-// countOf counts the nodes of a rollout in a state.
-func countOf(r *deckhandv1.NodeRollout, state string) string {
-	n := 0
-	for _, node := range r.GetNodes() {
-		if node.GetState() == state {
-			n++
-		}
-	}
-	return fmt.Sprint(n)
-}
-
 // problems says which nodes failed, and why.
 func problems(r *deckhandv1.NodeRollout) string {
 	parts := []string{}
@@ -116,9 +105,9 @@ func rolloutNoun(e *env.Env) output.Noun[*deckhandv1.NodeRollout] {
 			{Header: "version", Value: (*deckhandv1.NodeRollout).GetVersion},
 			{Header: "state", Value: (*deckhandv1.NodeRollout).GetState},
 			{Header: "percent", Value: func(r *deckhandv1.NodeRollout) string { return fmt.Sprint(r.GetPercent()) }},
-			{Header: "installed", Value: func(r *deckhandv1.NodeRollout) string { return countOf(r, "installed") }},
-			{Header: "upgrading", Value: func(r *deckhandv1.NodeRollout) string { return countOf(r, "told") }},
-			{Header: "failed", Value: func(r *deckhandv1.NodeRollout) string { return countOf(r, "failed") }},
+			{Header: "installed", Value: func(r *deckhandv1.NodeRollout) string { return fmt.Sprint(r.GetInstalled()) }},
+			{Header: "upgrading", Value: func(r *deckhandv1.NodeRollout) string { return fmt.Sprint(r.GetUpgrading()) }},
+			{Header: "failed", Value: func(r *deckhandv1.NodeRollout) string { return fmt.Sprint(r.GetFailed()) }},
 			{Header: "waiting", Value: func(r *deckhandv1.NodeRollout) string { return fmt.Sprint(r.GetWaiting()) }},
 			{Header: "age", Value: func(r *deckhandv1.NodeRollout) string { return e.Age(r.GetCreatedAt()) }},
 			{Header: "by", Value: (*deckhandv1.NodeRollout).GetCreatedBy},

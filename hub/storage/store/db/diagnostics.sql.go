@@ -29,7 +29,7 @@ SELECT e.kind::text AS kind, e.name::text AS name, e.expires_at::timestamptz AS 
     WHERE c.org_id = $1 AND NOT c.login AND c.expires_at < clock_timestamp() + $2::interval
     UNION ALL
     SELECT 'credential', x.name, x.expires_at FROM egress_credentials x
-    WHERE x.org_id = $1 AND x.refresh_sealed IS NULL AND x.expires_at < clock_timestamp() + $2::interval) e
+    WHERE x.org_id = $1 AND x.expires_at < clock_timestamp() + $2::interval) e
 ORDER BY e.expires_at, e.kind, e.name LIMIT 20
 `
 
@@ -45,7 +45,7 @@ type ExpiringCredentialsRow struct {
 }
 
 // Credentials that have expired or will soon, and that nothing renews: keys of providers that
-// are no logins, and credentials of agents without a refresh token.
+// are no logins, and credentials of agents, of which a person says how long they are valid.
 func (q *Queries) ExpiringCredentials(ctx context.Context, arg ExpiringCredentialsParams) ([]ExpiringCredentialsRow, error) {
 	rows, err := q.db.Query(ctx, expiringCredentials, arg.OrgID, arg.Within)
 	if err != nil {

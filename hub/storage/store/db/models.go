@@ -936,12 +936,14 @@ type NodeRollout struct {
 }
 
 type NodeRolloutNode struct {
-	RolloutID string
-	NodeID    string
-	OrgID     string
-	State     string
-	Problem   string
-	ToldAt    time.Time
+	RolloutID     string
+	NodeID        string
+	OrgID         string
+	State         string
+	Problem       string
+	ToldAt        time.Time
+	StandingEpoch *int64
+	StandingSince *time.Time
 }
 
 type NodeSession struct {

@@ -94,7 +94,7 @@ func (q *Queries) EndNodeRollout(ctx context.Context, arg EndNodeRolloutParams) 
 }
 
 const forgetRolloutNode = `-- name: ForgetRolloutNode :exec
-DELETE FROM node_rollout_nodes WHERE rollout_id = $1 AND node_id = $2 AND state = 'told'
+DELETE FROM node_rollout_nodes WHERE rollout_id = $1 AND node_id = $2 AND state = 'upgrading'
 `
 
 type ForgetRolloutNodeParams struct {
@@ -160,15 +160,57 @@ func (q *Queries) ListNodeRollouts(ctx context.Context, arg ListNodeRolloutsPara
 	return items, nil
 }
 
+const nodeRolloutCounts = `-- name: NodeRolloutCounts :many
+SELECT rollout_id, state, count(*)::int AS nodes FROM node_rollout_nodes
+WHERE org_id = $1 AND rollout_id = ANY($2::text[])
+GROUP BY rollout_id, state
+`
+
+type NodeRolloutCountsParams struct {
+	OrgID    string
+	Rollouts []string
+}
+
+type NodeRolloutCountsRow struct {
+	RolloutID string
+	State     string
+	Nodes     int32
+}
+
+func (q *Queries) NodeRolloutCounts(ctx context.Context, arg NodeRolloutCountsParams) ([]NodeRolloutCountsRow, error) {
+	rows, err := q.db.Query(ctx, nodeRolloutCounts, arg.OrgID, arg.Rollouts)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NodeRolloutCountsRow{}
+	for rows.Next() {
+		var i NodeRolloutCountsRow
+		if err := rows.Scan(&i.RolloutID, &i.State, &i.Nodes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nodeRolloutNodes = `-- name: NodeRolloutNodes :many
-SELECT r.rollout_id, r.node_id, n.name, r.state, r.problem FROM node_rollout_nodes r JOIN nodes n ON n.id = r.node_id
-WHERE r.org_id = $1 AND r.rollout_id = ANY($2::text[])
-ORDER BY n.name, n.id
+SELECT x.rollout_id, x.node_id, x.name, x.state, x.problem FROM (
+    SELECT r.rollout_id, r.node_id, n.name, r.state, r.problem,
+           row_number() OVER (PARTITION BY r.rollout_id ORDER BY r.state <> 'failed', r.state <> 'upgrading', n.name, n.id) AS place
+    FROM node_rollout_nodes r JOIN nodes n ON n.id = r.node_id
+    WHERE r.org_id = $1 AND r.rollout_id = ANY($2::text[])) x
+WHERE x.place <= $3::bigint
+ORDER BY x.rollout_id, x.place
 `
 
 type NodeRolloutNodesParams struct {
 	OrgID    string
 	Rollouts []string
+	MaxNodes int64
 }
 
 type NodeRolloutNodesRow struct {
@@ -179,8 +221,9 @@ type NodeRolloutNodesRow struct {
 	Problem   string
 }
 
+// The first of each rollout: those that failed, those that upgrade, and the others.
 func (q *Queries) NodeRolloutNodes(ctx context.Context, arg NodeRolloutNodesParams) ([]NodeRolloutNodesRow, error) {
-	rows, err := q.db.Query(ctx, nodeRolloutNodes, arg.OrgID, arg.Rollouts)
+	rows, err := q.db.Query(ctx, nodeRolloutNodes, arg.OrgID, arg.Rollouts, arg.MaxNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -206,43 +249,55 @@ func (q *Queries) NodeRolloutNodes(ctx context.Context, arg NodeRolloutNodesPara
 }
 
 const nodesOfRollout = `-- name: NodesOfRollout :many
-SELECT n.id, n.version, n.capability, n.upgrade_id, n.upgrade_state, n.upgrade_problem,
-       coalesce(s.connected AND s.touched_at > clock_timestamp() - $1::interval, false)::boolean AS connected,
+SELECT n.id, n.name, n.version, n.capability, n.upgrade_id, n.upgrade_state, n.upgrade_problem,
+       (n.revoked_at IS NULL AND n.labels @> $1::jsonb)::boolean AS eligible,
+       coalesce(s.connected AND s.touched_at > clock_timestamp() - $2::interval, false)::boolean AS connected,
+       coalesce(s.epoch, 0)::bigint AS epoch,
+       coalesce(extract(epoch FROM clock_timestamp() - s.touched_at), 0)::bigint AS silent_seconds,
        coalesce(r.state, '')::text AS state,
-       coalesce(extract(epoch FROM clock_timestamp() - r.told_at), 0)::bigint AS told_seconds
+       coalesce(r.problem, '')::text AS problem,
+       coalesce(extract(epoch FROM clock_timestamp() - r.told_at), 0)::bigint AS told_seconds,
+       coalesce(CASE WHEN r.standing_epoch = s.epoch THEN extract(epoch FROM clock_timestamp() - r.standing_since) END, -1)::bigint AS standing_seconds
 FROM nodes n LEFT JOIN node_sessions s ON s.node_id = n.id
-LEFT JOIN node_rollout_nodes r ON r.node_id = n.id AND r.rollout_id = $2
-WHERE n.org_id = $3 AND n.revoked_at IS NULL AND n.labels @> $4::jsonb
+LEFT JOIN node_rollout_nodes r ON r.node_id = n.id AND r.rollout_id = $3
+WHERE n.org_id = $4 AND (r.node_id IS NOT NULL OR n.revoked_at IS NULL AND n.labels @> $1::jsonb)
 ORDER BY md5(n.id), n.id
 `
 
 type NodesOfRolloutParams struct {
+	Labels     json.RawMessage
 	StaleAfter time.Duration
 	RolloutID  string
 	OrgID      string
-	Labels     json.RawMessage
 }
 
 type NodesOfRolloutRow struct {
-	ID             string
-	Version        string
-	Capability     int32
-	UpgradeID      string
-	UpgradeState   string
-	UpgradeProblem string
-	Connected      bool
-	State          string
-	ToldSeconds    int64
+	ID              string
+	Name            string
+	Version         string
+	Capability      int32
+	UpgradeID       string
+	UpgradeState    string
+	UpgradeProblem  string
+	Eligible        bool
+	Connected       bool
+	Epoch           int64
+	SilentSeconds   int64
+	State           string
+	Problem         string
+	ToldSeconds     int64
+	StandingSeconds int64
 }
 
 // The nodes that have the labels, in an order that stays as it is when nodes are added,
-// with what the rollout knows of each: ” before it was told.
+// with what the rollout knows of each: ” before it was told. Those that were told belong to
+// it whatever their labels are now.
 func (q *Queries) NodesOfRollout(ctx context.Context, arg NodesOfRolloutParams) ([]NodesOfRolloutRow, error) {
 	rows, err := q.db.Query(ctx, nodesOfRollout,
+		arg.Labels,
 		arg.StaleAfter,
 		arg.RolloutID,
 		arg.OrgID,
-		arg.Labels,
 	)
 	if err != nil {
 		return nil, err
@@ -253,14 +308,20 @@ func (q *Queries) NodesOfRollout(ctx context.Context, arg NodesOfRolloutParams) 
 		var i NodesOfRolloutRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Name,
 			&i.Version,
 			&i.Capability,
 			&i.UpgradeID,
 			&i.UpgradeState,
 			&i.UpgradeProblem,
+			&i.Eligible,
 			&i.Connected,
+			&i.Epoch,
+			&i.SilentSeconds,
 			&i.State,
+			&i.Problem,
 			&i.ToldSeconds,
+			&i.StandingSeconds,
 		); err != nil {
 			return nil, err
 		}
@@ -272,22 +333,14 @@ func (q *Queries) NodesOfRollout(ctx context.Context, arg NodesOfRolloutParams) 
 	return items, nil
 }
 
-const replaceNodeRollout = `-- name: ReplaceNodeRollout :exec
-UPDATE node_rollouts SET state = 'replaced', ended_at = clock_timestamp() WHERE org_id = $1 AND state = 'running'
+const openNodeRollouts = `-- name: OpenNodeRollouts :many
+SELECT id, org_id, version, digests, labels, percent, max_failures, state, reason, created_by, created_at, ended_at FROM node_rollouts
+WHERE state = 'running' OR id IN (SELECT rollout_id FROM node_rollout_nodes n WHERE n.state = 'upgrading') ORDER BY id
 `
 
-// Ends the rollout that runs, for another one.
-func (q *Queries) ReplaceNodeRollout(ctx context.Context, orgID string) error {
-	_, err := q.db.Exec(ctx, replaceNodeRollout, orgID)
-	return err
-}
-
-const runningNodeRollouts = `-- name: RunningNodeRollouts :many
-SELECT id, org_id, version, digests, labels, percent, max_failures, state, reason, created_by, created_at, ended_at FROM node_rollouts WHERE state = 'running' ORDER BY id
-`
-
-func (q *Queries) RunningNodeRollouts(ctx context.Context) ([]NodeRollout, error) {
-	rows, err := q.db.Query(ctx, runningNodeRollouts)
+// Those that run, and those of which nodes upgrade still.
+func (q *Queries) OpenNodeRollouts(ctx context.Context) ([]NodeRollout, error) {
+	rows, err := q.db.Query(ctx, openNodeRollouts)
 	if err != nil {
 		return nil, err
 	}
@@ -319,8 +372,18 @@ func (q *Queries) RunningNodeRollouts(ctx context.Context) ([]NodeRollout, error
 	return items, nil
 }
 
+const replaceNodeRollout = `-- name: ReplaceNodeRollout :exec
+UPDATE node_rollouts SET state = 'replaced', ended_at = clock_timestamp() WHERE org_id = $1 AND state = 'running'
+`
+
+// Ends the rollout that runs, for another one.
+func (q *Queries) ReplaceNodeRollout(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, replaceNodeRollout, orgID)
+	return err
+}
+
 const setRolloutNode = `-- name: SetRolloutNode :exec
-UPDATE node_rollout_nodes SET state = $1, problem = $2 WHERE rollout_id = $3 AND node_id = $4 AND state = 'told'
+UPDATE node_rollout_nodes SET state = $1, problem = $2 WHERE rollout_id = $3 AND node_id = $4 AND state = $5
 `
 
 type SetRolloutNodeParams struct {
@@ -328,6 +391,7 @@ type SetRolloutNodeParams struct {
 	Problem   string
 	RolloutID string
 	NodeID    string
+	Was       string
 }
 
 func (q *Queries) SetRolloutNode(ctx context.Context, arg SetRolloutNodeParams) error {
@@ -336,7 +400,25 @@ func (q *Queries) SetRolloutNode(ctx context.Context, arg SetRolloutNodeParams) 
 		arg.Problem,
 		arg.RolloutID,
 		arg.NodeID,
+		arg.Was,
 	)
+	return err
+}
+
+const standRolloutNode = `-- name: StandRolloutNode :exec
+UPDATE node_rollout_nodes SET standing_epoch = $1::bigint, standing_since = clock_timestamp()
+WHERE rollout_id = $2 AND node_id = $3 AND state = 'upgrading' AND standing_epoch IS DISTINCT FROM $1::bigint
+`
+
+type StandRolloutNodeParams struct {
+	Epoch     int64
+	RolloutID string
+	NodeID    string
+}
+
+// It has a session with the new release.
+func (q *Queries) StandRolloutNode(ctx context.Context, arg StandRolloutNodeParams) error {
+	_, err := q.db.Exec(ctx, standRolloutNode, arg.Epoch, arg.RolloutID, arg.NodeID)
 	return err
 }
 

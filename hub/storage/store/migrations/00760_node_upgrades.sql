@@ -2,9 +2,9 @@
 
 -- What a node said last about an upgrade of its program: '' before the first.
 ALTER TABLE nodes
-    ADD COLUMN upgrade_id      text NOT NULL DEFAULT '',
+    ADD COLUMN upgrade_id      text COLLATE "C" NOT NULL DEFAULT '',
     ADD COLUMN upgrade_version text NOT NULL DEFAULT '',
-    ADD COLUMN upgrade_state   text NOT NULL DEFAULT '' CHECK (upgrade_state IN ('', 'tried', 'installed', 'failed')),
+    ADD COLUMN upgrade_state   text NOT NULL DEFAULT '' CHECK (upgrade_state IN ('', 'trial', 'installed', 'failed')),
     ADD COLUMN upgrade_problem text NOT NULL DEFAULT '';
 
 -- A release that is brought to nodes, by organisation.
@@ -31,11 +31,15 @@ CREATE TABLE node_rollout_nodes (
     rollout_id text COLLATE "C" NOT NULL REFERENCES node_rollouts (id) ON DELETE CASCADE,
     node_id    text COLLATE "C" NOT NULL REFERENCES nodes (id) ON DELETE CASCADE,
     org_id     text COLLATE "C" NOT NULL REFERENCES organisations (id),
-    state      text NOT NULL DEFAULT 'told' CHECK (state IN ('told', 'installed', 'failed')),
+    state      text NOT NULL DEFAULT 'upgrading' CHECK (state IN ('upgrading', 'installed', 'failed')),
     problem    text NOT NULL DEFAULT '',
     told_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The session with the new release, and since when it is known.
+    standing_epoch bigint,
+    standing_since timestamptz,
     PRIMARY KEY (rollout_id, node_id)
 );
+CREATE INDEX node_rollout_nodes_upgrading ON node_rollout_nodes (rollout_id) WHERE state = 'upgrading';
 
 -- +goose Down
 DROP TABLE node_rollout_nodes;

@@ -35,11 +35,11 @@ SELECT (SELECT count(*) FROM restored_tasks r JOIN tasks t ON t.id = r.task_id
 
 -- name: ExpiringCredentials :many
 -- Credentials that have expired or will soon, and that nothing renews: keys of providers that
--- are no logins, and credentials of agents without a refresh token.
+-- are no logins, and credentials of agents, of which a person says how long they are valid.
 SELECT e.kind::text AS kind, e.name::text AS name, e.expires_at::timestamptz AS expires_at FROM (
     SELECT 'provider' AS kind, c.provider AS name, c.expires_at FROM credentials c
     WHERE c.org_id = @org_id AND NOT c.login AND c.expires_at < clock_timestamp() + @within::interval
     UNION ALL
     SELECT 'credential', x.name, x.expires_at FROM egress_credentials x
-    WHERE x.org_id = @org_id AND x.refresh_sealed IS NULL AND x.expires_at < clock_timestamp() + @within::interval) e
+    WHERE x.org_id = @org_id AND x.expires_at < clock_timestamp() + @within::interval) e
 ORDER BY e.expires_at, e.kind, e.name LIMIT 20;

@@ -188,7 +188,7 @@ func (x *Node) GetUpgrade() *NodeUpgrade {
 type NodeUpgrade struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// "tried", "installed" or "failed", as the node said last.
+	// "trial", "installed" or "failed", as the node said last.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	// Why it failed.
 	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
@@ -265,10 +265,14 @@ type NodeRollout struct {
 	CreatedBy string                 `protobuf:"bytes,8,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
-	// The nodes that were told, by their names.
+	// At most 50 of the nodes that were told: those that failed come first.
 	Nodes []*NodeRolloutNode `protobuf:"bytes,11,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// Nodes that it will tell: they are not connected, or wait for others.
-	Waiting       int32 `protobuf:"varint,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting int32 `protobuf:"varint,12,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	// How many nodes upgrade now, have the release, and have failed.
+	Upgrading     int32 `protobuf:"varint,13,opt,name=upgrading,proto3" json:"upgrading,omitempty"`
+	Installed     int32 `protobuf:"varint,14,opt,name=installed,proto3" json:"installed,omitempty"`
+	Failed        int32 `protobuf:"varint,15,opt,name=failed,proto3" json:"failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,12 +391,33 @@ func (x *NodeRollout) GetWaiting() int32 {
 	return 0
 }
 
+func (x *NodeRollout) GetUpgrading() int32 {
+	if x != nil {
+		return x.Upgrading
+	}
+	return 0
+}
+
+func (x *NodeRollout) GetInstalled() int32 {
+	if x != nil {
+		return x.Installed
+	}
+	return 0
+}
+
+func (x *NodeRollout) GetFailed() int32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
 // NodeRolloutNode is a node that a rollout has told to upgrade.
 type NodeRolloutNode struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// "told", "installed" or "failed".
+	// "upgrading", "installed" or "failed".
 	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	Problem       string `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2232,7 +2257,7 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\vNodeUpgrade\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem\"\xfa\x03\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"\xce\x04\n" +
 	"\vNodeRollout\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12<\n" +
@@ -2248,7 +2273,10 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\bended_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x122\n" +
 	"\x05nodes\x18\v \x03(\v2\x1c.deckhand.v1.NodeRolloutNodeR\x05nodes\x12\x18\n" +
-	"\awaiting\x18\f \x01(\x05R\awaiting\x1a9\n" +
+	"\awaiting\x18\f \x01(\x05R\awaiting\x12\x1c\n" +
+	"\tupgrading\x18\r \x01(\x05R\tupgrading\x12\x1c\n" +
+	"\tinstalled\x18\x0e \x01(\x05R\tinstalled\x12\x16\n" +
+	"\x06failed\x18\x0f \x01(\x05R\x06failed\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +

@@ -301,5 +301,5 @@ function UpgradeState({ of }: { of: NodeUpgrade }) {
         To {of.version}: failed, the version before runs. <Literal text={of.problem} />
       </span>
     );
-  return of.state === "tried" ? <>To {of.version}: being tried</> : <>To {of.version}: installed</>;
+  return of.state === "trial" ? <>To {of.version}: being tried</> : <>To {of.version}: installed</>;
 }
