@@ -1240,6 +1240,7 @@ type Task struct {
 	WrittenFiles      int64
 	LargestFile       int64
 	MemoriesChosen    bool
+	UntrustedAt       *time.Time
 }
 
 type TaskDependency struct {
