@@ -56,4 +56,6 @@ const (
 
 // Untrusted reports whether the tool's results may have text that anybody may have written, for
 // a task whose commands have network access, or none.
-func (t *Tool) Untrusted(network bool) bool { return t.Returns == Foreign || t.Returns == Fetched && network }
+func (t *Tool) Untrusted(network bool) bool {
+	return t.Returns == Foreign || t.Returns == Fetched && network
+}
