@@ -256,7 +256,8 @@ func purgeCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "purge", Short: "Delete everything that is kept of a user's memory, without a way back",
 		Long: `Deletes the entries of the user's own scope and those that only their runs read, all
-versions, and the transcripts of the user's ended tasks that called the memory's tools.
+versions, and the transcripts of the user's tasks that called the memory's tools or were told
+such entries. It is refused while such a task goes on.
 Tasks on legal hold keep theirs. Users purge their own memory, administrators anybody's.
 Backups that were made before keep what they have.`,
 		Example: "deckhand memory purge --user alice --yes", Args: env.Args(),
