@@ -276,6 +276,10 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 			out[name] = o.memory
 		case "memory_ids":
 			out[name] = []string{o.memory}
+		case "versions":
+			if m.Name() == "ConfirmMemoriesRequest" {
+				out[name] = []int{1}
+			}
 		case "key":
 			if m.Name() == "SetMemoryRequest" {
 				out[name] = "walk"

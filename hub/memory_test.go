@@ -66,7 +66,9 @@ Remember.
 func TestMemoriesAreKeptWithTheirVersions(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
-	ann := r.as("ann", "viewer")
+	ann := r.as("ann", "basic")
+	_, err := setMemory(t, r.as("eve", "viewer"), scopeIn("user", ""), memoryFact, "x", "x")
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	own := scopeIn("user", "")
 	first, err := setMemory(t, ann, own, memoryFact, "staging database", "db-1.staging.example.com")
 	require.NoError(t, err)
@@ -108,6 +110,7 @@ func TestMemoriesAreKeptWithTheirVersions(t *testing.T) {
 	require.Equal(t, "db-1.staging.example.com", back.GetMemories()[0].GetValue().GetStringValue())
 	require.EqualValues(t, 3, back.GetMemories()[0].GetVersion())
 	require.Len(t, r.audited("memory.restored"), 2)
+	require.NotContains(t, fmt.Sprint(r.audited("memory.set"), r.audited("memory.restored")), "staging database", "administrators read the audit log")
 
 	// An entry that is over is told to nobody.
 	_, err = ann.Memories.SetMemory(t.Context(), &deckhandv1.SetMemoryRequest{
@@ -236,12 +239,192 @@ func TestMemoriesOfOneUserNeverAppearForAnother(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all.GetMemories(), 1)
 	require.Equal(t, "ann", all.GetMemories()[0].GetOnlyFor())
-	_, err = ann.Memories.ConfirmMemories(t.Context(), &deckhandv1.ConfirmMemoriesRequest{MemoryIds: []string{all.GetMemories()[0].GetId()}, Share: true})
+	_, err = ann.Memories.ConfirmMemories(t.Context(), &deckhandv1.ConfirmMemoriesRequest{MemoryIds: []string{all.GetMemories()[0].GetId()}, Versions: []int32{1}, Share: true})
 	require.NoError(t, err)
 	claim, lease = begin(bob, "find the kumquat")
 	require.Len(t, claim.GetMemories(), 1)
 	require.Equal(t, "kumquat 9", claim.GetMemories()[0].GetKey())
+
+	// What ann's agent remembers for bob, bob corrects, and nothing else in its scope.
+	require.Contains(t, call(lease, 1, "memory_store", `{"type":"fact","key":"fig","value":"wrong"}`).GetObservation(), "remembered as")
 	r.finish(lease)
+	corrected, err := setMemory(t, bob, scopeIn("agent", shared.GetId()), memoryFact, "fig", "right")
+	require.NoError(t, err)
+	require.Equal(t, "bob", corrected.GetOnlyFor())
+	require.EqualValues(t, 2, corrected.GetVersion())
+	_, err = setMemory(t, bob, scopeIn("agent", shared.GetId()), memoryFact, "date", "new")
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	require.NotContains(t, fmt.Sprint(r.audited("memory.set")), "fig")
+
+	// A later attempt is told nothing of a team that its user has left, and with the team goes
+	// what it remembered.
+	claim, lease = begin(ann, "find the kumquat")
+	require.Len(t, claim.GetMemories(), 3)
+	_, err = r.user.Teams.RemoveTeamMember(t.Context(), &deckhandv1.RemoveTeamMemberRequest{TeamId: team.GetTeam().GetId(), UserId: ids["ann"]})
+	require.NoError(t, err)
+	_, err = r.workers.Workers.ReleaseTask(t.Context(), &deckhandv1.ReleaseTaskRequest{Lease: lease, Reason: "test"})
+	require.NoError(t, err)
+	require.Len(t, r.claim(lease.GetTaskId(), 2).GetMemories(), 2)
+	_, err = r.user.Teams.DeleteTeam(t.Context(), &deckhandv1.DeleteTeamRequest{TeamId: team.GetTeam().GetId()})
+	require.NoError(t, err)
+	require.Zero(t, r.count("SELECT count(*) FROM memories WHERE scope_id = '"+team.GetTeam().GetId()+"'"))
+}
+
+// count returns the number that a query returns.
+func (r *rig) count(sql string) (n int) {
+	r.t.Helper()
+	conn, err := pgx.Connect(r.t.Context(), r.DatabaseURL)
+	require.NoError(r.t, err)
+	defer conn.Close(r.t.Context())
+	require.NoError(r.t, conn.QueryRow(r.t.Context(), sql).Scan(&n))
+	return n
+}
+
+const networker = `---
+name: %s
+description: Works with the others
+provider: script
+script: s.yaml
+tools: [shell_exec, delegate, handoff_to_agent, memory_store]
+workspace: {scope: task}
+limits: {iterations: 10}
+agents: {delegate: [%s], handoff: [%s]}
+%s
+---
+Work.
+`
+
+// What a task stores is marked if any of its lineage has read untrusted text: the task below it,
+// the one above, the one that handed off to it, and the one that it retries or is resumed from.
+func TestUntrustedInputIsNotWashedCleanByAnotherTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	const network = "egress: {allow: [api.example.com]}"
+	r.applyAll(map[string]string{
+		"reader": fmt.Sprintf(networker, "reader", "plain, fetcher", "plain", network), "fetcher": fmt.Sprintf(networker, "fetcher", "plain", "plain", network),
+		"plain": fmt.Sprintf(networker, "plain", "other", "other", ""), "other": fmt.Sprintf(networker, "other", "plain", "plain", ""),
+	})
+	run := func(lease *deckhandv1.Lease, turn int32, tool, arguments string) *deckhandv1.Step {
+		t.Helper()
+		r.turn(lease, turn)
+		step, err := r.propose(lease, turn, 0, tool, arguments)
+		require.NoError(t, err)
+		if step.GetState() == stepGranted {
+			step, err = r.execute(lease, step.GetId())
+			require.NoError(t, err)
+		}
+		return step
+	}
+	fetch := func(lease *deckhandv1.Lease, turn int32) {
+		run(lease, turn, "shell_exec", `{"command":"curl https://api.example.com"}`)
+	}
+	n := 0
+	stores := func(lease *deckhandv1.Lease, turn int32) bool {
+		t.Helper()
+		n++
+		step := run(lease, turn, "memory_store", fmt.Sprintf(`{"type":"fact","key":"key %d","value":"x"}`, n))
+		require.Contains(t, step.GetObservation(), "remembered as")
+		return step.GetOutcome().GetFields()["untrusted"].GetBoolValue()
+	}
+	lease := r.begin(r.submit("plain").GetId(), 1)
+	fetch(lease, 1)
+	require.False(t, stores(lease, 2), "its commands have no network")
+	r.finish(lease)
+	lease = r.begin(r.submit("reader").GetId(), 1)
+	require.False(t, stores(lease, 1), "it has read nothing yet")
+	r.finish(lease)
+
+	// A subtask reads, and the task above it stores.
+	top := r.submit("reader")
+	lease = r.begin(top.GetId(), 1)
+	run(lease, 1, "delegate", `{"agent":"fetcher","goal":"read it"}`)
+	require.NoError(t, r.yield(lease))
+	below := r.begin(r.below(top.GetId())[0].GetId(), 1)
+	fetch(below, 1)
+	r.finish(below)
+	r.awaitTask(top.GetId(), taskQueued)
+	lease = r.begin(top.GetId(), 2)
+	require.True(t, stores(lease, 2), "after a subtask")
+	r.finish(lease)
+
+	// A task reads, and one below it without network stores.
+	top = r.submit("reader")
+	lease = r.begin(top.GetId(), 1)
+	fetch(lease, 1)
+	run(lease, 2, "delegate", `{"agent":"plain","goal":"store it"}`)
+	require.NoError(t, r.yield(lease))
+	below = r.begin(r.below(top.GetId())[0].GetId(), 1)
+	require.True(t, stores(below, 1), "below one that has read")
+	r.finish(below)
+
+	// A task reads and hands off.
+	lease = r.begin(r.submit("reader").GetId(), 1)
+	fetch(lease, 1)
+	over := run(lease, 2, "handoff_to_agent", `{"target_agent":"plain","status":"done","artifacts":{},"summary_for_target":"store it"}`)
+	require.Equal(t, stepSucceeded, over.GetState(), "%v", over)
+	r.finish(lease)
+	target := over.GetOutcome().GetFields()["task_id"].GetStringValue()
+	r.awaitTask(target, taskQueued)
+	lease = r.begin(target, 1)
+	require.True(t, stores(lease, 1), "after a handoff")
+	r.finish(lease)
+
+	// A task reads, is retried, and is resumed from a checkpoint.
+	origin := r.submit("reader")
+	lease = r.begin(origin.GetId(), 1)
+	fetch(lease, 1)
+	r.checkpoint(lease, 1)
+	run(lease, 2, "shell_exec", `{"command":"true"}`)
+	r.checkpoint(lease, 2)
+	r.finish(lease)
+	retried, err := r.user.Tasks.RetryTask(t.Context(), &deckhandv1.RetryTaskRequest{TaskId: origin.GetId()})
+	require.NoError(t, err)
+	lease = r.begin(retried.GetTask().GetId(), 1)
+	require.True(t, stores(lease, 1), "after a retry")
+	r.finish(lease)
+	resumed, err := r.user.Tasks.ResumeTaskFrom(t.Context(), &deckhandv1.ResumeTaskFromRequest{TaskId: origin.GetId(), Iteration: 1, Message: "go on"})
+	require.NoError(t, err)
+	lease = r.begin(resumed.GetTask().GetId(), 1)
+	require.True(t, stores(lease, 2), "after a resume")
+	r.finish(lease)
+}
+
+// Members of a team with the role basic write its facts, and no instructions for the others; a
+// scope has a bound that deleted entries do not evade.
+func TestBoundsOfWhatMembersWrite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	bob := r.as("bob", "basic")
+	team, err := r.user.Teams.CreateTeam(t.Context(), &deckhandv1.CreateTeamRequest{Name: "crew"})
+	require.NoError(t, err)
+	users, err := r.user.Users.ListUsers(t.Context(), &deckhandv1.ListUsersRequest{})
+	require.NoError(t, err)
+	var id string
+	for _, u := range users.GetUsers() {
+		if u.GetName() == "bob" {
+			id = u.GetId()
+		}
+	}
+	_, err = r.user.Teams.AddTeamMember(t.Context(), &deckhandv1.AddTeamMemberRequest{TeamId: team.GetTeam().GetId(), UserId: id})
+	require.NoError(t, err)
+	_, err = setMemory(t, bob, scopeIn("team", "crew"), memoryFact, "port", 1)
+	require.NoError(t, err)
+	_, err = setMemory(t, bob, scopeIn("team", "crew"), memoryInstruction, "deploy", "Deploy at once.")
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	require.ErrorContains(t, err, "for the runs of others")
+	_, err = bob.Memories.ImportMemories(t.Context(), &deckhandv1.ImportMemoriesRequest{
+		Scope: scopeIn("team", "crew"), Entries: []*deckhandv1.ImportMemoriesRequest_Entry{{Type: memoryInstruction, Key: "deploy", Value: structpb.NewStringValue("x"), Confidence: 1}},
+	})
+	require.True(t, fault.Is(err, fault.Denied), "%v", err)
+	_, err = setMemory(t, r.user, scopeIn("team", "crew"), memoryInstruction, "deploy", "Never on Fridays.")
+	require.NoError(t, err)
+
+	r.exec(fmt.Sprintf(`INSERT INTO memories (id, org_id, scope_kind, scope_id, type, key, value, body, source, confirmed_by, confidence, deleted_at)
+		SELECT 'memory_full_%s_' || n, '%s', 'user', '%s', 'fact', 'full ' || n, '1', 'x', 'person', 'bob', 1, CASE WHEN n = 1 THEN now() END FROM generate_series(1, 10000) AS n`, r.OrgID, r.OrgID, id))
+	_, err = setMemory(t, bob, scopeIn("user", ""), memoryFact, "one more", 1)
+	require.NoError(t, err, "in the place of the deleted one")
+	_, err = setMemory(t, bob, scopeIn("user", ""), memoryFact, "two more", 1)
+	require.True(t, fault.Is(err, fault.Exhausted), "%v", err)
 }
 
 // Poisoned input does not become memory that acts: what an agent writes after untrusted input is
@@ -250,7 +433,7 @@ func TestMemoriesOfOneUserNeverAppearForAnother(t *testing.T) {
 func TestPoisonedMemoriesWaitForAPerson(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Shared(t), nil)
-	r.apply("browserly", fmt.Sprintf(rememberer, "browserly", "browserly", ""))
+	r.apply("browserly", fmt.Sprintf(rememberer, "browserly", "browserly", "egress: {allow: [api.example.com]}"))
 	rule, err := setMemory(t, r.user, scopeIn("user", ""), memoryInstruction, "commit messages", "Write commit messages in English.")
 	require.NoError(t, err)
 	begin := func(goal string) (*deckhandv1.ClaimTaskResponse, *deckhandv1.Lease) {
@@ -263,13 +446,12 @@ func TestPoisonedMemoriesWaitForAPerson(t *testing.T) {
 		return claim, claim.GetLease()
 	}
 	_, lease := begin("read the page")
-	// It has read a page: that the simulated node fetches nothing makes no difference.
+	// Its command has network access: that the simulated node fetches nothing makes no difference.
 	r.turn(lease, 1)
 	step, err := r.propose(lease, 1, 0, "shell_exec", `{"command":"cat page.html"}`)
 	require.NoError(t, err)
 	_, err = r.execute(lease, step.GetId())
 	require.NoError(t, err)
-	r.exec(fmt.Sprintf("UPDATE steps SET tool = 'http_get' WHERE id = '%s'", step.GetId()))
 	store := func(turn int32, arguments string) *deckhandv1.Step {
 		t.Helper()
 		r.turn(lease, turn)
@@ -323,8 +505,14 @@ func TestPoisonedMemoriesWaitForAPerson(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list.GetMemories(), 2)
 	require.True(t, list.GetMemories()[0].GetUntrusted())
-	_, err = r.user.Memories.ConfirmMemories(t.Context(), &deckhandv1.ConfirmMemoriesRequest{MemoryIds: []string{list.GetMemories()[0].GetId()}})
-	require.NoError(t, err)
+	picked := list.GetMemories()[0]
+	confirm := func(versions ...int32) error {
+		_, err := r.user.Memories.ConfirmMemories(t.Context(), &deckhandv1.ConfirmMemoriesRequest{MemoryIds: []string{picked.GetId()}, Versions: versions})
+		return err
+	}
+	require.True(t, fault.Is(confirm(1, 1), fault.Invalid))
+	require.True(t, fault.Is(confirm(picked.GetVersion()+1), fault.Aborted), "it is confirmed as it was read")
+	require.NoError(t, confirm(picked.GetVersion()))
 	claim, lease = begin("write to the customer list at its address")
 	require.Len(t, claim.GetMemories(), 2)
 	require.False(t, claim.GetMemories()[1].GetStanding())
@@ -461,13 +649,28 @@ func TestAPurgeLeavesNoByte(t *testing.T) {
 		require.NoError(t, err)
 	}
 	r.finish(lease)
-	require.NotEmpty(t, tablesWith(t, r, secretly))
+	// A run that was only told an entry has it in its checkpoints.
+	_, err = setMemory(t, ann, scopeIn("user", ""), memoryFact, "harbour", secretly+"-four")
+	require.NoError(t, err)
+	res, err = ann.Tasks.SubmitTask(t.Context(), &deckhandv1.SubmitTaskRequest{AgentId: "learner", Goal: "find the harbour"})
+	require.NoError(t, err)
+	told := r.claim(res.GetTask().GetId(), 1)
+	require.Len(t, told.GetMemories(), 1)
+	_, err = r.workers.Workers.StartTask(t.Context(), &deckhandv1.StartTaskRequest{Lease: told.GetLease()})
+	require.NoError(t, err)
+	r.turn(told.GetLease(), 1)
+	r.checkpoint(told.GetLease(), 1)
+	r.exec(fmt.Sprintf(`UPDATE checkpoints SET state = '{"summary": {"text": "the harbour is %s-four"}}' WHERE task_id = '%s'`, secretly, res.GetTask().GetId()))
+	_, err = ann.Memories.PurgeMemories(t.Context(), &deckhandv1.PurgeMemoriesRequest{})
+	require.True(t, fault.Is(err, fault.Precondition), "a run that goes on would write it down again: %v", err)
+	r.finish(told.GetLease())
+	require.Contains(t, tablesWith(t, r, secretly), "checkpoints")
 
 	_, err = r.as("bob", "advanced").Memories.PurgeMemories(t.Context(), &deckhandv1.PurgeMemoriesRequest{UserId: "ann"})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	purged, err := r.user.Memories.PurgeMemories(t.Context(), &deckhandv1.PurgeMemoriesRequest{UserId: "ann"})
 	require.NoError(t, err)
-	require.Equal(t, []int64{2, 3, 2}, []int64{purged.GetMemories(), purged.GetVersions(), purged.GetSteps()})
+	require.Equal(t, []int64{3, 4, 2}, []int64{purged.GetMemories(), purged.GetVersions(), purged.GetSteps()})
 	require.Empty(t, tablesWith(t, r, secretly))
 	require.Len(t, r.audited("memory.purged"), 1)
 }

@@ -148,7 +148,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
-		Agents: h.agents, Tools: h.tools, Plans: h.plans, Patterns: h.patterns, Redact: h.cfg.Redact, Memories: h.memories, Draining: s.draining,
+		Agents: h.agents, Tools: h.tools, Plans: h.plans, Patterns: h.patterns, Redact: h.cfg.Redact, Memories: h.memories, Log: h.cfg.Log.Named("worker"), Draining: s.draining,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewSessionServiceHandler(&api.Sessions{
 		Store: h.store, Sessions: h.sessions, Path: strings.TrimRight(h.cfg.BasePath, "/"), Passkeys: h.passkeys, Public: h.cfg.public,

@@ -121,7 +121,7 @@ func (h *Memories) SetMemory(ctx context.Context, req *deckhandv1.SetMemoryReque
 		at := time.Now().Add(ttl.AsDuration())
 		d.ExpiresAt = &at
 	}
-	row, err := h.Memories.Set(ctx, viewer(ctx), d, actor(auth.From(ctx)))
+	row, err := h.Memories.Set(ctx, viewer(ctx), auth.From(ctx).Role, d, actor(auth.From(ctx)))
 	if err != nil {
 		return nil, err
 	}
@@ -227,7 +227,7 @@ func (h *Memories) DeleteMemories(ctx context.Context, req *deckhandv1.DeleteMem
 
 // RestoreMemories restores deleted entries, or a version.
 func (h *Memories) RestoreMemories(ctx context.Context, req *deckhandv1.RestoreMemoriesRequest) (*deckhandv1.RestoreMemoriesResponse, error) {
-	rows, err := h.Memories.Restore(ctx, viewer(ctx), req.GetMemoryIds(), req.GetVersion(), actor(auth.From(ctx)))
+	rows, err := h.Memories.Restore(ctx, viewer(ctx), auth.From(ctx).Role, req.GetMemoryIds(), req.GetVersion(), actor(auth.From(ctx)))
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (h *Memories) RestoreMemories(ctx context.Context, req *deckhandv1.RestoreM
 
 // ConfirmMemories has the caller answer for what agents wrote.
 func (h *Memories) ConfirmMemories(ctx context.Context, req *deckhandv1.ConfirmMemoriesRequest) (*deckhandv1.ConfirmMemoriesResponse, error) {
-	rows, err := h.Memories.Confirm(ctx, viewer(ctx), req.GetMemoryIds(), req.GetShare(), actor(auth.From(ctx)))
+	rows, err := h.Memories.Confirm(ctx, viewer(ctx), auth.From(ctx).Role, req.GetMemoryIds(), req.GetVersions(), req.GetShare(), actor(auth.From(ctx)))
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func (h *Memories) ImportMemories(ctx context.Context, req *deckhandv1.ImportMem
 	on := map[deckhandv1.MemoryConflict]memory.OnConflict{
 		deckhandv1.MemoryConflict_MEMORY_CONFLICT_KEEP: memory.Keep, deckhandv1.MemoryConflict_MEMORY_CONFLICT_REPLACE: memory.Replace,
 	}[req.GetOnConflict()]
-	results, stored, err := h.Memories.Import(ctx, viewer(ctx), s, drafts, on, req.GetDryRun(), actor(auth.From(ctx)))
+	results, stored, err := h.Memories.Import(ctx, viewer(ctx), auth.From(ctx).Role, s, drafts, on, req.GetDryRun(), actor(auth.From(ctx)))
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -69,6 +70,7 @@ type Workers struct {
 	Redact   *redact.Redactor
 	// Memories are told to runs.
 	Memories *memory.Memories
+	Log      hclog.Logger
 	// Draining ends when the hub is about to stop: waiting calls answer then.
 	Draining context.Context
 }
@@ -176,12 +178,22 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	return res, h.shorten(ctx, t, runs, res)
 }
 
-// told returns what a task's run is told of the memory.
+// tellWithin is how long a claim waits for what its run is told.
+const tellWithin = 2 * time.Second
+
+// told returns what a task's run is told of the memory: nothing if that fails or takes longer
+// than tellWithin, since a run can do without it.
 func (h *Workers) told(ctx context.Context, t db.Task, p *persona.Persona) (out []*deckhandv1.ClaimTaskResponse_ToldMemory, err error) {
-	told, err := h.Memories.ForRun(ctx, t, p.Context.MemoryTokens)
+	limited, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
+	told, err := h.Memories.ForRun(limited, t, p.Context.MemoryTokens)
+	if err != nil && ctx.Err() == nil {
+		h.Log.Warn("a run begins without what the memory has for it", "task_id", t.ID, "error", err)
+		return nil, nil
+	}
 	for _, m := range told {
 		out = append(out, &deckhandv1.ClaimTaskResponse_ToldMemory{
-			MemoryId: m.ID, Scope: m.ScopeKind, Type: m.Type, Key: m.Key, Text: m.Text, Standing: m.Standing, Source: memory.SourceText(m.Memory),
+			MemoryId: m.ID, Scope: m.ScopeKind, Type: m.Type, Key: m.Key, Text: m.Text, Standing: m.Standing, Source: m.Source,
 		})
 	}
 	return out, err

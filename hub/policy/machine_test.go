@@ -70,4 +70,9 @@ rules:
 	d = set.Decide(policy.Call{Tool: "host_exec", Arguments: map[string]any{"command": "nginx -t > x", "cwd": "/etc"}, Folders: host.Paths})
 	require.Equal(t, policy.OutsideHostPaths, d.Rule)
 	require.Empty(t, policy.ShapeOf("host_exec", map[string]any{"command": "ls"}), "no rule is offered")
+	remember := func(scope string) string {
+		return policy.ShapeOf("memory_store", map[string]any{"type": "fact", "key": "k", "value": "v", "scope": scope})
+	}
+	require.Equal(t, "memory_store(key, scope=user, type, value)", remember("user"))
+	require.NotEqual(t, remember("user"), remember("organisation"), "a rule for one scope allows no other")
 }

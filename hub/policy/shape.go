@@ -31,9 +31,12 @@ const (
 // shapeless are the tools that run commands, type into a program, or change many files.
 var shapeless = []string{toolname.ShellExec, toolname.JobInput, toolname.TerminalOpen, toolname.TerminalWrite, toolname.ApplyPatch, toolname.HostExec, toolname.NodeExecMany, toolname.NodeLock}
 
+// scopeTools are the tools whose argument scope says for whom a call has effects.
+var scopeTools = []string{toolname.MemoryStore, toolname.MemoryForget}
+
 // ShapeOf returns what a call has in common with others that do the like: which
-// arguments it has, the folder of each path, the host of each address, and what
-// is switched on or off. What a shell runs has no shape: see commands. Neither has what is
+// arguments it has, the folder of each path, the host of each address, what is switched on or
+// off, and the scope of what is remembered. What a shell runs has no shape: see commands. Neither has what is
 // typed into a program.
 func ShapeOf(tool string, arguments map[string]any) string {
 	if slices.Contains(shapeless, tool) {
@@ -54,6 +57,8 @@ func ShapeOf(tool string, arguments map[string]any) string {
 		var shown []string
 		for _, text := range texts {
 			switch {
+			case slices.Contains(scopeTools, tool) && (key == "scope" || key == "team"):
+				shown = append(shown, text)
 			case slices.Contains(pathKeys, key):
 				shown = append(shown, path.Join(path.Dir(Abs(text)), "*"))
 			case slices.Contains(hostKeys, key):

@@ -3,16 +3,17 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/learn/scope"
+	"github.com/deckhand-sh/deckhand/hub/learn/trust"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/persona"
 )
 
 // remembered is the memory of a task's agent, for one call. It implements tool.Memory. It has
@@ -56,7 +57,7 @@ func (r remembered) Store(ctx context.Context, e tool.MemoryEntry) (id string, u
 	if err != nil {
 		return "", false, err
 	}
-	if untrusted, err = r.readUntrusted(ctx); err != nil {
+	if untrusted, err = trust.Lost(ctx, r.steps.cfg.Store.Queries, r.t.OrgID, r.t.ID); err != nil {
 		return "", false, err
 	}
 	d := memory.Draft{
@@ -71,19 +72,22 @@ func (r remembered) Store(ctx context.Context, e tool.MemoryEntry) (id string, u
 	return row.ID, row.Untrusted, err
 }
 
-// readUntrusted reports whether the task has read what anybody may have written.
-func (r remembered) readUntrusted(ctx context.Context) (bool, error) {
-	p, err := r.steps.persona(ctx, r.t)
-	if err != nil {
-		return false, err
+// markUntrusted records that a task is about to read what anybody may have written, if a tool
+// returns such text.
+func (s *Steps) markUntrusted(ctx context.Context, t db.Task, record *tool.Tool) error {
+	if t.UntrustedAt != nil || !record.Untrusted(true) {
+		return nil
 	}
-	untrusted, err := r.steps.cfg.Store.TaskReadUntrusted(ctx, db.TaskReadUntrustedParams{
-		OrgID: r.t.OrgID, TaskID: r.t.ID, Tools: r.steps.cfg.Tools.Untrusted(len(p.Egress.Rules) > 0), Prefix: persona.MCPPrefix,
-	})
-	if err != nil {
-		return false, fmt.Errorf("look what task %s has read: %w", r.t.ID, err)
+	if !record.Untrusted(false) {
+		p, err := s.persona(ctx, t)
+		if err != nil {
+			return err
+		}
+		if len(p.Egress.Rules) == 0 {
+			return nil
+		}
 	}
-	return untrusted == nil || *untrusted, nil
+	return trust.Mark(ctx, s.cfg.Store.Queries, t.OrgID, t.ID)
 }
 
 // Retrieve implements tool.Memory.
@@ -100,6 +104,11 @@ func (r remembered) Retrieve(ctx context.Context, question string, types []strin
 		out[i] = tool.MemoryEntry{
 			ID: h.ID, Scope: h.ScopeKind, Type: h.Type, Key: h.Key, Text: memory.Text(h.Value), Confidence: h.Confidence,
 			Source: memory.SourceText(h.Memory), Untrusted: h.Untrusted,
+		}
+	}
+	if slices.ContainsFunc(out, func(e tool.MemoryEntry) bool { return e.Untrusted }) {
+		if err := trust.Mark(ctx, q, r.t.OrgID, r.t.ID); err != nil {
+			return nil, err
 		}
 	}
 	if len(ids) > 0 {

@@ -56,6 +56,9 @@ func (s *Steps) run(ctx context.Context, t db.Task, step db.Step) (db.Step, erro
 	if record == nil {
 		return step, fault.New(fault.Internal, "step %s was granted for tool %q, which this hub does not have", step.ID, step.Tool)
 	}
+	if err := s.markUntrusted(ctx, t, record); err != nil {
+		return step, err
+	}
 	for {
 		call, err := s.call(ctx, t, step, record)
 		if err != nil {

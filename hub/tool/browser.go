@@ -76,7 +76,7 @@ func browserTools() []*Tool {
 	)
 	tool := func(name, description, required, properties string, change func(t *Tool)) *Tool {
 		t := &Tool{
-			Name: name, Description: description, Kind: KindWeb, Expected: 2 * time.Second,
+			Name: name, Description: description, Kind: KindWeb, Returns: Foreign, Expected: 2 * time.Second,
 			Category: safe, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE, Timeout: browserTimeout, runs: true,
 			schema: `{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":{` + properties + `}}`,
 			run:    func(ctx context.Context, c Call) (Result, error) { return runBrowser(ctx, name, c) },

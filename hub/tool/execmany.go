@@ -35,7 +35,7 @@ func manyTools() []*Tool {
 		Description: "Run one bash command as root on the machines of several nodes, outside of any jail, and return a table of the results. An administrator sees the nodes and the command, and decides. " +
 			"Name the nodes, or select them by labels. At most at_most_at_once run at the same time, and after stop_after_failures failures no further one is started. Each takes the lock of its node while it runs. " +
 			`Example: {"selector": {"role": "web"}, "command": "df -h /", "at_most_at_once": 3, "stop_after_failures": 1}.`,
-		Kind: KindFleet, Expected: time.Minute,
+		Kind: KindFleet, Returns: Foreign, Expected: time.Minute,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_DANGEROUS, Place: deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 		// Each command has an id of its own, under which it starts once.
 		Idempotent: true, Irreversible: "what the command does on the machines", Timeout: manyMaxTimeout,

@@ -41,7 +41,7 @@ func gitPushTools() []*Tool {
 			"It pushes what is committed, not the files that are not. A person who is asked sees the commits and the diff, and exactly those commits are pushed. " +
 			"Branches that your credential's push rules do not allow are refused. " +
 			`Example: {"ref": "deckhand/fix-login", "path": "web"}.`,
-		Kind: KindCommunication, Expected: 10 * time.Second, Retryable: true,
+		Kind: KindCommunication, Returns: Fetched, Expected: 10 * time.Second, Retryable: true,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		// The remote says that a second push has nothing to do.
 		Idempotent: true, Irreversible: "what others fetch of the pushed commits", Timeout: gitPushTimeout, runs: true,

@@ -35,7 +35,7 @@ func httpTools() []*Tool {
 	request := func(name, description, example, schema string, category deckhandv1.ToolCategory) *Tool {
 		return &Tool{
 			Name: name, Description: description + " Reaches only the hosts that your system prompt lists. " + example,
-			Kind: KindWeb, Expected: 2 * time.Second,
+			Kind: KindWeb, Returns: Foreign, Expected: 2 * time.Second,
 			Category: category, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE, Irreversible: effect, Timeout: httpTimeout, runs: true,
 			schema:  `{"type":"object","additionalProperties":false,"required":["url"],"properties":{` + schema + `}}`,
 			run:     func(ctx context.Context, c Call) (Result, error) { return runHTTP(ctx, name, c, httpTimeout, false) },
@@ -61,7 +61,7 @@ func httpTools() []*Tool {
 		{
 			Name: toolname.HTTPDownload, Description: "Download a URL into a file of the workspace, completely or not at all. Reaches only the hosts that your system prompt lists. " +
 				`Example: {"url": "https://example.com/data.csv", "path": "in/data.csv"}.`,
-			Kind: KindWeb, Expected: 10 * time.Second, Retryable: true,
+			Kind: KindWeb, Returns: Foreign, Expected: 10 * time.Second, Retryable: true,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 			Idempotent: true, Reversible: true, Timeout: downloadTimeout, runs: true,
 			schema: `{"type":"object","additionalProperties":false,"required":["url","path"],"properties":{` + urlSchema + `,

@@ -86,7 +86,7 @@ func jobTools() []*Tool {
 				"since you read it last. To see it come up or finish, wait a few seconds, or until a line matches; do not call it in a tight loop. " +
 				"For a command whose output was shortened, give the id of its step, and an offset to read on from there. " +
 				`Example: {"job": "job_3k9w", "wait_seconds": 20, "until": "listening on"}.`,
-			Kind: KindWork, Expected: time.Second, Retryable: true,
+			Kind: KindWork, Returns: Fetched, Expected: time.Second, Retryable: true,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: time.Minute,
 			schema: `{"type":"object","additionalProperties":false,"required":["job"],"properties":{
 				"job":{"type":"string","minLength":1,"maxLength":64,"description":"The job's id, as shell_exec returned it, or the id of the step of any command"},
@@ -100,7 +100,7 @@ func jobTools() []*Tool {
 			Description: "Write a line of text to the standard input of a job that you started with background. A line break is added. " +
 				"For programs that need a terminal, use terminal_open in place of it. " +
 				`Example: {"job": "job_3k9w", "text": "yes"}.`,
-			Kind: KindWork, Expected: time.Second,
+			Kind: KindWork, Returns: Fetched, Expected: time.Second,
 			Category: moderate, Place: node, Idempotent: true, Irreversible: "what the program does with its input", Timeout: time.Minute,
 			schema: `{"type":"object","additionalProperties":false,"required":["job"],"minProperties":2,"properties":{` + jobID + `,
 				"text":{"type":"string","maxLength":65536,"description":"The text to write"},

@@ -31,7 +31,7 @@ func journalTools() []*Tool {
 			Name: toolname.ServiceStatus,
 			Description: "Return the state of a systemd unit of a machine: whether it is active, since when, its last result and its processes. The operator of the node decides which units you see. " +
 				`Example: {"unit": "nginx.service"}.`,
-			Kind: KindFleet, Expected: time.Second, Retryable: true,
+			Kind: KindFleet, Returns: Foreign, Expected: time.Second, Retryable: true,
 			Category: safe, Place: hub, Idempotent: true, ReadOnly: true, Timeout: journalTimeout, machines: true,
 			schema: `{"type":"object","additionalProperties":false,"required":["unit"],"properties":{
 				"unit":{"type":"string","minLength":1,"maxLength":256,"description":"The name of the unit, such as nginx.service"},
@@ -43,7 +43,7 @@ func journalTools() []*Tool {
 			Description: "Read the journal of a systemd unit of a machine: the newest entries in a period, or those whose message matches a regular expression. Each has a cursor to cite it by. " +
 				"The operator of the node decides which units and fields you see. For files of logs use log_digest. " +
 				`Example: {"unit": "nginx.service", "since": "2026-03-01T08:00:00Z", "grep": "(?i)error|timeout", "lines": 50}.`,
-			Kind: KindFleet, Expected: 2 * time.Second, Retryable: true,
+			Kind: KindFleet, Returns: Foreign, Expected: 2 * time.Second, Retryable: true,
 			Category: safe, Place: hub, Idempotent: true, ReadOnly: true, Timeout: journalTimeout, machines: true,
 			schema: `{"type":"object","additionalProperties":false,"required":["unit"],"properties":{
 				"unit":{"type":"string","minLength":1,"maxLength":256,"description":"The name of the unit, such as nginx.service"},

@@ -158,7 +158,7 @@ func machineTools() []*Tool {
 			Description: "Run a bash command as root on the machine whose node you have locked, outside of any jail, and wait for it to end. Use it for what a jail cannot do: services, packages, " +
 				"configuration. For your own files use shell_exec. The folders that your persona names are recorded before and after, so that their changes can be undone. " +
 				`Example: {"command": "nginx -t && systemctl reload nginx", "timeout_seconds": 60}.`,
-			Kind: KindFleet, Expected: 10 * time.Second,
+			Kind: KindFleet, Returns: Foreign, Expected: 10 * time.Second,
 			Category: dangerous, Place: node, Irreversible: "effects on the machine outside of the folders that the persona names", Timeout: hostMaxTimeout,
 			runs: true, Machine: true, machines: true, previewBytes: machinePreview,
 			schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
@@ -171,7 +171,7 @@ func machineTools() []*Tool {
 			Name: toolname.HostRead,
 			Description: "Read a text file, or list a folder, of the machine whose node you have locked, in the folders that your persona names. Returns the lines with their numbers. " +
 				`Example: {"path": "/etc/nginx/nginx.conf", "offset": 1, "limit": 200}.`,
-			Kind: KindFleet, Expected: time.Second, Retryable: true,
+			Kind: KindFleet, Returns: Foreign, Expected: time.Second, Retryable: true,
 			Category: safe, Place: hub, Idempotent: true, ReadOnly: true, Timeout: fileTimeout, machines: true, underLock: true,
 			schema: `{"type":"object","additionalProperties":false,"required":["path"],"properties":{
 				"path":{"type":"string","minLength":2,"maxLength":4096,"pattern":"^/","description":"Absolute path on the machine"},

@@ -104,7 +104,7 @@ func (d Definition) Proto(s *persona.MCPServer) (*deckhandv1.Tool, error) {
 // tools, that they only read or may be repeated, is not trusted.
 func mcpTool(name string) *Tool {
 	return &Tool{
-		Name: name, Kind: KindWork, Expected: 5 * time.Second, Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
+		Name: name, Kind: KindWork, Returns: Foreign, Expected: 5 * time.Second, Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Irreversible: "effects of the MCP server outside /workspace", Timeout: shellMaxTimeout, runs: true, run: runMCP,
 	}
 }

@@ -43,6 +43,7 @@ func shellTools() []*Tool {
 			"A command that is not done after timeout_seconds becomes a job too, and goes on. " +
 			`Example: {"command": "go test ./... 2>&1 | tail -n 40", "timeout_seconds": 600}.`,
 		Kind:         KindWork,
+		Returns:      Fetched,
 		Expected:     10 * time.Second,
 		Category:     deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE,
 		Place:        deckhandv1.ToolPlace_TOOL_PLACE_NODE,

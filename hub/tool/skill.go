@@ -30,7 +30,7 @@ const (
 func skillTools() []*Tool {
 	skill := func(kind Kind, name, description, required, properties string) *Tool {
 		return &Tool{
-			Name: name, Description: description, Kind: kind, Expected: 2 * time.Second, Retryable: true,
+			Name: name, Description: description, Kind: kind, Returns: Fetched, Expected: 2 * time.Second, Retryable: true,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 			Idempotent: true, ReadOnly: true, Timeout: skillTimeout, runs: true,
 			schema: `{"type":"object","additionalProperties":false,"required":[` + required + `],"properties":{` + properties + `,

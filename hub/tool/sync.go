@@ -40,7 +40,7 @@ func syncTools() []*Tool {
 		Description: "Copy files between your workspace and your workspace on another of your nodes, under the same paths. " +
 			"Unchanged files are not sent again. If a file there has changed since you last copied it, nothing is copied and the conflict is reported. " +
 			`Example: {"node": "builder-2", "direction": "to", "paths": ["src/**/*.go"]}.`,
-		Kind: KindFleet, Expected: 10 * time.Second, Retryable: true,
+		Kind: KindFleet, Returns: Foreign, Expected: 10 * time.Second, Retryable: true,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Idempotent: true, Reversible: true, Timeout: syncTimeout,
 		Leaves: func(arguments map[string]any) bool { return text(arguments, "direction") != "from" },

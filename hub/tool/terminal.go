@@ -62,7 +62,7 @@ func terminalTools() []*Tool {
 				"one that asks for answers with menus, an editor, a debugger, a REPL. For all other commands use shell_exec, which returns the whole output and the exit status. " +
 				"A terminal is a job: list it with job_list, close it with terminal_close. " +
 				`Example: {"command": "npm create vite@latest"}.`,
-			Kind: KindWork, Expected: 2 * time.Second,
+			Kind: KindWork, Returns: Fetched, Expected: 2 * time.Second,
 			Category: moderate, Place: node, Irreversible: "effects outside /workspace (network, processes, /tmp)",
 			Timeout: time.Minute, runs: true,
 			schema: `{"type":"object","additionalProperties":false,"required":["command"],"properties":{
@@ -75,7 +75,7 @@ func terminalTools() []*Tool {
 			Description: "Type text into a terminal, then press keys, and return what the screen shows when the program has drawn it. " +
 				"Nothing is pressed unless you say so: to send a line, press enter. " +
 				`Example: {"job": "job_3k9w", "text": "my-app", "keys": ["enter"]}.`,
-			Kind: KindWork, Expected: 2 * time.Second,
+			Kind: KindWork, Returns: Fetched, Expected: 2 * time.Second,
 			Category: moderate, Place: node, Idempotent: true, Irreversible: "what the program does with its input", Timeout: time.Minute,
 			schema: `{"type":"object","additionalProperties":false,"required":["job"],"minProperties":2,"properties":{` + jobID + `,
 				"text":{"type":"string","minLength":1,"maxLength":65536,"description":"The text to type"},
@@ -87,7 +87,7 @@ func terminalTools() []*Tool {
 			Name: toolname.TerminalRead,
 			Description: "Return what the screen of a terminal shows, and where its cursor is. Wait for a text if the program takes time; do not call it in a tight loop. " +
 				`Example: {"job": "job_3k9w", "wait_seconds": 20, "until": "Done in"}.`,
-			Kind: KindWork, Expected: time.Second, Retryable: true,
+			Kind: KindWork, Returns: Fetched, Expected: time.Second, Retryable: true,
 			Category: safe, Place: node, Idempotent: true, ReadOnly: true, Timeout: time.Minute,
 			schema: `{"type":"object","additionalProperties":false,"required":["job"],"properties":{` + jobID + `,
 				"above":{"type":"integer","minimum":1,"maximum":1000,"description":"Return so many lines, too, that scrolled off the top of the screen"},

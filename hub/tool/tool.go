@@ -156,7 +156,9 @@ type Tool struct {
 	Name        string
 	Description string
 	// Kind is what the tool is about.
-	Kind     Kind
+	Kind Kind
+	// Returns says who may have written what its results have.
+	Returns  Origin
 	Category deckhandv1.ToolCategory
 	Place    deckhandv1.ToolPlace
 	// Idempotent: running it again has the same effect as running it once.

@@ -39,15 +39,23 @@ func (t *Tool) Confirmation() deckhandv1.ToolConfirmation {
 	return deckhandv1.ToolConfirmation_TOOL_CONFIRMATION_SUPERVISED
 }
 
-// Untrusted returns the names of the tools whose results have text that anybody may have
-// written: those for the web and for what people outside sent, and with network also those that
-// run commands, which may fetch it.
-func (r *Registry) Untrusted(network bool) (names []string) {
-	for _, name := range r.Names() {
-		t := r.tools[name]
-		if t.Kind == KindWeb || network && (t.runs || t.Kind == KindFleet) {
-			names = append(names, name)
-		}
-	}
-	return names
+// Origin says who may have written the text in a tool's results.
+type Origin int
+
+// The origins.
+const (
+	// Own is text of the hub, of people of the organisation, or of the workspace.
+	Own Origin = iota
+	// Fetched is the output of programs, which have text that anybody may have written if they
+	// have network access.
+	Fetched
+	// Foreign is text that anybody may have written: pages, logs, files of machines, answers of
+	// servers.
+	Foreign
+)
+
+// Untrusted reports whether the tool's results may have text that anybody may have written, for
+// a task whose commands have network access, or none.
+func (t *Tool) Untrusted(network bool) bool {
+	return t.Returns == Foreign || t.Returns == Fetched && network
 }

@@ -62,7 +62,7 @@ func waitTool() *Tool {
 		Description: "Wait for a time, or until a job or subtask ends, a port in your jail listens, or a file exists, whichever comes first. " +
 			"Use it instead of sleep and instead of polling: you use no tokens while you wait. Returns a subtask's result when it has ended. To wait for a job's output, use job_output. " +
 			`Example: {"seconds": 600, "job": "job_3k9w"}.`,
-		Kind: KindWork, Expected: 30 * time.Second,
+		Kind: KindWork, Returns: Fetched, Expected: 30 * time.Second,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE, Idempotent: true, ReadOnly: true,
 		Waits: true, Timeout: time.Minute,
 		schema: `{"type":"object","additionalProperties":false,"required":["seconds"],"maxProperties":2,"properties":{

@@ -31,7 +31,7 @@ func webSearchTools() []*Tool {
 		Name: toolname.WebSearch,
 		Description: "Search the web. Returns titles, URLs and short excerpts. To read a page, use http_get, which reaches only the hosts that your " +
 			`system prompt lists. Example: {"query": "postgres 17 release notes"}.`,
-		Kind: KindSearch, Expected: 3 * time.Second, Retryable: true,
+		Kind: KindSearch, Returns: Foreign, Expected: 3 * time.Second, Retryable: true,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		Idempotent: true, ReadOnly: true, Timeout: webSearchTimeout,
 		schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{

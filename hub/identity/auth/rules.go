@@ -127,15 +127,15 @@ var rules = map[string]Rule{
 	c.EventServiceListMomentsProcedure: {Kind: User, Role: "viewer"},
 
 	// Of those who see or write in the scope: hub/learn/memory checks.
-	c.MemoryServiceSetMemoryProcedure:          {Kind: User, Role: "viewer"},
+	c.MemoryServiceSetMemoryProcedure:          {Kind: User, Role: "basic"},
 	c.MemoryServiceGetMemoryProcedure:          {Kind: User, Role: "viewer"},
 	c.MemoryServiceListMemoriesProcedure:       {Kind: User, Role: "viewer"},
 	c.MemoryServiceRecallMemoriesProcedure:     {Kind: User, Role: "viewer"},
 	c.MemoryServiceListMemoryVersionsProcedure: {Kind: User, Role: "viewer"},
 	c.MemoryServiceDeleteMemoriesProcedure:     {Kind: User, Role: "viewer"},
-	c.MemoryServiceRestoreMemoriesProcedure:    {Kind: User, Role: "viewer"},
-	c.MemoryServiceConfirmMemoriesProcedure:    {Kind: User, Role: "viewer"},
-	c.MemoryServiceImportMemoriesProcedure:     {Kind: User, Role: "viewer"},
+	c.MemoryServiceRestoreMemoriesProcedure:    {Kind: User, Role: "basic"},
+	c.MemoryServiceConfirmMemoriesProcedure:    {Kind: User, Role: "basic"},
+	c.MemoryServiceImportMemoriesProcedure:     {Kind: User, Role: "basic"},
 	c.MemoryServicePurgeMemoriesProcedure:      {Kind: User, Role: "viewer"},
 	c.MemoryServiceListTaskMemoriesProcedure:   {Kind: User, Role: "viewer"},
 

@@ -37,6 +37,9 @@ func (m *Memories) Remember(ctx context.Context, v visibility.Viewer, d Draft) (
 		if d.OnlyFor, err = allow(ctx, tx.Queries, v, d.Scope); err != nil {
 			return err
 		}
+		if err := lockScope(ctx, tx, v.OrgID, d.Scope); err != nil {
+			return err
+		}
 		is, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, d.OnlyFor))
 		switch {
 		case store.IsNotFound(err):
@@ -63,6 +66,9 @@ func (m *Memories) Forget(ctx context.Context, v visibility.Viewer, d Draft) (go
 		if err != nil {
 			return err
 		}
+		if err := lockScope(ctx, tx, v.OrgID, d.Scope); err != nil {
+			return err
+		}
 		is, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, onlyFor))
 		if store.IsNotFound(err) {
 			return nil
@@ -82,12 +88,14 @@ func (m *Memories) Forget(ctx context.Context, v visibility.Viewer, d Draft) (go
 }
 
 // SourceText says for a run who wrote an entry.
-func SourceText(is db.Memory) string {
+func SourceText(is db.Memory) string { return sourceText(is.Source, is.SourceUser, is.ConfirmedBy) }
+
+func sourceText(kind, user, confirmedBy string) string {
 	switch {
-	case is.Source == ByAgent && is.ConfirmedBy != "":
-		return "an agent, confirmed by " + is.ConfirmedBy
-	case is.Source == ByAgent:
+	case kind == ByAgent && confirmedBy != "":
+		return "an agent, confirmed by " + confirmedBy
+	case kind == ByAgent:
 		return "an agent"
 	}
-	return is.SourceUser
+	return user
 }

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/learn/scope"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -40,7 +42,17 @@ func (m *Memories) each(
 				WithCode(fault.PermissionDenied).WithFix("ask an owner or an administrator").WithObject(row.Memory.ID)
 		}
 	}
+	var scopes []scope.Scope
+	for _, row := range rows {
+		scopes = append(scopes, scope.Scope{Kind: scope.Kind(row.Memory.ScopeKind), ID: row.Memory.ScopeID})
+	}
+	slices.SortFunc(scopes, func(a, b scope.Scope) int { return strings.Compare(a.String(), b.String()) })
 	err = m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		for _, s := range slices.Compact(scopes) {
+			if err := lockScope(ctx, tx, v.OrgID, s); err != nil {
+				return err
+			}
+		}
 		for _, id := range ids {
 			is, err := tx.LockMemoryByID(ctx, db.LockMemoryByIDParams{OrgID: v.OrgID, ID: id})
 			if store.IsNotFound(err) {
@@ -54,7 +66,7 @@ func (m *Memories) each(
 			}
 			if err := audit.Append(tx, audit.Entry{
 				OrgID: v.OrgID, By: by, Action: action, ObjectKind: "memory", ObjectID: id,
-				After: map[string]any{"scope": is.ScopeKind + " " + is.ScopeID, "type": is.Type, "key": is.Key},
+				After: map[string]any{"scope": is.ScopeKind + " " + is.ScopeID, "type": is.Type, "key": shown(scope.Kind(is.ScopeKind), is.OnlyFor, is.Key)},
 			}); err != nil {
 				return err
 			}
@@ -76,7 +88,7 @@ func (m *Memories) Delete(ctx context.Context, v visibility.Viewer, refs []strin
 
 // Restore restores deleted entries. With a version, it stores the value of that version of one
 // entry again.
-func (m *Memories) Restore(ctx context.Context, v visibility.Viewer, refs []string, version int32, by event.Actor) ([]Entry, error) {
+func (m *Memories) Restore(ctx context.Context, v visibility.Viewer, role string, refs []string, version int32, by event.Actor) ([]Entry, error) {
 	if version > 0 && len(refs) != 1 {
 		return nil, fault.New(fault.Invalid, "version goes with one entry, and %d are named", len(refs)).WithFix("restore them one after the other")
 	}
@@ -90,6 +102,9 @@ func (m *Memories) Restore(ctx context.Context, v visibility.Viewer, refs []stri
 				return fmt.Errorf("restore memory %s: %w", is.ID, err)
 			}
 			return nil
+		}
+		if err := mayInstruct(role, is.ScopeKind, is.Type, is.Key); err != nil {
+			return err
 		}
 		was, err := tx.GetMemoryVersion(ctx, db.GetMemoryVersionParams{OrgID: is.OrgID, MemoryID: is.ID, Version: version})
 		if store.IsNotFound(err) {
@@ -117,10 +132,32 @@ func (m *Memories) Restore(ctx context.Context, v visibility.Viewer, refs []stri
 	return m.Entries(ctx, v, ids)
 }
 
-// Confirm has v answer for entries that agents wrote. With share, they are for all who read
-// their scope, which v has to write in.
-func (m *Memories) Confirm(ctx context.Context, v visibility.Viewer, refs []string, share bool, by event.Actor) ([]Entry, error) {
+// Confirm has v, who has a role, answer for entries that agents wrote. versions are those that v
+// read, in the order of refs: nothing is confirmed if one of them has changed since, which a run
+// may do at any time. With share, they are for all who read their scope, which v has to write in.
+func (m *Memories) Confirm(
+	ctx context.Context, v visibility.Viewer, role string, refs []string, versions []int32, share bool, by event.Actor,
+) ([]Entry, error) {
+	if len(versions) != len(refs) {
+		return nil, fault.New(fault.Invalid, "versions has %d numbers for %d entries", len(versions), len(refs)).
+			WithFix("give for each entry the version that you read")
+	}
+	read := map[string]int32{}
+	for i, ref := range refs {
+		id, err := m.Find(ctx, v, ref)
+		if err != nil {
+			return nil, err
+		}
+		read[id] = versions[i]
+	}
 	ids, err := m.each(ctx, v, refs, "memory.confirmed", by, func(tx *event.Tx, is db.Memory) error {
+		if is.Version != read[is.ID] || is.DeletedAt != nil {
+			return fault.New(fault.Aborted, "the entry %q has version %d, and you read %d: it was changed", is.Key, is.Version, read[is.ID]).
+				WithFix("read it again and confirm what it says now: deckhand memory get %s", is.ID).WithObject(is.ID)
+		}
+		if err := mayInstruct(role, is.ScopeKind, is.Type, is.Key); err != nil {
+			return err
+		}
 		if share && is.OnlyFor != "" {
 			may, err := tx.ScopeAccess(ctx, db.ScopeAccessParams{OrgID: v.OrgID, Kind: is.ScopeKind, ID: is.ScopeID, Viewer: v.Name, Administrator: v.All})
 			if err != nil {
@@ -153,18 +190,21 @@ func (m *Memories) Confirm(ctx context.Context, v visibility.Viewer, refs []stri
 type Purged struct{ Memories, Versions, Steps int64 }
 
 // Purge deletes everything that only a user reads, with its versions, and what the records of
-// the user's ended tasks have of it.
+// the user's ended tasks have of it. It is refused while a task that knows some of it goes on,
+// which would write it down again.
 func (m *Memories) Purge(ctx context.Context, orgID, userID, userName string, by event.Actor) (Purged, error) {
 	var out Purged
 	err := m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		// The records first: which tasks were told an entry goes with it.
+		var err error
+		if out.Steps, err = purgeRecords(ctx, tx, orgID, userID, userName); err != nil {
+			return err
+		}
 		row, err := tx.PurgeMemories(ctx, db.PurgeMemoriesParams{OrgID: orgID, UserID: userID})
 		if err != nil {
 			return fmt.Errorf("purge the memory of %s: %w", userName, err)
 		}
-		out = Purged{Memories: row.Memories, Versions: row.Versions}
-		if out.Steps, err = purgeRecords(ctx, tx, orgID, userName); err != nil {
-			return err
-		}
+		out.Memories, out.Versions = row.Memories, row.Versions
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "memory.purged", ObjectKind: "user", ObjectID: userID,
 			After: map[string]any{"memories": float64(out.Memories), "versions": float64(out.Versions), "steps": float64(out.Steps)},

@@ -49,7 +49,7 @@ var errNotStored = errors.New("not to be stored")
 // Import stores entries in one scope, all of them or none: none with dryRun, and none if one is
 // refused or is a conflict. stored reports which.
 func (m *Memories) Import(
-	ctx context.Context, v visibility.Viewer, into scope.Scope, drafts []Draft, on OnConflict, dryRun bool, by event.Actor,
+	ctx context.Context, v visibility.Viewer, role string, into scope.Scope, drafts []Draft, on OnConflict, dryRun bool, by event.Actor,
 ) (results []Imported, stored bool, err error) {
 	into, err = scope.Resolve(ctx, m.cfg.Store.Queries, v, into)
 	if err != nil {
@@ -60,12 +60,18 @@ func (m *Memories) Import(
 		if err := scope.Check(ctx, tx.Queries, v, into, true); err != nil {
 			return err
 		}
+		if err := lockScope(ctx, tx, v.OrgID, into); err != nil {
+			return err
+		}
 		bad, changed := false, 0
 		for _, d := range drafts {
 			d.Scope, d.OnlyFor = into, ""
 			d.Source = Source{Kind: ByImport, User: v.Name}
 			if d.ConfirmedBy = v.Name; d.Untrusted {
 				d.ConfirmedBy = ""
+			}
+			if err := mayInstruct(role, string(into.Kind), string(d.Type), d.Key); err != nil {
+				return err
 			}
 			one, err := m.importOne(ctx, tx, v.OrgID, d, on)
 			if err != nil {

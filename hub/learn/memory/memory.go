@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/learn/scope"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -114,8 +115,39 @@ func New(cfg Config) *Memories { return &Memories{cfg} }
 // Entry is a stored entry with the names that people know.
 type Entry = db.GetMemoriesRow
 
-// Set stores an entry for v, who must write in its scope.
-func (m *Memories) Set(ctx context.Context, v visibility.Viewer, d Draft, by event.Actor) (Entry, error) {
+// standingRole is the least role of a person who writes or confirms an instruction for others:
+// runs of all members follow it.
+const standingRole = "advanced"
+
+// mayInstruct refuses an instruction for a team or the organisation to a person whose role is
+// too low.
+func mayInstruct(role string, kind, typ, key string) error {
+	if typ != string(Instruction) || kind != string(scope.Team) && kind != string(scope.Organisation) || auth.AtLeast(role, standingRole) {
+		return nil
+	}
+	return fault.New(fault.Denied, "the instruction %q is for the runs of others, and your role is %s", key, role).WithCode(fault.PermissionDenied).
+		WithFix("ask a member with the role %s, or store it as a fact, which runs are told as data", standingRole)
+}
+
+// lockScope makes writes of a scope wait for each other. It comes before the locks of rows.
+func lockScope(ctx context.Context, tx *event.Tx, orgID string, s scope.Scope) error {
+	if err := tx.LockMemoryScope(ctx, orgID+" "+s.String()); err != nil {
+		return fmt.Errorf("lock the memory of %s: %w", s, err)
+	}
+	return nil
+}
+
+// shown returns a key for the audit log, which administrators read: none of an entry that only
+// one user reads.
+func shown(kind scope.Kind, onlyFor, key string) string {
+	if kind == scope.User || onlyFor != "" {
+		return "(private)"
+	}
+	return key
+}
+
+// Set stores an entry for v, who has a role and must write in its scope.
+func (m *Memories) Set(ctx context.Context, v visibility.Viewer, role string, d Draft, by event.Actor) (Entry, error) {
 	s, err := scope.Resolve(ctx, m.cfg.Store.Queries, v, d.Scope)
 	if err != nil {
 		return Entry{}, err
@@ -124,16 +156,18 @@ func (m *Memories) Set(ctx context.Context, v visibility.Viewer, d Draft, by eve
 	d.Source, d.ConfirmedBy = Source{Kind: ByPerson, User: v.Name}, v.Name
 	var id string
 	err = m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if err := scope.Check(ctx, tx.Queries, v, s, true); err != nil {
+		if err := mayInstruct(role, string(s.Kind), string(d.Type), d.Key); err != nil {
 			return err
 		}
-		// A person corrects what a run wrote for them in place.
-		if me, err := userID(ctx, tx.Queries, v); err == nil && d.OnlyFor == "" {
-			if own, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, me)); err == nil && own.DeletedAt == nil {
-				if _, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, "")); store.IsNotFound(err) {
-					d.OnlyFor = me
-				}
-			}
+		if err := lockScope(ctx, tx, v.OrgID, s); err != nil {
+			return err
+		}
+		var err error
+		if d.OnlyFor, err = correctsOwn(ctx, tx, v, d); err != nil {
+			return err
+		}
+		if err := scope.Check(ctx, tx.Queries, v, s, d.OnlyFor == ""); err != nil {
+			return err
 		}
 		row, err := m.put(ctx, tx, v.OrgID, d)
 		if err != nil {
@@ -142,13 +176,46 @@ func (m *Memories) Set(ctx context.Context, v visibility.Viewer, d Draft, by eve
 		id = row.ID
 		return audit.Append(tx, audit.Entry{
 			OrgID: v.OrgID, By: by, Action: "memory.set", ObjectKind: "memory", ObjectID: id,
-			After: map[string]any{"scope": s.String(), "type": string(d.Type), "key": d.Key, "version": float64(row.Version)},
+			After: map[string]any{"scope": s.String(), "type": string(d.Type), "key": shown(s.Kind, d.OnlyFor, d.Key), "version": float64(row.Version)},
 		})
 	})
 	if err != nil {
 		return Entry{}, err
 	}
 	return m.Get(ctx, v, id)
+}
+
+// correctsOwn returns v's id if a draft corrects what a run wrote for v, in the scope of an agent
+// or a workspace that need not be v's; empty if there is none, or an entry for all that counts.
+func correctsOwn(ctx context.Context, tx *event.Tx, v visibility.Viewer, d Draft) (string, error) {
+	if !own(d.Scope.Kind) || v.Name == "" {
+		return "", nil
+	}
+	me, err := userID(ctx, tx.Queries, v)
+	if err != nil {
+		return "", err
+	}
+	live := func(onlyFor string) (bool, error) {
+		is, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, onlyFor))
+		if store.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("find memory %s: %w", d.Key, err)
+		}
+		return is.DeletedAt == nil, nil
+	}
+	if mine, err := live(me); err != nil || !mine {
+		return "", err
+	}
+	may, err := scope.Writable(ctx, tx.Queries, v, d.Scope)
+	if err != nil || !may {
+		return me, err
+	}
+	if all, err := live(""); err != nil || all {
+		return "", err
+	}
+	return me, nil
 }
 
 func userID(ctx context.Context, q *db.Queries, v visibility.Viewer) (string, error) {
@@ -168,8 +235,8 @@ func (m *Memories) put(ctx context.Context, tx *event.Tx, orgID string, d Draft)
 	if err != nil {
 		return db.Memory{}, err
 	}
-	if err := tx.LockMemoryScope(ctx, orgID+" "+d.Scope.String()); err != nil {
-		return db.Memory{}, fmt.Errorf("lock the memory of %s: %w", d.Scope, err)
+	if err := lockScope(ctx, tx, orgID, d.Scope); err != nil {
+		return db.Memory{}, err
 	}
 	is, err := tx.LockMemory(ctx, keyOf(orgID, d, d.OnlyFor))
 	found := err == nil
@@ -180,17 +247,10 @@ func (m *Memories) put(ctx context.Context, tx *event.Tx, orgID string, d Draft)
 		return db.Memory{}, fault.New(fault.Aborted, "the entry has version %d, and not %d: somebody changed it", has, d.ExpectedVersion).
 			WithFix("look at it and save again").WithObject(is.ID)
 	}
-	if !found || is.DeletedAt != nil {
-		n, err := tx.CountMemories(ctx, db.CountMemoriesParams{OrgID: orgID, ScopeKind: string(d.Scope.Kind), ScopeID: d.Scope.ID, Most: MaxEntries})
-		if err != nil {
-			return db.Memory{}, fmt.Errorf("count the memory of %s: %w", d.Scope, err)
-		}
-		if n >= MaxEntries {
-			return db.Memory{}, fault.New(fault.Exhausted, "the scope %s has %d entries, which is the most", d.Scope, n).
-				WithFix("delete some: deckhand memory list --scope %s", d.Scope.Kind)
-		}
-	}
 	if !found {
+		if err := makeRoom(ctx, tx, orgID, d); err != nil {
+			return db.Memory{}, err
+		}
 		is, err = tx.InsertMemory(ctx, db.InsertMemoryParams{
 			ID: ident.New("memory"), OrgID: orgID, ScopeKind: string(d.Scope.Kind), ScopeID: d.Scope.ID, OnlyFor: d.OnlyFor,
 			Type: string(d.Type), Key: d.Key, Value: value, Body: body(d.Key, d.Value),
@@ -208,6 +268,29 @@ func (m *Memories) put(ctx context.Context, tx *event.Tx, orgID string, d Draft)
 		return db.Memory{}, fmt.Errorf("store memory %s: %w", d.Key, err)
 	}
 	return is, keepVersion(ctx, tx, is)
+}
+
+// makeRoom refuses one more entry than a scope may have. Deleted ones count until they are gone,
+// and make room if there is no other.
+func makeRoom(ctx context.Context, tx *event.Tx, orgID string, d Draft) error {
+	n, err := tx.CountMemories(ctx, db.CountMemoriesParams{
+		OrgID: orgID, ScopeKind: string(d.Scope.Kind), ScopeID: d.Scope.ID, OnlyFor: d.OnlyFor, Most: MaxEntries,
+	})
+	if err != nil {
+		return fmt.Errorf("count the memory of %s: %w", d.Scope, err)
+	}
+	if n < MaxEntries {
+		return nil
+	}
+	gone, err := tx.DropOldestDeleted(ctx, db.DropOldestDeletedParams{OrgID: orgID, ScopeKind: string(d.Scope.Kind), ScopeID: d.Scope.ID, OnlyFor: d.OnlyFor})
+	if err != nil {
+		return fmt.Errorf("make room in the memory of %s: %w", d.Scope, err)
+	}
+	if gone == 0 {
+		return fault.New(fault.Exhausted, "the scope %s has %d entries, which is the most", d.Scope, n).
+			WithFix("delete some: deckhand memory list --scope %s", d.Scope.Kind)
+	}
+	return nil
 }
 
 // keepVersion keeps the current version of an entry.

@@ -46,7 +46,7 @@ func TestRecallAccuracyOnTheLabelledSet(t *testing.T) {
 	entries, questions := labelled(t)
 	require.GreaterOrEqual(t, len(questions), 60)
 	for _, e := range entries {
-		_, err := m.Set(t.Context(), v, memory.Draft{Scope: scope.Scope{Kind: scope.User}, Type: memory.Fact, Key: e[0], Value: e[1], Confidence: 1}, tasktest.By("ann"))
+		_, err := m.Set(t.Context(), v, "admin", memory.Draft{Scope: scope.Scope{Kind: scope.User}, Type: memory.Fact, Key: e[0], Value: e[1], Confidence: 1}, tasktest.By("ann"))
 		require.NoError(t, err)
 	}
 	// Others of the same kind of words: what such a memory is full of.
@@ -91,7 +91,7 @@ func TestHostileQuestionsFindNothingElse(t *testing.T) {
 	f.User("bob", "basic")
 	m := memory.New(memory.Config{Store: f.Store, Recorder: f.Recorder, Redact: &redact.Redactor{}})
 	for _, name := range []string{"ann", "bob"} {
-		_, err := m.Set(t.Context(), visibility.As(tasktest.Org, name, "basic"), memory.Draft{
+		_, err := m.Set(t.Context(), visibility.As(tasktest.Org, name, "basic"), "admin", memory.Draft{
 			Scope: scope.Scope{Kind: scope.User}, Type: memory.Fact, Key: "place", Value: "the place of " + name, Confidence: 1,
 		}, tasktest.By(name))
 		require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
@@ -36,6 +37,8 @@ type Told struct {
 	Text    string
 	// Standing is set for what is shown before the goal.
 	Standing bool
+	// Source says who wrote the version that was told.
+	Source string
 }
 
 // RunOf returns a task's run as one that reads. It has the rights of a user without a role.
@@ -45,7 +48,8 @@ func RunOf(t db.Task) scope.Run {
 
 // ForRun returns what a task's run is told: standing instructions and preferences of its
 // organisation, teams and user, and what fits its goal best, within tokens. It is chosen once
-// for a task; later attempts are told the same, without what was deleted since.
+// for a task; later attempts are told the same, without what was deleted since, is over, or is not
+// the user's to read any more.
 func (m *Memories) ForRun(ctx context.Context, t db.Task, tokens int) ([]Told, error) {
 	if tokens <= 0 {
 		return nil, nil
@@ -62,7 +66,29 @@ func (m *Memories) ForRun(ctx context.Context, t db.Task, tokens int) ([]Told, e
 			return nil, fmt.Errorf("choose what task %s is told: %w", t.ID, err)
 		}
 	}
-	return m.OfTask(ctx, t.OrgID, t.ID, false)
+	told, err := m.OfTask(ctx, t.OrgID, t.ID, false)
+	if err != nil || len(told) == 0 {
+		return nil, err
+	}
+	r := RunOf(t)
+	scopes, err := scope.OfRun(ctx, m.cfg.Store.Queries, r)
+	if err != nil {
+		return nil, err
+	}
+	user := userOf(scopes)
+	return slices.DeleteFunc(told, func(is Told) bool {
+		return !slices.Contains(scopes, scope.Scope{Kind: scope.Kind(is.ScopeKind), ID: is.ScopeID}) || is.OnlyFor != "" && is.OnlyFor != user
+	}), nil
+}
+
+// userOf returns the id of the user among a run's scopes.
+func userOf(scopes []scope.Scope) string {
+	for _, s := range scopes {
+		if s.Kind == scope.User {
+			return s.ID
+		}
+	}
+	return ""
 }
 
 // OfTask returns what a task's run was told; with gone, deleted entries too.
@@ -73,7 +99,14 @@ func (m *Memories) OfTask(ctx context.Context, orgID, taskID string, gone bool) 
 	}
 	out := make([]Told, len(rows))
 	for i, row := range rows {
-		out[i] = Told{Memory: row.Memory, Version: row.ToldVersion, Value: row.Told, Text: told(row.Memory, row.Told), Standing: row.Standing}
+		confirmed := row.Memory.ConfirmedBy
+		if row.ToldVersion != row.Memory.Version {
+			confirmed = "" // it is of a later version
+		}
+		out[i] = Told{
+			Memory: row.Memory, Version: row.ToldVersion, Value: row.Told, Text: told(row.Memory, row.Told), Standing: row.Standing,
+			Source: sourceText(row.ToldSource, row.ToldUser, confirmed),
+		}
 	}
 	return out, nil
 }
@@ -84,14 +117,11 @@ func choose(ctx context.Context, tx *event.Tx, t db.Task, tokens int) error {
 	if err != nil || len(scopes) == 0 {
 		return err
 	}
-	user := ""
+	user := userOf(scopes)
 	var standing []string // what an agent or a workspace has is no standing instruction
 	for _, s := range scopes {
 		switch s.Kind {
-		case scope.User:
-			user = s.ID
-			standing = append(standing, string(s.Kind)+":"+s.ID)
-		case scope.Organisation, scope.Team:
+		case scope.User, scope.Organisation, scope.Team:
 			standing = append(standing, string(s.Kind)+":"+s.ID)
 		}
 	}

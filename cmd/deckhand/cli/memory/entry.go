@@ -221,17 +221,23 @@ func restoreCommand(e *env.Env) *cobra.Command {
 
 func confirmCommand(e *env.Env) *cobra.Command {
 	req := &deckhandv1.ConfirmMemoriesRequest{}
+	version := int32(0)
 	cmd := &cobra.Command{
-		Use: "confirm MEMORY...", Short: "Answer for entries that agents wrote",
+		Use: "confirm MEMORY", Short: "Answer for an entry that an agent wrote",
 		Long: `An instruction that an agent wrote becomes a standing one, and what it wrote after it had
-read untrusted text is told to runs. Read the value first: deckhand memory get MEMORY.`,
-		Example: "deckhand memory confirm memory_3q9\ndeckhand memory confirm memory_3q9 --share", Args: cobra.MinimumNArgs(1),
+read untrusted text is told to runs. Read the entry first, and give the version that you
+read: deckhand memory get MEMORY. A run may have replaced it since, and then nothing is
+confirmed.`,
+		Example: "deckhand memory confirm memory_3q9 --version 2\ndeckhand memory confirm memory_3q9 --version 2 --share", Args: env.Args("MEMORY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if version < 1 {
+				return env.Usage(cmd, "--version is needed: the version that you read with deckhand memory get %s", args[0])
+			}
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			req.MemoryIds = args
+			req.MemoryIds, req.Versions = args, []int32{version}
 			res, err := client.Memories.ConfirmMemories(cmd.Context(), req)
 			if err != nil {
 				return err
@@ -239,7 +245,8 @@ read untrusted text is told to runs. Read the value first: deckhand memory get M
 			return output.List(e.Printer(), noun(e), res.GetMemories())
 		},
 	}
-	cmd.Flags().BoolVar(&req.Share, "share", false, "also give them to the runs of all who read the agent's memory")
+	cmd.Flags().Int32Var(&version, "version", 0, "the version that you read; needed")
+	cmd.Flags().BoolVar(&req.Share, "share", false, "also give it to the runs of all who read the agent's memory")
 	return cmd
 }
 
@@ -249,7 +256,8 @@ func purgeCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "purge", Short: "Delete everything that is kept of a user's memory, without a way back",
 		Long: `Deletes the entries of the user's own scope and those that only their runs read, all
-versions, and the transcripts of the user's ended tasks that called the memory's tools.
+versions, and the transcripts of the user's tasks that called the memory's tools or were told
+such entries. It is refused while such a task goes on.
 Tasks on legal hold keep theirs. Users purge their own memory, administrators anybody's.
 Backups that were made before keep what they have.`,
 		Example: "deckhand memory purge --user alice --yes", Args: env.Args(),

@@ -54,27 +54,43 @@ func (q *Queries) ConfirmMemory(ctx context.Context, arg ConfirmMemoryParams) er
 
 const countMemories = `-- name: CountMemories :one
 SELECT count(*) FROM (SELECT 1 FROM memories m
-    WHERE m.org_id = $1 AND m.scope_kind = $2 AND m.scope_id = $3 AND m.deleted_at IS NULL LIMIT $4::int) AS counted
+    WHERE m.org_id = $1 AND m.scope_kind = $2 AND m.scope_id = $3 AND m.only_for = $4 LIMIT $5::int) AS counted
 `
 
 type CountMemoriesParams struct {
 	OrgID     string
 	ScopeKind string
 	ScopeID   string
+	OnlyFor   string
 	Most      int32
 }
 
-// How many entries a scope has, up to a number.
+// How many entries a scope has for all or for one user, deleted ones too, up to a number.
 func (q *Queries) CountMemories(ctx context.Context, arg CountMemoriesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, countMemories,
 		arg.OrgID,
 		arg.ScopeKind,
 		arg.ScopeID,
+		arg.OnlyFor,
 		arg.Most,
 	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
+}
+
+const deleteCheckpointsOf = `-- name: DeleteCheckpointsOf :exec
+DELETE FROM checkpoints WHERE org_id = $1 AND task_id = ANY ($2::text[])
+`
+
+type DeleteCheckpointsOfParams struct {
+	OrgID string
+	Tasks []string
+}
+
+func (q *Queries) DeleteCheckpointsOf(ctx context.Context, arg DeleteCheckpointsOfParams) error {
+	_, err := q.db.Exec(ctx, deleteCheckpointsOf, arg.OrgID, arg.Tasks)
+	return err
 }
 
 const deleteMemory = `-- name: DeleteMemory :execrows
@@ -88,6 +104,33 @@ type DeleteMemoryParams struct {
 
 func (q *Queries) DeleteMemory(ctx context.Context, arg DeleteMemoryParams) (int64, error) {
 	result, err := q.db.Exec(ctx, deleteMemory, arg.OrgID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const dropOldestDeleted = `-- name: DropOldestDeleted :execrows
+DELETE FROM memories m WHERE m.id = (
+    SELECT d.id FROM memories d WHERE d.org_id = $1 AND d.scope_kind = $2 AND d.scope_id = $3 AND d.only_for = $4
+      AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+`
+
+type DropOldestDeletedParams struct {
+	OrgID     string
+	ScopeKind string
+	ScopeID   string
+	OnlyFor   string
+}
+
+// Makes room for an entry of a scope by deleting for good what was deleted first.
+func (q *Queries) DropOldestDeleted(ctx context.Context, arg DropOldestDeletedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, dropOldestDeleted,
+		arg.OrgID,
+		arg.ScopeKind,
+		arg.ScopeID,
+		arg.OnlyFor,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -491,7 +534,7 @@ func (q *Queries) ListMemoryVersions(ctx context.Context, arg ListMemoryVersions
 const lockMemory = `-- name: LockMemory :one
 SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words FROM memories
 WHERE org_id = $1 AND scope_kind = $2 AND scope_id = $3 AND only_for = $4 AND type = $5 AND key = $6
-FOR UPDATE
+FOR NO KEY UPDATE
 `
 
 type LockMemoryParams struct {
@@ -545,7 +588,7 @@ func (q *Queries) LockMemory(ctx context.Context, arg LockMemoryParams) (Memory,
 }
 
 const lockMemoryByID = `-- name: LockMemoryByID :one
-SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words FROM memories WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words FROM memories WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 type LockMemoryByIDParams struct {
@@ -596,11 +639,27 @@ func (q *Queries) LockMemoryScope(ctx context.Context, scope string) error {
 	return err
 }
 
+const markTaskUntrusted = `-- name: MarkTaskUntrusted :exec
+UPDATE tasks SET untrusted_at = clock_timestamp() WHERE id = $1 AND (org_id = $2) IS TRUE AND untrusted_at IS NULL
+`
+
+type MarkTaskUntrustedParams struct {
+	ID    string
+	OrgID string
+}
+
+func (q *Queries) MarkTaskUntrusted(ctx context.Context, arg MarkTaskUntrustedParams) error {
+	_, err := q.db.Exec(ctx, markTaskUntrusted, arg.ID, arg.OrgID)
+	return err
+}
+
 const memoriesOfTask = `-- name: MemoriesOfTask :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, u.version AS told_version, u.standing, coalesce(v.value, m.value)::jsonb AS told FROM memory_uses u
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, u.version AS told_version, u.standing, coalesce(v.value, m.value)::jsonb AS told,
+       coalesce(v.source, m.source)::text AS told_source, coalesce(v.source_user, m.source_user)::text AS told_user FROM memory_uses u
 JOIN memories m ON m.id = u.memory_id
 LEFT JOIN memory_versions v ON v.memory_id = u.memory_id AND v.version = u.version
-WHERE u.org_id = $1 AND u.task_id = $2 AND ($3::boolean OR m.deleted_at IS NULL)
+WHERE u.org_id = $1 AND u.task_id = $2
+  AND ($3::boolean OR m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()))
 ORDER BY u.place
 `
 
@@ -615,9 +674,12 @@ type MemoriesOfTaskRow struct {
 	ToldVersion int32
 	Standing    bool
 	Told        json.RawMessage
+	ToldSource  string
+	ToldUser    string
 }
 
-// What a task's run is told, in order: entries that were deleted since are left out.
+// What a task's run was told, in order, with the source of the version that it was told. With
+// gone, entries that were deleted or are over since, too.
 func (q *Queries) MemoriesOfTask(ctx context.Context, arg MemoriesOfTaskParams) ([]MemoriesOfTaskRow, error) {
 	rows, err := q.db.Query(ctx, memoriesOfTask, arg.OrgID, arg.TaskID, arg.Gone)
 	if err != nil {
@@ -656,6 +718,8 @@ func (q *Queries) MemoriesOfTask(ctx context.Context, arg MemoriesOfTaskParams) 
 			&i.ToldVersion,
 			&i.Standing,
 			&i.Told,
+			&i.ToldSource,
+			&i.ToldUser,
 		); err != nil {
 			return nil, err
 		}
@@ -914,20 +978,22 @@ func (q *Queries) RecallMemories(ctx context.Context, arg RecallMemoriesParams) 
 }
 
 const similarMemories = `-- name: SimilarMemories :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, word_similarity(m.key, $1::text)::double precision AS rank FROM memories m
-WHERE m.org_id = $2 AND (m.scope_kind || ':' || m.scope_id) = ANY ($3::text[])
-  AND (m.only_for = '' OR m.only_for = $4::text)
-  AND (cardinality($5::text[]) = 0 OR m.type = ANY ($5::text[]))
-  AND ($6::boolean OR NOT m.untrusted)
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, word_similarity(m.key, $1::text)::double precision AS rank FROM (
+    SELECT n.id, n.org_id, n.scope_kind, n.scope_id, n.only_for, n.type, n.key, n.value, n.body, n.source, n.source_user, n.source_agent, n.source_task, n.source_step, n.untrusted, n.confirmed_by, n.confidence, n.version, n.uses, n.created_at, n.updated_at, n.used_at, n.expires_at, n.deleted_at, n.words FROM memories n WHERE n.org_id = $2 AND (n.scope_kind || ':' || n.scope_id) = ANY ($3::text[])
+    ORDER BY n.updated_at DESC, n.id DESC LIMIT $4) AS m
+WHERE (m.only_for = '' OR m.only_for = $5::text)
+  AND (cardinality($6::text[]) = 0 OR m.type = ANY ($6::text[]))
+  AND ($7::boolean OR NOT m.untrusted)
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
-  AND word_similarity(m.key, $1::text) > $7::real
-ORDER BY rank DESC, m.id LIMIT $8
+  AND word_similarity(m.key, $1::text) > $8::real
+ORDER BY rank DESC, m.id LIMIT $9
 `
 
 type SimilarMemoriesParams struct {
 	Text        string
 	OrgID       string
 	Scopes      []string
+	Newest      int32
 	UserID      string
 	Types       []string
 	Unconfirmed bool
@@ -964,12 +1030,14 @@ type SimilarMemoriesRow struct {
 	Rank        float64
 }
 
-// What has a key that is written nearly as a text, in some scopes ("kind:id").
+// What has a key that is written nearly as a text, among the last changed of some scopes
+// ("kind:id"): every key is compared, which no index does.
 func (q *Queries) SimilarMemories(ctx context.Context, arg SimilarMemoriesParams) ([]SimilarMemoriesRow, error) {
 	rows, err := q.db.Query(ctx, similarMemories,
 		arg.Text,
 		arg.OrgID,
 		arg.Scopes,
+		arg.Newest,
 		arg.UserID,
 		arg.Types,
 		arg.Unconfirmed,
@@ -1089,41 +1157,29 @@ func (q *Queries) StandingMemories(ctx context.Context, arg StandingMemoriesPara
 	return items, nil
 }
 
-const taskReadUntrusted = `-- name: TaskReadUntrusted :one
-WITH RECURSIVE up AS (
-    SELECT t.id, t.parent_id, t.trigger_id FROM tasks t WHERE t.org_id = $3 AND t.id = $4
-    UNION ALL SELECT t.id, t.parent_id, t.trigger_id FROM up JOIN tasks t ON t.id = up.parent_id WHERE t.org_id = $3)
-SELECT EXISTS (SELECT 1 FROM up WHERE up.trigger_id NOT IN ('manual', ''))
-    OR EXISTS (SELECT 1 FROM up JOIN steps s ON s.task_id = up.id
-               WHERE s.started_at IS NOT NULL AND (s.tool = ANY ($1::text[]) OR starts_with(s.tool, $2::text) OR s.outcome ->> 'untrusted' = 'true'))
+const taskUntrusted = `-- name: TaskUntrusted :one
+SELECT task_untrusted($1::text, $2::text)::boolean
 `
 
-type TaskReadUntrustedParams struct {
-	Tools  []string
-	Prefix string
-	OrgID  string
-	TaskID string
+type TaskUntrustedParams struct {
+	OrgID string
+	ID    string
 }
 
-// Whether a task, or one that it is part of, has read something that anybody may have written:
-// it was started by an event from outside, or it called a tool that returns such text.
-func (q *Queries) TaskReadUntrusted(ctx context.Context, arg TaskReadUntrustedParams) (*bool, error) {
-	row := q.db.QueryRow(ctx, taskReadUntrusted,
-		arg.Tools,
-		arg.Prefix,
-		arg.OrgID,
-		arg.TaskID,
-	)
-	var column_1 *bool
+func (q *Queries) TaskUntrusted(ctx context.Context, arg TaskUntrustedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, taskUntrusted, arg.OrgID, arg.ID)
+	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
 }
 
 const tasksWithMemories = `-- name: TasksWithMemories :many
-SELECT t.id FROM tasks t
-WHERE t.org_id = $1 AND t.created_by = $2 AND t.finished_at IS NOT NULL
+SELECT t.id, (t.finished_at IS NULL)::boolean AS live FROM tasks t
+WHERE t.org_id = $1 AND t.created_by = $2
   AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
-  AND EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id AND s.tool = ANY ($3::text[]) AND s.arguments <> '{}')
+  AND (EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id AND s.tool = ANY ($3::text[]) AND s.arguments <> '{}')
+    OR EXISTS (SELECT 1 FROM memory_uses u JOIN memories m ON m.id = u.memory_id
+               WHERE u.task_id = t.id AND (m.scope_kind = 'user' AND m.scope_id = $4::text OR m.only_for = $4::text)))
 ORDER BY t.id
 `
 
@@ -1131,22 +1187,34 @@ type TasksWithMemoriesParams struct {
 	OrgID    string
 	UserName string
 	Tools    []string
+	UserID   string
 }
 
-// The ended tasks of a user that called some tools, without those on legal hold.
-func (q *Queries) TasksWithMemories(ctx context.Context, arg TasksWithMemoriesParams) ([]string, error) {
-	rows, err := q.db.Query(ctx, tasksWithMemories, arg.OrgID, arg.UserName, arg.Tools)
+type TasksWithMemoriesRow struct {
+	ID   string
+	Live bool
+}
+
+// The tasks of a user that called some tools, or were told what only the user reads, without
+// those on legal hold. live: it has not ended.
+func (q *Queries) TasksWithMemories(ctx context.Context, arg TasksWithMemoriesParams) ([]TasksWithMemoriesRow, error) {
+	rows, err := q.db.Query(ctx, tasksWithMemories,
+		arg.OrgID,
+		arg.UserName,
+		arg.Tools,
+		arg.UserID,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []string{}
+	items := []TasksWithMemoriesRow{}
 	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
+		var i TasksWithMemoriesRow
+		if err := rows.Scan(&i.ID, &i.Live); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1155,7 +1223,8 @@ func (q *Queries) TasksWithMemories(ctx context.Context, arg TasksWithMemoriesPa
 }
 
 const touchMemories = `-- name: TouchMemories :exec
-UPDATE memories SET uses = uses + 1, used_at = now() WHERE org_id = $1 AND id = ANY ($2::text[])
+WITH free AS (SELECT f.id FROM memories f WHERE f.org_id = $1 AND f.id = ANY ($2::text[]) FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE memories m SET uses = m.uses + 1, used_at = now() FROM free WHERE m.id = free.id
 `
 
 type TouchMemoriesParams struct {
@@ -1163,6 +1232,7 @@ type TouchMemoriesParams struct {
 	Ids   []string
 }
 
+// Counts a use, without waiting for entries that somebody changes now.
 func (q *Queries) TouchMemories(ctx context.Context, arg TouchMemoriesParams) error {
 	_, err := q.db.Exec(ctx, touchMemories, arg.OrgID, arg.Ids)
 	return err
@@ -1278,8 +1348,10 @@ WITH used AS (
     INSERT INTO memory_uses (org_id, task_id, place, memory_id, version, standing)
     SELECT $1, $2, u.place, u.memory_id, u.version, u.standing
     FROM (SELECT unnest($3::int[]) AS place, unnest($4::text[]) AS memory_id, unnest($5::int[]) AS version, unnest($6::boolean[]) AS standing) AS u
-    ON CONFLICT DO NOTHING RETURNING memory_id)
-UPDATE memories m SET uses = m.uses + 1, used_at = now() FROM used WHERE m.id = used.memory_id
+    ON CONFLICT DO NOTHING RETURNING memory_id
+), free AS (
+    SELECT f.id FROM memories f WHERE f.id = ANY ($4::text[]) FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE memories m SET uses = m.uses + 1, used_at = now() FROM used JOIN free ON free.id = used.memory_id WHERE m.id = used.memory_id
 `
 
 type UseMemoriesParams struct {
@@ -1291,7 +1363,8 @@ type UseMemoriesParams struct {
 	Standing  []bool
 }
 
-// Stores what a task's run is told, in order, and that it got it.
+// Stores what a task's run is told, in order, and that it got it. It does not wait for entries
+// that somebody changes now: those are not counted as used.
 func (q *Queries) UseMemories(ctx context.Context, arg UseMemoriesParams) error {
 	_, err := q.db.Exec(ctx, useMemories,
 		arg.OrgID,

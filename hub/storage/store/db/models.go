@@ -1484,6 +1484,7 @@ type Task struct {
 	WrittenFiles      int64
 	LargestFile       int64
 	MemoriesChosen    bool
+	UntrustedAt       *time.Time
 }
 
 type TaskBrowser struct {

@@ -2,19 +2,25 @@
 -- The entry with a scope, type and key, deleted ones too.
 SELECT * FROM memories
 WHERE org_id = @org_id AND scope_kind = @scope_kind AND scope_id = @scope_id AND only_for = @only_for AND type = @type AND key = @key
-FOR UPDATE;
+FOR NO KEY UPDATE;
 
 -- name: LockMemoryByID :one
-SELECT * FROM memories WHERE org_id = @org_id AND id = @id FOR UPDATE;
+SELECT * FROM memories WHERE org_id = @org_id AND id = @id FOR NO KEY UPDATE;
 
 -- name: LockMemoryScope :exec
 -- Makes writes of a scope wait for each other, so that they are counted.
 SELECT pg_advisory_xact_lock(hashtextextended(@scope::text, 7201));
 
 -- name: CountMemories :one
--- How many entries a scope has, up to a number.
+-- How many entries a scope has for all or for one user, deleted ones too, up to a number.
 SELECT count(*) FROM (SELECT 1 FROM memories m
-    WHERE m.org_id = @org_id AND m.scope_kind = @scope_kind AND m.scope_id = @scope_id AND m.deleted_at IS NULL LIMIT @most::int) AS counted;
+    WHERE m.org_id = @org_id AND m.scope_kind = @scope_kind AND m.scope_id = @scope_id AND m.only_for = @only_for LIMIT @most::int) AS counted;
+
+-- name: DropOldestDeleted :execrows
+-- Makes room for an entry of a scope by deleting for good what was deleted first.
+DELETE FROM memories m WHERE m.id = (
+    SELECT d.id FROM memories d WHERE d.org_id = @org_id AND d.scope_kind = @scope_kind AND d.scope_id = @scope_id AND d.only_for = @only_for
+      AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED);
 
 -- name: InsertMemory :one
 INSERT INTO memories (id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step,
@@ -109,10 +115,12 @@ WHERE m.org_id = @org_id AND m.words @@ (CAST(@scopes::text AS tsquery) && CAST(
 ORDER BY rank DESC, m.id LIMIT @max_rows;
 
 -- name: SimilarMemories :many
--- What has a key that is written nearly as a text, in some scopes ("kind:id").
-SELECT m.*, word_similarity(m.key, @text::text)::double precision AS rank FROM memories m
-WHERE m.org_id = @org_id AND (m.scope_kind || ':' || m.scope_id) = ANY (@scopes::text[])
-  AND (m.only_for = '' OR m.only_for = @user_id::text)
+-- What has a key that is written nearly as a text, among the last changed of some scopes
+-- ("kind:id"): every key is compared, which no index does.
+SELECT m.*, word_similarity(m.key, @text::text)::double precision AS rank FROM (
+    SELECT n.* FROM memories n WHERE n.org_id = @org_id AND (n.scope_kind || ':' || n.scope_id) = ANY (@scopes::text[])
+    ORDER BY n.updated_at DESC, n.id DESC LIMIT @newest) AS m
+WHERE (m.only_for = '' OR m.only_for = @user_id::text)
   AND (cardinality(@types::text[]) = 0 OR m.type = ANY (@types::text[]))
   AND (@unconfirmed::boolean OR NOT m.untrusted)
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
@@ -145,38 +153,42 @@ UPDATE memories SET untrusted = false, confirmed_by = @confirmed_by, only_for = 
 WHERE org_id = @org_id AND id = @id;
 
 -- name: UseMemories :exec
--- Stores what a task's run is told, in order, and that it got it.
+-- Stores what a task's run is told, in order, and that it got it. It does not wait for entries
+-- that somebody changes now: those are not counted as used.
 WITH used AS (
     INSERT INTO memory_uses (org_id, task_id, place, memory_id, version, standing)
     SELECT @org_id, @task_id, u.place, u.memory_id, u.version, u.standing
     FROM (SELECT unnest(@places::int[]) AS place, unnest(@memory_ids::text[]) AS memory_id, unnest(@versions::int[]) AS version, unnest(@standing::boolean[]) AS standing) AS u
-    ON CONFLICT DO NOTHING RETURNING memory_id)
-UPDATE memories m SET uses = m.uses + 1, used_at = now() FROM used WHERE m.id = used.memory_id;
+    ON CONFLICT DO NOTHING RETURNING memory_id
+), free AS (
+    SELECT f.id FROM memories f WHERE f.id = ANY (@memory_ids::text[]) FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE memories m SET uses = m.uses + 1, used_at = now() FROM used JOIN free ON free.id = used.memory_id WHERE m.id = used.memory_id;
 
 -- name: ChooseMemories :execrows
 -- Returns 0 if it was decided already what the task's run is told.
 UPDATE tasks SET memories_chosen = true WHERE org_id = @org_id AND id = @id AND NOT memories_chosen;
 
 -- name: TouchMemories :exec
-UPDATE memories SET uses = uses + 1, used_at = now() WHERE org_id = @org_id AND id = ANY (@ids::text[]);
+-- Counts a use, without waiting for entries that somebody changes now.
+WITH free AS (SELECT f.id FROM memories f WHERE f.org_id = @org_id AND f.id = ANY (@ids::text[]) FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE memories m SET uses = m.uses + 1, used_at = now() FROM free WHERE m.id = free.id;
 
 -- name: MemoriesOfTask :many
--- What a task's run is told, in order: entries that were deleted since are left out.
-SELECT sqlc.embed(m), u.version AS told_version, u.standing, coalesce(v.value, m.value)::jsonb AS told FROM memory_uses u
+-- What a task's run was told, in order, with the source of the version that it was told. With
+-- gone, entries that were deleted or are over since, too.
+SELECT sqlc.embed(m), u.version AS told_version, u.standing, coalesce(v.value, m.value)::jsonb AS told,
+       coalesce(v.source, m.source)::text AS told_source, coalesce(v.source_user, m.source_user)::text AS told_user FROM memory_uses u
 JOIN memories m ON m.id = u.memory_id
 LEFT JOIN memory_versions v ON v.memory_id = u.memory_id AND v.version = u.version
-WHERE u.org_id = @org_id AND u.task_id = @task_id AND (@gone::boolean OR m.deleted_at IS NULL)
+WHERE u.org_id = @org_id AND u.task_id = @task_id
+  AND (@gone::boolean OR m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()))
 ORDER BY u.place;
 
--- name: TaskReadUntrusted :one
--- Whether a task, or one that it is part of, has read something that anybody may have written:
--- it was started by an event from outside, or it called a tool that returns such text.
-WITH RECURSIVE up AS (
-    SELECT t.id, t.parent_id, t.trigger_id FROM tasks t WHERE t.org_id = @org_id AND t.id = @task_id
-    UNION ALL SELECT t.id, t.parent_id, t.trigger_id FROM up JOIN tasks t ON t.id = up.parent_id WHERE t.org_id = @org_id)
-SELECT EXISTS (SELECT 1 FROM up WHERE up.trigger_id NOT IN ('manual', ''))
-    OR EXISTS (SELECT 1 FROM up JOIN steps s ON s.task_id = up.id
-               WHERE s.started_at IS NOT NULL AND (s.tool = ANY (@tools::text[]) OR starts_with(s.tool, @prefix::text) OR s.outcome ->> 'untrusted' = 'true'));
+-- name: MarkTaskUntrusted :exec
+UPDATE tasks SET untrusted_at = clock_timestamp() WHERE id = @id AND (org_id = @org_id) IS TRUE AND untrusted_at IS NULL;
+
+-- name: TaskUntrusted :one
+SELECT task_untrusted(@org_id::text, @id::text)::boolean;
 
 -- name: PurgeMemories :one
 -- Everything of a user's: what only they read, with its versions.
@@ -198,9 +210,15 @@ WHERE m.org_id = @org_id AND u.org_id = @org_id AND u.name = @user_name AND m.sc
   AND m.confirmed_by <> '' AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now());
 
 -- name: TasksWithMemories :many
--- The ended tasks of a user that called some tools, without those on legal hold.
-SELECT t.id FROM tasks t
-WHERE t.org_id = @org_id AND t.created_by = @user_name AND t.finished_at IS NOT NULL
+-- The tasks of a user that called some tools, or were told what only the user reads, without
+-- those on legal hold. live: it has not ended.
+SELECT t.id, (t.finished_at IS NULL)::boolean AS live FROM tasks t
+WHERE t.org_id = @org_id AND t.created_by = @user_name
   AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = t.id)
-  AND EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id AND s.tool = ANY (@tools::text[]) AND s.arguments <> '{}')
+  AND (EXISTS (SELECT 1 FROM steps s WHERE s.task_id = t.id AND s.tool = ANY (@tools::text[]) AND s.arguments <> '{}')
+    OR EXISTS (SELECT 1 FROM memory_uses u JOIN memories m ON m.id = u.memory_id
+               WHERE u.task_id = t.id AND (m.scope_kind = 'user' AND m.scope_id = @user_id::text OR m.only_for = @user_id::text)))
 ORDER BY t.id;
+
+-- name: DeleteCheckpointsOf :exec
+DELETE FROM checkpoints WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);

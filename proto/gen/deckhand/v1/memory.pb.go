@@ -1373,7 +1373,10 @@ type ConfirmMemoriesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	MemoryIds []string               `protobuf:"bytes,1,rep,name=memory_ids,json=memoryIds,proto3" json:"memory_ids,omitempty"`
 	// Also give them to the runs of all who read the scope.
-	Share         bool `protobuf:"varint,2,opt,name=share,proto3" json:"share,omitempty"`
+	Share bool `protobuf:"varint,2,opt,name=share,proto3" json:"share,omitempty"`
+	// The versions that the caller read, one for each id. If one of them has another version by
+	// now, nothing is confirmed: the error is aborted.
+	Versions      []int32 `protobuf:"varint,3,rep,packed,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1420,6 +1423,13 @@ func (x *ConfirmMemoriesRequest) GetShare() bool {
 		return x.Share
 	}
 	return false
+}
+
+func (x *ConfirmMemoriesRequest) GetVersions() []int32 {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
 }
 
 type ConfirmMemoriesResponse struct {
@@ -2190,11 +2200,12 @@ const file_deckhand_v1_memory_proto_rawDesc = "" +
 	"memory_ids\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xf4\x03\"\ar\x05\x10\x01(\x80\x01R\tmemoryIds\x12!\n" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"J\n" +
 	"\x17RestoreMemoriesResponse\x12/\n" +
-	"\bmemories\x18\x01 \x03(\v2\x13.deckhand.v1.MemoryR\bmemories\"c\n" +
+	"\bmemories\x18\x01 \x03(\v2\x13.deckhand.v1.MemoryR\bmemories\"\x92\x01\n" +
 	"\x16ConfirmMemoriesRequest\x123\n" +
 	"\n" +
 	"memory_ids\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xf4\x03\"\ar\x05\x10\x01(\x80\x01R\tmemoryIds\x12\x14\n" +
-	"\x05share\x18\x02 \x01(\bR\x05share\"J\n" +
+	"\x05share\x18\x02 \x01(\bR\x05share\x12-\n" +
+	"\bversions\x18\x03 \x03(\x05B\x11\xbaH\x0e\x92\x01\v\b\x01\x10\xf4\x03\"\x04\x1a\x02(\x01R\bversions\"J\n" +
 	"\x17ConfirmMemoriesResponse\x12/\n" +
 	"\bmemories\x18\x01 \x03(\v2\x13.deckhand.v1.MemoryR\bmemories\"\xa4\x04\n" +
 	"\x15ImportMemoriesRequest\x120\n" +

@@ -69,9 +69,9 @@ export function MemoryPage() {
       showError(e);
     }
   };
-  const confirm = async (ids: string[]) => {
+  const confirm = async (read: Memory[]) => {
     try {
-      await memories.confirmMemories({ memoryIds: ids });
+      await memories.confirmMemories({ memoryIds: read.map((m) => m.id), versions: read.map((m) => m.version) });
       await refresh();
       toast.success("Confirmed: runs are told it from now on.");
     } catch (e) {
@@ -150,7 +150,7 @@ export function MemoryPage() {
               ) : (
                 <>
                   {picked.some((m) => m.confirmedBy === "") && (
-                    <Button small onClick={() => void confirm(picked.filter((m) => m.confirmedBy === "").map((m) => m.id))}>
+                    <Button small onClick={() => void confirm(picked.filter((m) => m.confirmedBy === ""))}>
                       Confirm chosen
                     </Button>
                   )}
@@ -217,7 +217,7 @@ export function MemoryPage() {
                     {m.writable && !m.deletedAt && (
                       <>
                         {m.confirmedBy === "" && (
-                          <Button small onClick={() => void confirm([m.id])} aria-label={`Confirm ${m.key}`}>
+                          <Button small onClick={() => void confirm([m])} aria-label={`Confirm ${m.key}`}>
                             Confirm
                           </Button>
                         )}

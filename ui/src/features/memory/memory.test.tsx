@@ -44,7 +44,7 @@ const services =
       setMemory: (req) => (calls("set", req.scope?.kind, req.type, req.key, req.value?.kind, req.expectedVersion), { memory: entry("memory_1", req.key) }),
       deleteMemories: (req) => (calls("delete", req.memoryIds), { memoryIds: req.memoryIds }),
       restoreMemories: (req) => (calls("restore", req.memoryIds, req.version), {}),
-      confirmMemories: (req) => (calls("confirm", req.memoryIds), {}),
+      confirmMemories: (req) => (calls("confirm", req.memoryIds, req.versions), {}),
       listMemoryVersions: () => ({
         versions: [
           { version: 3, value: { kind: { case: "stringValue", value: "new" } }, source: { kind: MemorySourceKind.PERSON, user: "ann" } },
@@ -76,7 +76,7 @@ describe("the memory", () => {
     (said.mock.calls[0]![1]!.action as unknown as { onClick: () => void }).onClick();
     await waitFor(() => expect(calls).toHaveBeenCalledWith("restore", ["memory_1", "memory_2"], 0));
     await user.click(screen.getByRole("button", { name: "Confirm login button" }));
-    await waitFor(() => expect(calls).toHaveBeenCalledWith("confirm", ["memory_2"]));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("confirm", ["memory_2"], [3]));
     said.mockRestore();
   });
 
