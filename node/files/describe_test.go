@@ -43,6 +43,21 @@ func pathsOf(entries []*nodev1.UploadEntry) (out []string) {
 	return out
 }
 
+func TestOnlyWhatPeopleLookAtIsDescribed(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	for name, content := range map[string]string{
+		"a.md": "a", ".gitignore": "x", ".env": "x", ".git/config": "x", "ui/node_modules/b.md": "b", "ui/c.md": "c", "large.md": strings.Repeat("x", 21),
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o640))
+	}
+	// What is left out does not count.
+	out, err := describe(t, dial(t, s), &nodev1.DescribeFilesRequest{Paths: []string{"."}, Visible: true, MaxFileBytes: 20, MaxFiles: 4})
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", "a.md", "ui", "ui/c.md"}, pathsOf(out.GetEntries()))
+}
+
 // Artifacts are named by paths and patterns.
 func TestFilesAreDescribedByPathsAndPatterns(t *testing.T) {
 	t.Parallel()
@@ -50,7 +65,6 @@ func TestFilesAreDescribedByPathsAndPatterns(t *testing.T) {
 	api := dial(t, s)
 	for name, content := range map[string]string{
 		"a.go": "a", "src/b.go": "b", "src/deep/c.go": "c", "src/deep/d.md": "d", "out/x": "x", "odd[1].txt": "odd",
-		"seen/a.md": "a", "seen/.gitignore": "x", "seen/.env": "x", "seen/.git/config": "x", "seen/node_modules/b.md": "b", "seen/large.md": strings.Repeat("x", 21),
 		".deckhand/scratchpad.md": "notes", "src/bad\xff": "b", "src/new\nline.go": "n",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
@@ -67,10 +81,6 @@ func TestFilesAreDescribedByPathsAndPatterns(t *testing.T) {
 		"a file":                     {req: &nodev1.DescribeFilesRequest{Paths: []string{"a.go"}}, found: []string{"a.go"}},
 		"a path of the jail":         {req: &nodev1.DescribeFilesRequest{Paths: []string{"/workspace/a.go"}}, found: []string{"a.go"}},
 		"a name that looks like one": {req: &nodev1.DescribeFilesRequest{Paths: []string{"odd[1].txt"}}, found: []string{"odd[1].txt"}},
-		"what people look at": {
-			req:   &nodev1.DescribeFilesRequest{Paths: []string{"seen"}, Visible: true, MaxFileBytes: 20},
-			found: []string{"seen", "seen/.gitignore", "seen/a.md"},
-		},
 		"a folder with what is in it": {
 			req:   &nodev1.DescribeFilesRequest{Paths: []string{"out"}},
 			found: []string{"out", "out/link", "out/x"}, skipped: []string{`"out/pipe"`},
