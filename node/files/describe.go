@@ -199,9 +199,6 @@ func (d *description) tree(name string, info fs.FileInfo, depth int, fits func(s
 		return err
 	}
 	for _, child := range names {
-		if d.visible && unseen(child) {
-			continue
-		}
 		child = path.Join(name, child)
 		info, err := d.w.root.Lstat(child)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -230,6 +227,9 @@ func (d *description) children(dir string) ([]string, error) {
 	var names []string
 	for {
 		more, err := f.Readdirnames(1024)
+		if d.visible {
+			more = slices.DeleteFunc(more, unseen)
+		}
 		names = append(names, more...)
 		if errors.Is(err, io.EOF) {
 			slices.Sort(names)
