@@ -47,28 +47,28 @@ type box struct {
 
 // Limits of a jail, and the names of its files.
 const (
-	boxMillis    = 1000
-	boxMemory    = 2 << 30
-	boxPIDs      = 128
-	boxBytes     = 4 << 30
-	boxTmp       = 256 << 20
-	documents    = "documents"
-	knownFile    = "known.json"
-	outFile      = "passages.jsonl"
-	inWorkspace  = "/workspace/"
-	execTime     = 40 * time.Minute
-	waitStep     = 20 * time.Second
-	readStep     = 4 << 20
-	maxCopied    = 2 << 30
+	boxMillis   = 1000
+	boxMemory   = 2 << 30
+	boxPIDs     = 128
+	boxBytes    = 4 << 30
+	boxTmp      = 256 << 20
+	documents   = "documents"
+	knownFile   = "known.json"
+	outFile     = "passages.jsonl"
+	inWorkspace = "/workspace/"
+	execTime    = 40 * time.Minute
+	waitStep    = 20 * time.Second
+	readStep    = 4 << 20
+	maxCopied   = 2 << 30
 	// maxChanged is how many files may change while a workspace is copied.
-	maxChanged   = 200
-	ignoreFile   = ".gitignore"
+	maxChanged = 200
+	ignoreFile = ".gitignore"
 	// maxCopiedFiles is how many files of a workspace are copied, of which .gitignore may name
 	// most.
 	maxCopiedFiles = 50_000
-	sendStep     = 1 << 20
-	maxSaid      = 600
-	downloadTime = 2 * time.Minute
+	sendStep       = 1 << 20
+	maxSaid        = 600
+	downloadTime   = 2 * time.Minute
 )
 
 // open prepares the jail for a source. It returns the nodes that the jail may be on: that of
