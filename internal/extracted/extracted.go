@@ -63,8 +63,10 @@ type File struct {
 	// Same reports that the document has the digest that the caller knows: no passages
 	// follow.
 	Same bool `json:"same,omitempty"`
-	// Skipped is why nothing of the file is taken; empty for a document.
+	// Skipped is why nothing of the file is taken; empty for a document. Cut is what is not
+	// taken of a document; empty for nothing.
 	Skipped string `json:"skipped,omitempty"`
+	Cut     string `json:"cut,omitempty"`
 }
 
 // Passage is a part of the document before it.
@@ -83,7 +85,10 @@ type Passage struct {
 type End struct {
 	Files    int `json:"files"`
 	Passages int `json:"passages"`
-	// Note says what was left out of the folder; empty for nothing.
+	// Partial reports that the folder may have documents that were not seen. Nobody may
+	// conclude that a document is gone.
+	Partial bool `json:"partial,omitempty"`
+	// Note says what was left out of the folder or of documents; empty for nothing.
 	Note string `json:"note,omitempty"`
 }
 
@@ -111,7 +116,7 @@ func (r Record) Check() error {
 			return fmt.Errorf("file %q has no digest", f.Path)
 		case f.Skipped == "" && !formats[f.Format]:
 			return fmt.Errorf("file %q has the format %.20q", f.Path, f.Format)
-		case !text(f.Title, MaxHeading) || !text(f.Skipped, MaxNote):
+		case !text(f.Title, MaxHeading) || !text(f.Skipped, MaxNote) || !text(f.Cut, MaxNote):
 			return fmt.Errorf("file %q has a title or a note that is too long", f.Path)
 		}
 	case r.Passage != nil:

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/node/gitignore"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -48,7 +49,7 @@ func (s *Service) describe(req *nodev1.DescribeFilesRequest, stream grpc.ServerS
 	defer w.close()
 	d := &description{
 		ctx: stream.Context(), w: w, found: map[string]*nodev1.UploadEntry{}, skipped: map[string]bool{},
-		maxFiles: defaultDescribed, bytesLeft: defaultDescribedBytes,
+		maxFiles: defaultDescribed, bytesLeft: defaultDescribedBytes, visible: req.GetVisible(), maxFileBytes: req.GetMaxFileBytes(),
 	}
 	if n := req.GetMaxFiles(); n > 0 {
 		d.maxFiles = int(n)
@@ -110,6 +111,15 @@ type description struct {
 	skipped   map[string]bool
 	maxFiles  int
 	bytesLeft int64
+	// visible leaves out what people do not look at, and maxFileBytes larger files, if it is
+	// not 0.
+	visible      bool
+	maxFileBytes int64
+}
+
+// unseen reports whether the name of a file or folder is of those that visible leaves out.
+func unseen(name string) bool {
+	return name == "node_modules" || name == "__pycache__" || strings.HasPrefix(name, ".") && name != gitignore.FileName
 }
 
 // named finds the files that a path or pattern matches, and reports whether
@@ -217,6 +227,9 @@ func (d *description) children(dir string) ([]string, error) {
 	var names []string
 	for {
 		more, err := f.Readdirnames(1024)
+		if d.visible {
+			more = slices.DeleteFunc(more, unseen)
+		}
 		names = append(names, more...)
 		if errors.Is(err, io.EOF) {
 			slices.Sort(names)
@@ -236,7 +249,7 @@ func (d *description) tooMany() error {
 }
 
 func (d *description) add(name string, info fs.FileInfo) error {
-	if d.found[name] != nil {
+	if d.found[name] != nil || d.maxFileBytes > 0 && info.Mode().IsRegular() && info.Size() > d.maxFileBytes {
 		return nil
 	}
 	e := &nodev1.UploadEntry{Path: name, Mode: uint32(info.Mode().Perm())}

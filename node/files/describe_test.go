@@ -43,6 +43,21 @@ func pathsOf(entries []*nodev1.UploadEntry) (out []string) {
 	return out
 }
 
+func TestOnlyWhatPeopleLookAtIsDescribed(t *testing.T) {
+	t.Parallel()
+	s, dir := service(t)
+	for name, content := range map[string]string{
+		"a.md": "a", ".gitignore": "x", ".env": "x", ".git/config": "x", "ui/node_modules/b.md": "b", "ui/c.md": "c", "large.md": strings.Repeat("x", 21),
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o640))
+	}
+	// What is left out does not count.
+	out, err := describe(t, dial(t, s), &nodev1.DescribeFilesRequest{Paths: []string{"."}, Visible: true, MaxFileBytes: 20, MaxFiles: 4})
+	require.NoError(t, err)
+	require.Equal(t, []string{".gitignore", "a.md", "ui", "ui/c.md"}, pathsOf(out.GetEntries()))
+}
+
 // Artifacts are named by paths and patterns.
 func TestFilesAreDescribedByPathsAndPatterns(t *testing.T) {
 	t.Parallel()

@@ -109,6 +109,18 @@ func (t *Teams) Delete(ctx context.Context, orgID, id string, by event.Actor) er
 			return false, fault.New(fault.Precondition, "team %s owns %d agents", is.Team.Name, owns).WithObject(id).
 				WithFix("give them to others first: deckhand agent transfer NAME --owner USER")
 		}
+		// Nobody else sees what the team has written down.
+		gone, err := tx.DeleteKnowledgeOfTeam(ctx, db.DeleteKnowledgeOfTeamParams{OrgID: orgID, TeamID: id})
+		if err != nil {
+			return false, fmt.Errorf("delete the collections of team %s: %w", id, err)
+		}
+		for _, c := range gone {
+			if err := audit.Append(tx, audit.Entry{
+				OrgID: orgID, By: by, Action: "collection.deleted", ObjectKind: "collection", ObjectID: c.ID, Before: map[string]any{"name": c.Name, "scope": "team " + id},
+			}); err != nil {
+				return false, err
+			}
+		}
 		n, err := tx.DeleteTeam(ctx, db.DeleteTeamParams{OrgID: orgID, ID: id})
 		return n > 0, err
 	})

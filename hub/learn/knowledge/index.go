@@ -11,6 +11,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/learn/scope"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -43,21 +44,14 @@ const lookEvery = 200 * time.Millisecond
 // runs, may change, and returns when that is done. It reads only this folder.
 func (k *Knowledge) Index(ctx context.Context, v visibility.Viewer, in Indexing) (Indexed, error) {
 	by := event.Actor{Kind: "agent", ID: in.AgentID}
-	folder := path.Clean(strings.TrimPrefix(strings.TrimPrefix(in.Path, "/workspace"), "/"))
-	if folder == ".." || strings.HasPrefix(folder, "../") || path.IsAbs(folder) || strings.ContainsFunc(folder, unicode.IsControl) {
+	folder, ok := workspaceFolder(in.Path)
+	if !ok || strings.ContainsFunc(folder, unicode.IsControl) {
 		return Indexed{}, fault.New(fault.Invalid, "path: %q is not in the workspace", in.Path).WithCode(fault.InvalidParameters).WithFix("name a folder in it, such as docs")
-	}
-	if folder == "." {
-		folder = ""
 	}
 	ref := in.Collection
 	if ref == "" {
-		ref = "agent-" + in.AgentName
-		_, err := k.Find(ctx, v, ref)
-		if fault.Is(err, fault.NotFound) {
-			_, err = k.Create(ctx, v, scope.Scope{Kind: scope.User}, ref, "What the agent "+in.AgentName+" has indexed in its workspace", by)
-		}
-		if err != nil && !fault.Is(err, fault.Exists) {
+		var err error
+		if ref, err = k.ofAgent(ctx, v, in, by); err != nil {
 			return Indexed{}, err
 		}
 	}
@@ -72,7 +66,7 @@ func (k *Knowledge) Index(ctx context.Context, v visibility.Viewer, in Indexing)
 	if in.JailID != task.AgentJail(in.AgentID) {
 		s.NodeID, s.JailID = in.NodeID, in.JailID
 	}
-	sourceID, err := k.ensureSource(ctx, s, by)
+	sourceID, err := k.sourceOfTask(ctx, s, by)
 	if err != nil {
 		return Indexed{}, err
 	}
@@ -89,6 +83,65 @@ func (k *Knowledge) Index(ctx context.Context, v visibility.Viewer, in Indexing)
 	return Indexed{Collection: c.Name, Documents: row.Documents, Passages: row.Passages, Sync: last}, nil
 }
 
+// workspaceFolder returns a folder of a workspace below that, empty for the workspace itself;
+// ok is false for one that is not in it.
+func workspaceFolder(name string) (folder string, ok bool) {
+	folder = path.Clean(name)
+	if path.IsAbs(folder) {
+		if folder, ok = strings.CutPrefix(folder+"/", inWorkspace); !ok {
+			return "", false
+		}
+		folder = path.Clean(folder)
+	}
+	if folder == "." {
+		return "", true
+	}
+	return folder, folder != ".." && !strings.HasPrefix(folder, "../")
+}
+
+// ofAgent returns the id of the collection that an agent has for the person for whom it runs,
+// which is in the scope of that person, whatever else there is of that name.
+func (k *Knowledge) ofAgent(ctx context.Context, v visibility.Viewer, in Indexing, by event.Actor) (string, error) {
+	own, err := scope.Resolve(ctx, k.cfg.Store.Queries, v, scope.Scope{Kind: scope.User})
+	if err != nil {
+		return "", err
+	}
+	name := "agent-" + in.AgentName
+	find := func() (string, error) {
+		return k.cfg.Store.KnowledgeCollectionOfScope(ctx, db.KnowledgeCollectionOfScopeParams{OrgID: v.OrgID, ScopeKind: string(own.Kind), ScopeID: own.ID, Name: name})
+	}
+	id, err := find()
+	if store.IsNotFound(err) {
+		id, err = k.Create(ctx, v, own, name, "What the agent "+in.AgentName+" has indexed in its workspace", by)
+		if fault.Is(err, fault.Exists) {
+			id, err = find()
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the collection %s: %w", name, err)
+	}
+	return id, nil
+}
+
+// sourceOfTask returns the source for a folder of the workspace of a task or of its agent.
+// Tasks that have workspaces of their own share one for each folder: it reads that of the task
+// that asked last.
+func (k *Knowledge) sourceOfTask(ctx context.Context, s db.AddKnowledgeSourceParams, by event.Actor) (string, error) {
+	if s.JailID == "" {
+		return k.ensureSource(ctx, s, by)
+	}
+	id, err := k.cfg.Store.MoveKnowledgeSource(ctx, db.MoveKnowledgeSourceParams{
+		OrgID: s.OrgID, CollectionID: s.CollectionID, AgentID: s.AgentID, Path: s.Path, NodeID: s.NodeID, JailID: s.JailID, CreatedBy: s.CreatedBy,
+	})
+	if store.IsNotFound(err) {
+		return k.ensureSource(ctx, s, by)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find the source for %s of agent %s: %w", s.Path, s.AgentID, err)
+	}
+	return id, nil
+}
+
 // syncSource syncs one source and waits for the end. While another sync of the collection
 // runs, it waits for that first.
 func (k *Knowledge) syncSource(ctx context.Context, c db.KnowledgeCollection, sourceID string, by event.Actor) (db.KnowledgeSync, error) {
@@ -98,7 +151,7 @@ func (k *Knowledge) syncSource(ctx context.Context, c db.KnowledgeCollection, so
 	for {
 		if mine == "" {
 			begun, started, err := k.begin(ctx, c, by, sourceID)
-			if err != nil {
+			if err != nil && !fault.Is(err, fault.Exhausted) {
 				return begun, err
 			}
 			if started {

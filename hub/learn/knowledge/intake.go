@@ -38,6 +38,9 @@ type intake struct {
 	// at is the index of the file that passages belong to; -1 for none.
 	at  int
 	end *extracted.End
+	// partial reports that not all of the source's documents came: those that did not may
+	// still be there.
+	partial bool
 }
 
 func newIntake(ctx context.Context, r *run, s db.KnowledgeSource) (*intake, error) {
@@ -82,7 +85,7 @@ func (in *intake) take(ctx context.Context, r extracted.Record) error {
 	case r.Passage != nil:
 		return in.passage(r.Passage)
 	}
-	in.end = r.End
+	in.end, in.partial = r.End, in.partial || r.End.Partial
 	return nil
 }
 
@@ -144,7 +147,7 @@ func (in *intake) flush(ctx context.Context) error {
 	}
 	s := in.source
 	err := in.r.k.cfg.Store.Tx(ctx, func(q *db.Queries) error {
-		if err := q.LockKnowledgeCollection(ctx, db.LockKnowledgeCollectionParams{OrgID: s.OrgID, ID: s.CollectionID}); err != nil {
+		if err := in.hold(ctx, q); err != nil {
 			return err
 		}
 		if err := forget(ctx, q, s.OrgID, s.CollectionID, in.old); err != nil {
@@ -174,8 +177,30 @@ func (in *intake) flush(ctx context.Context) error {
 	return nil
 }
 
-// finish stores the rest, and removes what the source does not have any more. It returns what
-// the reader left out.
+// hold locks the collection for a transaction that changes its documents, and refuses if the
+// sync has ended: another one may have begun, and what this one read may be older.
+func (in *intake) hold(ctx context.Context, q *db.Queries) error {
+	s := in.source
+	if err := q.LockKnowledgeCollection(ctx, db.LockKnowledgeCollectionParams{OrgID: s.OrgID, ID: s.CollectionID}); err != nil {
+		return err
+	}
+	id := in.r.now().ID
+	if id == "" {
+		return nil // Load
+	}
+	n, err := q.HoldKnowledgeSync(ctx, db.HoldKnowledgeSyncParams{OrgID: s.OrgID, ID: id})
+	if err == nil && n == 0 {
+		err = errEnded()
+	}
+	return err
+}
+
+func errEnded() *fault.Error {
+	return fault.New(fault.Unavailable, "the sync was ended: its collection was deleted, or its hub was not seen for some time")
+}
+
+// finish stores the rest, and removes what the source does not have any more, unless it could
+// not be read as a whole. It returns what the reader left out.
 func (in *intake) finish(ctx context.Context) (note string, err error) {
 	if in.end == nil {
 		return "", fault.New(fault.Precondition, "the reader in the jail ended early").WithFix("sync again")
@@ -185,14 +210,14 @@ func (in *intake) finish(ctx context.Context) (note string, err error) {
 	}
 	var gone []string
 	for path, row := range in.have {
-		if !in.seen[path] {
+		if !in.seen[path] && !in.partial {
 			gone = append(gone, row.ID)
 		}
 	}
 	if len(gone) > 0 {
 		s := in.source
 		if err := in.r.k.cfg.Store.Tx(ctx, func(q *db.Queries) error {
-			if err := q.LockKnowledgeCollection(ctx, db.LockKnowledgeCollectionParams{OrgID: s.OrgID, ID: s.CollectionID}); err != nil {
+			if err := in.hold(ctx, q); err != nil {
 				return err
 			}
 			return forget(ctx, q, s.OrgID, s.CollectionID, gone)

@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/extracted"
@@ -38,35 +41,43 @@ type box struct {
 	nodeID string
 	jailID string
 	spec   *nodev1.JailSpec
+	// missed says which documents of the source did not come into the jail; empty for none.
+	missed string
 }
 
 // Limits of a jail, and the names of its files.
 const (
-	boxMillis    = 1000
-	boxMemory    = 2 << 30
-	boxPIDs      = 128
-	boxBytes     = 4 << 30
-	boxTmp       = 256 << 20
-	documents    = "documents"
-	knownFile    = "known.json"
-	outFile      = "passages.jsonl"
-	inWorkspace  = "/workspace/"
-	execTime     = 40 * time.Minute
-	waitStep     = 20 * time.Second
-	readStep     = 4 << 20
-	maxCopied    = 2 << 30
-	sendStep     = 1 << 20
-	maxSaid      = 600
-	downloadTime = 2 * time.Minute
+	boxMillis   = 1000
+	boxMemory   = 2 << 30
+	boxPIDs     = 128
+	boxBytes    = 4 << 30
+	boxTmp      = 256 << 20
+	documents   = "documents"
+	knownFile   = "known.json"
+	outFile     = "passages.jsonl"
+	inWorkspace = "/workspace/"
+	execTime    = 40 * time.Minute
+	waitStep    = 20 * time.Second
+	readStep    = 4 << 20
+	maxCopied   = 2 << 30
+	// maxChanged is how many files may change while a workspace is copied.
+	maxChanged = 200
+	ignoreFile = ".gitignore"
+	// maxCopiedFiles is how many files of a workspace are copied, of which .gitignore may name
+	// most.
+	maxCopiedFiles = 50_000
+	sendStep       = 1 << 20
+	maxSaid        = 600
+	downloadTime   = 2 * time.Minute
 )
 
-// open prepares the jail for a source, on the node that has it or on any.
-func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (*box, error) {
-	b := &box{k: k, jailID: ident.New("know"), nodeID: s.NodeID}
+// open prepares the jail for a source. It returns the nodes that the jail may be on: that of
+// the source, or any that takes work.
+func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (b *box, nodes []string, err error) {
+	b = &box{k: k, jailID: ident.New("know"), nodeID: s.NodeID}
 	b.spec = &nodev1.JailSpec{
 		JailId: b.jailID, Rootfs: nodelink.RootHost, CpuMillis: boxMillis, MemoryBytes: boxMemory, Pids: boxPIDs, TmpBytes: boxTmp, WorkspaceBytes: boxBytes,
 	}
-	var err error
 	switch s.Kind {
 	case Workspace:
 		if s.JailID != "" {
@@ -74,10 +85,10 @@ func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (*box, error)
 		}
 		agent, err := k.cfg.Store.GetAgent(ctx, db.GetAgentParams{OrgID: s.OrgID, ID: s.AgentID})
 		if err != nil {
-			return nil, fault.New(fault.NotFound, "the agent is gone").WithObject(s.AgentID).WithFix("remove the source").WithCause(err)
+			return nil, nil, fault.New(fault.NotFound, "the agent is gone").WithObject(s.AgentID).WithFix("remove the source").WithCause(err)
 		}
 		if agent.Agent.HomeNodeID == nil {
-			return nil, fault.New(fault.Precondition, "agent %s has no workspace yet", agent.Agent.Name).WithFix("its first run makes one").WithObject(s.AgentID)
+			return nil, nil, fault.New(fault.Precondition, "agent %s has no workspace yet", agent.Agent.Name).WithFix("its first run makes one").WithObject(s.AgentID)
 		}
 		b.nodeID = *agent.Agent.HomeNodeID
 	case Node:
@@ -85,7 +96,7 @@ func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (*box, error)
 	case Git, Web:
 		u, err := url.Parse(s.Url)
 		if err != nil {
-			return nil, fmt.Errorf("address of source %s: %w", s.ID, err)
+			return nil, nil, fmt.Errorf("address of source %s: %w", s.ID, err)
 		}
 		rule := &nodev1.Egress_Rule{Host: u.Hostname(), Ports: []uint32{443}}
 		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
@@ -94,20 +105,38 @@ func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (*box, error)
 		b.spec.Egress = &nodev1.Egress{Rules: []*nodev1.Egress_Rule{rule}}
 	}
 	if b.nodeID != "" {
-		b.link, err = k.cfg.Node(b.nodeID)
-		return b, err
+		return b, []string{b.nodeID}, nil
 	}
 	rows, _, err := k.cfg.Nodes.List(ctx, s.OrgID, "", 500)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, row := range rows {
-		if b.link, err = k.cfg.Node(row.Node.ID); err == nil {
-			b.nodeID = row.Node.ID
-			return b, nil
+		if row.Connected && node.Blocked(row.Node, row.Lock) == "" {
+			nodes = append(nodes, row.Node.ID)
 		}
 	}
-	return nil, fault.New(fault.Unavailable, "no node is connected, and documents are read in a jail of one").WithFix("connect a node: deckhand node token")
+	if len(nodes) == 0 {
+		return nil, nil, fault.New(fault.Unavailable, "no node is connected that takes work, and documents are read in a jail of one").
+			WithFix("connect a node: deckhand node token; or unlock or resume one")
+	}
+	return b, nodes, nil
+}
+
+// make creates the jail on a node. A small node refuses what a large one gives: it is asked for
+// less then.
+func (b *box) make(ctx context.Context) (err error) {
+	for _, part := range []int64{1, 2, 4} {
+		b.spec.MemoryBytes, b.spec.WorkspaceBytes = boxMemory/part, boxBytes/part
+		_, err = b.link.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: b.spec})
+		if err = fault.FromGRPC(err); !fault.Is(err, fault.Precondition) && !fault.Is(err, fault.Exhausted) {
+			break
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make a jail to read documents in: %w", err)
+	}
+	return nil
 }
 
 // close removes the jail.
@@ -119,12 +148,8 @@ func (b *box) close(ctx context.Context) error {
 	return err
 }
 
-// fill creates the jail and brings the documents of a source into it. It returns the folder
-// that they are in.
+// fill brings the documents of a source into the jail. It returns the folder that they are in.
 func (b *box) fill(ctx context.Context, s db.KnowledgeSource) (root string, err error) {
-	if _, err := b.link.Jails().EnsureJail(ctx, &nodev1.EnsureJailRequest{Spec: b.spec}); err != nil {
-		return "", fmt.Errorf("make a jail to read documents in: %w", fault.FromGRPC(err))
-	}
 	root = inWorkspace + documents
 	switch s.Kind {
 	case Upload:
@@ -230,14 +255,15 @@ func (b *box) uploads(ctx context.Context, s db.KnowledgeSource) error {
 		}
 	}
 	send(begin(b.jailID))
-	for _, row := range rows {
-		content, cerr := b.k.cfg.Store.KnowledgeUpload(ctx, db.KnowledgeUploadParams{OrgID: s.OrgID, SourceID: s.ID, Path: row.Path})
+	send(folderEntry())
+	for _, name := range rows {
+		content, cerr := b.k.cfg.Store.KnowledgeUpload(ctx, db.KnowledgeUploadParams{OrgID: s.OrgID, SourceID: s.ID, Path: name})
 		if cerr != nil {
-			return fmt.Errorf("load upload %q: %w", row.Path, cerr)
+			return fmt.Errorf("load upload %q: %w", name, cerr)
 		}
 		digest := blake3.Sum256(content)
 		send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{
-			Path: row.Path, Type: "file", Mode: 0o600, Size: int64(len(content)), Digest: fmt.Sprintf("%x", digest),
+			Path: name, Type: "file", Mode: 0o600, Size: int64(len(content)), Digest: fmt.Sprintf("%x", digest),
 		}}})
 		for len(content) > 0 {
 			n := min(len(content), sendStep)
@@ -258,31 +284,50 @@ func begin(jailID string) *nodev1.UploadFilesRequest {
 	return &nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{JailId: jailID, Path: documents}}}
 }
 
+// folderEntry makes the folder of the documents, also if there are none: it is of a hidden
+// folder in it, which is not read.
+func folderEntry() *nodev1.UploadFilesRequest {
+	return &nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{Path: ".read", Type: "dir", Mode: 0o700}}}
+}
+
 // workspace copies a folder of an agent's workspace into the jail. What is not read is not
 // copied.
 func (b *box) workspace(ctx context.Context, s db.KnowledgeSource) error {
 	from, folder := cmp.Or(s.JailID, task.AgentJail(s.AgentID)), s.Path
-	if folder == "" {
-		folder = "."
+	wanted := []string{cmp.Or(folder, ".")}
+	// The rules of the folders above it are for it too.
+	for above := folder; above != ""; {
+		above = strings.TrimPrefix(path.Dir(above), ".")
+		wanted = append(wanted, path.Join(above, ignoreFile))
 	}
-	in, err := b.link.Files().DescribeFiles(ctx, &nodev1.DescribeFilesRequest{JailId: from, Paths: []string{folder}, MaxFiles: 100_000, MaxBytes: maxCopied})
+	in, err := b.link.Files().DescribeFiles(ctx, &nodev1.DescribeFilesRequest{
+		JailId: from, Paths: wanted, MaxFiles: 100_000, MaxBytes: maxCopied, Visible: true, MaxFileBytes: extracted.MaxFile,
+	})
 	if err != nil {
-		return fmt.Errorf("list %s: %w", folder, fault.FromGRPC(err))
+		return fmt.Errorf("list %s: %w", wanted[0], fault.FromGRPC(err))
 	}
 	var files []*nodev1.UploadEntry
-	missing := false
+	documents, missing := 0, false
 	for {
 		m, err := in.Recv()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("list %s: %w", folder, fault.FromGRPC(err))
+			return fmt.Errorf("list %s: %w", wanted[0], fault.FromGRPC(err))
 		}
-		missing = missing || len(m.GetMissing()) > 0
+		missing = missing || slices.Contains(m.GetMissing(), wanted[0])
 		for _, e := range m.GetEntries() {
-			if e.GetType() == "file" && e.GetSize() <= extracted.MaxFile && !hidden(e.GetPath()) && len(files) < extracted.MaxFiles {
+			rules := path.Base(e.GetPath()) == ignoreFile && !hidden(path.Dir(e.GetPath()))
+			switch {
+			case e.GetType() != "file" || hidden(e.GetPath()) && !rules:
+			case rules:
 				files = append(files, e)
+			case documents < maxCopiedFiles:
+				documents++
+				files = append(files, e)
+			default:
+				b.missed = fmt.Sprintf("only the first %d files are read: index a smaller folder", maxCopiedFiles)
 			}
 		}
 	}
@@ -294,10 +339,26 @@ func (b *box) workspace(ctx context.Context, s db.KnowledgeSource) error {
 		return fmt.Errorf("copy documents into the jail: %w", fault.FromGRPC(err))
 	}
 	err = out.Send(begin(b.jailID))
+	if err == nil {
+		err = out.Send(folderEntry())
+	}
+	changed := 0
 	for len(files) > 0 && err == nil {
 		part := files[:min(len(files), 1000)]
-		files = files[len(part):]
-		err = b.pass(ctx, from, part, out.Send)
+		// An agent works there meanwhile: a file that changes or goes while it is copied is
+		// left out, and the next sync reads it.
+		done, perr := b.pass(ctx, from, part, out.Send)
+		switch kind := fault.FromGRPC(perr); {
+		case perr == nil:
+		case changed < maxChanged && done < len(part) && (fault.Is(kind, fault.Aborted) || fault.Is(kind, fault.NotFound) || fault.Is(kind, fault.Invalid)):
+			changed, done = changed+1, done+1
+		default:
+			err = perr
+		}
+		files = files[done:]
+	}
+	if changed > 0 {
+		b.missed = fmt.Sprintf("%d files changed while they were copied, and are read by the next sync", changed)
 	}
 	if err == nil || errors.Is(err, io.EOF) {
 		_, err = out.CloseAndRecv()
@@ -308,30 +369,62 @@ func (b *box) workspace(ctx context.Context, s db.KnowledgeSource) error {
 	return nil
 }
 
-// pass copies some files from a workspace.
-func (b *box) pass(ctx context.Context, from string, files []*nodev1.UploadEntry, send func(*nodev1.UploadFilesRequest) error) error {
+// pass copies some files from a workspace, and returns how many it has copied: each whole or
+// not at all.
+func (b *box) pass(ctx context.Context, from string, files []*nodev1.UploadEntry, send func(*nodev1.UploadFilesRequest) error) (done int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	in, err := b.link.Files().DownloadFiles(ctx, &nodev1.DownloadFilesRequest{JailId: from, Entries: files})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	for next := 0; ; {
-		m, err := in.Recv()
-		if errors.Is(err, io.EOF) {
+	var held []byte
+	begun := false
+	whole := func() error {
+		if !begun {
 			return nil
 		}
-		if err != nil {
-			return err
+		e := files[done]
+		digest := blake3.Sum256(held)
+		err := send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{
+			Path: e.GetPath(), Type: "file", Mode: 0o600, Size: int64(len(held)), Digest: hex.EncodeToString(digest[:]),
+		}}})
+		for rest := held; len(rest) > 0 && err == nil; {
+			n := min(len(rest), sendStep)
+			err = send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: rest[:n]}})
+			rest = rest[n:]
 		}
-		if m.GetEntry() == nil {
-			err = send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Data{Data: m.GetData()}})
-		} else if next < len(files) {
-			err = send(&nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: files[next]}})
-			next++
+		if err == nil {
+			done++
 		}
-		if err != nil {
-			return err
+		held, begun = held[:0], false
+		return err
+	}
+	for {
+		m, err := in.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return done, whole()
+		case err != nil:
+			if begun && int64(len(held)) == files[done].GetSize() {
+				// The file after it is the one that cannot be read.
+				if werr := whole(); werr != nil {
+					return done, werr
+				}
+			}
+			return done, err
+		case m.GetEntry() != nil:
+			if err := whole(); err != nil {
+				return done, err
+			}
+			if done >= len(files) {
+				return done, fault.New(fault.Internal, "the node sent more files than it was asked for")
+			}
+			begun = true
+		case begun && len(held)+len(m.GetData()) <= extracted.MaxFile:
+			held = append(held, m.GetData()...)
+		default:
+			return done, fault.New(fault.Internal, "the node sent more of a file than there is")
 		}
 	}
 }
@@ -363,7 +456,11 @@ func (b *box) extract(ctx context.Context, root string, in *intake) (note string
 	if said, err := b.run(ctx, []string{nodelink.SkillPath, extracted.Folder, string(arguments)}, execTime); err != nil {
 		return "", fault.New(fault.Precondition, "the documents cannot be read: %s", strings.TrimPrefix(said, "deckhand-skill: ")).WithCause(err)
 	}
-	return in.load(ctx, &file{ctx: ctx, b: b, path: outFile})
+	if b.missed != "" {
+		in.partial = true
+	}
+	note, err = in.load(ctx, &file{ctx: ctx, b: b, path: outFile})
+	return strings.Join(slices.DeleteFunc([]string{b.missed, note}, func(s string) bool { return s == "" }), "; "), err
 }
 
 // load stores what deckhand-skill wrote, and returns what it left out.

@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -32,6 +33,12 @@ const (
 	// maxSources bounds the sources of a collection, maxUploads the files of its uploads.
 	maxSources = 50
 	maxUploads = 2000
+	// maxUploaded and maxUploadedOrg bound the bytes of a collection's uploads and of those of
+	// all an organisation's collections: they are in the database.
+	maxUploaded    = 1 << 30
+	maxUploadedOrg = 10 << 30
+	// sourceRole is who adds sources that a node connects to.
+	sourceRole = "advanced"
 )
 
 // Sources returns a collection's sources in the order in which they were added.
@@ -61,21 +68,27 @@ func (k *Knowledge) Add(ctx context.Context, v visibility.Viewer, ref string, s 
 
 // ensureSource adds a source, unless the collection has it, and returns its id.
 func (k *Knowledge) ensureSource(ctx context.Context, p db.AddKnowledgeSourceParams, by event.Actor) (id string, err error) {
-	have, err := k.Sources(ctx, p.OrgID, p.CollectionID)
-	if err != nil {
-		return "", err
-	}
-	for _, one := range have {
-		o := one.KnowledgeSource
-		if o.Kind == p.Kind && o.AgentID == p.AgentID && o.NodeID == p.NodeID && o.JailID == p.JailID && o.Path == p.Path && o.Url == p.Url && o.Revision == p.Revision {
-			return o.ID, nil
-		}
-	}
-	if len(have) >= maxSources {
-		return "", fault.New(fault.Exhausted, "the collection has %d sources, which is the most", maxSources).WithObject(p.CollectionID).
-			WithFix("create another collection; a search looks into all of them")
-	}
 	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		id = p.ID
+		// Who adds the same at the same time waits, and finds it then.
+		if err := tx.LockKnowledgeCollection(ctx, db.LockKnowledgeCollectionParams{OrgID: p.OrgID, ID: p.CollectionID}); err != nil {
+			return fmt.Errorf("lock collection %s: %w", p.CollectionID, err)
+		}
+		have, err := tx.KnowledgeSources(ctx, db.KnowledgeSourcesParams{OrgID: p.OrgID, CollectionID: p.CollectionID})
+		if err != nil {
+			return fmt.Errorf("list the sources of collection %s: %w", p.CollectionID, err)
+		}
+		for _, one := range have {
+			o := one.KnowledgeSource
+			if o.Kind == p.Kind && o.AgentID == p.AgentID && o.NodeID == p.NodeID && o.JailID == p.JailID && o.Path == p.Path && o.Url == p.Url && o.Revision == p.Revision {
+				id = o.ID
+				return nil
+			}
+		}
+		if len(have) >= maxSources {
+			return fault.New(fault.Exhausted, "the collection has %d sources, which is the most", maxSources).WithObject(p.CollectionID).
+				WithFix("create another collection; a search looks into all of them")
+		}
 		if _, err := tx.AddKnowledgeSource(ctx, p); err != nil {
 			return fmt.Errorf("add a source to collection %s: %w", p.CollectionID, err)
 		}
@@ -84,7 +97,7 @@ func (k *Knowledge) ensureSource(ctx context.Context, p db.AddKnowledgeSourcePar
 			After: map[string]any{"source_id": p.ID, "kind": p.Kind, "agent_id": p.AgentID, "node_id": p.NodeID, "path": p.Path, "url": p.Url},
 		})
 	})
-	return p.ID, err
+	return id, err
 }
 
 // check completes and checks what a source names.
@@ -117,10 +130,8 @@ func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, ro
 		if err := mayRead(ctx, k.cfg.Store.Queries, v, p.AgentID); err != nil {
 			return err
 		}
-		if p.Path = path.Clean(strings.TrimPrefix(strings.TrimPrefix(p.Path, "/workspace"), "/")); p.Path == "." {
-			p.Path = ""
-		}
-		if p.Path == ".." || strings.HasPrefix(p.Path, "../") {
+		var ok bool
+		if p.Path, ok = workspaceFolder(p.Path); !ok {
 			return wrong("path", "%q is not in the workspace", s.Path).WithFix("name a folder in it, such as docs")
 		}
 	case Node:
@@ -137,13 +148,20 @@ func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, ro
 			return wrong("path", "%q is no absolute path of a folder", s.Path).WithFix("name one such as /srv/handbook; the node must show it (show_paths)")
 		}
 	case Git, Web:
-		if !auth.AtLeast(role, "advanced") {
-			return fault.New(fault.Denied, "sources that a node connects to need the role advanced, and you have %s", role).
+		if !auth.AtLeast(role, sourceRole) {
+			return fault.New(fault.Denied, "sources that a node connects to need the role %s, and you have %s", sourceRole, role).
 				WithCode(fault.PermissionDenied).WithFix("upload the files, or ask somebody who has it")
 		}
 		u, err := url.Parse(s.URL)
 		if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" || strings.ContainsFunc(s.URL, unicode.IsSpace) {
 			return wrong("url", "%.200q is no https address without a user and a fragment", s.URL).WithFix("give one such as https://git.example.com/team/docs.git")
+		}
+		if key := secretIn(u); key != "" || k.cfg.Redact.Org(v.OrgID).String(s.URL) != s.URL {
+			return wrong("url", "it has a secret (%s), which everybody who sees the collection would see", cmp.Or(key, "one that the hub knows")).
+				WithFix("leave it out; repositories and pages that need a credential are not read")
+		}
+		if s.Kind == Git && u.RawQuery != "" {
+			return wrong("url", "the address of a repository has no query").WithFix("leave out what begins with ?")
 		}
 		if strings.HasPrefix(s.Revision, "-") {
 			return wrong("revision", "%q begins with a dash", s.Revision).WithFix("name a branch or a tag")
@@ -156,6 +174,27 @@ func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, ro
 	}
 	return nil
 }
+
+// secretIn returns the name of a value in an address's query that is a credential; empty for
+// none.
+func secretIn(u *url.URL) string {
+	for part := range strings.FieldsFuncSeq(u.RawQuery, func(r rune) bool { return r == '&' || r == ';' }) {
+		raw, _, _ := strings.Cut(part, "=")
+		key, err := url.QueryUnescape(raw)
+		if err != nil {
+			key = raw
+		}
+		for _, word := range secretKeys {
+			if strings.Contains(strings.ToLower(key), word) {
+				return key
+			}
+		}
+	}
+	return ""
+}
+
+// secretKeys are in the names of values that are credentials.
+var secretKeys = []string{"token", "secret", "passw", "pwd", "apikey", "api_key", "api-key", "access_key", "accesskey", "signature", "credential", "auth", "session", "jwt"}
 
 // mayRead refuses somebody who may not read the workspace of an agent.
 func mayRead(ctx context.Context, q *db.Queries, v visibility.Viewer, agentID string) error {
@@ -246,15 +285,25 @@ func (k *Knowledge) Put(ctx context.Context, v visibility.Viewer, ref, name stri
 	if err != nil {
 		return "", "", err
 	}
-	have, err := k.cfg.Store.KnowledgeUploads(ctx, db.KnowledgeUploadsParams{OrgID: v.OrgID, SourceID: source.ID})
-	if err != nil {
-		return "", "", fmt.Errorf("list the uploads of collection %s: %w", c.ID, err)
-	}
-	if len(have) >= maxUploads {
-		return "", "", fault.New(fault.Exhausted, "collection %s has %d uploads, which is the most", c.Name, maxUploads).
-			WithFix("add a folder or a Git repository as a source instead")
-	}
 	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockKnowledgeCollection(ctx, db.LockKnowledgeCollectionParams{OrgID: v.OrgID, ID: c.ID}); err != nil {
+			return fmt.Errorf("lock collection %s: %w", c.ID, err)
+		}
+		have, err := tx.KnowledgeUploadsSize(ctx, db.KnowledgeUploadsSizeParams{OrgID: v.OrgID, SourceID: source.ID, Path: name})
+		if err != nil {
+			return fmt.Errorf("measure the uploads of collection %s: %w", c.ID, err)
+		}
+		full := func(format string, args ...any) error {
+			return fault.New(fault.Exhausted, format, args...).WithObject(c.ID).WithFix("add a folder or a Git repository as a source instead, or remove collections")
+		}
+		switch more := int64(len(content)); {
+		case have.Files >= maxUploads:
+			return full("collection %s has %d uploads, which is the most", c.Name, maxUploads)
+		case have.Bytes+more > maxUploaded:
+			return full("the uploads of collection %s would have over %d MiB", c.Name, maxUploaded>>20)
+		case have.OrgBytes+more > maxUploadedOrg:
+			return full("the uploads of the organisation would have over %d GiB", maxUploadedOrg>>30)
+		}
 		if err := tx.PutKnowledgeUpload(ctx, db.PutKnowledgeUploadParams{OrgID: v.OrgID, SourceID: source.ID, Path: name, Content: content}); err != nil {
 			return fmt.Errorf("store an upload of collection %s: %w", c.ID, err)
 		}

@@ -30,6 +30,8 @@ const (
 	endTime = time.Minute
 	// maxError bounds an error that is stored.
 	maxError = 500
+	// maxSyncs is how many syncs of an organisation run at once.
+	maxSyncs = 8
 	// SweepEvery is how often Sweep is to be called.
 	SweepEvery = time.Minute
 )
@@ -55,8 +57,19 @@ func (k *Knowledge) Sync(ctx context.Context, v visibility.Viewer, ref string, b
 // runs, it returns that, and started is false.
 func (k *Knowledge) begin(ctx context.Context, c db.KnowledgeCollection, by event.Actor, only string) (begun db.KnowledgeSync, started bool, err error) {
 	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if err := tx.LockKnowledgeSyncs(ctx, c.OrgID); err != nil {
+			return err
+		}
+		running, err := tx.CountKnowledgeSyncs(ctx, c.OrgID)
+		if err != nil {
+			return err
+		}
+		// Whether this collection's own runs is said below.
 		if begun, err = tx.BeginKnowledgeSync(ctx, db.BeginKnowledgeSyncParams{ID: ident.New("sync"), OrgID: c.OrgID, CollectionID: c.ID, StartedBy: by.ID}); err != nil {
 			return err
+		}
+		if running >= maxSyncs {
+			return fault.New(fault.Exhausted, "%d syncs of the organisation run, which is the most at once", running).WithObject(c.ID).WithFix("try again when one has ended")
 		}
 		return audit.Append(tx, audit.Entry{OrgID: c.OrgID, By: by, Action: "collection.synced", ObjectKind: Kind, ObjectID: c.ID, After: map[string]any{"sync_id": begun.ID}})
 	})
@@ -70,6 +83,8 @@ func (k *Knowledge) begin(ctx context.Context, c db.KnowledgeCollection, by even
 			return begun, false, err
 		}
 		return *last, false, nil
+	case fault.Is(err, fault.Exhausted):
+		return begun, false, err
 	case err != nil:
 		return begun, false, fmt.Errorf("begin a sync of collection %s: %w", c.ID, err)
 	}
@@ -87,6 +102,8 @@ type run struct {
 	collection db.KnowledgeCollection
 	// only is the source to read, which an agent has asked for in a task; empty for all.
 	only string
+	// left reports that the jail of the last source is not removed yet.
+	left bool
 
 	mu   sync.Mutex
 	sync db.KnowledgeSync
@@ -177,7 +194,7 @@ func (r *run) keepNoted(ctx context.Context, cancel context.CancelCauseFunc) {
 		case <-tick.C:
 		}
 		if mine, err := r.note(ctx, r.now()); err == nil && !mine {
-			cancel(fault.New(fault.Unavailable, "the sync was ended: its collection was deleted, or its hub was not seen for some time"))
+			cancel(errEnded())
 			return
 		}
 	}
@@ -215,6 +232,10 @@ func (r *run) sources(ctx context.Context) error {
 		}); err != nil {
 			return fmt.Errorf("record how source %s was read: %w", s.ID, err)
 		}
+		if r.left {
+			failed = append(failed, "the jail that read it could not be removed; the hub tries again, and other sources are read by the next sync")
+			break
+		}
 	}
 	if len(failed) > 0 {
 		return fault.New(fault.Precondition, "%d of %d sources could not be read, and keep the documents that they had: %s", len(failed), len(rows), strings.Join(failed, "; "))
@@ -247,24 +268,22 @@ func (r *run) source(ctx context.Context, s db.KnowledgeSource) (note string, er
 			return "", err
 		}
 	}
-	box, err := open(ctx, r.k, s)
+	box, nodes, err := open(ctx, r.k, s)
 	if err != nil {
 		return "", err
 	}
-	r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID = box.nodeID, box.jailID })
-	// Before the jail is there, so that Sweep finds it if this hub dies.
-	if mine, err := r.note(ctx, r.now()); err != nil || !mine {
-		return "", fault.New(fault.Unavailable, "the sync was ended").WithCause(err)
-	}
-	defer func() {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
-		defer cancel()
-		if cerr := box.close(clean); cerr != nil {
-			r.k.cfg.Log.Warn("cannot remove the jail of a sync", "jail_id", box.jailID, "node_id", box.nodeID, "error", cerr)
-			return
+	defer func() { r.left = r.remove(ctx, box) }()
+	for _, id := range nodes {
+		if err = r.enter(ctx, box, id); err == nil || ctx.Err() != nil {
+			break
 		}
-		r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID = "", "" })
-	}()
+		if r.left = r.remove(ctx, box); r.left {
+			break
+		}
+	}
+	if err != nil {
+		return "", err
+	}
 	root, err := box.fill(ctx, s)
 	if err != nil {
 		return "", err
@@ -276,45 +295,85 @@ func (r *run) source(ctx context.Context, s db.KnowledgeSource) (note string, er
 	return box.extract(ctx, root, in)
 }
 
-// still returns an error if whoever added a source may not read it any more.
+// enter makes the jail of a source on a node.
+func (r *run) enter(ctx context.Context, b *box, nodeID string) (err error) {
+	b.nodeID = nodeID
+	if b.link, err = r.k.cfg.Node(nodeID); err != nil {
+		return err
+	}
+	r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID = b.nodeID, b.jailID })
+	// Before the jail is there, so that Sweep finds it if this hub dies.
+	if mine, err := r.note(ctx, r.now()); err != nil || !mine {
+		return errEnded().WithCause(err)
+	}
+	return b.make(ctx)
+}
+
+// remove removes the jail of a source. It reports whether that is left: the sync keeps its
+// name then, and Sweep removes it.
+func (r *run) remove(ctx context.Context, b *box) (left bool) {
+	if r.now().JailID == "" {
+		return false
+	}
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	if err := b.close(clean); err != nil {
+		r.k.cfg.Log.Warn("cannot remove the jail of a sync", "jail_id", b.jailID, "node_id", b.nodeID, "error", err)
+		return true
+	}
+	r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID = "", "" })
+	return false
+}
+
+// still returns an error if whoever added a source may not read it any more. Uploads are in the
+// database and read with nobody's rights: they stay when who uploaded them leaves.
 func (r *run) still(ctx context.Context, s db.KnowledgeSource) error {
 	k := r.k
-	if s.Kind != Workspace && s.Kind != Node {
+	if s.Kind == Upload {
 		return nil
 	}
 	role, err := k.cfg.Role(ctx, k.cfg.Store.Queries, s.OrgID, s.CreatedBy, "")
 	if err != nil {
 		return fmt.Errorf("look up the role of %s: %w", s.CreatedBy, err)
 	}
-	if s.Kind == Node {
-		if role != auth.Admin {
-			return fault.New(fault.Denied, "%s, who added it, is no administrator any more", s.CreatedBy).WithCode(fault.PermissionDenied).
-				WithFix("an administrator removes the source and adds it again")
-		}
-		return nil
+	denied := func(why, who string) *fault.Error {
+		return fault.New(fault.Denied, "%s, who added it, %s", s.CreatedBy, why).WithCode(fault.PermissionDenied).WithFix("%s removes the source and adds it again", who)
 	}
-	if err := mayRead(ctx, k.cfg.Store.Queries, visibility.As(s.OrgID, s.CreatedBy, role), s.AgentID); err != nil {
-		return fault.New(fault.Denied, "%s, who added it, may not read the workspace of the agent any more", s.CreatedBy).WithCode(fault.PermissionDenied).
-			WithFix("an owner of the agent removes the source and adds it again").WithCause(err)
+	switch {
+	case role == "":
+		return denied("is disabled or no user any more", "somebody who may read it")
+	case s.Kind == Node && role != auth.Admin:
+		return denied("is no administrator any more", "an administrator")
+	case (s.Kind == Git || s.Kind == Web) && !auth.AtLeast(role, sourceRole):
+		return denied("does not have the role "+sourceRole+" any more", "somebody who has it")
+	case s.Kind == Workspace:
+		if err := mayRead(ctx, k.cfg.Store.Queries, visibility.As(s.OrgID, s.CreatedBy, role), s.AgentID); err != nil {
+			return denied("may not read the workspace of the agent any more", "an owner of the agent").WithCause(err)
+		}
 	}
 	return nil
 }
 
-// Sweep ends the syncs whose hubs are gone, and removes the jails that they left.
+// Sweep ends the syncs whose hubs are gone, and removes the jails that syncs left.
 func (k *Knowledge) Sweep(ctx context.Context) error {
-	rows, err := k.cfg.Store.AbandonedKnowledgeSyncs(ctx, silentFor)
-	if err != nil {
+	if err := k.cfg.Store.EndAbandonedKnowledgeSyncs(ctx, silentFor); err != nil {
 		return fmt.Errorf("end the syncs whose hubs are gone: %w", err)
 	}
-	byNode := map[string][]db.KnowledgeSync{}
-	for _, row := range rows {
-		if row.JailID != "" {
-			byNode[row.NodeID] = append(byNode[row.NodeID], row)
-		}
+	rows, err := k.cfg.Store.KnowledgeJailsLeft(ctx)
+	if err != nil {
+		return fmt.Errorf("list the jails that syncs left: %w", err)
 	}
-	machine.Each(ctx, byNode, k.cfg.Node, endTime, func(ctx context.Context, link machine.Link, all []db.KnowledgeSync) {
+	byNode := map[string][]db.KnowledgeJailsLeftRow{}
+	for _, row := range rows {
+		byNode[row.NodeID] = append(byNode[row.NodeID], row)
+	}
+	machine.Each(ctx, byNode, k.cfg.Node, endTime, func(ctx context.Context, link machine.Link, all []db.KnowledgeJailsLeftRow) {
 		for _, row := range all {
-			if _, err := link.Jails().RemoveJail(ctx, &nodev1.RemoveJailRequest{JailId: row.JailID}); err != nil && !fault.Is(fault.FromGRPC(err), fault.NotFound) {
+			_, err := link.Jails().RemoveJail(ctx, &nodev1.RemoveJailRequest{JailId: row.JailID})
+			if err == nil || fault.Is(fault.FromGRPC(err), fault.NotFound) {
+				err = k.cfg.Store.ForgetKnowledgeJail(ctx, db.ForgetKnowledgeJailParams{OrgID: row.OrgID, ID: row.ID, JailID: row.JailID})
+			}
+			if err != nil {
 				k.cfg.Log.Warn("cannot remove the jail of a sync", "jail_id", row.JailID, "node_id", row.NodeID, "error", err)
 			}
 		}

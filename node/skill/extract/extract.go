@@ -101,6 +101,9 @@ type writer struct {
 	size int64
 	read int64
 	end  extracted.End
+	// cut is how many documents are cut, and firstCut says which and how the first is.
+	cut      int
+	firstCut string
 }
 
 func (w *writer) write(r extracted.Record) error {
@@ -119,8 +122,12 @@ func (w *writer) write(r extracted.Record) error {
 
 var errEnough = errors.New("enough files")
 
-// folder writes the documents of a folder, and returns what was left out.
+// folder writes the documents of a folder, and returns what was left out. A folder that cannot
+// be read at all is an error: it does not look like an empty one.
 func (w *writer) folder(ctx context.Context, root string, known map[string]string) (note string, err error) {
+	if err := readable(root); err != nil {
+		return "", err
+	}
 	tree := &input.Tree{Root: root}
 	tree.Each = func(e input.Entry) error {
 		if err := ctx.Err(); err != nil {
@@ -136,16 +143,38 @@ func (w *writer) folder(ctx context.Context, root string, known map[string]strin
 		w.end.Files++
 		return w.file(ctx, e, rel, known[rel])
 	}
+	var notes []string
 	switch err := tree.Walk(ctx); {
 	case errors.Is(err, errEnough):
-		return fmt.Sprintf("only the first %d files are read: index a smaller folder", extracted.MaxFiles), nil
+		notes = append(notes, fmt.Sprintf("only the first %d files are read: index a smaller folder", extracted.MaxFiles))
 	case err != nil:
 		return "", err
+	case len(tree.Unread) > 0:
+		notes = append(notes, fmt.Sprintf("%d folders may not be read, the first: %s", len(tree.Unread), tree.Unread[0]))
+	case tree.Stopped != "":
+		notes = append(notes, tree.Stopped)
 	}
-	if len(tree.Unread) > 0 {
-		return fmt.Sprintf("%d folders may not be read, the first: %s", len(tree.Unread), tree.Unread[0]), nil
+	w.end.Partial = len(notes) > 0
+	if w.cut > 0 {
+		notes = append(notes, fmt.Sprintf("%d documents are cut, the first: %s", w.cut, w.firstCut))
 	}
-	return tree.Stopped, nil
+	return strings.Join(notes, "; "), nil
+}
+
+// readable returns an error if a folder cannot be listed.
+func readable(root string) error {
+	f, err := os.Open(root)
+	if err != nil {
+		return input.Say(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.IsDir() {
+		return err
+	}
+	if _, err := f.ReadDir(1); err != nil && !errors.Is(err, io.EOF) {
+		return input.Say(err)
+	}
+	return nil
 }
 
 // hidden reports whether a path is below a hidden folder or is a hidden file.
@@ -179,17 +208,22 @@ func (w *writer) file(ctx context.Context, e input.Entry, rel, known string) err
 		return nil
 	}
 	if f.Format == "pdf" || f.Format == "docx" {
-		f.Title, err = apart(ctx, e.Path, f.Format, emit)
+		f.Title, f.Cut, err = apart(ctx, e.Path, f.Format, emit)
 	} else {
-		f.Title, err = document(ctx, f.Format, rel, data, emit)
+		f.Title, f.Cut, err = document(ctx, f.Format, rel, data, emit)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		f.Skipped, held = oneLine(err.Error(), extracted.MaxNote), nil
+		f.Skipped, f.Cut, held = oneLine(err.Error(), extracted.MaxNote), "", nil
 	} else if len(held) == 0 {
 		f.Skipped = "it has no text"
+	}
+	if f.Cut != "" {
+		if w.cut++; w.cut == 1 {
+			w.firstCut = rel + ": " + f.Cut
+		}
 	}
 	if err := w.write(extracted.Record{File: f}); err != nil {
 		return err
@@ -273,8 +307,9 @@ func mostlyText(data []byte) bool {
 	return wrong*20 <= len(head)
 }
 
-// document reads one that needs no process of its own, and returns its title.
-func document(ctx context.Context, format, name string, data []byte, emit func(extracted.Passage) error) (title string, err error) {
+// document reads one that needs no process of its own, and returns its title and what is not
+// taken of it.
+func document(ctx context.Context, format, name string, data []byte, emit func(extracted.Passage) error) (title, cut string, err error) {
 	m := &maker{emit: emit}
 	switch format {
 	case "markdown":
@@ -293,7 +328,7 @@ func document(ctx context.Context, format, name string, data []byte, emit func(e
 		plain(m, data)
 	}
 	m.flush()
-	return oneLine(title, extracted.MaxHeading), errors.Join(err, m.err)
+	return oneLine(title, extracted.MaxHeading), m.cut, errors.Join(err, m.err)
 }
 
 // RunDocument reads one document and writes its passages to standard output, the title as
@@ -305,11 +340,11 @@ func RunDocument(ctx context.Context, args DocumentArgs) (*report.Answer, int64,
 	}
 	out := bufio.NewWriter(os.Stdout)
 	encoder := json.NewEncoder(out)
-	title, err := document(ctx, args.Format, args.Path, data, func(p extracted.Passage) error {
+	title, cut, err := document(ctx, args.Format, args.Path, data, func(p extracted.Passage) error {
 		return encoder.Encode(extracted.Record{Passage: &p})
 	})
 	if err == nil {
-		err = encoder.Encode(extracted.Record{File: &extracted.File{Title: title}})
+		err = encoder.Encode(extracted.Record{File: &extracted.File{Title: title, Cut: cut}})
 	}
 	if err = errors.Join(err, out.Flush()); err != nil {
 		return nil, int64(len(data)), err
@@ -318,10 +353,10 @@ func RunDocument(ctx context.Context, args DocumentArgs) (*report.Answer, int64,
 }
 
 // apart reads a document in a process of its own.
-func apart(ctx context.Context, path, format string, emit func(extracted.Passage) error) (title string, err error) {
+func apart(ctx context.Context, path, format string, emit func(extracted.Passage) error) (title, cut string, err error) {
 	arguments, err := json.Marshal(DocumentArgs{Path: path, Format: format})
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, documentTime)
 	defer cancel()
@@ -331,10 +366,10 @@ func apart(ctx context.Context, path, format string, emit func(extracted.Passage
 	cmd.Stderr = &bounded{to: &said, left: 4 << 10}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return "", "", err
 	}
 	lines := bufio.NewScanner(io.LimitReader(out, 2*extracted.MaxText))
 	lines.Buffer(nil, extracted.MaxLine)
@@ -344,7 +379,7 @@ func apart(ctx context.Context, path, format string, emit func(extracted.Passage
 		case json.Unmarshal(lines.Bytes(), &r) != nil:
 			continue
 		case r.File != nil:
-			title = oneLine(r.File.Title, extracted.MaxHeading)
+			title, cut = oneLine(r.File.Title, extracted.MaxHeading), oneLine(r.File.Cut, extracted.MaxNote)
 		case r.Passage != nil && r.Check() == nil:
 			err = emit(*r.Passage)
 		}
@@ -354,18 +389,18 @@ func apart(ctx context.Context, path, format string, emit func(extracted.Passage
 	}
 	switch werr := cmd.Wait(); {
 	case err != nil:
-		return "", err
+		return "", "", err
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("it could not be read within %s", documentTime)
+		return "", "", fmt.Errorf("it could not be read within %s", documentTime)
 	case werr != nil:
 		why := strings.TrimPrefix(oneLine(said.String(), 200), "deckhand-skill: ")
 		var exit *exec.ExitError
 		if errors.As(werr, &exit) && exit.ExitCode() == 1 && why != "" {
-			return "", errors.New(why)
+			return "", "", errors.New(why)
 		}
-		return "", errors.New("its reader ran out of memory or crashed")
+		return "", "", errors.New("its reader ran out of memory or crashed")
 	}
-	return title, nil
+	return title, cut, nil
 }
 
 // bounded keeps the first bytes of what is written to it.

@@ -183,6 +183,58 @@ a  b
 	require.Equal(t, []extracted.Passage{{Heading: "Terms", Text: "Payment in thirty days.", First: 2, Last: 2}}, letter.passages)
 }
 
+// Nobody concludes from a folder that was not seen as a whole that a document is gone.
+func TestAFolderThatIsNotSeenAsAWholeSaysSo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, "a.md", "# A\n\none\n")
+	write(t, dir, "long.csv", "a\n"+strings.Repeat("word word word word word\n", 360_000))
+	docs, end := read(t, dir, nil)
+	require.False(t, end.Partial)
+	require.Contains(t, docs["long.csv"].Cut, "8 MiB")
+	require.Contains(t, end.Note, "1 documents are cut, the first: long.csv: only the first 8 MiB")
+	write(t, dir, strings.Repeat("d/", 70)+"b.md", "# B\n\ntwo\n")
+	_, end = read(t, dir, nil)
+	require.True(t, end.Partial)
+	require.Contains(t, end.Note, "folders deeper than 64")
+	_, _, err := extract.Run(t.Context(), extract.Args{Path: filepath.Join(dir, "missing"), Out: filepath.Join(t.TempDir(), "out")})
+	require.Error(t, err)
+	closed := filepath.Join(t.TempDir(), "closed")
+	require.NoError(t, os.Mkdir(closed, 0o000))
+	if _, err := os.ReadDir(closed); err == nil {
+		return // the administrator of the machine reads everything; integration/tool has this case
+	}
+	_, _, err = extract.Run(t.Context(), extract.Args{Path: closed, Out: filepath.Join(t.TempDir(), "out")})
+	require.ErrorContains(t, err, "closed")
+}
+
+// Text after a hidden element that has no end tag is text of the page.
+func TestAHiddenElementEndsWhereHTMLEndsIt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, c := range map[string]string{
+		"p":        `<div><p hidden>no<p>yes</div><p>also`,
+		"heading":  `<p hidden>no <b>no<h2>T</h2>yes<p>also`,
+		"parent":   `<div><p hidden>no</div>yes<p>also`,
+		"list":     `<ul><li style="display:none">no<ul><li>no</li><li>no</ul>no<li>yes</ul><p>also`,
+		"last":     `<ul><li hidden>no</ul>yes<p>also`,
+		"cell":     `<table><tr><td hidden>no<table><tr><td>no</table>no<td>yes<tr><td>also</table>`,
+		"row":      `<table><tr hidden><td>no<tr><td>yes</table><p>also`,
+		"terms":    `<dl><dt hidden>no<dd>yes</dl><p>also`,
+		"with end": `<div hidden>no<div>no</div>no</div><p hidden>no</p><p>yes<p>also`,
+	} {
+		write(t, dir, name+".html", "<!doctype html>"+c)
+	}
+	docs, _ := read(t, dir, nil)
+	require.Len(t, docs, 9)
+	for name, d := range docs {
+		said := fmt.Sprint(d.passages)
+		require.Contains(t, said, "yes", name)
+		require.Contains(t, said, "also", name)
+		require.NotContains(t, said, "no", name)
+	}
+}
+
 func TestWhatDidNotChangeIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

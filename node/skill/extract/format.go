@@ -291,6 +291,7 @@ func webPage(m *maker, data []byte) (title string, err error) {
 		begin      = 1
 		skip       atom.Atom
 		depth      int
+		inner      int
 		level      int
 		inTitle    bool
 		whiteSpace int
@@ -337,12 +338,20 @@ func webPage(m *maker, data []byte) (title string, err error) {
 				hides = hides || string(key) == "hidden" || string(key) == "aria-hidden" && style == "true" ||
 					string(key) == "style" && (strings.Contains(style, "display:none") || strings.Contains(style, "visibility:hidden") || strings.Contains(style, "font-size:0"))
 			}
+			if skip != 0 && implied[skip] != nil {
+				// An element that needs no end tag ends where another one begins.
+				if inner == 0 && implied[skip][tag] {
+					skip = 0
+				} else if nested[tag] {
+					inner++
+				}
+			}
 			switch {
 			case kind == html.SelfClosingTagToken:
-			case skip == tag && skip != 0:
+			case skip != 0 && skip == tag:
 				depth++
 			case skip == 0 && hides && tag != 0 && !void[tag]:
-				skip, depth = tag, 1
+				skip, depth, inner = tag, 1, 0
 			}
 			if skip == 0 || skip == tag && depth == 1 {
 				switch {
@@ -364,6 +373,16 @@ func webPage(m *maker, data []byte) (title string, err error) {
 			name, _ := z.TagName()
 			tag := atom.Lookup(name)
 			switch {
+			case skip != 0 && implied[skip] != nil:
+				switch {
+				case inner > 0 && nested[tag]:
+					inner--
+				case inner == 0 && tag == skip:
+					skip = 0
+				case inner == 0 && (nested[tag] || skip == atom.P && block[tag]):
+					skip = 0 // what it is in ends
+					end()
+				}
 			case skip != 0 && tag == skip:
 				if depth--; depth == 0 {
 					skip = 0
@@ -386,6 +405,25 @@ func webPage(m *maker, data []byte) (title string, err error) {
 		line += bytes.Count(raw, []byte("\n"))
 	}
 }
+
+// implied are elements that need no end tag, with those that end them by their begin; nested
+// are those that may hold others of the kind.
+var (
+	implied = map[atom.Atom]map[atom.Atom]bool{
+		atom.Li: {atom.Li: true},
+		atom.Dt: {atom.Dt: true, atom.Dd: true}, atom.Dd: {atom.Dt: true, atom.Dd: true},
+		atom.Tr: {atom.Tr: true, atom.Tbody: true, atom.Tfoot: true},
+		atom.Td: {atom.Td: true, atom.Th: true, atom.Tr: true, atom.Tbody: true, atom.Tfoot: true},
+		atom.Th: {atom.Td: true, atom.Th: true, atom.Tr: true, atom.Tbody: true, atom.Tfoot: true},
+		atom.P: {
+			atom.P: true, atom.Div: true, atom.Pre: true, atom.Section: true, atom.Article: true, atom.Aside: true, atom.Nav: true, atom.Blockquote: true,
+			atom.Table: true, atom.Ul: true, atom.Ol: true, atom.Dl: true, atom.Main: true, atom.Header: true, atom.Footer: true, atom.Hr: true, atom.Form: true,
+			atom.Figure: true, atom.Figcaption: true, atom.Fieldset: true, atom.Details: true, atom.Address: true, atom.Li: true, atom.Dt: true, atom.Dd: true,
+			atom.H1: true, atom.H2: true, atom.H3: true, atom.H4: true, atom.H5: true, atom.H6: true,
+		},
+	}
+	nested = map[atom.Atom]bool{atom.Ul: true, atom.Ol: true, atom.Dl: true, atom.Menu: true, atom.Table: true}
+)
 
 // void are elements without an end.
 var void = map[atom.Atom]bool{

@@ -64,10 +64,10 @@ func run(path string) error {
 	if err := idx.Batch(batch); err != nil {
 		return err
 	}
-	found := 0
+	found := make([]bool, len(in.Questions))
 	var took []time.Duration
 	for round := range in.Rounds {
-		for _, q := range in.Questions {
+		for at, q := range in.Questions {
 			query := bleve.NewMatchQuery(q.Words)
 			query.SetField("text")
 			begin := time.Now()
@@ -86,7 +86,7 @@ func run(path string) error {
 				}
 				p := in.Passages[n]
 				if p.Path == q.Path && strings.Contains(strings.ToLower(p.Heading+"\n"+p.Text), strings.ToLower(q.Text)) {
-					found++
+					found[at] = true
 					break
 				}
 			}

@@ -195,6 +195,11 @@ func syncNow(ctx context.Context, e *env.Env, client *sdk.Client, ref string) er
 			if s.GetState() == deckhandv1.KnowledgeSyncState_KNOWLEDGE_SYNC_STATE_FAILED {
 				return env.Failed(env.ExitFailed, fault.New(fault.Precondition, "the sync failed: %s", s.GetError()).WithFix("see the sources with: deckhand knowledge show %s", ref))
 			}
+			for _, source := range res.GetSources() {
+				if source.GetNote() != "" {
+					e.Notef("%s (%s): %s", output.EnumName(source.GetKind()), where(source), source.GetNote())
+				}
+			}
 			return output.Brief(e.Printer(), noun(e), res.GetCollection())
 		}
 		if now := fmt.Sprintf("%s: %d files, %d passages", s.GetPhase(), s.GetFiles(), s.GetPassages()); s.GetPhase() != "" && now != said {

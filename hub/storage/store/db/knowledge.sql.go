@@ -10,54 +10,10 @@ import (
 	"time"
 )
 
-const abandonedKnowledgeSyncs = `-- name: AbandonedKnowledgeSyncs :many
-UPDATE knowledge_syncs SET state = 'failed', error = 'the hub that ran it ended', ended_at = now()
-WHERE state = 'running' AND seen_at < now() - $1::interval RETURNING id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id
-`
-
-// Ends those whose hub is gone.
-func (q *Queries) AbandonedKnowledgeSyncs(ctx context.Context, silent time.Duration) ([]KnowledgeSync, error) {
-	rows, err := q.db.Query(ctx, abandonedKnowledgeSyncs, silent)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	items := []KnowledgeSync{}
-	for rows.Next() {
-		var i KnowledgeSync
-		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.CollectionID,
-			&i.State,
-			&i.Phase,
-			&i.StartedBy,
-			&i.StartedAt,
-			&i.SeenAt,
-			&i.EndedAt,
-			&i.Files,
-			&i.Added,
-			&i.Changed,
-			&i.Removed,
-			&i.Skipped,
-			&i.Passages,
-			&i.Error,
-			&i.NodeID,
-			&i.JailID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const addKnowledgeSource = `-- name: AddKnowledgeSource :one
 INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+ON CONFLICT (collection_id) WHERE kind = 'upload' DO NOTHING RETURNING id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note
 `
 
 type AddKnowledgeSourceParams struct {
@@ -74,6 +30,7 @@ type AddKnowledgeSourceParams struct {
 	CreatedBy    string
 }
 
+// Returns no row if it is one for uploads and the collection has that.
 func (q *Queries) AddKnowledgeSource(ctx context.Context, arg AddKnowledgeSourceParams) (KnowledgeSource, error) {
 	row := q.db.QueryRow(ctx, addKnowledgeSource,
 		arg.ID,
@@ -151,6 +108,18 @@ func (q *Queries) BeginKnowledgeSync(ctx context.Context, arg BeginKnowledgeSync
 		&i.JailID,
 	)
 	return i, err
+}
+
+const countKnowledgeSyncs = `-- name: CountKnowledgeSyncs :one
+SELECT count(*) FROM knowledge_syncs WHERE org_id = $1 AND state = 'running'
+`
+
+// How many syncs of an organisation run.
+func (q *Queries) CountKnowledgeSyncs(ctx context.Context, orgID string) (int64, error) {
+	row := q.db.QueryRow(ctx, countKnowledgeSyncs, orgID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const countKnowledgeWords = `-- name: CountKnowledgeWords :exec
@@ -248,6 +217,41 @@ func (q *Queries) DeleteKnowledgeDocuments(ctx context.Context, arg DeleteKnowle
 	return result.RowsAffected(), nil
 }
 
+const deleteKnowledgeOfTeam = `-- name: DeleteKnowledgeOfTeam :many
+DELETE FROM knowledge_collections WHERE org_id = $1 AND scope_kind = 'team' AND scope_id = $2 RETURNING id, name
+`
+
+type DeleteKnowledgeOfTeamParams struct {
+	OrgID  string
+	TeamID string
+}
+
+type DeleteKnowledgeOfTeamRow struct {
+	ID   string
+	Name string
+}
+
+// Deletes the collections of a team, which is deleted.
+func (q *Queries) DeleteKnowledgeOfTeam(ctx context.Context, arg DeleteKnowledgeOfTeamParams) ([]DeleteKnowledgeOfTeamRow, error) {
+	rows, err := q.db.Query(ctx, deleteKnowledgeOfTeam, arg.OrgID, arg.TeamID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []DeleteKnowledgeOfTeamRow{}
+	for rows.Next() {
+		var i DeleteKnowledgeOfTeamRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteKnowledgeSource = `-- name: DeleteKnowledgeSource :execrows
 DELETE FROM knowledge_sources WHERE org_id = $1 AND collection_id = $2 AND id = $3
 `
@@ -266,22 +270,15 @@ func (q *Queries) DeleteKnowledgeSource(ctx context.Context, arg DeleteKnowledge
 	return result.RowsAffected(), nil
 }
 
-const deleteKnowledgeUpload = `-- name: DeleteKnowledgeUpload :execrows
-DELETE FROM knowledge_uploads WHERE org_id = $1 AND source_id = $2 AND path = $3
+const endAbandonedKnowledgeSyncs = `-- name: EndAbandonedKnowledgeSyncs :exec
+UPDATE knowledge_syncs SET state = 'failed', error = 'the hub that ran it ended', ended_at = now()
+WHERE state = 'running' AND seen_at < now() - $1::interval
 `
 
-type DeleteKnowledgeUploadParams struct {
-	OrgID    string
-	SourceID string
-	Path     string
-}
-
-func (q *Queries) DeleteKnowledgeUpload(ctx context.Context, arg DeleteKnowledgeUploadParams) (int64, error) {
-	result, err := q.db.Exec(ctx, deleteKnowledgeUpload, arg.OrgID, arg.SourceID, arg.Path)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+// Ends those whose hub is gone.
+func (q *Queries) EndAbandonedKnowledgeSyncs(ctx context.Context, silent time.Duration) error {
+	_, err := q.db.Exec(ctx, endAbandonedKnowledgeSyncs, silent)
+	return err
 }
 
 const endKnowledgeSource = `-- name: EndKnowledgeSource :exec
@@ -377,6 +374,22 @@ func (q *Queries) FindKnowledgeCollections(ctx context.Context, arg FindKnowledg
 		return nil, err
 	}
 	return items, nil
+}
+
+const forgetKnowledgeJail = `-- name: ForgetKnowledgeJail :exec
+UPDATE knowledge_syncs SET node_id = '', jail_id = '' WHERE org_id = $1 AND id = $2 AND jail_id = $3
+`
+
+type ForgetKnowledgeJailParams struct {
+	OrgID  string
+	ID     string
+	JailID string
+}
+
+// A jail of a sync is removed.
+func (q *Queries) ForgetKnowledgeJail(ctx context.Context, arg ForgetKnowledgeJailParams) error {
+	_, err := q.db.Exec(ctx, forgetKnowledgeJail, arg.OrgID, arg.ID, arg.JailID)
+	return err
 }
 
 const forgetKnowledgeWords = `-- name: ForgetKnowledgeWords :exec
@@ -477,6 +490,48 @@ func (q *Queries) GetKnowledgeSync(ctx context.Context, arg GetKnowledgeSyncPara
 	return i, err
 }
 
+const holdKnowledgeSync = `-- name: HoldKnowledgeSync :execrows
+UPDATE knowledge_syncs SET seen_at = now() WHERE org_id = $1 AND id = $2 AND state = 'running'
+`
+
+type HoldKnowledgeSyncParams struct {
+	OrgID string
+	ID    string
+}
+
+// Locks a sync that writes, so that nobody else ends it before; returns 0 if it has ended.
+func (q *Queries) HoldKnowledgeSync(ctx context.Context, arg HoldKnowledgeSyncParams) (int64, error) {
+	result, err := q.db.Exec(ctx, holdKnowledgeSync, arg.OrgID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const knowledgeCollectionOfScope = `-- name: KnowledgeCollectionOfScope :one
+SELECT id FROM knowledge_collections WHERE org_id = $1 AND scope_kind = $2 AND scope_id = $3 AND name = $4
+`
+
+type KnowledgeCollectionOfScopeParams struct {
+	OrgID     string
+	ScopeKind string
+	ScopeID   string
+	Name      string
+}
+
+// The one that a scope has by a name.
+func (q *Queries) KnowledgeCollectionOfScope(ctx context.Context, arg KnowledgeCollectionOfScopeParams) (string, error) {
+	row := q.db.QueryRow(ctx, knowledgeCollectionOfScope,
+		arg.OrgID,
+		arg.ScopeKind,
+		arg.ScopeID,
+		arg.Name,
+	)
+	var id string
+	err := row.Scan(&id)
+	return id, err
+}
+
 const knowledgeCollectionsSeen = `-- name: KnowledgeCollectionsSeen :many
 SELECT c.id, c.name FROM knowledge_collections c
 WHERE c.org_id = $1 AND (cardinality($2::text[]) = 0 OR c.id = ANY ($2::text[]))
@@ -553,6 +608,44 @@ func (q *Queries) KnowledgeDigests(ctx context.Context, arg KnowledgeDigestsPara
 			&i.Path,
 			&i.Digest,
 			&i.Passages,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const knowledgeJailsLeft = `-- name: KnowledgeJailsLeft :many
+SELECT s.org_id, s.id, s.node_id, s.jail_id FROM knowledge_syncs s JOIN nodes n ON n.id = s.node_id AND n.revoked_at IS NULL
+WHERE s.jail_id <> '' AND s.state <> 'running' ORDER BY s.ended_at DESC LIMIT 1000
+`
+
+type KnowledgeJailsLeftRow struct {
+	OrgID  string
+	ID     string
+	NodeID string
+	JailID string
+}
+
+// The jails of syncs that ended, on nodes that are not gone for good.
+func (q *Queries) KnowledgeJailsLeft(ctx context.Context) ([]KnowledgeJailsLeftRow, error) {
+	rows, err := q.db.Query(ctx, knowledgeJailsLeft)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []KnowledgeJailsLeftRow{}
+	for rows.Next() {
+		var i KnowledgeJailsLeftRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.NodeID,
+			&i.JailID,
 		); err != nil {
 			return nil, err
 		}
@@ -835,8 +928,7 @@ func (q *Queries) KnowledgeUploadSource(ctx context.Context, arg KnowledgeUpload
 }
 
 const knowledgeUploads = `-- name: KnowledgeUploads :many
-SELECT path, octet_length(content)::bigint AS bytes, encode(sha256(content), 'hex')::text AS digest
-FROM knowledge_uploads WHERE org_id = $1 AND source_id = $2 ORDER BY path
+SELECT path FROM knowledge_uploads WHERE org_id = $1 AND source_id = $2 ORDER BY path
 `
 
 type KnowledgeUploadsParams struct {
@@ -844,30 +936,51 @@ type KnowledgeUploadsParams struct {
 	SourceID string
 }
 
-type KnowledgeUploadsRow struct {
-	Path   string
-	Bytes  int64
-	Digest string
-}
-
-func (q *Queries) KnowledgeUploads(ctx context.Context, arg KnowledgeUploadsParams) ([]KnowledgeUploadsRow, error) {
+func (q *Queries) KnowledgeUploads(ctx context.Context, arg KnowledgeUploadsParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, knowledgeUploads, arg.OrgID, arg.SourceID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	items := []KnowledgeUploadsRow{}
+	items := []string{}
 	for rows.Next() {
-		var i KnowledgeUploadsRow
-		if err := rows.Scan(&i.Path, &i.Bytes, &i.Digest); err != nil {
+		var path string
+		if err := rows.Scan(&path); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, path)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
 	return items, nil
+}
+
+const knowledgeUploadsSize = `-- name: KnowledgeUploadsSize :one
+SELECT count(*) FILTER (WHERE source_id = $1)::bigint AS files,
+       coalesce(sum(octet_length(content)) FILTER (WHERE source_id = $1), 0)::bigint AS bytes,
+       coalesce(sum(octet_length(content)), 0)::bigint AS org_bytes
+FROM knowledge_uploads WHERE org_id = $2 AND NOT (source_id = $1 AND path = $3)
+`
+
+type KnowledgeUploadsSizeParams struct {
+	SourceID string
+	OrgID    string
+	Path     string
+}
+
+type KnowledgeUploadsSizeRow struct {
+	Files    int64
+	Bytes    int64
+	OrgBytes int64
+}
+
+// How many files and bytes a source and its organisation have besides one file of the source.
+func (q *Queries) KnowledgeUploadsSize(ctx context.Context, arg KnowledgeUploadsSizeParams) (KnowledgeUploadsSizeRow, error) {
+	row := q.db.QueryRow(ctx, knowledgeUploadsSize, arg.SourceID, arg.OrgID, arg.Path)
+	var i KnowledgeUploadsSizeRow
+	err := row.Scan(&i.Files, &i.Bytes, &i.OrgBytes)
+	return i, err
 }
 
 const knowledgeWordCounts = `-- name: KnowledgeWordCounts :many
@@ -1099,6 +1212,51 @@ type LockKnowledgeCollectionParams struct {
 func (q *Queries) LockKnowledgeCollection(ctx context.Context, arg LockKnowledgeCollectionParams) error {
 	_, err := q.db.Exec(ctx, lockKnowledgeCollection, arg.OrgID, arg.ID)
 	return err
+}
+
+const lockKnowledgeSyncs = `-- name: LockKnowledgeSyncs :exec
+SELECT pg_advisory_xact_lock(hashtextextended('knowledge-syncs:' || $1::text, 0))
+`
+
+// Has syncs of an organisation begin one after the other.
+func (q *Queries) LockKnowledgeSyncs(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, lockKnowledgeSyncs, orgID)
+	return err
+}
+
+const moveKnowledgeSource = `-- name: MoveKnowledgeSource :one
+UPDATE knowledge_sources SET node_id = $1, jail_id = $2, created_by = $3
+WHERE id = (SELECT s.id FROM knowledge_sources s
+            WHERE s.org_id = $4 AND s.collection_id = $5 AND s.kind = 'workspace' AND s.agent_id = $6 AND s.path = $7 AND s.jail_id <> ''
+            ORDER BY s.created_at, s.id LIMIT 1)
+RETURNING id
+`
+
+type MoveKnowledgeSourceParams struct {
+	NodeID       string
+	JailID       string
+	CreatedBy    string
+	OrgID        string
+	CollectionID string
+	AgentID      string
+	Path         string
+}
+
+// Has the source of a folder of an agent's tasks read the workspace of another task. Returns no
+// row if there is none.
+func (q *Queries) MoveKnowledgeSource(ctx context.Context, arg MoveKnowledgeSourceParams) (string, error) {
+	row := q.db.QueryRow(ctx, moveKnowledgeSource,
+		arg.NodeID,
+		arg.JailID,
+		arg.CreatedBy,
+		arg.OrgID,
+		arg.CollectionID,
+		arg.AgentID,
+		arg.Path,
+	)
+	var id string
+	err := row.Scan(&id)
+	return id, err
 }
 
 const noteKnowledgeSync = `-- name: NoteKnowledgeSync :execrows

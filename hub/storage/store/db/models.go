@@ -620,20 +620,18 @@ type KnowledgeDocument struct {
 }
 
 type KnowledgePassage struct {
-	ID             int64
-	OrgID          string
-	CollectionID   string
-	DocumentID     string
-	Number         int32
-	Heading        string
-	Body           string
-	FirstLine      int32
-	LastLine       int32
-	Page           int32
-	Words          interface{}
-	Length         int32
-	Embedding      []byte
-	EmbeddingModel string
+	ID           int64
+	OrgID        string
+	CollectionID string
+	DocumentID   string
+	Number       int32
+	Heading      string
+	Body         string
+	FirstLine    int32
+	LastLine     int32
+	Page         int32
+	Words        interface{}
+	Length       int32
 }
 
 type KnowledgeSource struct {

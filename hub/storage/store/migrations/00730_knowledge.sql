@@ -41,6 +41,8 @@ CREATE TABLE knowledge_sources (
     note          text NOT NULL DEFAULT ''
 );
 CREATE INDEX knowledge_sources_of_collection ON knowledge_sources (collection_id, created_at);
+-- Uploads of a collection are in one source.
+CREATE UNIQUE INDEX knowledge_sources_one_upload ON knowledge_sources (collection_id) WHERE kind = 'upload';
 
 -- Files that people uploaded, as they were.
 CREATE TABLE knowledge_uploads (
@@ -51,6 +53,7 @@ CREATE TABLE knowledge_uploads (
     added_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (source_id, path)
 );
+CREATE INDEX knowledge_uploads_of_org ON knowledge_uploads (org_id);
 
 CREATE TABLE knowledge_documents (
     id            text COLLATE "C" PRIMARY KEY,
@@ -90,9 +93,6 @@ CREATE TABLE knowledge_passages (
     words         tsvector NOT NULL,
     -- How many words it has.
     length        integer NOT NULL,
-    -- A model's vector of the text, 32-bit floats in little-endian order; null for none.
-    embedding       bytea,
-    embedding_model text NOT NULL DEFAULT '',
     UNIQUE (document_id, number)
 ) WITH (toast_tuple_target = 8160);
 -- A search reads the words of many passages: they stay in the row, not compressed.
@@ -128,12 +128,14 @@ CREATE TABLE knowledge_syncs (
     skipped       integer NOT NULL DEFAULT 0,
     passages      integer NOT NULL DEFAULT 0,
     error         text NOT NULL DEFAULT '',
-    -- The jail that reads, and its node, while it is there.
+    -- The jail that reads, and its node, until that is removed: also after the end.
     node_id       text COLLATE "C" NOT NULL DEFAULT '',
     jail_id       text COLLATE "C" NOT NULL DEFAULT ''
 );
 CREATE INDEX knowledge_syncs_of_collection ON knowledge_syncs (collection_id, started_at DESC);
 CREATE UNIQUE INDEX knowledge_syncs_one_runs ON knowledge_syncs (collection_id) WHERE state = 'running';
+CREATE INDEX knowledge_syncs_running ON knowledge_syncs (org_id) WHERE state = 'running';
+CREATE INDEX knowledge_syncs_with_jail ON knowledge_syncs (id) WHERE jail_id <> '';
 
 -- +goose Down
 DROP TABLE knowledge_syncs, knowledge_words, knowledge_passages, knowledge_documents, knowledge_uploads, knowledge_sources, knowledge_collections;

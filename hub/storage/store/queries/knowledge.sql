@@ -41,12 +41,31 @@ WHERE c.org_id = @org_id AND (cardinality(@only_ids::text[]) = 0 OR c.id = ANY (
   AND scope_seen(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)
 ORDER BY c.id;
 
+-- name: KnowledgeCollectionOfScope :one
+-- The one that a scope has by a name.
+SELECT id FROM knowledge_collections WHERE org_id = @org_id AND scope_kind = @scope_kind AND scope_id = @scope_id AND name = @name;
+
 -- name: DeleteKnowledgeCollection :execrows
 DELETE FROM knowledge_collections WHERE org_id = @org_id AND id = @id;
 
+-- name: DeleteKnowledgeOfTeam :many
+-- Deletes the collections of a team, which is deleted.
+DELETE FROM knowledge_collections WHERE org_id = @org_id AND scope_kind = 'team' AND scope_id = @team_id RETURNING id, name;
+
 -- name: AddKnowledgeSource :one
+-- Returns no row if it is one for uploads and the collection has that.
 INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by)
-VALUES (@id, @org_id, @collection_id, @kind, @agent_id, @node_id, @jail_id, @path, @url, @revision, @created_by) RETURNING *;
+VALUES (@id, @org_id, @collection_id, @kind, @agent_id, @node_id, @jail_id, @path, @url, @revision, @created_by)
+ON CONFLICT (collection_id) WHERE kind = 'upload' DO NOTHING RETURNING *;
+
+-- name: MoveKnowledgeSource :one
+-- Has the source of a folder of an agent's tasks read the workspace of another task. Returns no
+-- row if there is none.
+UPDATE knowledge_sources SET node_id = @node_id, jail_id = @jail_id, created_by = @created_by
+WHERE id = (SELECT s.id FROM knowledge_sources s
+            WHERE s.org_id = @org_id AND s.collection_id = @collection_id AND s.kind = 'workspace' AND s.agent_id = @agent_id AND s.path = @path AND s.jail_id <> ''
+            ORDER BY s.created_at, s.id LIMIT 1)
+RETURNING id;
 
 -- name: KnowledgeSources :many
 SELECT sqlc.embed(s), coalesce(a.name, '')::text AS agent_name, coalesce(n.name, '')::text AS node_name,
@@ -66,12 +85,15 @@ WHERE org_id = @org_id AND id = @id;
 INSERT INTO knowledge_uploads (org_id, source_id, path, content) VALUES (@org_id, @source_id, @path, @content)
 ON CONFLICT (source_id, path) DO UPDATE SET content = excluded.content, added_at = now();
 
--- name: DeleteKnowledgeUpload :execrows
-DELETE FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id AND path = @path;
-
 -- name: KnowledgeUploads :many
-SELECT path, octet_length(content)::bigint AS bytes, encode(sha256(content), 'hex')::text AS digest
-FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id ORDER BY path;
+SELECT path FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id ORDER BY path;
+
+-- name: KnowledgeUploadsSize :one
+-- How many files and bytes a source and its organisation have besides one file of the source.
+SELECT count(*) FILTER (WHERE source_id = @source_id)::bigint AS files,
+       coalesce(sum(octet_length(content)) FILTER (WHERE source_id = @source_id), 0)::bigint AS bytes,
+       coalesce(sum(octet_length(content)), 0)::bigint AS org_bytes
+FROM knowledge_uploads WHERE org_id = @org_id AND NOT (source_id = @source_id AND path = @path);
 
 -- name: KnowledgeUpload :one
 SELECT content FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id AND path = @path;
@@ -147,14 +169,35 @@ UPDATE knowledge_syncs SET seen_at = now(), phase = @phase, files = @files, adde
        passages = @passages, node_id = @node_id, jail_id = @jail_id
 WHERE org_id = @org_id AND id = @id AND state = 'running';
 
+-- name: HoldKnowledgeSync :execrows
+-- Locks a sync that writes, so that nobody else ends it before; returns 0 if it has ended.
+UPDATE knowledge_syncs SET seen_at = now() WHERE org_id = @org_id AND id = @id AND state = 'running';
+
+-- name: LockKnowledgeSyncs :exec
+-- Has syncs of an organisation begin one after the other.
+SELECT pg_advisory_xact_lock(hashtextextended('knowledge-syncs:' || @org_id::text, 0));
+
+-- name: CountKnowledgeSyncs :one
+-- How many syncs of an organisation run.
+SELECT count(*) FROM knowledge_syncs WHERE org_id = @org_id AND state = 'running';
+
 -- name: EndKnowledgeSync :execrows
 UPDATE knowledge_syncs SET state = @state, error = @error, ended_at = now(), seen_at = now(), phase = ''
 WHERE org_id = @org_id AND id = @id AND state = 'running';
 
--- name: AbandonedKnowledgeSyncs :many
+-- name: EndAbandonedKnowledgeSyncs :exec
 -- Ends those whose hub is gone.
 UPDATE knowledge_syncs SET state = 'failed', error = 'the hub that ran it ended', ended_at = now()
-WHERE state = 'running' AND seen_at < now() - @silent::interval RETURNING *;
+WHERE state = 'running' AND seen_at < now() - @silent::interval;
+
+-- name: KnowledgeJailsLeft :many
+-- The jails of syncs that ended, on nodes that are not gone for good.
+SELECT s.org_id, s.id, s.node_id, s.jail_id FROM knowledge_syncs s JOIN nodes n ON n.id = s.node_id AND n.revoked_at IS NULL
+WHERE s.jail_id <> '' AND s.state <> 'running' ORDER BY s.ended_at DESC LIMIT 1000;
+
+-- name: ForgetKnowledgeJail :exec
+-- A jail of a sync is removed.
+UPDATE knowledge_syncs SET node_id = '', jail_id = '' WHERE org_id = @org_id AND id = @id AND jail_id = @jail_id;
 
 -- name: GetKnowledgeSync :one
 SELECT * FROM knowledge_syncs WHERE org_id = @org_id AND id = @id;

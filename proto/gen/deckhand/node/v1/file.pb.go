@@ -2188,7 +2188,12 @@ type DescribeFilesRequest struct {
 	MaxFiles int32 `protobuf:"varint,3,opt,name=max_files,json=maxFiles,proto3" json:"max_files,omitempty"`
 	MaxBytes int64 `protobuf:"varint,4,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
 	// The paths as they are: no patterns, and of a folder nothing that is in it.
-	Exact         bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
+	Exact bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
+	// Of folders only what people look at: nothing hidden but .gitignore, and nothing that
+	// tools maintain, such as node_modules.
+	Visible bool `protobuf:"varint,6,opt,name=visible,proto3" json:"visible,omitempty"`
+	// Larger files are left out; 0 for none.
+	MaxFileBytes  int64 `protobuf:"varint,7,opt,name=max_file_bytes,json=maxFileBytes,proto3" json:"max_file_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2256,6 +2261,20 @@ func (x *DescribeFilesRequest) GetExact() bool {
 		return x.Exact
 	}
 	return false
+}
+
+func (x *DescribeFilesRequest) GetVisible() bool {
+	if x != nil {
+		return x.Visible
+	}
+	return false
+}
+
+func (x *DescribeFilesRequest) GetMaxFileBytes() int64 {
+	if x != nil {
+		return x.MaxFileBytes
+	}
+	return 0
 }
 
 type DescribeFilesResponse struct {
@@ -2928,13 +2947,15 @@ const file_deckhand_node_v1_file_proto_rawDesc = "" +
 	"\x13UploadFilesResponse\x12\x14\n" +
 	"\x05files\x18\x01 \x01(\x05R\x05files\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12?\n" +
-	"\tworkspace\x18\x03 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\xca\x01\n" +
+	"\tworkspace\x18\x03 \x01(\v2!.deckhand.node.v1.WorkspaceChangeR\tworkspace\"\x93\x02\n" +
 	"\x14DescribeFilesRequest\x12 \n" +
 	"\ajail_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12*\n" +
 	"\x05paths\x18\x02 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\x90N\"\ar\x05\x10\x01(\x80 R\x05paths\x12(\n" +
 	"\tmax_files\x18\x03 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xa0\x8d\x06(\x00R\bmaxFiles\x12$\n" +
 	"\tmax_bytes\x18\x04 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\bmaxBytes\x12\x14\n" +
-	"\x05exact\x18\x05 \x01(\bR\x05exact\"\x84\x01\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exact\x12\x18\n" +
+	"\avisible\x18\x06 \x01(\bR\avisible\x12-\n" +
+	"\x0emax_file_bytes\x18\a \x01(\x03B\a\xbaH\x04\"\x02(\x00R\fmaxFileBytes\"\x84\x01\n" +
 	"\x15DescribeFilesResponse\x127\n" +
 	"\aentries\x18\x01 \x03(\v2\x1d.deckhand.node.v1.UploadEntryR\aentries\x12\x18\n" +
 	"\amissing\x18\x02 \x03(\tR\amissing\x12\x18\n" +
