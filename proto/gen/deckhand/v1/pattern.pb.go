@@ -205,7 +205,10 @@ type Pattern struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
 	// The last evidence: from then on its confidence decays.
-	EvidenceAt    *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=evidence_at,json=evidenceAt,proto3" json:"evidence_at,omitempty"`
+	EvidenceAt *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=evidence_at,json=evidenceAt,proto3" json:"evidence_at,omitempty"`
+	// A run that taught it has read what anybody may have written, such as a web page or the body
+	// of a webhook. It is offered only after a person has read and enabled it.
+	Held          bool `protobuf:"varint,26,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +416,13 @@ func (x *Pattern) GetEvidenceAt() *timestamppb.Timestamp {
 		return x.EvidenceAt
 	}
 	return nil
+}
+
+func (x *Pattern) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type PatternVersion struct {
@@ -2139,7 +2149,7 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\x05tools\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10(\"\ar\x05\x10\x01\x18\x80\x01R\x05tools\x12:\n" +
 	"\bpitfalls\x18\x03 \x03(\v2\x14.deckhand.v1.PitfallB\b\xbaH\x05\x92\x01\x02\x10\x14R\bpitfalls\x126\n" +
 	"\rsuccess_signs\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\xf4\x03R\fsuccessSigns\x12'\n" +
-	"\x05notes\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\xd0\x0fR\x05notes\"\xbb\x06\n" +
+	"\x05notes\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\xd0\x0fR\x05notes\"\xcf\x06\n" +
 	"\aPattern\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1b\n" +
@@ -2176,7 +2186,8 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\n" +
 	"changed_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x12;\n" +
 	"\vevidence_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"evidenceAt\"\x88\x02\n" +
+	"evidenceAt\x12\x12\n" +
+	"\x04held\x18\x1a \x01(\bR\x04held\"\x88\x02\n" +
 	"\x0ePatternVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x128\n" +
