@@ -39,7 +39,7 @@ func patternMessage(v visibility.Viewer, p pattern.Pattern, s pattern.Settings) 
 		ExpectedIterations: r.ExpectedIterations, Confidence: p.Confidence, Suggested: s.Enabled && r.Enabled && r.DeletedAt == nil && p.Confidence >= s.MinConfidence,
 		Enabled: r.Enabled, Edited: r.Edited, Version: r.Version, Owner: r.Owner, Visibility: r.Visibility, MayManage: pattern.Owns(v, r),
 		Sources: r.SourceCount, Successes: r.Successes, Failures: r.Failures, Approvals: r.Approvals, Rejections: r.Rejections, Offers: r.Offers, Uses: r.Uses,
-		Held: r.Held,
+		Held:      r.Held,
 		CreatedAt: timestamppb.New(r.CreatedAt), ChangedAt: timestamppb.New(r.ChangedAt), EvidenceAt: timestamppb.New(r.EvidenceAt),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -34,6 +35,8 @@ type row = *deckhandv1.Pattern
 
 func state(p row) string {
 	switch {
+	case p.GetHeld():
+		return "held"
 	case !p.GetEnabled():
 		return "disabled"
 	case p.GetSuggested():
@@ -128,7 +131,7 @@ func showCommand(e *env.Env) *cobra.Command {
 				return err
 			}
 			for _, s := range res.GetSources() {
-				e.Notef("drawn from %s: %s", s.GetTaskId(), s.GetTitle())
+				e.Notef("drawn from %s: %s", s.GetTaskId(), termsafe.Line(s.GetTitle()))
 			}
 			for _, o := range res.GetOffers() {
 				e.Notef("%s %s: %s", o.GetTaskId(), Outcome(o), output.Age(e.Now(), o.GetOfferedAt().AsTime()))
@@ -237,7 +240,10 @@ func disableCommand(e *env.Env) *cobra.Command {
 
 func enableCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "enable PATTERN", Short: "Offer a disabled pattern again", Example: "deckhand pattern enable pattern_3q9", Args: env.Args("PATTERN"),
+		Use: "enable PATTERN", Short: "Offer a pattern that is disabled or held",
+		Long: `A pattern is held if a run that taught it has read what anybody may have written, such as a
+web page. Read it whole before you enable it: deckhand pattern show PATTERN.`,
+		Example: "deckhand pattern enable pattern_3q9", Args: env.Args("PATTERN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {

@@ -71,10 +71,16 @@ export function Explanation({ taskId }: { taskId: string }) {
         {may(session, "basic") && <Verdict subject={FeedbackSubject.TASK} id={taskId} what="result" />}
         {data?.offer && (
           <span className="text-dim">
-            Pattern{" "}
-            <Link to="/patterns/$pattern" params={{ pattern: data.offer.patternId }} className="text-accent hover:underline">
-              <Literal text={data.offer.title} />
-            </Link>
+            {data.offer.patternId ? (
+              <>
+                Pattern{" "}
+                <Link to="/patterns/$pattern" params={{ pattern: data.offer.patternId }} className="text-accent hover:underline">
+                  <Literal text={data.offer.title} />
+                </Link>
+              </>
+            ) : (
+              "A pattern"
+            )}
             : {outcomeOf(data.offer)}
           </span>
         )}
