@@ -123,6 +123,7 @@ func TestHeldOutTasksAreToldNothing(t *testing.T) {
 	r.migrate(r.user, migrateGoal)
 	p := r.patterns(r.user, 1)[0]
 	p = r.sources(r.user, p.GetId(), 2)
+	r.apply("walker", strings.Replace(scripted("walker"), "tools: [", "tools: [pattern_match, ", 1))
 	search := func(lease *deckhandv1.Lease) string {
 		r.turn(lease, 1)
 		return r.call(lease, 0, "pattern_match", `{"query":"`+migrateGoal+`"}`).GetObservation()
@@ -179,6 +180,17 @@ func TestSharingAPatternSharesWhatItSaysNow(t *testing.T) {
 	_, err = ann.Feedback.DecideProposal(t.Context(), &deckhandv1.DecideProposalRequest{ProposalId: res.GetProposals()[0].GetId(), Accept: true})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Precondition), "%v", err)
 	require.Empty(t, do(t, ann.Patterns.ListPatterns, &deckhandv1.ListPatternsRequest{}).GetPatterns())
+
+	// What is left of a user is deleted by that user or an administrator.
+	r.say(ann, deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_TASK, id, deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_APPROVE)
+	_, err = bob.Patterns.PurgePatterns(t.Context(), &deckhandv1.PurgePatternsRequest{UserId: "ann"})
+	require.True(t, fault.Is(fault.FromConnect(err), fault.Denied), "%v", err)
+	purged := do(t, r.user.Patterns.PurgePatterns, &deckhandv1.PurgePatternsRequest{UserId: "ann"})
+	require.EqualValues(t, 1, purged.GetPatterns())
+	require.EqualValues(t, 1, purged.GetVerdicts())
+	require.EqualValues(t, 1, purged.GetProposals())
+	require.Equal(t, "0", r.sql("SELECT count(*)::text FROM pattern_versions WHERE pattern_id = $1", p.GetId()))
+	require.NotEmpty(t, r.audited("pattern.purged"))
 }
 
 // A change of egress is proposed for what the node refused, never for what a command printed, and

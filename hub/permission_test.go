@@ -75,7 +75,7 @@ var whose = map[reach]string{
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
 		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory
-		GetPattern UpdatePattern SharePattern DisablePattern EnablePattern DeletePattern UndeletePattern GetPatternReport GiveFeedback ListFeedback DecideProposal ExplainTask`,
+		GetPattern UpdatePattern SharePattern DisablePattern EnablePattern DeletePattern UndeletePattern PurgePatterns GetPatternReport GiveFeedback ListFeedback DecideProposal ExplainTask`,
 	personal: "GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice",
 	// What people of one organisation use together, by their roles: agents that they
 	// see, what is tried only, and what one makes of one's own. Stopping something is in it, too. A persona of somebody

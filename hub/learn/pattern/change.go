@@ -158,6 +158,20 @@ func (s *Service) Delete(ctx context.Context, v visibility.Viewer, by event.Acto
 	})
 }
 
+// Purge deletes for good what was learned from a user's tasks, and what that user said.
+func (s *Service) Purge(ctx context.Context, orgID, user string, by event.Actor) (n db.PurgeLearnedRow, err error) {
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if n, err = tx.PurgeLearned(ctx, db.PurgeLearnedParams{OrgID: orgID, UserName: user}); err != nil {
+			return fmt.Errorf("delete what was learned from the tasks of %s: %w", user, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "pattern.purged", ObjectKind: "user", ObjectID: user,
+			After: map[string]any{"patterns": n.Patterns, "verdicts": n.Feedback, "proposals": n.Proposals},
+		})
+	})
+	return n, err
+}
+
 // AddNote adds a note that a person accepted to a pattern, in the transaction of the
 // decision. It returns false if the pattern is deleted.
 func (s *Service) AddNote(ctx context.Context, tx *event.Tx, orgID, id, note, by string) (bool, error) {

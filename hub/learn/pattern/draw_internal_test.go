@@ -33,7 +33,7 @@ func TestSecretsAreNoKeywords(t *testing.T) {
 	r := run{steps: []db.StepsToLearnRow{{Tool: "shell_exec", State: "succeeded", Arguments: `{"command":"deploy"}`}}}
 	r.task.Goal = "Deploy the relay with ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	r.task.State = string(task.Succeeded)
-	d, ok := draw(r, "deployer", redact.New())
+	d, ok := draw(r, "deployer", &redact.Redactor{})
 	require.True(t, ok)
 	require.Equal(t, []string{"deploy", "relay"}, d.Keywords)
 }
