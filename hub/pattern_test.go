@@ -49,8 +49,8 @@ func (r learner) call(lease *deckhandv1.Lease, index int32, tool, arguments stri
 }
 
 // migrate runs a task in which a command fails before another works, and returns what it was
-// offered.
-func (r learner) migrate(c *sdk.Client, goal string) (id, offered string) {
+// offered. before is called before it ends.
+func (r learner) migrate(c *sdk.Client, goal string, before ...func(id string)) (id, offered string) {
 	r.t.Helper()
 	id = r.give(c, "walker", goal).GetId()
 	claim := r.claim(id, 1)
@@ -61,6 +61,9 @@ func (r learner) migrate(c *sdk.Client, goal string) (id, offered string) {
 	r.call(lease, 0, "update_plan", `{"items":[{"id":"1","title":"Back up the orders table","status":"done"},{"id":"2","title":"Run the migration script","status":"done"},{"id":"3","title":"Compare row counts","status":"done"}],"success_criteria":["Row counts before and after are equal"]}`)
 	r.call(lease, 1, "shell_exec", `{"command":"psql -f migrate.sql"}`)
 	r.call(lease, 2, "shell_exec", `{"command":"PGOPTIONS='-c lock_timeout=5s' psql -f migrate.sql"}`)
+	for _, fn := range before {
+		fn(id)
+	}
 	r.finish(lease)
 	return id, claim.GetPattern()
 }

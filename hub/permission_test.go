@@ -76,7 +76,7 @@ var whose = map[reach]string{
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
 		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory PurgeMemories ListTaskMemories
 		DeleteCollection AddSource RemoveSource UploadDocument SyncCollection
-		GetPattern UpdatePattern SharePattern DisablePattern EnablePattern DeletePattern UndeletePattern GetPatternReport GiveFeedback ListFeedback DecideProposal ExplainTask`,
+		GetPattern UpdatePattern SharePattern DisablePattern EnablePattern DeletePattern UndeletePattern PurgePatterns GetPatternReport GiveFeedback ListFeedback DecideProposal ExplainTask`,
 	personal: `GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice
 		GetMemory ListMemoryVersions DeleteMemories RestoreMemories ConfirmMemories`,
 	// What people of one organisation use together, by their roles: agents that they

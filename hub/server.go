@@ -101,7 +101,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Store: h.store, Recorder: h.recorder, Tasks: h.tasks, Agents: h.agents, History: estimate.New(h.store), Budgets: h.budgets, Plans: h.plans, UpgradeURL: h.cfg.UpgradeURL, Node: h.node,
 		Search: search.New(h.store, h.cfg.Redact),
 	}, options...))
-	mux.Handle(deckhandv1connect.NewPatternServiceHandler(&api.Patterns{Patterns: h.patterns, Agents: h.agents}, options...))
+	mux.Handle(deckhandv1connect.NewPatternServiceHandler(&api.Patterns{Patterns: h.patterns, Agents: h.agents, Users: h.users}, options...))
 	mux.Handle(deckhandv1connect.NewFeedbackServiceHandler(&api.Feedback{
 		Feedback: feedback.New(feedback.Config{Store: h.store, Recorder: h.recorder, Patterns: h.patterns}), Patterns: h.patterns, Tasks: h.tasks, Steps: h.steps,
 	}, options...))

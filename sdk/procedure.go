@@ -192,6 +192,7 @@ var keyed = map[string]bool{
 	"/deckhand.v1.PatternService/EnablePattern":               true,
 	"/deckhand.v1.PatternService/DeletePattern":               true,
 	"/deckhand.v1.PatternService/UndeletePattern":             true,
+	"/deckhand.v1.PatternService/PurgePatterns":               true,
 	"/deckhand.v1.PatternService/SetPatternSettings":          true,
 	"/deckhand.v1.PlanService/SetPlan":                        true,
 	"/deckhand.v1.PlanService/SetAllowedModels":               true,

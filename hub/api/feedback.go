@@ -55,10 +55,15 @@ func feedbackMessage(f db.Feedback) *deckhandv1.Feedback {
 	return m
 }
 
-func proposalMessage(v visibility.Viewer, p db.LearnProposal, title string) *deckhandv1.Proposal {
+// proposalMessage returns a proposal as v sees it: without its pattern if v does not see that.
+func proposalMessage(v visibility.Viewer, p db.LearnProposal, title string, seen bool) *deckhandv1.Proposal {
+	patternID := p.PatternID
+	if !seen {
+		patternID, title = "", ""
+	}
 	m := &deckhandv1.Proposal{
-		Id: p.ID, FeedbackId: p.FeedbackID, PatternId: p.PatternID, PatternTitle: title, Note: p.Note, ProposedBy: p.ProposedBy, Owner: p.Owner,
-		MayDecide: p.State == feedback.Open && feedback.MayDecide(v, p), State: p.State, CreatedAt: timestamppb.New(p.CreatedAt), DecidedBy: p.DecidedBy, DecidedAt: timestamp(p.DecidedAt),
+		Id: p.ID, FeedbackId: p.FeedbackID, PatternId: patternID, PatternTitle: title, Note: p.Note, ProposedBy: p.ProposedBy, Owner: p.Owner,
+		MayDecide: p.State == feedback.Open && feedback.MayDecide(v, p, seen), State: p.State, CreatedAt: timestamppb.New(p.CreatedAt), DecidedBy: p.DecidedBy, DecidedAt: timestamp(p.DecidedAt),
 	}
 	if p.TaskID != nil {
 		m.TaskId = *p.TaskID
@@ -93,7 +98,11 @@ func (h *Feedback) GiveFeedback(ctx context.Context, req *deckhandv1.GiveFeedbac
 	}
 	res := &deckhandv1.GiveFeedbackResponse{Feedback: feedbackMessage(out.Feedback)}
 	for _, p := range out.Proposals {
-		res.Proposals = append(res.Proposals, proposalMessage(v, p, ""))
+		seen, err := h.Feedback.SeesPattern(ctx, v, p)
+		if err != nil {
+			return nil, err
+		}
+		res.Proposals = append(res.Proposals, proposalMessage(v, p, "", seen))
 	}
 	for _, one := range out.Patterns {
 		// A task may have taught a pattern that the caller does not see.
@@ -141,7 +150,7 @@ func (h *Feedback) ListProposals(ctx context.Context, req *deckhandv1.ListPropos
 		res.Proposals = append(res.Proposals, proposalMessage(v, db.LearnProposal{
 			ID: r.ID, OrgID: r.OrgID, FeedbackID: r.FeedbackID, PatternID: r.PatternID, TaskID: r.TaskID, Owner: r.Owner, Note: r.Note, ProposedBy: r.ProposedBy,
 			State: r.State, CreatedAt: r.CreatedAt, DecidedBy: r.DecidedBy, DecidedAt: r.DecidedAt,
-		}, r.PatternTitle))
+		}, r.PatternTitle, r.PatternSeen))
 	}
 	return res, nil
 }
@@ -153,5 +162,9 @@ func (h *Feedback) DecideProposal(ctx context.Context, req *deckhandv1.DecidePro
 	if err != nil {
 		return nil, err
 	}
-	return &deckhandv1.DecideProposalResponse{Proposal: proposalMessage(v, p, "")}, nil
+	seen, err := h.Feedback.SeesPattern(ctx, v, p)
+	if err != nil {
+		return nil, err
+	}
+	return &deckhandv1.DecideProposalResponse{Proposal: proposalMessage(v, p, "", seen)}, nil
 }

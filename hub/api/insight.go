@@ -43,6 +43,12 @@ func (h *Insights) ExplainTask(ctx context.Context, req *deckhandv1.ExplainTaskR
 	}
 	if offer != nil {
 		res.Offer = offerMessage(*offer)
+		switch _, err := h.Patterns.Find(ctx, v, offer.PatternID); {
+		case fault.Is(err, fault.NotFound): // of somebody else, or deleted
+			res.Offer.PatternId, res.Offer.Title = "", ""
+		case err != nil:
+			return nil, err
+		}
 	}
 	if !insight.Failed(row.Task) {
 		return res, nil
@@ -62,7 +68,7 @@ func (h *Insights) ExplainTask(ctx context.Context, req *deckhandv1.ExplainTaskR
 	}
 	for _, p := range e.Proposals {
 		res.Proposals = append(res.Proposals, &deckhandv1.FailureProposal{
-			Kind: p.Kind, Title: p.Title, AgentId: p.AgentID, AgentName: p.AgentName, Diff: p.Diff, Content: p.Content, BaseVersion: p.Base,
+			Kind: p.Kind, Title: p.Title, AgentId: p.AgentID, AgentName: p.AgentName, Diff: p.Diff, Content: p.Content, BaseVersion: p.Base, Digest: p.Digest(),
 		})
 	}
 	return res, nil

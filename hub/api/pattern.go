@@ -8,10 +8,12 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/learn/pattern"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -19,6 +21,7 @@ import (
 type Patterns struct {
 	Patterns *pattern.Service
 	Agents   *agent.Service
+	Users    *user.Users
 }
 
 // reportDays is how many days a report covers by default.
@@ -39,6 +42,7 @@ func patternMessage(v visibility.Viewer, p pattern.Pattern, s pattern.Settings) 
 		ExpectedIterations: r.ExpectedIterations, Confidence: p.Confidence, Suggested: s.Enabled && r.Enabled && r.DeletedAt == nil && p.Confidence >= s.MinConfidence,
 		Enabled: r.Enabled, Edited: r.Edited, Version: r.Version, Owner: r.Owner, Visibility: r.Visibility, MayManage: pattern.Owns(v, r),
 		Sources: r.SourceCount, Successes: r.Successes, Failures: r.Failures, Approvals: r.Approvals, Rejections: r.Rejections, Offers: r.Offers, Uses: r.Uses,
+		Held:      r.Held,
 		CreatedAt: timestamppb.New(r.CreatedAt), ChangedAt: timestamppb.New(r.ChangedAt), EvidenceAt: timestamppb.New(r.EvidenceAt),
 	}
 }
@@ -100,7 +104,7 @@ func (h *Patterns) GetPattern(ctx context.Context, req *deckhandv1.GetPatternReq
 	if err != nil {
 		return nil, err
 	}
-	d, err := h.Patterns.Details(ctx, v, id)
+	d, err := h.Patterns.Details(ctx, v, p.Row)
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +179,32 @@ func (h *Patterns) UndeletePattern(ctx context.Context, req *deckhandv1.Undelete
 	p, err := h.Patterns.Delete(ctx, viewer(ctx), actor(auth.From(ctx)), req.GetPatternId(), false)
 	m, err := h.one(ctx, p, err)
 	return &deckhandv1.UndeletePatternResponse{Pattern: m}, err
+}
+
+// PurgePatterns deletes what was learned from a user's tasks.
+func (h *Patterns) PurgePatterns(ctx context.Context, req *deckhandv1.PurgePatternsRequest) (*deckhandv1.PurgePatternsResponse, error) {
+	who := auth.From(ctx)
+	id, name := who.UserID, who.UserName
+	if ref := req.GetUserId(); ref != "" {
+		var err error
+		if id, err = h.Users.Find(ctx, who.OrgID, ref); err != nil {
+			return nil, err
+		}
+		row, err := h.Users.Get(ctx, who.OrgID, id)
+		if err != nil {
+			return nil, err
+		}
+		name = row.User.Name
+	}
+	if id != who.UserID && !viewer(ctx).All {
+		return nil, fault.New(fault.Denied, "only administrators purge the patterns of others").WithCode(fault.PermissionDenied).
+			WithFix("leave the user out to purge your own, or ask an administrator").WithObject(id)
+	}
+	n, err := h.Patterns.Purge(ctx, who.OrgID, name, actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return &deckhandv1.PurgePatternsResponse{Patterns: n.Patterns, Verdicts: n.Feedback, Proposals: n.Proposals}, nil
 }
 
 // matches returns the patterns for a goal of the caller's.

@@ -68,6 +68,7 @@ var rules = map[string]Rule{
 	c.PatternServiceEnablePatternProcedure:      {Kind: User, Role: "basic"},
 	c.PatternServiceDeletePatternProcedure:      {Kind: User, Role: "basic"},
 	c.PatternServiceUndeletePatternProcedure:    {Kind: User, Role: "basic"},
+	c.PatternServicePurgePatternsProcedure:      {Kind: User, Role: "viewer"},
 	c.PatternServiceSetPatternSettingsProcedure: {Kind: User, Role: Admin},
 	c.FeedbackServiceGiveFeedbackProcedure:      {Kind: User, Role: "basic"},
 	c.FeedbackServiceListFeedbackProcedure:      {Kind: User, Role: "viewer"},

@@ -174,9 +174,22 @@ func propose(ctx context.Context, tx *event.Tx, orgID string, by event.Actor, g 
 	return out, add(db.CreateProposalParams{Owner: row.Task.CreatedBy})
 }
 
-// MayDecide reports whether v may decide a proposal.
-func MayDecide(v visibility.Viewer, p db.LearnProposal) bool {
-	return v.All || v.Name != "" && v.Name == p.Owner
+// MayDecide reports whether v may decide a proposal: its owner, and administrators who see its
+// pattern; seen is also true without one.
+func MayDecide(v visibility.Viewer, p db.LearnProposal, seen bool) bool {
+	return v.Name != "" && (v.Name == p.Owner || v.All && seen)
+}
+
+// SeesPattern reports whether v sees the pattern of a proposal; true without one.
+func (s *Service) SeesPattern(ctx context.Context, v visibility.Viewer, p db.LearnProposal) (bool, error) {
+	if p.PatternID == "" {
+		return true, nil
+	}
+	_, err := s.cfg.Patterns.Find(ctx, v, p.PatternID)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Decide accepts or refuses a proposal.
@@ -191,7 +204,11 @@ func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Acto
 		if err != nil {
 			return fmt.Errorf("lock proposal %s: %w", id, err)
 		}
-		if !MayDecide(v, p) {
+		seen, err := s.SeesPattern(ctx, v, p)
+		if err != nil {
+			return err
+		}
+		if !MayDecide(v, p, seen) {
 			return fault.New(fault.Denied, "proposal %s is for %s to decide", id, p.Owner).WithCode(fault.PermissionDenied).WithFix("ask %s or an administrator", p.Owner).WithObject(id)
 		}
 		if p.State != Open {
@@ -217,11 +234,12 @@ func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Acto
 // accept adds a proposal's note to its pattern, or to a new one of its task.
 func (s *Service) accept(ctx context.Context, tx *event.Tx, p db.LearnProposal, by event.Actor) (patternID string, err error) {
 	if p.PatternID != "" {
-		if there, err := s.cfg.Patterns.AddNote(ctx, tx, p.OrgID, p.PatternID, p.Note, by.ID); err != nil || there {
+		there, err := s.cfg.Patterns.AddNote(ctx, tx, p.OrgID, p.PatternID, p.Note, by.ID)
+		if err != nil || there {
 			return p.PatternID, err
 		}
 	}
-	if p.TaskID == nil {
+	if p.PatternID != "" || p.TaskID == nil {
 		return "", fault.New(fault.Precondition, "pattern %s is deleted", p.PatternID).WithFix("refuse the proposal, or undelete the pattern").WithObject(p.ID)
 	}
 	row, err := tx.RunToLearn(ctx, db.RunToLearnParams{OrgID: p.OrgID, ID: *p.TaskID})

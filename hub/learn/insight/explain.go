@@ -3,6 +3,8 @@ package insight
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -62,6 +64,15 @@ type Proposal struct {
 	Base          int32
 }
 
+// Digest names exactly this change; empty for advice.
+func (p Proposal) Digest() string {
+	if p.Content == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{p.Kind, p.AgentID, fmt.Sprint(p.Base), p.Content}, "\x00")))
+	return hex.EncodeToString(sum[:8])
+}
+
 // Failed reports whether a task has failed.
 func Failed(t db.Task) bool {
 	s := task.State(t.State)
@@ -84,7 +95,8 @@ func Record(ctx context.Context, q *db.Queries, t db.Task, steps []db.StepsToLea
 	return nil
 }
 
-// Explain says why a failed task failed. Similar failures are those that v sees.
+// Explain says why a failed task failed. Similar failures are those that v sees, and changes
+// those that v may make.
 func (s *Service) Explain(ctx context.Context, v visibility.Viewer, t db.Task) (*Explanation, error) {
 	steps, err := s.cfg.Store.StepsToLearn(ctx, db.StepsToLearnParams{OrgID: t.OrgID, TaskID: t.ID, MaxRows: maxSteps})
 	if err != nil {
@@ -100,7 +112,7 @@ func (s *Service) Explain(ctx context.Context, v visibility.Viewer, t db.Task) (
 	for _, row := range rows {
 		out.Similar = append(out.Similar, Similar{row, solved(row)})
 	}
-	out.Proposals, err = s.propose(ctx, t, out.Failure)
+	out.Proposals, err = s.propose(ctx, v, t, out.Failure)
 	return out, err
 }
 
@@ -118,7 +130,15 @@ func solved(row db.SimilarFailuresRow) string {
 	return "a later run of the same version"
 }
 
-func (s *Service) propose(ctx context.Context, t db.Task, f Failure) (out []Proposal, err error) {
+func (s *Service) propose(ctx context.Context, v visibility.Viewer, t db.Task, f Failure) (out []Proposal, err error) {
+	// A persona and a policy are shown to those only who may change them.
+	owns, err := visibility.Owns(ctx, s.cfg.Store.Queries, v, t.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	if !owns {
+		return advice(t, f), nil
+	}
 	row, err := s.cfg.Agents.Get(ctx, t.OrgID, t.AgentID)
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
@@ -141,7 +161,7 @@ func (s *Service) propose(ctx context.Context, t db.Task, f Failure) (out []Prop
 			out = append(out, Proposal{Kind: "persona", Title: title, AgentID: t.AgentID, AgentName: name, Diff: diff, Content: after, Base: version.Version})
 		}
 	}
-	if f.Class == Permission && f.Step != nil && f.Step.State == "denied" {
+	if v.All && f.Class == Permission && f.Step != nil && f.Step.State == "denied" {
 		p, err := s.policyRule(ctx, t, name, f)
 		if err != nil {
 			return nil, err
@@ -205,8 +225,8 @@ func personaChange(t db.Task, f Failure) (title string, change func(root *yaml.N
 	case code == fault.BudgetLimit && strings.Contains(t.ErrorMessage, "token"):
 		tokens := max(2*(t.InputTokens+t.OutputTokens), 100_000)
 		return fmt.Sprintf("Allow %d tokens", tokens), func(root *yaml.Node) bool { return set(root, fmt.Sprint(tokens), "limits", "tokens") }
-	case f.Class == Environment && strings.Contains(f.Key, "."):
-		return "Allow connections to " + f.Key, func(root *yaml.Node) bool { return add(root, f.Key, "egress") }
+	case f.Host != "":
+		return "Allow connections to " + f.Host, func(root *yaml.Node) bool { return add(root, f.Host, "egress") }
 	case code == fault.ToolNotFound && f.Step != nil:
 		return "Give the agent the tool " + f.Step.Tool, func(root *yaml.Node) bool { return add(root, f.Step.Tool, "tools") }
 	}
@@ -302,7 +322,7 @@ func advice(t db.Task, f Failure) []Proposal {
 	say := func(title string) []Proposal { return []Proposal{{Kind: "advice", Title: title}} }
 	switch f.Class {
 	case Environment:
-		if f.Key != "" && !strings.Contains(f.Key, ".") {
+		if f.Key != "" && f.Host == "" {
 			return say(fmt.Sprintf("Install %s in the agent's jail: add it to jail.setup, or use an image that has it", f.Key))
 		}
 		if f.Key == "" {

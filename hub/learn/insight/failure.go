@@ -5,11 +5,15 @@
 package insight
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -40,6 +44,9 @@ type Failure struct {
 	// Key is what of the environment or the permissions is missing, for a proposal: a host, a
 	// program, or the tool.
 	Key string
+	// Host is what a rule of the persona's egress would allow; only where the node refused the
+	// connection, never from what a command printed.
+	Host string
 }
 
 // classOf are the error codes of tasks that say by themselves what a failure lies at.
@@ -57,8 +64,6 @@ var classOf = map[fault.Code]Class{
 var (
 	// missing finds the program that a command did not find.
 	missing = regexp.MustCompile(`(?m)(?:^|[ :])([\w.+-]{1,40}): (?:command )?not found|exec: "([\w.+-]{1,40})": executable file not found`)
-	// refusedHost finds the host of a connection that the jail's egress refused.
-	refusedHost = regexp.MustCompile(`egress: \{allow: \[\{host: "([^"]{1,253})"|egress: \[([A-Za-z0-9*.:-]{1,253})\]|(?m)^- (?:\w+) ?:? ?connection to ([A-Za-z0-9.-]{1,253}):`)
 	// digits are left out of signatures, as are paths.
 	digits = regexp.MustCompile(`[0-9a-f]{8,}|[0-9]+`)
 )
@@ -93,10 +98,13 @@ func Analyse(t db.Task, steps []db.StepsToLearnRow) Failure {
 	if f.Step != nil {
 		tool = f.Step.Tool
 	}
-	f.Signature = strings.Join([]string{string(f.Class), t.ErrorCode, tool, f.Key}, "/")
+	signature := strings.Join([]string{string(f.Class), t.ErrorCode, tool, f.Key}, "/")
 	if f.Key == "" && f.Step != nil {
-		f.Signature += "/" + shape(f.Evidence)
+		signature += "/" + shape(f.Evidence)
 	}
+	// It outlives the task's history, so it quotes nothing.
+	sum := sha256.Sum256([]byte(signature))
+	f.Signature = hex.EncodeToString(sum[:16])
 	return f
 }
 
@@ -124,9 +132,8 @@ func fromSteps(steps []db.StepsToLearnRow) (f Failure, found bool) {
 		if !bad {
 			continue
 		}
-		if m := refusedHost.FindStringSubmatch(s.Observation); m != nil && strings.Contains(s.Observation, string(fault.EgressDenied)) {
-			host := m[1] + m[2] + m[3]
-			return Failure{Class: Environment, Cause: "the jail may not connect to " + host, Step: &steps[i], Key: host}, true
+		if host := refusedHost(s); host != "" {
+			return Failure{Class: Environment, Cause: "the jail may not connect to " + host, Step: &steps[i], Key: host, Host: host}, true
 		}
 		if m := missing.FindStringSubmatch(s.Observation); m != nil {
 			program := m[1] + m[2]
@@ -165,6 +172,26 @@ func fromSteps(steps []db.StepsToLearnRow) (f Failure, found bool) {
 		f.Cause = fmt.Sprintf("nobody knows what a call of %s did", s.Tool)
 	}
 	return f, true
+}
+
+// refusedHost returns the first host that the node refused to a call's command and that a rule
+// may allow, by the call's record; without its port where that is a usual one.
+func refusedHost(s db.StepsToLearnRow) string {
+	var refused []struct{ Host, Allow string }
+	if json.Unmarshal(s.Refused, &refused) != nil {
+		return ""
+	}
+	for _, r := range refused {
+		target, err := allowlist.ParseTarget(r.Host, 443)
+		switch {
+		case err != nil || r.Allow == "":
+		case target.Port == 443 || target.Port == 80:
+			return target.Host
+		default:
+			return target.String()
+		}
+	}
+	return ""
 }
 
 func times(n int) string {

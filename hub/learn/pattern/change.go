@@ -62,7 +62,7 @@ func (s *Service) Update(ctx context.Context, v visibility.Viewer, by event.Acto
 		mask := tx.Redact(row.OrgID)
 		words := row.Keywords
 		if len(e.Keywords) > 0 {
-			if words = Keywords(strings.Join(e.Keywords, " ")); len(words) == 0 {
+			if words = Keywords(unmarked(mask.String(strings.Join(e.Keywords, " ")))); len(words) == 0 {
 				return nil, fault.New(fault.Invalid, "keywords: none of them is a word of at least three letters").WithCode(fault.InvalidParameters).WithFix("give words that goals of such tasks have")
 			}
 		}
@@ -79,14 +79,14 @@ func (s *Service) Update(ctx context.Context, v visibility.Viewer, by event.Acto
 			}
 		}
 		p := db.EditPatternParams{
-			OrgID: row.OrgID, ID: row.ID, Title: cmp.Or(cut(mask.String(e.Title), maxTitle), row.Title), TaskType: cmp.Or(e.TaskType, row.TaskType),
-			Domain: cmp.Or(e.Domain, row.Domain), Keywords: words, Approach: column, Edited: true,
+			OrgID: row.OrgID, ID: row.ID, Title: cmp.Or(cut(mask.String(e.Title), maxTitle), row.Title), TaskType: cmp.Or(cut(mask.String(e.TaskType), maxTitle), row.TaskType),
+			Domain: cmp.Or(cut(mask.String(e.Domain), maxTitle), row.Domain), Keywords: words, Approach: column, Edited: true,
 		}
 		if err := tx.EditPattern(ctx, p); err != nil {
 			return nil, fmt.Errorf("change pattern %s: %w", row.ID, err)
 		}
 		row.Version, row.Title, row.Keywords, row.Approach = row.Version+1, p.Title, words, column
-		return map[string]any{"version": row.Version, "title": row.Title}, addVersion(ctx, tx.Queries, row, "edited", by.ID)
+		return map[string]any{"version": row.Version}, addVersion(ctx, tx.Queries, row, "edited", by.ID)
 	})
 }
 
@@ -158,6 +158,20 @@ func (s *Service) Delete(ctx context.Context, v visibility.Viewer, by event.Acto
 	})
 }
 
+// Purge deletes for good what was learned from a user's tasks, and what that user said.
+func (s *Service) Purge(ctx context.Context, orgID, user string, by event.Actor) (n db.PurgeLearnedRow, err error) {
+	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if n, err = tx.PurgeLearned(ctx, db.PurgeLearnedParams{OrgID: orgID, UserName: user}); err != nil {
+			return fmt.Errorf("delete what was learned from the tasks of %s: %w", user, err)
+		}
+		return audit.Append(tx, audit.Entry{
+			OrgID: orgID, By: by, Action: "pattern.purged", ObjectKind: "user", ObjectID: user,
+			After: map[string]any{"patterns": n.Patterns, "verdicts": n.Feedback, "proposals": n.Proposals},
+		})
+	})
+	return n, err
+}
+
 // AddNote adds a note that a person accepted to a pattern, in the transaction of the
 // decision. It returns false if the pattern is deleted.
 func (s *Service) AddNote(ctx context.Context, tx *event.Tx, orgID, id, note, by string) (bool, error) {
@@ -194,15 +208,17 @@ func (s *Service) AddNote(ctx context.Context, tx *event.Tx, orgID, id, note, by
 // CreateFrom creates a pattern of a task with a note that a person accepted, in the
 // transaction of the decision. The task may have failed.
 func (s *Service) CreateFrom(ctx context.Context, tx *event.Tx, t db.Task, agentName, note, by string) (string, error) {
-	words := Keywords(t.Title + "\n" + t.Goal)
+	goal := unmarked(tx.Redact(t.OrgID).String(t.Title + "\n" + t.Goal))
+	words := Keywords(goal)
 	if len(words) == 0 {
 		words = Keywords(agentName + " task")
 	}
 	d := Drawn{
 		Title: cmp.Or(cut(tx.Redact(t.OrgID).String(cmp.Or(t.Title, t.Goal)), maxTitle), agentName), TaskType: cmp.Or(t.TaskType, agentName),
-		Domain: domainOf(t.Title + "\n" + t.Goal), Keywords: words, Approach: Approach{Notes: []string{note}},
+		Domain: domainOf(goal), Keywords: words, Approach: Approach{Notes: []string{note}},
 	}
-	return s.create(ctx, tx.Queries, t, d, "corrected", by)
+	// No run has shown how it is done: the first that succeeds does.
+	return s.create(ctx, tx.Queries, t, made{Drawn: d}, "corrected", by)
 }
 
 // Set changes the settings of an organisation; nil fields stay.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/plantree"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -19,7 +21,11 @@ type run struct {
 	plan     []plantree.Item
 	criteria []string
 	steps    []db.StepsToLearnRow
+	// untrusted reports that it has read what anybody may have written.
+	untrusted bool
 }
+
+func (r run) cancelled() bool { return task.State(r.task.State) == task.Cancelled }
 
 // Drawn is what one run teaches.
 type Drawn struct {
@@ -38,7 +44,7 @@ var bookkeeping = []string{
 // words, or it called nothing. Secrets are masked. A text that tries to give instructions
 // to its reader is left out, since what an agent writes may come from what it read.
 func draw(r run, agentName string, mask *redact.Redactor) (d Drawn, ok bool) {
-	goal := r.task.Title + "\n" + r.task.Goal
+	goal := unmarked(mask.String(r.task.Title + "\n" + r.task.Goal))
 	d = Drawn{TaskType: cmp.Or(r.task.TaskType, agentName), Keywords: Keywords(goal), Iterations: max(r.task.Iteration-r.task.ResumedAt, 0)}
 	text := func(s string) string {
 		if s = cut(mask.String(s), maxText); Instructs(s) {
@@ -82,6 +88,12 @@ func draw(r run, agentName string, mask *redact.Redactor) (d Drawn, ok bool) {
 	}
 	return d, true
 }
+
+// masks are what secrets are replaced with.
+var masks = regexp.MustCompile("⟦[^⟧]*⟧")
+
+// unmarked returns a masked text without the marks, for words to be taken from it.
+func unmarked(text string) string { return masks.ReplaceAllString(text, " ") }
 
 // gist returns the argument that says what a call was about.
 func gist(s db.StepsToLearnRow) string {
@@ -176,15 +188,16 @@ func lastCheck(steps []db.StepsToLearnRow) string {
 }
 
 // merge returns a pattern's content with what one more run taught. The plan is that of the run
-// with fewer iterations.
-func merge(row db.Pattern, was Approach, d Drawn) (a Approach, keywords []string, mean float64) {
+// with fewer iterations. A text that a person edited, and all text if the run has read what is
+// untrusted, stays.
+func merge(row db.Pattern, was Approach, d Drawn, untrusted bool) (a Approach, keywords []string, mean float64) {
 	n := float64(max(row.SourceCount, 0))
 	mean = (row.ExpectedIterations*n + float64(d.Iterations)) / (n + 1)
-	if row.Edited {
+	if row.Edited || untrusted {
 		return was, row.Keywords, mean
 	}
 	a = was
-	if float64(d.Iterations) < row.ExpectedIterations && len(d.Approach.Plan) > 0 {
+	if (len(was.Plan) == 0 || float64(d.Iterations) < row.ExpectedIterations) && len(d.Approach.Plan) > 0 {
 		a.Plan = d.Approach.Plan
 	}
 	a.Tools = union(was.Tools, d.Approach.Tools, maxTools)
@@ -229,20 +242,26 @@ func followed(r run, a Approach) bool {
 	if len(a.Tools) == 0 {
 		return false
 	}
-	at, found := 0, 0
 	var order []string
 	for _, s := range r.steps {
 		order = union(order, []string{s.Tool}, math.MaxInt)
 	}
-	for _, name := range order {
-		if i := slices.Index(a.Tools[at:], name); i >= 0 {
-			at, found = at+i+1, found+1
+	return 3*common(a.Tools, order) >= 2*len(a.Tools)
+}
+
+// common is the length of the longest common subsequence of two lists.
+func common(a, b []string) int {
+	above := make([]int, len(b)+1)
+	for _, one := range a {
+		row := make([]int, len(b)+1)
+		for i, other := range b {
+			if row[i+1] = max(above[i+1], row[i]); one == other {
+				row[i+1] = above[i] + 1
+			}
 		}
-		if at >= len(a.Tools) {
-			break
-		}
+		above = row
 	}
-	return 3*found >= 2*len(a.Tools)
+	return above[len(b)]
 }
 
 // instructing are phrases of texts that try to become instructions.

@@ -98,6 +98,9 @@ func (l *Learner) learn(ctx context.Context, q *db.Queries, orgID, taskID string
 		return err
 	}
 	r := run{task: t}
+	if r.untrusted, err = q.RunReadUntrusted(ctx, db.RunReadUntrustedParams{OrgID: orgID, TaskID: taskID}); err != nil {
+		return fmt.Errorf("look what it has read: %w", err)
+	}
 	if r.steps, err = q.StepsToLearn(ctx, db.StepsToLearnParams{OrgID: orgID, TaskID: taskID, MaxRows: maxSteps}); err != nil {
 		return fmt.Errorf("load its steps: %w", err)
 	}
@@ -107,16 +110,16 @@ func (l *Learner) learn(ctx context.Context, q *db.Queries, orgID, taskID string
 	}
 	r.plan, r.criteria = p.Items, p.Criteria
 	succeeded := task.State(t.State) == task.Succeeded
-	if !succeeded {
+	if !succeeded && !r.cancelled() {
 		if err := l.Failures(ctx, q, t, r.steps); err != nil {
 			return err
 		}
 	}
-	used, err := l.endOffer(ctx, q, r, succeeded)
+	match, err := l.endOffer(ctx, q, r, succeeded)
 	if err != nil || !succeeded {
 		return err
 	}
-	return l.draw(ctx, q, r, row.AgentName, used)
+	return l.draw(ctx, q, r, row.AgentName, match)
 }
 
 // excused are failures that say nothing about the approach of a run.
@@ -125,50 +128,71 @@ var excused = []fault.Code{
 	fault.Killed, fault.UnpricedModel, fault.ImageUnavailable, fault.SetupFailed, fault.CredentialRefused,
 }
 
-// endOffer stores what came of the pattern that a run was offered, and returns its id if the
-// run used it.
-func (l *Learner) endOffer(ctx context.Context, q *db.Queries, r run, succeeded bool) (used string, err error) {
+// offered is the pattern that a run was offered, or that was held out from it; empty for none.
+type offered struct {
+	id            string
+	heldOut, used bool
+}
+
+// endOffer stores what came of the pattern that matched a run.
+func (l *Learner) endOffer(ctx context.Context, q *db.Queries, r run, succeeded bool) (o offered, err error) {
 	offer, err := q.OfferOfTask(ctx, db.OfferOfTaskParams{OrgID: r.task.OrgID, TaskID: r.task.ID})
 	if store.IsNotFound(err) {
-		return "", nil
+		return o, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("load what it was offered: %w", err)
+		return o, fmt.Errorf("load what it was offered: %w", err)
 	}
-	did := false
+	o.heldOut = offer.HeldOut
 	row, err := q.LockPattern(ctx, db.LockPatternParams{OrgID: r.task.OrgID, ID: offer.PatternID})
 	switch {
 	case store.IsNotFound(err): // deleted meanwhile
 	case err != nil:
-		return "", fmt.Errorf("lock pattern %s: %w", offer.PatternID, err)
+		return o, fmt.Errorf("lock pattern %s: %w", offer.PatternID, err)
 	default:
+		o.id = row.ID
 		a, err := ApproachOf(row.Approach)
 		if err != nil {
-			return "", err
+			return o, err
 		}
-		if did = !offer.HeldOut && followed(r, a); did {
-			used = row.ID
+		// A second time it is the same run.
+		if o.used = !offer.HeldOut && followed(r, a); o.used && offer.EndedAt == nil {
 			p := db.ConfirmPatternParams{OrgID: row.OrgID, ID: row.ID}
 			switch {
 			case succeeded:
 				p.Success = 1
-			case !slices.Contains(excused, fault.Code(r.task.ErrorCode)):
+			case !r.cancelled() && !slices.Contains(excused, fault.Code(r.task.ErrorCode)):
 				p.Failure = 1
 			}
 			if err := q.ConfirmPattern(ctx, p); err != nil {
-				return "", fmt.Errorf("count the use of pattern %s: %w", row.ID, err)
+				return o, fmt.Errorf("count the use of pattern %s: %w", row.ID, err)
 			}
 		}
 	}
-	if err := q.EndOffer(ctx, db.EndOfferParams{OrgID: r.task.OrgID, TaskID: r.task.ID, Used: &did, Succeeded: &succeeded}); err != nil {
-		return "", fmt.Errorf("store what came of the pattern: %w", err)
+	end := db.EndOfferParams{OrgID: r.task.OrgID, TaskID: r.task.ID, Used: &o.used, Succeeded: &succeeded}
+	if r.cancelled() {
+		end.Succeeded = nil
 	}
-	return used, nil
+	if err := q.EndOffer(ctx, end); err != nil {
+		return o, fmt.Errorf("store what came of the pattern: %w", err)
+	}
+	if o.id == "" || o.heldOut {
+		return o, nil
+	}
+	return o, countVerdicts(ctx, q, r.task.OrgID, o.id)
 }
 
-// draw stores what a succeeded run teaches. used is the pattern that it used, which has
-// counted the run already.
-func (l *Learner) draw(ctx context.Context, q *db.Queries, r run, agentName, used string) error {
+// countVerdicts counts what people said of a pattern's runs, since which runs those are has changed.
+func countVerdicts(ctx context.Context, q *db.Queries, orgID, id string) error {
+	if err := q.CountVerdicts(ctx, db.CountVerdictsParams{OrgID: orgID, ID: id}); err != nil {
+		return fmt.Errorf("count the verdicts on pattern %s: %w", id, err)
+	}
+	return nil
+}
+
+// draw stores what a succeeded run teaches. A pattern that it was offered and used has counted
+// it already.
+func (l *Learner) draw(ctx context.Context, q *db.Queries, r run, agentName string, match offered) error {
 	t := r.task
 	set, err := settings(ctx, q, t.OrgID)
 	if err != nil || !set.Enabled {
@@ -181,39 +205,43 @@ func (l *Learner) draw(ctx context.Context, q *db.Queries, r run, agentName, use
 	if done, err := q.IsPatternSource(ctx, db.IsPatternSourceParams{OrgID: t.OrgID, TaskID: t.ID}); err != nil || done {
 		return err
 	}
-	id, err := l.put(ctx, q, t, d, used)
+	id, err := l.put(ctx, q, r, d, match)
 	if err != nil {
 		return err
 	}
 	if _, err := q.AddPatternSource(ctx, db.AddPatternSourceParams{TaskID: t.ID, OrgID: t.OrgID, PatternID: id, Iterations: d.Iterations}); err != nil {
 		return fmt.Errorf("store the source of pattern %s: %w", id, err)
 	}
-	return nil
+	return countVerdicts(ctx, q, t.OrgID, id)
 }
 
 // put merges what was drawn into a similar pattern of the same person and type of task, or
 // creates one.
-func (l *Learner) put(ctx context.Context, q *db.Queries, t db.Task, d Drawn, used string) (id string, err error) {
+func (l *Learner) put(ctx context.Context, q *db.Queries, r run, d Drawn, match offered) (id string, err error) {
+	t := r.task
 	near, err := q.PatternsToMerge(ctx, db.PatternsToMergeParams{OrgID: t.OrgID, Owner: t.CreatedBy, TaskType: d.TaskType, Words: d.Keywords})
 	if err != nil {
 		return "", fmt.Errorf("find similar patterns: %w", err)
 	}
 	for _, one := range near {
 		row := one.Pattern
-		if similarity(row.Keywords, d.Keywords) < mergeAt && row.ID != used {
+		if similarity(row.Keywords, d.Keywords) < mergeAt && !(match.used && row.ID == match.id) {
 			continue
 		}
-		return row.ID, l.merge(ctx, q, t, row, d, used)
+		return row.ID, l.merge(ctx, q, r, row, d, match)
 	}
-	return l.Patterns.create(ctx, q, t, d, "drawn", t.ID)
+	return l.Patterns.create(ctx, q, t, made{Drawn: d, sources: 1, held: r.untrusted}, "drawn", t.ID)
 }
 
-func (l *Learner) merge(ctx context.Context, q *db.Queries, t db.Task, row db.Pattern, d Drawn, used string) error {
+// merge adds a run to a pattern. It confirms the pattern if it did what that says; not where the
+// pattern was held out, or has counted it already. What a run wrote that has read untrusted text
+// does not enter a pattern that is there.
+func (l *Learner) merge(ctx context.Context, q *db.Queries, r run, row db.Pattern, d Drawn, match offered) error {
 	was, err := ApproachOf(row.Approach)
 	if err != nil {
 		return err
 	}
-	a, keywords, mean := merge(row, was, d)
+	a, keywords, mean := merge(row, was, d, r.untrusted)
 	before, err := was.column()
 	if err != nil {
 		return err
@@ -226,7 +254,7 @@ func (l *Learner) merge(ctx context.Context, q *db.Queries, t db.Task, row db.Pa
 	if string(before) != string(column) || !slices.Equal(keywords, row.Keywords) {
 		p.Changed = 1
 	}
-	if used != row.ID {
+	if !match.heldOut && !(match.used && match.id == row.ID) && followed(r, was) {
 		p.Confirmed = 1
 	}
 	now, err := q.MergePattern(ctx, p)
@@ -236,18 +264,26 @@ func (l *Learner) merge(ctx context.Context, q *db.Queries, t db.Task, row db.Pa
 	if p.Changed == 0 {
 		return nil
 	}
-	return addVersion(ctx, q, now, "merged", t.ID)
+	return addVersion(ctx, q, now, "merged", r.task.ID)
+}
+
+// made is a new pattern.
+type made struct {
+	Drawn
+	sources int32
+	// held has it wait until a person enables it.
+	held bool
 }
 
 // create stores a new pattern of the task's submitter.
-func (s *Service) create(ctx context.Context, q *db.Queries, t db.Task, d Drawn, change, by string) (string, error) {
+func (s *Service) create(ctx context.Context, q *db.Queries, t db.Task, d made, change, by string) (string, error) {
 	column, err := d.Approach.column()
 	if err != nil {
 		return "", err
 	}
 	row, err := q.CreatePattern(ctx, db.CreatePatternParams{
 		ID: ident.New("pattern"), OrgID: t.OrgID, Owner: t.CreatedBy, Title: d.Title, TaskType: d.TaskType, Domain: d.Domain, Keywords: d.Keywords,
-		Approach: column, ExpectedIterations: float64(d.Iterations),
+		Approach: column, ExpectedIterations: float64(d.Iterations), SourceCount: d.sources, Held: d.held,
 	})
 	if err != nil {
 		return "", fmt.Errorf("create a pattern: %w", err)

@@ -96,8 +96,6 @@ func heldOut(taskID string, percent int32) bool {
 // match is made for the first attempt, stored, and the same for later ones. If it fails, the task
 // starts without.
 func (s *Service) Offer(ctx context.Context, t db.Task, agentName string) string {
-	ctx, cancel := context.WithTimeout(ctx, offerTime)
-	defer cancel()
 	text, err := s.offer(ctx, t, agentName)
 	if err != nil {
 		s.cfg.Log.Warn("cannot match patterns; the task starts without", "task_id", t.ID, "error", err)
@@ -111,56 +109,96 @@ func (s *Service) offer(ctx context.Context, t db.Task, agentName string) (strin
 	if err != nil || o.Chat {
 		return "", err
 	}
-	if t.Attempt > 1 || t.ResumedAt > 0 {
-		offer, err := s.OfferOf(ctx, t.OrgID, t.ID)
-		if err != nil || offer == nil || offer.HeldOut {
-			return "", err
-		}
-		p, err := s.Get(ctx, t.OrgID, offer.PatternID)
-		if err != nil {
-			return "", nil //nolint:nilerr // it is deleted: the run goes on without
-		}
-		return p.Text(), nil
-	}
-	set, err := s.Settings(ctx, t.OrgID)
+	limited, cancel := context.WithTimeout(ctx, offerTime)
+	defer cancel()
+	set, err := s.Settings(limited, t.OrgID)
 	if err != nil || !set.Enabled {
 		return "", err
 	}
-	found, err := s.Match(ctx, Asked{
+	before, err := s.OfferOf(limited, t.OrgID, t.ID)
+	switch {
+	case err != nil:
+		return "", err
+	case before != nil:
+		return s.offeredText(limited, t, *before)
+	case t.Attempt > 1 || t.ResumedAt > 0:
+		return "", nil
+	}
+	found, err := s.Match(limited, Asked{
 		OrgID: t.OrgID, User: t.CreatedBy, TaskType: cmp.Or(t.TaskType, agentName), Goal: t.Title + "\n" + t.Goal, MinConfidence: set.MinConfidence, MaxRows: 1,
 	})
 	if err != nil || len(found) == 0 {
 		return "", err
 	}
-	best := found[0]
-	offered := db.PatternOffer{}
-	err = s.cfg.Store.Tx(ctx, func(q *db.Queries) error {
-		if offered, err = q.OfferPattern(ctx, db.OfferPatternParams{
+	// The database bounds how long this waits: if this side stopped to wait for a commit, an
+	// offer could be stored that the task is not told of.
+	best, held := found[0], heldOut(t.ID, set.HoldOut)
+	if err := s.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+		if err := q.BoundPatternLocks(ctx, offerTime.String()); err != nil {
+			return err
+		}
+		if _, err := q.OfferPattern(ctx, db.OfferPatternParams{
 			TaskID: t.ID, OrgID: t.OrgID, PatternID: best.Row.ID, Version: best.Row.Version, Title: best.Row.Title, Similarity: best.Similarity,
-			Confidence: best.Confidence, HeldOut: heldOut(t.ID, set.HoldOut),
-		}); err != nil || offered.HeldOut {
+			Confidence: best.Confidence, HeldOut: held,
+		}); err != nil || held {
 			return err
 		}
 		return q.CountOffer(ctx, db.CountOfferParams{OrgID: t.OrgID, ID: best.Row.ID})
-	})
-	if err != nil || offered.HeldOut {
+	}); err != nil || held {
 		return "", err
 	}
 	return best.Text(), nil
 }
 
-// ForTool returns the patterns for a call of an agent, on behalf of the person behind its task.
+// offeredText returns what a task was offered at its first attempt, for a later one: the same
+// version, if the pattern may still be offered to its submitter.
+func (s *Service) offeredText(ctx context.Context, t db.Task, offer db.PatternOffer) (string, error) {
+	if offer.HeldOut {
+		return "", nil
+	}
+	row, err := s.cfg.Store.GetPattern(ctx, db.GetPatternParams{OrgID: t.OrgID, ID: offer.PatternID})
+	if store.IsNotFound(err) || err == nil && (row.Pattern.DeletedAt != nil || !row.Pattern.Enabled) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("load pattern %s: %w", offer.PatternID, err)
+	}
+	seen, err := s.cfg.Store.PatternSeen(ctx, db.PatternSeenParams{OrgID: t.OrgID, Owner: row.Pattern.Owner, Visibility: row.Pattern.Visibility, Viewer: t.CreatedBy})
+	if err != nil || !seen {
+		return "", err
+	}
+	version, err := s.cfg.Store.PatternVersion(ctx, db.PatternVersionParams{OrgID: t.OrgID, PatternID: offer.PatternID, Version: offer.Version})
+	if err != nil {
+		return "", fmt.Errorf("load version %d of pattern %s: %w", offer.Version, offer.PatternID, err)
+	}
+	row.Pattern.Version, row.Pattern.Title, row.Pattern.Approach = version.Version, version.Title, version.Approach
+	p, err := newPattern(row.Pattern, row.Confidence)
+	if err != nil {
+		return "", err
+	}
+	return p.Text(), nil
+}
+
+// ForTool returns the patterns for a call of an agent, on behalf of the person behind its task;
+// without the one that was held out from the task.
 func (s *Service) ForTool(ctx context.Context, t db.Task, query string) ([]tool.PatternHit, error) {
 	set, err := s.Settings(ctx, t.OrgID)
 	if err != nil || !set.Enabled {
 		return nil, err
 	}
-	found, err := s.Match(ctx, Asked{OrgID: t.OrgID, User: t.CreatedBy, TaskType: t.TaskType, Goal: query, MinConfidence: set.MinConfidence, MaxRows: maxForTool})
+	offer, err := s.OfferOf(ctx, t.OrgID, t.ID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.Match(ctx, Asked{OrgID: t.OrgID, User: t.CreatedBy, TaskType: t.TaskType, Goal: query, MinConfidence: set.MinConfidence, MaxRows: maxForTool + 1})
 	if err != nil {
 		return nil, err
 	}
 	var out []tool.PatternHit
 	for _, m := range found {
+		if offer != nil && offer.HeldOut && offer.PatternID == m.Row.ID || len(out) == maxForTool {
+			continue
+		}
 		out = append(out, tool.PatternHit{ID: m.Row.ID, Similarity: m.Similarity, Text: m.Text()})
 	}
 	return out, nil
@@ -185,7 +223,11 @@ var mark = regexp.MustCompile(`(?i)<(/?\s*(?:tool_output|operator_message))`)
 func (p Pattern) Text() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Pattern %s, version %d: %s\n", p.Row.ID, p.Row.Version, p.Row.Title)
-	fmt.Fprintf(&out, "Drawn from %d runs of type %s; confidence %.2f; such runs took %.0f iterations.\n", p.Row.SourceCount, p.Row.TaskType, p.Confidence, p.Row.ExpectedIterations)
+	fmt.Fprintf(&out, "Drawn from %d runs of type %s; confidence %.2f", p.Row.SourceCount, p.Row.TaskType, p.Confidence)
+	if p.Row.ExpectedIterations > 0 {
+		fmt.Fprintf(&out, "; such runs took %.0f iterations", p.Row.ExpectedIterations)
+	}
+	out.WriteString(".\n")
 	list := func(title string, items []string) {
 		if len(items) == 0 {
 			return

@@ -3,11 +3,12 @@
 // share them.
 //
 // A pattern belongs to the user whose tasks taught it, and is private until that user shares
-// it. It is offered only to tasks of people who see it. It never gives rights: it is text that
-// the model gets as data, between the marks of tool output.
+// it: not even administrators see it. It is offered only to tasks of people who see it. It never
+// gives rights: it is text that the model gets as data, between the marks of tool output. One
+// that was drawn from a run that read untrusted text is held until a person enables it.
 //
 // The confidence in a pattern is the mean of a Beta distribution. Its prior is Jeffreys'
-// Beta(1/2, 1/2): 0.5. A run that confirms the pattern adds 1 to alpha, a run that used it and
+// Beta(1/2, 1/2): 0.5. A run that did what the pattern says adds 1 to alpha, a run that used it and
 // failed adds 1 to beta, and a person's verdict adds 2. Without evidence, what was added loses
 // half of its weight every 90 days (see pattern_confidence in the database).
 //
@@ -98,9 +99,9 @@ func newPattern(row db.Pattern, confidence float64) (Pattern, error) {
 	return Pattern{Row: row, Approach: a, Confidence: confidence}, err
 }
 
-// Owns reports whether v may change a pattern.
+// Owns reports whether v may change a pattern: its owner, and administrators if it is not private.
 func Owns(v visibility.Viewer, row db.Pattern) bool {
-	return v.All || v.Name != "" && v.Name == row.Owner
+	return v.Name != "" && (v.Name == row.Owner || v.All && visibility.Level(row.Visibility) != visibility.Private)
 }
 
 // Find returns the id of a pattern that v sees, by its id or the beginning of it.
@@ -137,9 +138,11 @@ type Details struct {
 // maxDetails is how many of each are returned.
 const maxDetails = 50
 
-// Details returns what belongs to a pattern; of tasks those that v sees.
-func (s *Service) Details(ctx context.Context, v visibility.Viewer, id string) (d Details, err error) {
-	if d.Versions, err = s.cfg.Store.PatternVersions(ctx, db.PatternVersionsParams{OrgID: v.OrgID, PatternID: id, MaxRows: maxDetails}); err != nil {
+// Details returns what belongs to a pattern; of tasks those that v sees, and of versions those
+// since it was shared, unless v may change it.
+func (s *Service) Details(ctx context.Context, v visibility.Viewer, row db.Pattern) (d Details, err error) {
+	id := row.ID
+	if d.Versions, err = s.cfg.Store.PatternVersions(ctx, db.PatternVersionsParams{OrgID: v.OrgID, PatternID: id, Manages: Owns(v, row), MaxRows: maxDetails}); err != nil {
 		return d, fmt.Errorf("load the versions of pattern %s: %w", id, err)
 	}
 	if d.Sources, err = s.cfg.Store.PatternSources(ctx, db.PatternSourcesParams{OrgID: v.OrgID, PatternID: id, SeesAll: v.All, Viewer: v.Name, MaxRows: maxDetails}); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -76,14 +77,14 @@ func reportCommand(e *env.Env) *cobra.Command {
 				return err
 			}
 			if markdown {
-				_, err := io.WriteString(e.Printer().Out, res.GetMarkdown())
+				_, err := io.WriteString(e.Printer().Out, termsafe.Text(res.GetMarkdown()))
 				return err
 			}
 			if !e.Format.ForPeople() {
 				return output.One(e.Printer(), output.Noun[*deckhandv1.GetInsightsResponse]{}, res)
 			}
 			if who := res.GetUserName(); who != "" {
-				e.Notef("of the tasks of %s", who)
+				e.Notef("of the tasks of %s", termsafe.Line(who))
 			}
 			if weeks {
 				return output.List(e.Printer(), rows("week"), res.GetWeeks())
@@ -93,7 +94,7 @@ func reportCommand(e *env.Env) *cobra.Command {
 			}
 			for _, d := range res.GetDenied() {
 				if d.GetRuleYaml() != "" {
-					e.Notef("%s was denied to %s %d times; to ask a person instead, add to the policy:\n%s", d.GetTool(), d.GetAgentName(), d.GetCalls(), d.GetRuleYaml())
+					e.Notef("%s was denied to %s %d times; to ask a person instead, add to the policy:\n%s", termsafe.Line(d.GetTool()), termsafe.Line(d.GetAgentName()), d.GetCalls(), termsafe.Text(d.GetRuleYaml()))
 				}
 			}
 			return nil
@@ -124,9 +125,9 @@ func recommendCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e.Notef("%s", res.GetBasis())
+			e.Notef("%s", termsafe.Line(res.GetBasis()))
 			for _, p := range res.GetPatterns() {
-				e.Notef("pattern %s matches: %s", p.GetPattern().GetId(), p.GetPattern().GetTitle())
+				e.Notef("pattern %s matches: %s", p.GetPattern().GetId(), termsafe.Line(p.GetPattern().GetTitle()))
 			}
 			type strategy = *deckhandv1.Strategy
 			return output.List(e.Printer(), output.Noun[strategy]{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -25,7 +26,7 @@ deckhand pattern match "migrate the orders table" --agent db-migrator
 deckhand pattern share pattern_3q9 team
 deckhand pattern report
 `)
-	cmd.AddCommand(listCommand(e), showCommand(e), editCommand(e), shareCommand(e), disableCommand(e), enableCommand(e), deleteCommand(e), undeleteCommand(e),
+	cmd.AddCommand(listCommand(e), showCommand(e), editCommand(e), shareCommand(e), disableCommand(e), enableCommand(e), deleteCommand(e), undeleteCommand(e), purgeCommand(e),
 		matchCommand(e), reportCommand(e), settingsCommand(e))
 	return cmd
 }
@@ -34,6 +35,8 @@ type row = *deckhandv1.Pattern
 
 func state(p row) string {
 	switch {
+	case p.GetHeld():
+		return "held"
 	case !p.GetEnabled():
 		return "disabled"
 	case p.GetSuggested():
@@ -128,7 +131,7 @@ func showCommand(e *env.Env) *cobra.Command {
 				return err
 			}
 			for _, s := range res.GetSources() {
-				e.Notef("drawn from %s: %s", s.GetTaskId(), s.GetTitle())
+				e.Notef("drawn from %s: %s", s.GetTaskId(), termsafe.Line(s.GetTitle()))
 			}
 			for _, o := range res.GetOffers() {
 				e.Notef("%s %s: %s", o.GetTaskId(), Outcome(o), output.Age(e.Now(), o.GetOfferedAt().AsTime()))
@@ -237,7 +240,10 @@ func disableCommand(e *env.Env) *cobra.Command {
 
 func enableCommand(e *env.Env) *cobra.Command {
 	return &cobra.Command{
-		Use: "enable PATTERN", Short: "Offer a disabled pattern again", Example: "deckhand pattern enable pattern_3q9", Args: env.Args("PATTERN"),
+		Use: "enable PATTERN", Short: "Offer a pattern that is disabled or held",
+		Long: `A pattern is held if a run that taught it has read what anybody may have written, such as a
+web page. Read it whole before you enable it: deckhand pattern show PATTERN.`,
+		Example: "deckhand pattern enable pattern_3q9", Args: env.Args("PATTERN"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {
@@ -281,6 +287,35 @@ func undeleteCommand(e *env.Env) *cobra.Command {
 			return env.Change(cmd, e, noun(e), client.Patterns.UndeletePattern, &deckhandv1.UndeletePatternRequest{PatternId: args[0]}, (*deckhandv1.UndeletePatternResponse).GetPattern)
 		},
 	}
+}
+
+func purgeCommand(e *env.Env) *cobra.Command {
+	req := &deckhandv1.PurgePatternsRequest{}
+	yes := false
+	cmd := &cobra.Command{
+		Use: "purge", Short: "Delete what was learned from a user's tasks, without a way back",
+		Long: `Deletes the user's patterns with all versions, and the user's verdicts and proposals. Users
+purge their own, administrators anybody's. Backups that were made before keep what they have.`,
+		Example: "deckhand pattern purge --user alice --yes", Args: env.Args(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				return env.Usage(cmd, "this cannot be undone; say --yes to do it")
+			}
+			client, err := e.Client()
+			if err != nil {
+				return err
+			}
+			res, err := client.Patterns.PurgePatterns(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			e.Notef("deleted %d patterns, %d verdicts and %d proposals", res.GetPatterns(), res.GetVerdicts(), res.GetProposals())
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&req.UserId, "user", "", "whose; your own by default")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
+	return cmd
 }
 
 func matchCommand(e *env.Env) *cobra.Command {

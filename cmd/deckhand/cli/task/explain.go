@@ -2,23 +2,26 @@ package task
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/pattern"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 func explainCommand(e *env.Env) *cobra.Command {
-	var apply int
+	var apply string
 	cmd := &cobra.Command{
 		Use: "explain TASK", Short: "Say why a task failed, and what would mend it",
 		Long: `Names the class of the failure, its first cause with the step that shows it, failures of the
-same kind with what solved them, and changes that would mend it. --apply N applies the
-change with number N: a new version of the agent's persona, or of its policy.`,
-		Example: "deckhand task explain task_3q9\ndeckhand task explain task_3q9 --apply 1", Args: env.Args("TASK"),
+same kind with what solved them, and changes that would mend it. --apply DIGEST applies the
+change that was shown with that digest: a new version of the agent's persona, or of its
+policy. If the persona or the policy has changed since, nothing is applied.`,
+		Example: "deckhand task explain task_3q9\ndeckhand task explain task_3q9 --apply 4f1c9a027be3d865", Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {
@@ -29,10 +32,12 @@ change with number N: a new version of the agent's persona, or of its policy.`,
 				return err
 			}
 			if cmd.Flags().Changed("apply") {
-				if apply < 1 || apply > len(res.GetProposals()) {
-					return env.Usage(cmd, "--apply %d: there are %d proposals", apply, len(res.GetProposals()))
+				for _, p := range res.GetProposals() {
+					if p.GetDigest() != "" && p.GetDigest() == apply {
+						return applyProposal(cmd, e, p)
+					}
 				}
-				return applyProposal(cmd, e, res.GetProposals()[apply-1])
+				return env.Usage(cmd, "--apply %q: no change has this digest; look at the changes again: deckhand task explain %s", apply, res.GetTaskId())
 			}
 			type explanation = *deckhandv1.ExplainTaskResponse
 			if err := output.One(e.Printer(), output.Noun[explanation]{
@@ -60,22 +65,21 @@ change with number N: a new version of the agent's persona, or of its policy.`,
 				if s.GetSolvedByTaskId() != "" {
 					how = fmt.Sprintf("solved by %s: %s", s.GetSolvedByTaskId(), s.GetSolvedHow())
 				}
-				e.Notef("similar: %s of %s, %s", s.GetTaskId(), s.GetAgentName(), how)
+				e.Notef("similar: %s of %s, %s", s.GetTaskId(), termsafe.Line(s.GetAgentName()), termsafe.Line(how))
 			}
 			for i, p := range res.GetProposals() {
-				e.Notef("%d. %s", i+1, p.GetTitle())
+				e.Notef("%d. %s", i+1, termsafe.Line(p.GetTitle()))
 				if p.GetDiff() != "" {
-					e.Notef("%s\napply it: deckhand task explain %s --apply %d", p.GetDiff(), res.GetTaskId(), i+1)
+					e.Notef("%s\napply it: deckhand task explain %s --apply %s", termsafe.Text(p.GetDiff()), res.GetTaskId(), p.GetDigest())
 				}
 			}
 			if o := res.GetOffer(); o != nil {
-				e.Notef("pattern %s: the task %s", o.GetPatternId(), pattern.Outcome(o))
+				e.Notef("%s: the task %s", strings.TrimSpace("pattern "+o.GetPatternId()), pattern.Outcome(o))
 			}
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&apply, "apply", 0, "apply the change with this number")
-	cmd.Flags().Lookup("apply").DefValue = ""
+	cmd.Flags().StringVar(&apply, "apply", "", "apply the change with this `DIGEST`")
 	return cmd
 }
 
@@ -105,5 +109,5 @@ func applyProposal(cmd *cobra.Command, e *env.Env, p *deckhandv1.FailureProposal
 		e.Notef("the policy of %s has version %d", p.GetAgentName(), res.GetPolicy().GetVersion())
 		return nil
 	}
-	return env.Usage(cmd, "this proposal is advice: %s", p.GetTitle())
+	return env.Usage(cmd, "this proposal is advice: %s", termsafe.Line(p.GetTitle()))
 }

@@ -1072,6 +1072,8 @@ type Pattern struct {
 	ExpectedIterations float64
 	Edited             bool
 	Enabled            bool
+	Held               bool
+	SharedVersion      int32
 	SourceCount        int32
 	Successes          int32
 	Failures           int32

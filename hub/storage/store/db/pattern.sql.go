@@ -66,8 +66,21 @@ func (q *Queries) AddPatternVersion(ctx context.Context, arg AddPatternVersionPa
 	return err
 }
 
+const boundPatternLocks = `-- name: BoundPatternLocks :exec
+SELECT set_config('lock_timeout', $1::text, true)
+`
+
+// For this transaction: the start of a task does not wait long for the lock of a pattern.
+func (q *Queries) BoundPatternLocks(ctx context.Context, wait string) error {
+	_, err := q.db.Exec(ctx, boundPatternLocks, wait)
+	return err
+}
+
 const confirmPattern = `-- name: ConfirmPattern :exec
-UPDATE patterns SET uses = uses + 1, successes = successes + $1::int, failures = failures + $2::int, evidence_at = clock_timestamp()
+UPDATE patterns SET uses = uses + 1, successes = successes + $1::int, failures = failures + $2::int,
+    alpha = CASE WHEN $1::int + $2::int > 0 THEN pattern_faded(alpha, evidence_at) + $1::int ELSE alpha END,
+    beta = CASE WHEN $1::int + $2::int > 0 THEN pattern_faded(beta, evidence_at) + $2::int ELSE beta END,
+    evidence_at = CASE WHEN $1::int + $2::int > 0 THEN now() ELSE evidence_at END
 WHERE org_id = $3 AND id = $4
 `
 
@@ -78,7 +91,7 @@ type ConfirmPatternParams struct {
 	ID      string
 }
 
-// A run has used it.
+// A run has used it; a cancelled one says nothing.
 func (q *Queries) ConfirmPattern(ctx context.Context, arg ConfirmPatternParams) error {
 	_, err := q.db.Exec(ctx, confirmPattern,
 		arg.Success,
@@ -105,14 +118,14 @@ func (q *Queries) CountOffer(ctx context.Context, arg CountOfferParams) error {
 
 const countPatterns = `-- name: CountPatterns :one
 SELECT count(*) AS all_patterns, count(*) FILTER (WHERE p.enabled AND pattern_confidence(p.alpha, p.beta, p.evidence_at) >= $1::double precision) AS suggested
-FROM patterns p WHERE p.org_id = $2 AND p.deleted_at IS NULL AND ($3::boolean OR pattern_seen(p.org_id, p.owner, p.visibility, $4::text))
+FROM patterns p WHERE p.org_id = $2 AND p.deleted_at IS NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $3::text, $4::boolean)
 `
 
 type CountPatternsParams struct {
 	MinConfidence float64
 	OrgID         string
-	SeesAll       bool
 	Viewer        string
+	SeesAll       bool
 }
 
 type CountPatternsRow struct {
@@ -124,8 +137,8 @@ func (q *Queries) CountPatterns(ctx context.Context, arg CountPatternsParams) (C
 	row := q.db.QueryRow(ctx, countPatterns,
 		arg.MinConfidence,
 		arg.OrgID,
-		arg.SeesAll,
 		arg.Viewer,
+		arg.SeesAll,
 	)
 	var i CountPatternsRow
 	err := row.Scan(&i.AllPatterns, &i.Suggested)
@@ -133,13 +146,17 @@ func (q *Queries) CountPatterns(ctx context.Context, arg CountPatternsParams) (C
 }
 
 const countVerdicts = `-- name: CountVerdicts :exec
-UPDATE patterns p SET approvals = v.approvals, rejections = v.rejections, evidence_at = clock_timestamp()
-FROM (SELECT count(*) FILTER (WHERE f.verdict = 'approve')::int AS approvals, count(*) FILTER (WHERE f.verdict = 'reject')::int AS rejections
-      FROM feedback f WHERE f.org_id = $1 AND (f.subject = 'pattern' AND f.subject_id = $2
-         OR f.subject IN ('task', 'plan') AND f.task_id IN (
-            SELECT s.task_id FROM pattern_sources s WHERE s.pattern_id = $2
-            UNION SELECT o.task_id FROM pattern_offers o WHERE o.pattern_id = $2 AND NOT o.held_out AND o.used IS NOT false))) AS v
-WHERE p.org_id = $1 AND p.id = $2
+UPDATE patterns p SET approvals = v.approvals, rejections = v.rejections,
+    alpha = greatest(0.5, pattern_faded(p.alpha, p.evidence_at) + 2 * (v.approvals - p.approvals)),
+    beta = greatest(0.5, pattern_faded(p.beta, p.evidence_at) + 2 * (v.rejections - p.rejections)), evidence_at = now()
+FROM (SELECT count(*) FILTER (WHERE one.verdict = 'approve')::int AS approvals, count(*) FILTER (WHERE one.verdict = 'reject')::int AS rejections
+      FROM (SELECT DISTINCT ON (f.given_by, coalesce(f.task_id, f.subject_id)) f.verdict
+            FROM feedback f WHERE f.org_id = $1 AND f.verdict IN ('approve', 'reject') AND (f.subject = 'pattern' AND f.subject_id = $2
+               OR f.subject IN ('task', 'plan') AND f.task_id IN (
+                  SELECT s.task_id FROM pattern_sources s WHERE s.pattern_id = $2
+                  UNION SELECT o.task_id FROM pattern_offers o WHERE o.pattern_id = $2 AND NOT o.held_out AND o.used IS NOT false))
+            ORDER BY f.given_by, coalesce(f.task_id, f.subject_id), f.given_at DESC) AS one) AS v
+WHERE p.org_id = $1 AND p.id = $2 AND (p.approvals, p.rejections) IS DISTINCT FROM (v.approvals, v.rejections)
 `
 
 type CountVerdictsParams struct {
@@ -148,16 +165,17 @@ type CountVerdictsParams struct {
 }
 
 // Counts what people said of a pattern, and of the runs that taught or used it: each person
-// once for each of them.
+// once for each of them, by their newest verdict. What was added or withdrawn since changes what
+// is left of the evidence.
 func (q *Queries) CountVerdicts(ctx context.Context, arg CountVerdictsParams) error {
 	_, err := q.db.Exec(ctx, countVerdicts, arg.OrgID, arg.ID)
 	return err
 }
 
 const createPattern = `-- name: CreatePattern :one
-INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, expected_iterations, source_count, edited)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 1, $10)
-RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at
+INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, expected_iterations, source_count, edited, enabled, held)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NOT $12::boolean, $12::boolean)
+RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at
 `
 
 type CreatePatternParams struct {
@@ -170,7 +188,9 @@ type CreatePatternParams struct {
 	Keywords           []string
 	Approach           json.RawMessage
 	ExpectedIterations float64
+	SourceCount        int32
 	Edited             bool
+	Held               bool
 }
 
 func (q *Queries) CreatePattern(ctx context.Context, arg CreatePatternParams) (Pattern, error) {
@@ -184,7 +204,9 @@ func (q *Queries) CreatePattern(ctx context.Context, arg CreatePatternParams) (P
 		arg.Keywords,
 		arg.Approach,
 		arg.ExpectedIterations,
+		arg.SourceCount,
 		arg.Edited,
+		arg.Held,
 	)
 	var i Pattern
 	err := row.Scan(
@@ -201,6 +223,8 @@ func (q *Queries) CreatePattern(ctx context.Context, arg CreatePatternParams) (P
 		&i.ExpectedIterations,
 		&i.Edited,
 		&i.Enabled,
+		&i.Held,
+		&i.SharedVersion,
 		&i.SourceCount,
 		&i.Successes,
 		&i.Failures,
@@ -348,7 +372,7 @@ func (q *Queries) EditPattern(ctx context.Context, arg EditPatternParams) error 
 }
 
 const enablePattern = `-- name: EnablePattern :exec
-UPDATE patterns SET enabled = $1, changed_at = clock_timestamp() WHERE org_id = $2 AND id = $3
+UPDATE patterns SET enabled = $1, held = false, changed_at = clock_timestamp() WHERE org_id = $2 AND id = $3
 `
 
 type EnablePatternParams struct {
@@ -386,7 +410,7 @@ func (q *Queries) EndOffer(ctx context.Context, arg EndOfferParams) error {
 const findPatterns = `-- name: FindPatterns :many
 SELECT id, (id = $1)::boolean AS exact FROM patterns
 WHERE org_id = $2 AND (id = $1 OR id LIKE $3) AND ($4::boolean OR deleted_at IS NULL)
-  AND ($5::boolean OR pattern_seen(org_id, owner, visibility, $6::text))
+  AND pattern_seen(org_id, owner, visibility, $5::text, $6::boolean)
 ORDER BY exact DESC, id LIMIT 2
 `
 
@@ -395,8 +419,8 @@ type FindPatternsParams struct {
 	OrgID   string
 	Prefix  string
 	Deleted bool
-	SeesAll bool
 	Viewer  string
+	SeesAll bool
 }
 
 type FindPatternsRow struct {
@@ -410,8 +434,8 @@ func (q *Queries) FindPatterns(ctx context.Context, arg FindPatternsParams) ([]F
 		arg.OrgID,
 		arg.Prefix,
 		arg.Deleted,
-		arg.SeesAll,
 		arg.Viewer,
+		arg.SeesAll,
 	)
 	if err != nil {
 		return nil, err
@@ -432,10 +456,11 @@ func (q *Queries) FindPatterns(ctx context.Context, arg FindPatternsParams) ([]F
 }
 
 const findProposals = `-- name: FindProposals :many
-SELECT id, (id = $1)::boolean AS exact FROM learn_proposals
-WHERE org_id = $2 AND (id = $1 OR id LIKE $3)
-  AND ($4::boolean OR $5::text <> '' AND (owner = $5::text OR proposed_by = $5::text))
-ORDER BY exact DESC, id LIMIT 2
+SELECT l.id, (l.id = $1)::boolean AS exact FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
+WHERE l.org_id = $2 AND (l.id = $1 OR l.id LIKE $3)
+  AND ($4::boolean AND (l.pattern_id = '' OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $5::text, true))
+       OR $5::text <> '' AND (l.owner = $5::text OR l.proposed_by = $5::text))
+ORDER BY exact DESC, l.id LIMIT 2
 `
 
 type FindProposalsParams struct {
@@ -478,7 +503,7 @@ func (q *Queries) FindProposals(ctx context.Context, arg FindProposalsParams) ([
 }
 
 const getPattern = `-- name: GetPattern :one
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p WHERE p.org_id = $1 AND p.id = $2
 `
 
@@ -510,6 +535,8 @@ func (q *Queries) GetPattern(ctx context.Context, arg GetPatternParams) (GetPatt
 		&i.Pattern.ExpectedIterations,
 		&i.Pattern.Edited,
 		&i.Pattern.Enabled,
+		&i.Pattern.Held,
+		&i.Pattern.SharedVersion,
 		&i.Pattern.SourceCount,
 		&i.Pattern.Successes,
 		&i.Pattern.Failures,
@@ -617,8 +644,8 @@ SELECT f.id, f.org_id, f.subject, f.subject_id, f.task_id, f.verdict, f.correcti
 WHERE f.org_id = $1
   AND ($2::text IS NULL OR f.task_id = $2)
   AND ($3::text IS NULL OR f.subject = 'pattern' AND f.subject_id = $3)
-  AND ($4::boolean OR f.given_by = $5::text OR t.id IS NOT NULL AND task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $5::text)
-       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $5::text))
+  AND (f.given_by = $4::text OR t.id IS NOT NULL AND ($5::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $4::text))
+       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $4::text, $5::boolean))
   AND ($6::timestamptz IS NULL OR (f.given_at, f.id) < ($6::timestamptz, $7::text))
 ORDER BY f.given_at DESC, f.id DESC LIMIT $8
 `
@@ -627,8 +654,8 @@ type ListFeedbackParams struct {
 	OrgID      string
 	TaskID     *string
 	PatternID  *string
-	SeesAll    bool
 	Viewer     string
+	SeesAll    bool
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
@@ -639,8 +666,8 @@ func (q *Queries) ListFeedback(ctx context.Context, arg ListFeedbackParams) ([]F
 		arg.OrgID,
 		arg.TaskID,
 		arg.PatternID,
-		arg.SeesAll,
 		arg.Viewer,
+		arg.SeesAll,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
@@ -674,10 +701,10 @@ func (q *Queries) ListFeedback(ctx context.Context, arg ListFeedbackParams) ([]F
 }
 
 const listPatterns = `-- name: ListPatterns :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p
 WHERE p.org_id = $1 AND p.deleted_at IS NULL
-  AND ($2::boolean OR pattern_seen(p.org_id, p.owner, p.visibility, $3::text))
+  AND pattern_seen(p.org_id, p.owner, p.visibility, $2::text, $3::boolean)
   AND ($4::text IS NULL OR p.task_type = $4)
   AND ($5::text IS NULL OR p.domain = $5)
   AND ($6::boolean IS NULL OR p.enabled = $6)
@@ -690,8 +717,8 @@ ORDER BY p.changed_at DESC, p.id DESC LIMIT $13
 
 type ListPatternsParams struct {
 	OrgID         string
-	SeesAll       bool
 	Viewer        string
+	SeesAll       bool
 	TaskType      *string
 	Domain        *string
 	Enabled       *bool
@@ -713,8 +740,8 @@ type ListPatternsRow struct {
 func (q *Queries) ListPatterns(ctx context.Context, arg ListPatternsParams) ([]ListPatternsRow, error) {
 	rows, err := q.db.Query(ctx, listPatterns,
 		arg.OrgID,
-		arg.SeesAll,
 		arg.Viewer,
+		arg.SeesAll,
 		arg.TaskType,
 		arg.Domain,
 		arg.Enabled,
@@ -747,6 +774,8 @@ func (q *Queries) ListPatterns(ctx context.Context, arg ListPatternsParams) ([]L
 			&i.Pattern.ExpectedIterations,
 			&i.Pattern.Edited,
 			&i.Pattern.Enabled,
+			&i.Pattern.Held,
+			&i.Pattern.SharedVersion,
 			&i.Pattern.SourceCount,
 			&i.Pattern.Successes,
 			&i.Pattern.Failures,
@@ -773,18 +802,20 @@ func (q *Queries) ListPatterns(ctx context.Context, arg ListPatternsParams) ([]L
 }
 
 const listProposals = `-- name: ListProposals :many
-SELECT l.id, l.org_id, l.feedback_id, l.pattern_id, l.task_id, l.owner, l.note, l.proposed_by, l.state, l.created_at, l.decided_by, l.decided_at, coalesce(p.title, '')::text AS pattern_title FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
-WHERE l.org_id = $1 AND ($2::text IS NULL OR l.state = $2)
-  AND ($3::boolean OR $4::text <> '' AND (l.owner = $4::text OR l.proposed_by = $4::text))
+SELECT l.id, l.org_id, l.feedback_id, l.pattern_id, l.task_id, l.owner, l.note, l.proposed_by, l.state, l.created_at, l.decided_by, l.decided_at, CASE WHEN s.seen THEN p.title ELSE '' END::text AS pattern_title, s.seen::boolean AS pattern_seen
+FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
+CROSS JOIN LATERAL (SELECT l.pattern_id = '' OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $1::text, $2::boolean) AS seen) AS s
+WHERE l.org_id = $3 AND ($4::text IS NULL OR l.state = $4)
+  AND ($2::boolean AND s.seen OR $1::text <> '' AND (l.owner = $1::text OR l.proposed_by = $1::text))
   AND ($5::timestamptz IS NULL OR (l.created_at, l.id) < ($5::timestamptz, $6::text))
 ORDER BY l.created_at DESC, l.id DESC LIMIT $7
 `
 
 type ListProposalsParams struct {
+	Viewer     string
+	SeesAll    bool
 	OrgID      string
 	State      *string
-	SeesAll    bool
-	Viewer     string
 	BeforeTime *time.Time
 	BeforeID   string
 	MaxRows    int32
@@ -804,15 +835,16 @@ type ListProposalsRow struct {
 	DecidedBy    string
 	DecidedAt    *time.Time
 	PatternTitle string
+	PatternSeen  bool
 }
 
-// Those that somebody may decide, or proposed.
+// Those that somebody may decide, or proposed; pattern_title is empty for a pattern that they do not see.
 func (q *Queries) ListProposals(ctx context.Context, arg ListProposalsParams) ([]ListProposalsRow, error) {
 	rows, err := q.db.Query(ctx, listProposals,
+		arg.Viewer,
+		arg.SeesAll,
 		arg.OrgID,
 		arg.State,
-		arg.SeesAll,
-		arg.Viewer,
 		arg.BeforeTime,
 		arg.BeforeID,
 		arg.MaxRows,
@@ -838,6 +870,7 @@ func (q *Queries) ListProposals(ctx context.Context, arg ListProposalsParams) ([
 			&i.DecidedBy,
 			&i.DecidedAt,
 			&i.PatternTitle,
+			&i.PatternSeen,
 		); err != nil {
 			return nil, err
 		}
@@ -850,7 +883,7 @@ func (q *Queries) ListProposals(ctx context.Context, arg ListProposalsParams) ([
 }
 
 const lockPattern = `-- name: LockPattern :one
-SELECT id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at FROM patterns WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at FROM patterns WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockPatternParams struct {
@@ -875,6 +908,8 @@ func (q *Queries) LockPattern(ctx context.Context, arg LockPatternParams) (Patte
 		&i.ExpectedIterations,
 		&i.Edited,
 		&i.Enabled,
+		&i.Held,
+		&i.SharedVersion,
 		&i.SourceCount,
 		&i.Successes,
 		&i.Failures,
@@ -935,7 +970,7 @@ WITH asked AS (
 SELECT c.id, c.confidence::double precision AS confidence, c.similarity::double precision AS similarity
 FROM scored c
 WHERE c.similarity >= $1::double precision AND c.confidence >= (SELECT b.least FROM asked b)
-  AND pattern_seen($2, c.owner, c.visibility, $3::text)
+  AND pattern_seen($2, c.owner, c.visibility, $3::text, false)
 ORDER BY c.similarity * c.confidence DESC, c.id LIMIT $4
 `
 
@@ -991,8 +1026,10 @@ func (q *Queries) MatchPatterns(ctx context.Context, arg MatchPatternsParams) ([
 const mergePattern = `-- name: MergePattern :one
 UPDATE patterns SET title = $1, keywords = $2, approach = $3, expected_iterations = $4,
     version = version + $5::int, source_count = source_count + 1, successes = successes + $6::int,
-    evidence_at = clock_timestamp(), changed_at = CASE WHEN $5::int > 0 THEN clock_timestamp() ELSE changed_at END
-WHERE org_id = $7 AND id = $8 RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at
+    alpha = CASE WHEN $6::int > 0 THEN pattern_faded(alpha, evidence_at) + $6::int ELSE alpha END,
+    beta = CASE WHEN $6::int > 0 THEN pattern_faded(beta, evidence_at) ELSE beta END,
+    evidence_at = CASE WHEN $6::int > 0 THEN now() ELSE evidence_at END, changed_at = CASE WHEN $5::int > 0 THEN clock_timestamp() ELSE changed_at END
+WHERE org_id = $7 AND id = $8 RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at
 `
 
 type MergePatternParams struct {
@@ -1006,6 +1043,7 @@ type MergePatternParams struct {
 	ID                 string
 }
 
+// One more run; what it confirms is added to what is left of the evidence.
 func (q *Queries) MergePattern(ctx context.Context, arg MergePatternParams) (Pattern, error) {
 	row := q.db.QueryRow(ctx, mergePattern,
 		arg.Title,
@@ -1032,6 +1070,8 @@ func (q *Queries) MergePattern(ctx context.Context, arg MergePatternParams) (Pat
 		&i.ExpectedIterations,
 		&i.Edited,
 		&i.Enabled,
+		&i.Held,
+		&i.SharedVersion,
 		&i.SourceCount,
 		&i.Successes,
 		&i.Failures,
@@ -1260,6 +1300,29 @@ func (q *Queries) PatternReport(ctx context.Context, arg PatternReportParams) ([
 	return items, nil
 }
 
+const patternSeen = `-- name: PatternSeen :one
+SELECT pattern_seen($1::text, $2::text, $3::text, $4::text, false)::boolean
+`
+
+type PatternSeenParams struct {
+	OrgID      string
+	Owner      string
+	Visibility string
+	Viewer     string
+}
+
+func (q *Queries) PatternSeen(ctx context.Context, arg PatternSeenParams) (bool, error) {
+	row := q.db.QueryRow(ctx, patternSeen,
+		arg.OrgID,
+		arg.Owner,
+		arg.Visibility,
+		arg.Viewer,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const patternSettings = `-- name: PatternSettings :one
 SELECT coalesce(s.enabled, true)::boolean AS enabled, coalesce(s.hold_out, 10)::int AS hold_out,
        coalesce(s.min_confidence, 0.7)::double precision AS min_confidence
@@ -1335,18 +1398,54 @@ func (q *Queries) PatternSources(ctx context.Context, arg PatternSourcesParams) 
 	return items, nil
 }
 
+const patternVersion = `-- name: PatternVersion :one
+SELECT pattern_id, version, org_id, title, approach, keywords, change, changed_by, changed_at FROM pattern_versions WHERE org_id = $1 AND pattern_id = $2 AND version = $3
+`
+
+type PatternVersionParams struct {
+	OrgID     string
+	PatternID string
+	Version   int32
+}
+
+func (q *Queries) PatternVersion(ctx context.Context, arg PatternVersionParams) (PatternVersion, error) {
+	row := q.db.QueryRow(ctx, patternVersion, arg.OrgID, arg.PatternID, arg.Version)
+	var i PatternVersion
+	err := row.Scan(
+		&i.PatternID,
+		&i.Version,
+		&i.OrgID,
+		&i.Title,
+		&i.Approach,
+		&i.Keywords,
+		&i.Change,
+		&i.ChangedBy,
+		&i.ChangedAt,
+	)
+	return i, err
+}
+
 const patternVersions = `-- name: PatternVersions :many
-SELECT pattern_id, version, org_id, title, approach, keywords, change, changed_by, changed_at FROM pattern_versions WHERE org_id = $1 AND pattern_id = $2 ORDER BY version DESC LIMIT $3
+SELECT v.pattern_id, v.version, v.org_id, v.title, v.approach, v.keywords, v.change, v.changed_by, v.changed_at FROM pattern_versions v JOIN patterns p ON p.id = v.pattern_id
+WHERE v.org_id = $1 AND v.pattern_id = $2 AND ($3::boolean OR v.version >= p.shared_version)
+ORDER BY v.version DESC LIMIT $4
 `
 
 type PatternVersionsParams struct {
 	OrgID     string
 	PatternID string
+	Manages   bool
 	MaxRows   int32
 }
 
+// Those that somebody sees: its owner all, and others those since it was shared.
 func (q *Queries) PatternVersions(ctx context.Context, arg PatternVersionsParams) ([]PatternVersion, error) {
-	rows, err := q.db.Query(ctx, patternVersions, arg.OrgID, arg.PatternID, arg.MaxRows)
+	rows, err := q.db.Query(ctx, patternVersions,
+		arg.OrgID,
+		arg.PatternID,
+		arg.Manages,
+		arg.MaxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -1376,7 +1475,7 @@ func (q *Queries) PatternVersions(ctx context.Context, arg PatternVersionsParams
 }
 
 const patternsByID = `-- name: PatternsByID :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p WHERE p.org_id = $1 AND p.id = ANY ($2::text[])
 `
 
@@ -1413,6 +1512,8 @@ func (q *Queries) PatternsByID(ctx context.Context, arg PatternsByIDParams) ([]P
 			&i.Pattern.ExpectedIterations,
 			&i.Pattern.Edited,
 			&i.Pattern.Enabled,
+			&i.Pattern.Held,
+			&i.Pattern.SharedVersion,
 			&i.Pattern.SourceCount,
 			&i.Pattern.Successes,
 			&i.Pattern.Failures,
@@ -1477,7 +1578,7 @@ func (q *Queries) PatternsOfTask(ctx context.Context, arg PatternsOfTaskParams) 
 }
 
 const patternsToMerge = `-- name: PatternsToMerge :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at FROM patterns p
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at FROM patterns p
 CROSS JOIN LATERAL (SELECT count(*) AS shared FROM unnest(p.keywords) AS k (word) WHERE k.word = ANY ($1::text[])) AS o
 WHERE p.org_id = $2 AND p.owner = $3 AND p.task_type = $4 AND p.deleted_at IS NULL AND p.keywords && $1::text[]
 ORDER BY o.shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE OF p
@@ -1523,6 +1624,8 @@ func (q *Queries) PatternsToMerge(ctx context.Context, arg PatternsToMergeParams
 			&i.Pattern.ExpectedIterations,
 			&i.Pattern.Edited,
 			&i.Pattern.Enabled,
+			&i.Pattern.Held,
+			&i.Pattern.SharedVersion,
 			&i.Pattern.SourceCount,
 			&i.Pattern.Successes,
 			&i.Pattern.Failures,
@@ -1547,17 +1650,78 @@ func (q *Queries) PatternsToMerge(ctx context.Context, arg PatternsToMergeParams
 	return items, nil
 }
 
-const purgePatterns = `-- name: PurgePatterns :execrows
-DELETE FROM patterns WHERE id IN (SELECT p.id FROM patterns p WHERE p.deleted_at < clock_timestamp() - $1::interval LIMIT 100)
+const purgeLearned = `-- name: PurgeLearned :one
+WITH mine AS (DELETE FROM patterns p WHERE p.org_id = $1 AND p.owner = $2 RETURNING p.id),
+     titles AS (UPDATE pattern_offers o SET title = '' FROM mine m WHERE o.org_id = $1 AND o.pattern_id = m.id),
+     proposals AS (DELETE FROM learn_proposals l WHERE l.org_id = $1 AND (l.proposed_by = $2 OR l.pattern_id IN (SELECT m.id FROM mine m)) RETURNING l.id),
+     said AS (DELETE FROM feedback f WHERE f.org_id = $1 AND (f.given_by = $2 OR f.subject = 'pattern' AND f.subject_id IN (SELECT m.id FROM mine m)) RETURNING f.id)
+SELECT (SELECT count(*) FROM mine)::bigint AS patterns, (SELECT count(*) FROM said)::bigint AS feedback, (SELECT count(*) FROM proposals)::bigint AS proposals
 `
 
-// For good, those that were deleted long enough ago.
+type PurgeLearnedParams struct {
+	OrgID    string
+	UserName string
+}
+
+type PurgeLearnedRow struct {
+	Patterns  int64
+	Feedback  int64
+	Proposals int64
+}
+
+// Everything that was learned from a user's tasks, and everything that the user said.
+func (q *Queries) PurgeLearned(ctx context.Context, arg PurgeLearnedParams) (PurgeLearnedRow, error) {
+	row := q.db.QueryRow(ctx, purgeLearned, arg.OrgID, arg.UserName)
+	var i PurgeLearnedRow
+	err := row.Scan(&i.Patterns, &i.Feedback, &i.Proposals)
+	return i, err
+}
+
+const purgePatterns = `-- name: PurgePatterns :execrows
+WITH gone AS (SELECT p.id FROM patterns p WHERE p.deleted_at < clock_timestamp() - $1::interval LIMIT 100 FOR UPDATE SKIP LOCKED),
+     titles AS (UPDATE pattern_offers o SET title = '' FROM gone g WHERE o.pattern_id = g.id),
+     proposals AS (DELETE FROM learn_proposals l USING gone g WHERE l.pattern_id = g.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.subject = 'pattern' AND f.subject_id = g.id)
+DELETE FROM patterns p USING gone g WHERE p.id = g.id
+`
+
+// For good, those that were deleted long enough ago, with what quotes them.
 func (q *Queries) PurgePatterns(ctx context.Context, keep time.Duration) (int64, error) {
 	result, err := q.db.Exec(ctx, purgePatterns, keep)
 	if err != nil {
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const runReadUntrusted = `-- name: RunReadUntrusted :one
+WITH RECURSIVE up AS (
+    SELECT t.id, t.parent_id, t.origin_id FROM tasks t WHERE t.org_id = $1 AND t.id = $2
+    UNION SELECT t.id, t.parent_id, t.origin_id FROM up JOIN tasks t ON t.id IN (up.parent_id, up.origin_id) WHERE t.org_id = $1
+), down AS (
+    SELECT t.id FROM tasks t WHERE t.org_id = $1 AND t.id = $2
+    UNION SELECT t.id FROM down JOIN tasks t ON t.parent_id = down.id WHERE t.org_id = $1
+), runs AS (SELECT up.id FROM up UNION SELECT down.id FROM down)
+SELECT (EXISTS (SELECT 1 FROM runs JOIN tasks t ON t.id = runs.id WHERE t.trigger_id NOT IN ('manual', '')
+                  AND NOT EXISTS (SELECT 1 FROM triggers g WHERE g.id = t.trigger_id AND g.org_id = $1 AND g.kind <> 'webhook'))
+     OR EXISTS (SELECT 1 FROM runs JOIN steps s ON s.task_id = runs.id
+                WHERE s.started_at IS NOT NULL AND (s.tool ~ '^(web_|http_|browser_|mcp__)' OR s.outcome ->> 'untrusted' = 'true'
+                      OR jsonb_typeof(s.outcome #> '{egress,hosts}') = 'array')))::boolean
+`
+
+type RunReadUntrustedParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// Whether a run, one that it is part of or continues, or one that it gave out has read something
+// that anybody may have written: it was started by an event from outside, it called a tool that
+// returns such text, or a command of it reached a host.
+func (q *Queries) RunReadUntrusted(ctx context.Context, arg RunReadUntrustedParams) (bool, error) {
+	row := q.db.QueryRow(ctx, runReadUntrusted, arg.OrgID, arg.TaskID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const runToLearn = `-- name: RunToLearn :one
@@ -1700,7 +1864,8 @@ func (q *Queries) SetPatternSettings(ctx context.Context, arg SetPatternSettings
 }
 
 const sharePattern = `-- name: SharePattern :exec
-UPDATE patterns SET visibility = $1, changed_at = clock_timestamp() WHERE org_id = $2 AND id = $3
+UPDATE patterns SET shared_version = CASE WHEN visibility = $1 THEN shared_version ELSE version END,
+    visibility = $1, changed_at = clock_timestamp() WHERE org_id = $2 AND id = $3
 `
 
 type SharePatternParams struct {
@@ -1709,6 +1874,7 @@ type SharePatternParams struct {
 	ID         string
 }
 
+// The versions before are for those who may change it.
 func (q *Queries) SharePattern(ctx context.Context, arg SharePatternParams) error {
 	_, err := q.db.Exec(ctx, sharePattern, arg.Visibility, arg.OrgID, arg.ID)
 	return err
@@ -1716,7 +1882,8 @@ func (q *Queries) SharePattern(ctx context.Context, arg SharePatternParams) erro
 
 const stepsToLearn = `-- name: StepsToLearn :many
 SELECT s.id, s.number, s.tool, s.category, s.state, s.error_code, left(s.decision_reason, 1000)::text AS decision_reason,
-       left(coalesce(s.changed_arguments, s.arguments)::text, 4000)::text AS arguments, left(s.observation, 2000)::text AS observation
+       left(coalesce(s.changed_arguments, s.arguments)::text, 4000)::text AS arguments, left(s.observation, 2000)::text AS observation,
+       coalesce(s.outcome #> '{egress,refused}', '[]'::jsonb)::jsonb AS refused
 FROM steps s WHERE s.org_id = $1 AND s.task_id = $2 ORDER BY s.number LIMIT $3
 `
 
@@ -1736,6 +1903,7 @@ type StepsToLearnRow struct {
 	DecisionReason string
 	Arguments      string
 	Observation    string
+	Refused        json.RawMessage
 }
 
 // What a run called, in order; of long texts the beginning.
@@ -1758,6 +1926,7 @@ func (q *Queries) StepsToLearn(ctx context.Context, arg StepsToLearnParams) ([]S
 			&i.DecisionReason,
 			&i.Arguments,
 			&i.Observation,
+			&i.Refused,
 		); err != nil {
 			return nil, err
 		}

@@ -4,7 +4,7 @@
 -- came of it, what people said of results, and why runs failed.
 
 -- An ended task that nothing was learned from yet. The trigger below fills it, and the
--- leader empties it.
+-- leader empties it. A cancelled task teaches nothing; what it was offered ends with it.
 CREATE TABLE learn_queue (
     task_id text COLLATE "C" PRIMARY KEY REFERENCES tasks (id),
     org_id  text COLLATE "C" NOT NULL REFERENCES organisations (id),
@@ -23,7 +23,7 @@ END
 $$;
 -- +goose StatementEnd
 CREATE TRIGGER tasks_ended_learn AFTER UPDATE OF state ON tasks
-    FOR EACH ROW WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL AND NEW.state <> 'cancelled')
+    FOR EACH ROW WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL)
     EXECUTE FUNCTION queue_to_learn();
 
 -- The settings of an organisation; one without a row has the defaults.
@@ -57,6 +57,11 @@ CREATE TABLE patterns (
     -- A person has edited it: runs no longer change its text.
     edited     boolean NOT NULL DEFAULT false,
     enabled    boolean NOT NULL DEFAULT true,
+    -- It was drawn from a run that read what anybody may have written, and no person has
+    -- decided yet whether it is offered. A held one is not enabled.
+    held       boolean NOT NULL DEFAULT false CHECK (NOT (held AND enabled)),
+    -- The first version that people other than its owner see.
+    shared_version int NOT NULL DEFAULT 1,
     -- Runs that are sources of it.
     source_count int NOT NULL DEFAULT 0,
     -- Runs that confirmed it: those after the first that did the same, and those that used it.
@@ -65,9 +70,10 @@ CREATE TABLE patterns (
     -- What people said of it and of its runs.
     approvals  int NOT NULL DEFAULT 0,
     rejections int NOT NULL DEFAULT 0,
-    -- The parameters of the Beta posterior: Jeffreys' prior, and each person's verdict as two runs.
-    alpha      double precision NOT NULL GENERATED ALWAYS AS (0.5 + successes + 2 * approvals) STORED,
-    beta       double precision NOT NULL GENERATED ALWAYS AS (0.5 + failures + 2 * rejections) STORED,
+    -- The parameters of the Beta posterior at evidence_at: Jeffreys' prior, a run as one and a
+    -- person's verdict as two. What is added later is added to what is left of them then.
+    alpha      double precision NOT NULL DEFAULT 0.5 CHECK (alpha >= 0.5),
+    beta       double precision NOT NULL DEFAULT 0.5 CHECK (beta >= 0.5),
     -- How often it was offered, and how often the run used it.
     offers     int NOT NULL DEFAULT 0,
     uses       int NOT NULL DEFAULT 0,
@@ -83,6 +89,13 @@ CREATE INDEX patterns_of_type ON patterns (org_id, owner, task_type) WHERE delet
 CREATE INDEX patterns_words ON patterns USING gin (keywords) WHERE enabled AND deleted_at IS NULL;
 CREATE INDEX patterns_deleted ON patterns (deleted_at) WHERE deleted_at IS NOT NULL;
 
+-- A parameter of a pattern's confidence now: its evidence loses half of its weight every 90 days.
+-- +goose StatementBegin
+CREATE FUNCTION pattern_faded(parameter double precision, evidence_at timestamptz) RETURNS double precision STABLE LANGUAGE sql AS $$
+    SELECT 0.5 + (parameter - 0.5) * power(0.5, greatest(extract(epoch FROM now() - evidence_at)::double precision, 0) / 7776000)
+$$;
+-- +goose StatementEnd
+
 -- The confidence in a pattern now: the mean of its Beta distribution, whose evidence loses
 -- half of its weight every 90 days without use.
 -- +goose StatementBegin
@@ -93,12 +106,13 @@ $$;
 -- +goose StatementEnd
 
 -- Reports whether somebody sees a pattern: its owner; with visibility team, who is in a team
--- with its owner; with visibility organisation, everybody.
+-- with its owner, and administrators; with visibility organisation, everybody. As of what
+-- belongs to a user (see scope_seen), administrators do not see what is private.
 -- +goose StatementBegin
-CREATE FUNCTION pattern_seen(org text, pattern_owner text, level text, who text) RETURNS boolean STABLE LANGUAGE sql AS $$
-    SELECT who <> '' AND (pattern_owner = who OR level = 'organisation' OR level = 'team' AND EXISTS (
+CREATE FUNCTION pattern_seen(org text, pattern_owner text, level text, who text, administrator boolean) RETURNS boolean STABLE LANGUAGE sql AS $$
+    SELECT who <> '' AND (pattern_owner = who OR level = 'organisation' OR level = 'team' AND (administrator OR EXISTS (
         SELECT 1 FROM users o JOIN team_members om ON om.user_id = o.id JOIN team_members mm ON mm.team_id = om.team_id
-        JOIN users m ON m.id = mm.user_id WHERE o.org_id = org AND o.name = pattern_owner AND m.name = who))
+        JOIN users m ON m.id = mm.user_id WHERE o.org_id = org AND o.name = pattern_owner AND m.name = who)))
 $$;
 -- +goose StatementEnd
 
@@ -139,7 +153,7 @@ CREATE TABLE pattern_offers (
     -- Held out: it matched and was not offered, for comparison.
     held_out   boolean NOT NULL,
     offered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- At the end of the task.
+    -- At the end of the task; succeeded is null for a cancelled one.
     used       boolean,
     succeeded  boolean,
     ended_at   timestamptz
@@ -189,7 +203,7 @@ CREATE TABLE task_failures (
     task_id    text COLLATE "C" PRIMARY KEY REFERENCES tasks (id),
     org_id     text COLLATE "C" NOT NULL REFERENCES organisations (id),
     class      text NOT NULL,
-    -- Failures with the same signature are similar.
+    -- Failures with the same signature are similar. It is a digest, which quotes nothing.
     signature  text COLLATE "C" NOT NULL,
     failed_at  timestamptz NOT NULL
 );
@@ -203,8 +217,9 @@ DROP TABLE pattern_offers;
 DROP TABLE pattern_sources;
 DROP TABLE pattern_versions;
 DROP TABLE patterns;
-DROP FUNCTION pattern_seen(text, text, text, text);
+DROP FUNCTION pattern_seen(text, text, text, text, boolean);
 DROP FUNCTION pattern_confidence(double precision, double precision, timestamptz);
+DROP FUNCTION pattern_faded(double precision, timestamptz);
 DROP TABLE pattern_settings;
 DROP TRIGGER tasks_ended_learn ON tasks;
 DROP FUNCTION queue_to_learn();

@@ -16,7 +16,8 @@ FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id WHERE t.org_id = @org_id AN
 -- name: StepsToLearn :many
 -- What a run called, in order; of long texts the beginning.
 SELECT s.id, s.number, s.tool, s.category, s.state, s.error_code, left(s.decision_reason, 1000)::text AS decision_reason,
-       left(coalesce(s.changed_arguments, s.arguments)::text, 4000)::text AS arguments, left(s.observation, 2000)::text AS observation
+       left(coalesce(s.changed_arguments, s.arguments)::text, 4000)::text AS arguments, left(s.observation, 2000)::text AS observation,
+       coalesce(s.outcome #> '{egress,refused}', '[]'::jsonb)::jsonb AS refused
 FROM steps s WHERE s.org_id = @org_id AND s.task_id = @task_id ORDER BY s.number LIMIT @max_rows;
 
 -- name: PatternSettings :one
@@ -37,14 +38,17 @@ WHERE p.org_id = @org_id AND p.owner = @owner AND p.task_type = @task_type AND p
 ORDER BY o.shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE OF p;
 
 -- name: CreatePattern :one
-INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, expected_iterations, source_count, edited)
-VALUES (@id, @org_id, @owner, @title, @task_type, @domain, @keywords, @approach, @expected_iterations, 1, @edited)
+INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, expected_iterations, source_count, edited, enabled, held)
+VALUES (@id, @org_id, @owner, @title, @task_type, @domain, @keywords, @approach, @expected_iterations, @source_count, @edited, NOT @held::boolean, @held::boolean)
 RETURNING *;
 
 -- name: MergePattern :one
+-- One more run; what it confirms is added to what is left of the evidence.
 UPDATE patterns SET title = @title, keywords = @keywords, approach = @approach, expected_iterations = @expected_iterations,
     version = version + @changed::int, source_count = source_count + 1, successes = successes + @confirmed::int,
-    evidence_at = clock_timestamp(), changed_at = CASE WHEN @changed::int > 0 THEN clock_timestamp() ELSE changed_at END
+    alpha = CASE WHEN @confirmed::int > 0 THEN pattern_faded(alpha, evidence_at) + @confirmed::int ELSE alpha END,
+    beta = CASE WHEN @confirmed::int > 0 THEN pattern_faded(beta, evidence_at) ELSE beta END,
+    evidence_at = CASE WHEN @confirmed::int > 0 THEN now() ELSE evidence_at END, changed_at = CASE WHEN @changed::int > 0 THEN clock_timestamp() ELSE changed_at END
 WHERE org_id = @org_id AND id = @id RETURNING *;
 
 -- name: AddPatternVersion :exec
@@ -75,7 +79,7 @@ WITH asked AS (
 SELECT c.id, c.confidence::double precision AS confidence, c.similarity::double precision AS similarity
 FROM scored c
 WHERE c.similarity >= @min_similarity::double precision AND c.confidence >= (SELECT b.least FROM asked b)
-  AND pattern_seen(@org_id, c.owner, c.visibility, @viewer::text)
+  AND pattern_seen(@org_id, c.owner, c.visibility, @viewer::text, false)
 ORDER BY c.similarity * c.confidence DESC, c.id LIMIT @max_rows;
 
 -- name: PatternsByID :many
@@ -103,8 +107,11 @@ ORDER BY o.offered_at DESC LIMIT @max_rows;
 UPDATE pattern_offers SET used = @used, succeeded = @succeeded, ended_at = clock_timestamp() WHERE org_id = @org_id AND task_id = @task_id;
 
 -- name: ConfirmPattern :exec
--- A run has used it.
-UPDATE patterns SET uses = uses + 1, successes = successes + @success::int, failures = failures + @failure::int, evidence_at = clock_timestamp()
+-- A run has used it; a cancelled one says nothing.
+UPDATE patterns SET uses = uses + 1, successes = successes + @success::int, failures = failures + @failure::int,
+    alpha = CASE WHEN sqlc.arg(success)::int + sqlc.arg(failure)::int > 0 THEN pattern_faded(alpha, evidence_at) + @success::int ELSE alpha END,
+    beta = CASE WHEN sqlc.arg(success)::int + sqlc.arg(failure)::int > 0 THEN pattern_faded(beta, evidence_at) + @failure::int ELSE beta END,
+    evidence_at = CASE WHEN sqlc.arg(success)::int + sqlc.arg(failure)::int > 0 THEN now() ELSE evidence_at END
 WHERE org_id = @org_id AND id = @id;
 
 -- name: GetPattern :one
@@ -115,7 +122,7 @@ FROM patterns p WHERE p.org_id = @org_id AND p.id = @id;
 -- name: FindPatterns :many
 SELECT id, (id = @ref)::boolean AS exact FROM patterns
 WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix) AND (@deleted::boolean OR deleted_at IS NULL)
-  AND (@sees_all::boolean OR pattern_seen(org_id, owner, visibility, @viewer::text))
+  AND pattern_seen(org_id, owner, visibility, @viewer::text, @sees_all::boolean)
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: ListPatterns :many
@@ -123,7 +130,7 @@ ORDER BY exact DESC, id LIMIT 2;
 SELECT sqlc.embed(p), pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p
 WHERE p.org_id = @org_id AND p.deleted_at IS NULL
-  AND (@sees_all::boolean OR pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text))
+  AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean)
   AND (sqlc.narg(task_type)::text IS NULL OR p.task_type = sqlc.narg(task_type))
   AND (sqlc.narg(domain)::text IS NULL OR p.domain = sqlc.narg(domain))
   AND (sqlc.narg(enabled)::boolean IS NULL OR p.enabled = sqlc.narg(enabled))
@@ -134,7 +141,13 @@ WHERE p.org_id = @org_id AND p.deleted_at IS NULL
 ORDER BY p.changed_at DESC, p.id DESC LIMIT @max_rows;
 
 -- name: PatternVersions :many
-SELECT * FROM pattern_versions WHERE org_id = @org_id AND pattern_id = @pattern_id ORDER BY version DESC LIMIT @max_rows;
+-- Those that somebody sees: its owner all, and others those since it was shared.
+SELECT v.* FROM pattern_versions v JOIN patterns p ON p.id = v.pattern_id
+WHERE v.org_id = @org_id AND v.pattern_id = @pattern_id AND (@manages::boolean OR v.version >= p.shared_version)
+ORDER BY v.version DESC LIMIT @max_rows;
+
+-- name: PatternVersion :one
+SELECT * FROM pattern_versions WHERE org_id = @org_id AND pattern_id = @pattern_id AND version = @version;
 
 -- name: PatternSources :many
 -- Those that somebody sees.
@@ -151,17 +164,55 @@ UPDATE patterns SET title = @title, task_type = @task_type, domain = @domain, ke
 WHERE org_id = @org_id AND id = @id;
 
 -- name: SharePattern :exec
-UPDATE patterns SET visibility = @visibility, changed_at = clock_timestamp() WHERE org_id = @org_id AND id = @id;
+-- The versions before are for those who may change it.
+UPDATE patterns SET shared_version = CASE WHEN visibility = @visibility THEN shared_version ELSE version END,
+    visibility = @visibility, changed_at = clock_timestamp() WHERE org_id = @org_id AND id = @id;
 
 -- name: EnablePattern :exec
-UPDATE patterns SET enabled = @enabled, changed_at = clock_timestamp() WHERE org_id = @org_id AND id = @id;
+UPDATE patterns SET enabled = @enabled, held = false, changed_at = clock_timestamp() WHERE org_id = @org_id AND id = @id;
 
 -- name: DeletePattern :exec
 UPDATE patterns SET deleted_at = CASE WHEN @deleted::boolean THEN clock_timestamp() END, changed_at = clock_timestamp() WHERE org_id = @org_id AND id = @id;
 
 -- name: PurgePatterns :execrows
--- For good, those that were deleted long enough ago.
-DELETE FROM patterns WHERE id IN (SELECT p.id FROM patterns p WHERE p.deleted_at < clock_timestamp() - @keep::interval LIMIT 100);
+-- For good, those that were deleted long enough ago, with what quotes them.
+WITH gone AS (SELECT p.id FROM patterns p WHERE p.deleted_at < clock_timestamp() - @keep::interval LIMIT 100 FOR UPDATE SKIP LOCKED),
+     titles AS (UPDATE pattern_offers o SET title = '' FROM gone g WHERE o.pattern_id = g.id),
+     proposals AS (DELETE FROM learn_proposals l USING gone g WHERE l.pattern_id = g.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.subject = 'pattern' AND f.subject_id = g.id)
+DELETE FROM patterns p USING gone g WHERE p.id = g.id;
+
+-- name: PurgeLearned :one
+-- Everything that was learned from a user's tasks, and everything that the user said.
+WITH mine AS (DELETE FROM patterns p WHERE p.org_id = @org_id AND p.owner = @user_name RETURNING p.id),
+     titles AS (UPDATE pattern_offers o SET title = '' FROM mine m WHERE o.org_id = @org_id AND o.pattern_id = m.id),
+     proposals AS (DELETE FROM learn_proposals l WHERE l.org_id = @org_id AND (l.proposed_by = @user_name OR l.pattern_id IN (SELECT m.id FROM mine m)) RETURNING l.id),
+     said AS (DELETE FROM feedback f WHERE f.org_id = @org_id AND (f.given_by = @user_name OR f.subject = 'pattern' AND f.subject_id IN (SELECT m.id FROM mine m)) RETURNING f.id)
+SELECT (SELECT count(*) FROM mine)::bigint AS patterns, (SELECT count(*) FROM said)::bigint AS feedback, (SELECT count(*) FROM proposals)::bigint AS proposals;
+
+-- name: RunReadUntrusted :one
+-- Whether a run, one that it is part of or continues, or one that it gave out has read something
+-- that anybody may have written: it was started by an event from outside, it called a tool that
+-- returns such text, or a command of it reached a host.
+WITH RECURSIVE up AS (
+    SELECT t.id, t.parent_id, t.origin_id FROM tasks t WHERE t.org_id = @org_id AND t.id = @task_id
+    UNION SELECT t.id, t.parent_id, t.origin_id FROM up JOIN tasks t ON t.id IN (up.parent_id, up.origin_id) WHERE t.org_id = @org_id
+), down AS (
+    SELECT t.id FROM tasks t WHERE t.org_id = @org_id AND t.id = @task_id
+    UNION SELECT t.id FROM down JOIN tasks t ON t.parent_id = down.id WHERE t.org_id = @org_id
+), runs AS (SELECT up.id FROM up UNION SELECT down.id FROM down)
+SELECT (EXISTS (SELECT 1 FROM runs JOIN tasks t ON t.id = runs.id WHERE t.trigger_id NOT IN ('manual', '')
+                  AND NOT EXISTS (SELECT 1 FROM triggers g WHERE g.id = t.trigger_id AND g.org_id = @org_id AND g.kind <> 'webhook'))
+     OR EXISTS (SELECT 1 FROM runs JOIN steps s ON s.task_id = runs.id
+                WHERE s.started_at IS NOT NULL AND (s.tool ~ '^(web_|http_|browser_|mcp__)' OR s.outcome ->> 'untrusted' = 'true'
+                      OR jsonb_typeof(s.outcome #> '{egress,hosts}') = 'array')))::boolean;
+
+-- name: BoundPatternLocks :exec
+-- For this transaction: the start of a task does not wait long for the lock of a pattern.
+SELECT set_config('lock_timeout', @wait::text, true);
+
+-- name: PatternSeen :one
+SELECT pattern_seen(@org_id::text, @owner::text, @visibility::text, @viewer::text, false)::boolean;
 
 -- name: PatternReport :many
 -- How the tasks ended that a pattern matched, with it and without it.
@@ -177,7 +228,7 @@ GROUP BY o.held_out ORDER BY o.held_out;
 
 -- name: CountPatterns :one
 SELECT count(*) AS all_patterns, count(*) FILTER (WHERE p.enabled AND pattern_confidence(p.alpha, p.beta, p.evidence_at) >= @min_confidence::double precision) AS suggested
-FROM patterns p WHERE p.org_id = @org_id AND p.deleted_at IS NULL AND (@sees_all::boolean OR pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text));
+FROM patterns p WHERE p.org_id = @org_id AND p.deleted_at IS NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean);
 
 -- name: GiveFeedback :one
 -- A person's newer verdict replaces the older.
@@ -195,22 +246,27 @@ ORDER BY p.id FOR UPDATE;
 
 -- name: CountVerdicts :exec
 -- Counts what people said of a pattern, and of the runs that taught or used it: each person
--- once for each of them.
-UPDATE patterns p SET approvals = v.approvals, rejections = v.rejections, evidence_at = clock_timestamp()
-FROM (SELECT count(*) FILTER (WHERE f.verdict = 'approve')::int AS approvals, count(*) FILTER (WHERE f.verdict = 'reject')::int AS rejections
-      FROM feedback f WHERE f.org_id = @org_id AND (f.subject = 'pattern' AND f.subject_id = @id
-         OR f.subject IN ('task', 'plan') AND f.task_id IN (
-            SELECT s.task_id FROM pattern_sources s WHERE s.pattern_id = @id
-            UNION SELECT o.task_id FROM pattern_offers o WHERE o.pattern_id = @id AND NOT o.held_out AND o.used IS NOT false))) AS v
-WHERE p.org_id = @org_id AND p.id = @id;
+-- once for each of them, by their newest verdict. What was added or withdrawn since changes what
+-- is left of the evidence.
+UPDATE patterns p SET approvals = v.approvals, rejections = v.rejections,
+    alpha = greatest(0.5, pattern_faded(p.alpha, p.evidence_at) + 2 * (v.approvals - p.approvals)),
+    beta = greatest(0.5, pattern_faded(p.beta, p.evidence_at) + 2 * (v.rejections - p.rejections)), evidence_at = now()
+FROM (SELECT count(*) FILTER (WHERE one.verdict = 'approve')::int AS approvals, count(*) FILTER (WHERE one.verdict = 'reject')::int AS rejections
+      FROM (SELECT DISTINCT ON (f.given_by, coalesce(f.task_id, f.subject_id)) f.verdict
+            FROM feedback f WHERE f.org_id = @org_id AND f.verdict IN ('approve', 'reject') AND (f.subject = 'pattern' AND f.subject_id = @id
+               OR f.subject IN ('task', 'plan') AND f.task_id IN (
+                  SELECT s.task_id FROM pattern_sources s WHERE s.pattern_id = @id
+                  UNION SELECT o.task_id FROM pattern_offers o WHERE o.pattern_id = @id AND NOT o.held_out AND o.used IS NOT false))
+            ORDER BY f.given_by, coalesce(f.task_id, f.subject_id), f.given_at DESC) AS one) AS v
+WHERE p.org_id = @org_id AND p.id = @id AND (p.approvals, p.rejections) IS DISTINCT FROM (v.approvals, v.rejections);
 
 -- name: ListFeedback :many
 SELECT f.* FROM feedback f LEFT JOIN tasks t ON t.id = f.task_id LEFT JOIN patterns p ON f.subject = 'pattern' AND p.id = f.subject_id
 WHERE f.org_id = @org_id
   AND (sqlc.narg(task_id)::text IS NULL OR f.task_id = sqlc.narg(task_id))
   AND (sqlc.narg(pattern_id)::text IS NULL OR f.subject = 'pattern' AND f.subject_id = sqlc.narg(pattern_id))
-  AND (@sees_all::boolean OR f.given_by = @viewer::text OR t.id IS NOT NULL AND task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text)
-       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text))
+  AND (f.given_by = @viewer::text OR t.id IS NOT NULL AND (@sees_all::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
+       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean))
   AND (sqlc.narg(before_time)::timestamptz IS NULL OR (f.given_at, f.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY f.given_at DESC, f.id DESC LIMIT @max_rows;
 
@@ -223,18 +279,21 @@ INSERT INTO learn_proposals (id, org_id, feedback_id, pattern_id, task_id, owner
 VALUES (@id, @org_id, @feedback_id, @pattern_id, sqlc.narg(task_id), @owner, @note, @proposed_by) RETURNING *;
 
 -- name: ListProposals :many
--- Those that somebody may decide, or proposed.
-SELECT l.*, coalesce(p.title, '')::text AS pattern_title FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
+-- Those that somebody may decide, or proposed; pattern_title is empty for a pattern that they do not see.
+SELECT l.*, CASE WHEN s.seen THEN p.title ELSE '' END::text AS pattern_title, s.seen::boolean AS pattern_seen
+FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
+CROSS JOIN LATERAL (SELECT l.pattern_id = '' OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean) AS seen) AS s
 WHERE l.org_id = @org_id AND (sqlc.narg(state)::text IS NULL OR l.state = sqlc.narg(state))
-  AND (@sees_all::boolean OR @viewer::text <> '' AND (l.owner = @viewer::text OR l.proposed_by = @viewer::text))
+  AND (@sees_all::boolean AND s.seen OR @viewer::text <> '' AND (l.owner = @viewer::text OR l.proposed_by = @viewer::text))
   AND (sqlc.narg(before_time)::timestamptz IS NULL OR (l.created_at, l.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY l.created_at DESC, l.id DESC LIMIT @max_rows;
 
 -- name: FindProposals :many
-SELECT id, (id = @ref)::boolean AS exact FROM learn_proposals
-WHERE org_id = @org_id AND (id = @ref OR id LIKE @prefix)
-  AND (@sees_all::boolean OR @viewer::text <> '' AND (owner = @viewer::text OR proposed_by = @viewer::text))
-ORDER BY exact DESC, id LIMIT 2;
+SELECT l.id, (l.id = @ref)::boolean AS exact FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
+WHERE l.org_id = @org_id AND (l.id = @ref OR l.id LIKE @prefix)
+  AND (@sees_all::boolean AND (l.pattern_id = '' OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, true))
+       OR @viewer::text <> '' AND (l.owner = @viewer::text OR l.proposed_by = @viewer::text))
+ORDER BY exact DESC, l.id LIMIT 2;
 
 -- name: LockProposal :one
 SELECT * FROM learn_proposals WHERE org_id = @org_id AND id = @id FOR UPDATE;

@@ -173,7 +173,10 @@ type FailureProposal struct {
 	// The whole persona or policy with the change.
 	Content string `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
 	// The version that the change was made to.
-	BaseVersion   int32 `protobuf:"varint,7,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`
+	BaseVersion int32 `protobuf:"varint,7,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`
+	// Names exactly this change: it differs as soon as the persona, the policy or the proposal
+	// differs. Empty for advice.
+	Digest        string `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -255,6 +258,13 @@ func (x *FailureProposal) GetBaseVersion() int32 {
 		return x.BaseVersion
 	}
 	return 0
+}
+
+func (x *FailureProposal) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
 }
 
 type ExplainTaskResponse struct {
@@ -1065,7 +1075,7 @@ const file_deckhand_v1_insight_proto_rawDesc = "" +
 	"\tfailed_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12)\n" +
 	"\x11solved_by_task_id\x18\x05 \x01(\tR\x0esolvedByTaskId\x12\x1d\n" +
 	"\n" +
-	"solved_how\x18\x06 \x01(\tR\tsolvedHow\"\xc6\x01\n" +
+	"solved_how\x18\x06 \x01(\tR\tsolvedHow\"\xde\x01\n" +
 	"\x0fFailureProposal\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x19\n" +
@@ -1074,7 +1084,8 @@ const file_deckhand_v1_insight_proto_rawDesc = "" +
 	"agent_name\x18\x04 \x01(\tR\tagentName\x12\x12\n" +
 	"\x04diff\x18\x05 \x01(\tR\x04diff\x12\x18\n" +
 	"\acontent\x18\x06 \x01(\tR\acontent\x12!\n" +
-	"\fbase_version\x18\a \x01(\x05R\vbaseVersion\"\x80\x03\n" +
+	"\fbase_version\x18\a \x01(\x05R\vbaseVersion\x12\x16\n" +
+	"\x06digest\x18\b \x01(\tR\x06digest\"\x80\x03\n" +
 	"\x13ExplainTaskResponse\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06failed\x18\x02 \x01(\bR\x06failed\x12\x14\n" +

@@ -205,7 +205,10 @@ type Pattern struct {
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
 	// The last evidence: from then on its confidence decays.
-	EvidenceAt    *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=evidence_at,json=evidenceAt,proto3" json:"evidence_at,omitempty"`
+	EvidenceAt *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=evidence_at,json=evidenceAt,proto3" json:"evidence_at,omitempty"`
+	// A run that taught it has read what anybody may have written, such as a web page or the body
+	// of a webhook. It is offered only after a person has read and enabled it.
+	Held          bool `protobuf:"varint,26,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +416,13 @@ func (x *Pattern) GetEvidenceAt() *timestamppb.Timestamp {
 		return x.EvidenceAt
 	}
 	return nil
+}
+
+func (x *Pattern) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type PatternVersion struct {
@@ -1474,6 +1484,111 @@ func (*DeletePatternResponse) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{19}
 }
 
+type PurgePatternsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id, unique id prefix, or name; empty for the caller.
+	UserId        string `protobuf:"bytes,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgePatternsRequest) Reset() {
+	*x = PurgePatternsRequest{}
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgePatternsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgePatternsRequest) ProtoMessage() {}
+
+func (x *PurgePatternsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgePatternsRequest.ProtoReflect.Descriptor instead.
+func (*PurgePatternsRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PurgePatternsRequest) GetUserId() string {
+	if x != nil {
+		return x.UserId
+	}
+	return ""
+}
+
+type PurgePatternsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Patterns      int64                  `protobuf:"varint,1,opt,name=patterns,proto3" json:"patterns,omitempty"`
+	Verdicts      int64                  `protobuf:"varint,2,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
+	Proposals     int64                  `protobuf:"varint,3,opt,name=proposals,proto3" json:"proposals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgePatternsResponse) Reset() {
+	*x = PurgePatternsResponse{}
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgePatternsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgePatternsResponse) ProtoMessage() {}
+
+func (x *PurgePatternsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgePatternsResponse.ProtoReflect.Descriptor instead.
+func (*PurgePatternsResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *PurgePatternsResponse) GetPatterns() int64 {
+	if x != nil {
+		return x.Patterns
+	}
+	return 0
+}
+
+func (x *PurgePatternsResponse) GetVerdicts() int64 {
+	if x != nil {
+		return x.Verdicts
+	}
+	return 0
+}
+
+func (x *PurgePatternsResponse) GetProposals() int64 {
+	if x != nil {
+		return x.Proposals
+	}
+	return 0
+}
+
 type UndeletePatternRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The whole id.
@@ -1484,7 +1599,7 @@ type UndeletePatternRequest struct {
 
 func (x *UndeletePatternRequest) Reset() {
 	*x = UndeletePatternRequest{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[20]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1611,7 @@ func (x *UndeletePatternRequest) String() string {
 func (*UndeletePatternRequest) ProtoMessage() {}
 
 func (x *UndeletePatternRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[20]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1624,7 @@ func (x *UndeletePatternRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndeletePatternRequest.ProtoReflect.Descriptor instead.
 func (*UndeletePatternRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UndeletePatternRequest) GetPatternId() string {
@@ -1528,7 +1643,7 @@ type UndeletePatternResponse struct {
 
 func (x *UndeletePatternResponse) Reset() {
 	*x = UndeletePatternResponse{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[21]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1655,7 @@ func (x *UndeletePatternResponse) String() string {
 func (*UndeletePatternResponse) ProtoMessage() {}
 
 func (x *UndeletePatternResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[21]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1668,7 @@ func (x *UndeletePatternResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndeletePatternResponse.ProtoReflect.Descriptor instead.
 func (*UndeletePatternResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UndeletePatternResponse) GetPattern() *Pattern {
@@ -1578,7 +1693,7 @@ type MatchPatternsRequest struct {
 
 func (x *MatchPatternsRequest) Reset() {
 	*x = MatchPatternsRequest{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[22]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1705,7 @@ func (x *MatchPatternsRequest) String() string {
 func (*MatchPatternsRequest) ProtoMessage() {}
 
 func (x *MatchPatternsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[22]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1718,7 @@ func (x *MatchPatternsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MatchPatternsRequest.ProtoReflect.Descriptor instead.
 func (*MatchPatternsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MatchPatternsRequest) GetGoal() string {
@@ -1645,7 +1760,7 @@ type PatternMatch struct {
 
 func (x *PatternMatch) Reset() {
 	*x = PatternMatch{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[23]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1772,7 @@ func (x *PatternMatch) String() string {
 func (*PatternMatch) ProtoMessage() {}
 
 func (x *PatternMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[23]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1785,7 @@ func (x *PatternMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatternMatch.ProtoReflect.Descriptor instead.
 func (*PatternMatch) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PatternMatch) GetPattern() *Pattern {
@@ -1697,7 +1812,7 @@ type MatchPatternsResponse struct {
 
 func (x *MatchPatternsResponse) Reset() {
 	*x = MatchPatternsResponse{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[24]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1824,7 @@ func (x *MatchPatternsResponse) String() string {
 func (*MatchPatternsResponse) ProtoMessage() {}
 
 func (x *MatchPatternsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[24]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1837,7 @@ func (x *MatchPatternsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MatchPatternsResponse.ProtoReflect.Descriptor instead.
 func (*MatchPatternsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MatchPatternsResponse) GetMatches() []*PatternMatch {
@@ -1744,7 +1859,7 @@ type GetPatternReportRequest struct {
 
 func (x *GetPatternReportRequest) Reset() {
 	*x = GetPatternReportRequest{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[25]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1871,7 @@ func (x *GetPatternReportRequest) String() string {
 func (*GetPatternReportRequest) ProtoMessage() {}
 
 func (x *GetPatternReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[25]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1884,7 @@ func (x *GetPatternReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPatternReportRequest.ProtoReflect.Descriptor instead.
 func (*GetPatternReportRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetPatternReportRequest) GetPatternId() string {
@@ -1802,7 +1917,7 @@ type PatternFigures struct {
 
 func (x *PatternFigures) Reset() {
 	*x = PatternFigures{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[26]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1929,7 @@ func (x *PatternFigures) String() string {
 func (*PatternFigures) ProtoMessage() {}
 
 func (x *PatternFigures) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[26]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1942,7 @@ func (x *PatternFigures) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatternFigures.ProtoReflect.Descriptor instead.
 func (*PatternFigures) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PatternFigures) GetMatched() int64 {
@@ -1884,7 +1999,7 @@ type PatternSettings struct {
 
 func (x *PatternSettings) Reset() {
 	*x = PatternSettings{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[27]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2011,7 @@ func (x *PatternSettings) String() string {
 func (*PatternSettings) ProtoMessage() {}
 
 func (x *PatternSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[27]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2024,7 @@ func (x *PatternSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatternSettings.ProtoReflect.Descriptor instead.
 func (*PatternSettings) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PatternSettings) GetEnabled() bool {
@@ -1950,7 +2065,7 @@ type GetPatternReportResponse struct {
 
 func (x *GetPatternReportResponse) Reset() {
 	*x = GetPatternReportResponse{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[28]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2077,7 @@ func (x *GetPatternReportResponse) String() string {
 func (*GetPatternReportResponse) ProtoMessage() {}
 
 func (x *GetPatternReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[28]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2090,7 @@ func (x *GetPatternReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPatternReportResponse.ProtoReflect.Descriptor instead.
 func (*GetPatternReportResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetPatternReportResponse) GetWith() *PatternFigures {
@@ -2031,7 +2146,7 @@ type SetPatternSettingsRequest struct {
 
 func (x *SetPatternSettingsRequest) Reset() {
 	*x = SetPatternSettingsRequest{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[29]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2158,7 @@ func (x *SetPatternSettingsRequest) String() string {
 func (*SetPatternSettingsRequest) ProtoMessage() {}
 
 func (x *SetPatternSettingsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[29]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2171,7 @@ func (x *SetPatternSettingsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPatternSettingsRequest.ProtoReflect.Descriptor instead.
 func (*SetPatternSettingsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetPatternSettingsRequest) GetEnabled() bool {
@@ -2089,7 +2204,7 @@ type SetPatternSettingsResponse struct {
 
 func (x *SetPatternSettingsResponse) Reset() {
 	*x = SetPatternSettingsResponse{}
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[30]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2216,7 @@ func (x *SetPatternSettingsResponse) String() string {
 func (*SetPatternSettingsResponse) ProtoMessage() {}
 
 func (x *SetPatternSettingsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_pattern_proto_msgTypes[30]
+	mi := &file_deckhand_v1_pattern_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2229,7 @@ func (x *SetPatternSettingsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPatternSettingsResponse.ProtoReflect.Descriptor instead.
 func (*SetPatternSettingsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_pattern_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetPatternSettingsResponse) GetSettings() *PatternSettings {
@@ -2139,7 +2254,7 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\x05tools\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10(\"\ar\x05\x10\x01\x18\x80\x01R\x05tools\x12:\n" +
 	"\bpitfalls\x18\x03 \x03(\v2\x14.deckhand.v1.PitfallB\b\xbaH\x05\x92\x01\x02\x10\x14R\bpitfalls\x126\n" +
 	"\rsuccess_signs\x18\x04 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\xf4\x03R\fsuccessSigns\x12'\n" +
-	"\x05notes\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\xd0\x0fR\x05notes\"\xbb\x06\n" +
+	"\x05notes\x18\x05 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x10\x14\"\ar\x05\x10\x01\x18\xd0\x0fR\x05notes\"\xcf\x06\n" +
 	"\aPattern\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1b\n" +
@@ -2176,7 +2291,8 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\n" +
 	"changed_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x12;\n" +
 	"\vevidence_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"evidenceAt\"\x88\x02\n" +
+	"evidenceAt\x12\x12\n" +
+	"\x04held\x18\x1a \x01(\bR\x04held\"\x88\x02\n" +
 	"\x0ePatternVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x128\n" +
@@ -2281,7 +2397,13 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\n" +
 	"pattern_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\tpatternId\"\x17\n" +
-	"\x15DeletePatternResponse\"C\n" +
+	"\x15DeletePatternResponse\"9\n" +
+	"\x14PurgePatternsRequest\x12!\n" +
+	"\auser_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06userId\"m\n" +
+	"\x15PurgePatternsResponse\x12\x1a\n" +
+	"\bpatterns\x18\x01 \x01(\x03R\bpatterns\x12\x1a\n" +
+	"\bverdicts\x18\x02 \x01(\x03R\bverdicts\x12\x1c\n" +
+	"\tproposals\x18\x03 \x01(\x03R\tproposals\"C\n" +
 	"\x16UndeletePatternRequest\x12)\n" +
 	"\n" +
 	"pattern_id\x18\x01 \x01(\tB\n" +
@@ -2334,7 +2456,7 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\t_hold_outB\x11\n" +
 	"\x0f_min_confidence\"V\n" +
 	"\x1aSetPatternSettingsResponse\x128\n" +
-	"\bsettings\x18\x01 \x01(\v2\x1c.deckhand.v1.PatternSettingsR\bsettings2\x80\v\n" +
+	"\bsettings\x18\x01 \x01(\v2\x1c.deckhand.v1.PatternSettingsR\bsettings2\xf7\v\n" +
 	"\x0ePatternService\x12i\n" +
 	"\fListPatterns\x12 .deckhand.v1.ListPatternsRequest\x1a!.deckhand.v1.ListPatternsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/patterns\x12p\n" +
 	"\n" +
@@ -2344,7 +2466,8 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\x0eDisablePattern\x12\".deckhand.v1.DisablePatternRequest\x1a#.deckhand.v1.DisablePatternResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/patterns/{pattern_id}:disable\x12\x83\x01\n" +
 	"\rEnablePattern\x12!.deckhand.v1.EnablePatternRequest\x1a\".deckhand.v1.EnablePatternResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/patterns/{pattern_id}:enable\x12y\n" +
 	"\rDeletePattern\x12!.deckhand.v1.DeletePatternRequest\x1a\".deckhand.v1.DeletePatternResponse\"!\x82\xd3\xe4\x93\x02\x1b*\x19/v1/patterns/{pattern_id}\x12\x8b\x01\n" +
-	"\x0fUndeletePattern\x12#.deckhand.v1.UndeletePatternRequest\x1a$.deckhand.v1.UndeletePatternResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/patterns/{pattern_id}:undelete\x12r\n" +
+	"\x0fUndeletePattern\x12#.deckhand.v1.UndeletePatternRequest\x1a$.deckhand.v1.UndeletePatternResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/patterns/{pattern_id}:undelete\x12u\n" +
+	"\rPurgePatterns\x12!.deckhand.v1.PurgePatternsRequest\x1a\".deckhand.v1.PurgePatternsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/patterns:purge\x12r\n" +
 	"\rMatchPatterns\x12!.deckhand.v1.MatchPatternsRequest\x1a\".deckhand.v1.MatchPatternsResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/patterns:match\x12|\n" +
 	"\x10GetPatternReport\x12$.deckhand.v1.GetPatternReportRequest\x1a%.deckhand.v1.GetPatternReportResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/patterns:report\x12\x86\x01\n" +
 	"\x12SetPatternSettings\x12&.deckhand.v1.SetPatternSettingsRequest\x1a'.deckhand.v1.SetPatternSettingsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*2\x14/v1/pattern-settingsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
@@ -2361,7 +2484,7 @@ func file_deckhand_v1_pattern_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_pattern_proto_rawDescData
 }
 
-var file_deckhand_v1_pattern_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_deckhand_v1_pattern_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_deckhand_v1_pattern_proto_goTypes = []any{
 	(*Pitfall)(nil),                    // 0: deckhand.v1.Pitfall
 	(*PatternApproach)(nil),            // 1: deckhand.v1.PatternApproach
@@ -2383,30 +2506,32 @@ var file_deckhand_v1_pattern_proto_goTypes = []any{
 	(*EnablePatternResponse)(nil),      // 17: deckhand.v1.EnablePatternResponse
 	(*DeletePatternRequest)(nil),       // 18: deckhand.v1.DeletePatternRequest
 	(*DeletePatternResponse)(nil),      // 19: deckhand.v1.DeletePatternResponse
-	(*UndeletePatternRequest)(nil),     // 20: deckhand.v1.UndeletePatternRequest
-	(*UndeletePatternResponse)(nil),    // 21: deckhand.v1.UndeletePatternResponse
-	(*MatchPatternsRequest)(nil),       // 22: deckhand.v1.MatchPatternsRequest
-	(*PatternMatch)(nil),               // 23: deckhand.v1.PatternMatch
-	(*MatchPatternsResponse)(nil),      // 24: deckhand.v1.MatchPatternsResponse
-	(*GetPatternReportRequest)(nil),    // 25: deckhand.v1.GetPatternReportRequest
-	(*PatternFigures)(nil),             // 26: deckhand.v1.PatternFigures
-	(*PatternSettings)(nil),            // 27: deckhand.v1.PatternSettings
-	(*GetPatternReportResponse)(nil),   // 28: deckhand.v1.GetPatternReportResponse
-	(*SetPatternSettingsRequest)(nil),  // 29: deckhand.v1.SetPatternSettingsRequest
-	(*SetPatternSettingsResponse)(nil), // 30: deckhand.v1.SetPatternSettingsResponse
-	(*timestamppb.Timestamp)(nil),      // 31: google.protobuf.Timestamp
+	(*PurgePatternsRequest)(nil),       // 20: deckhand.v1.PurgePatternsRequest
+	(*PurgePatternsResponse)(nil),      // 21: deckhand.v1.PurgePatternsResponse
+	(*UndeletePatternRequest)(nil),     // 22: deckhand.v1.UndeletePatternRequest
+	(*UndeletePatternResponse)(nil),    // 23: deckhand.v1.UndeletePatternResponse
+	(*MatchPatternsRequest)(nil),       // 24: deckhand.v1.MatchPatternsRequest
+	(*PatternMatch)(nil),               // 25: deckhand.v1.PatternMatch
+	(*MatchPatternsResponse)(nil),      // 26: deckhand.v1.MatchPatternsResponse
+	(*GetPatternReportRequest)(nil),    // 27: deckhand.v1.GetPatternReportRequest
+	(*PatternFigures)(nil),             // 28: deckhand.v1.PatternFigures
+	(*PatternSettings)(nil),            // 29: deckhand.v1.PatternSettings
+	(*GetPatternReportResponse)(nil),   // 30: deckhand.v1.GetPatternReportResponse
+	(*SetPatternSettingsRequest)(nil),  // 31: deckhand.v1.SetPatternSettingsRequest
+	(*SetPatternSettingsResponse)(nil), // 32: deckhand.v1.SetPatternSettingsResponse
+	(*timestamppb.Timestamp)(nil),      // 33: google.protobuf.Timestamp
 }
 var file_deckhand_v1_pattern_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.PatternApproach.pitfalls:type_name -> deckhand.v1.Pitfall
 	1,  // 1: deckhand.v1.Pattern.approach:type_name -> deckhand.v1.PatternApproach
-	31, // 2: deckhand.v1.Pattern.created_at:type_name -> google.protobuf.Timestamp
-	31, // 3: deckhand.v1.Pattern.changed_at:type_name -> google.protobuf.Timestamp
-	31, // 4: deckhand.v1.Pattern.evidence_at:type_name -> google.protobuf.Timestamp
+	33, // 2: deckhand.v1.Pattern.created_at:type_name -> google.protobuf.Timestamp
+	33, // 3: deckhand.v1.Pattern.changed_at:type_name -> google.protobuf.Timestamp
+	33, // 4: deckhand.v1.Pattern.evidence_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.PatternVersion.approach:type_name -> deckhand.v1.PatternApproach
-	31, // 6: deckhand.v1.PatternVersion.changed_at:type_name -> google.protobuf.Timestamp
-	31, // 7: deckhand.v1.PatternSource.added_at:type_name -> google.protobuf.Timestamp
-	31, // 8: deckhand.v1.PatternOffer.offered_at:type_name -> google.protobuf.Timestamp
-	31, // 9: deckhand.v1.PatternOffer.ended_at:type_name -> google.protobuf.Timestamp
+	33, // 6: deckhand.v1.PatternVersion.changed_at:type_name -> google.protobuf.Timestamp
+	33, // 7: deckhand.v1.PatternSource.added_at:type_name -> google.protobuf.Timestamp
+	33, // 8: deckhand.v1.PatternOffer.offered_at:type_name -> google.protobuf.Timestamp
+	33, // 9: deckhand.v1.PatternOffer.ended_at:type_name -> google.protobuf.Timestamp
 	2,  // 10: deckhand.v1.ListPatternsResponse.patterns:type_name -> deckhand.v1.Pattern
 	2,  // 11: deckhand.v1.GetPatternResponse.pattern:type_name -> deckhand.v1.Pattern
 	3,  // 12: deckhand.v1.GetPatternResponse.versions:type_name -> deckhand.v1.PatternVersion
@@ -2419,12 +2544,12 @@ var file_deckhand_v1_pattern_proto_depIdxs = []int32{
 	2,  // 19: deckhand.v1.EnablePatternResponse.pattern:type_name -> deckhand.v1.Pattern
 	2,  // 20: deckhand.v1.UndeletePatternResponse.pattern:type_name -> deckhand.v1.Pattern
 	2,  // 21: deckhand.v1.PatternMatch.pattern:type_name -> deckhand.v1.Pattern
-	23, // 22: deckhand.v1.MatchPatternsResponse.matches:type_name -> deckhand.v1.PatternMatch
-	31, // 23: deckhand.v1.GetPatternReportRequest.since:type_name -> google.protobuf.Timestamp
-	26, // 24: deckhand.v1.GetPatternReportResponse.with:type_name -> deckhand.v1.PatternFigures
-	26, // 25: deckhand.v1.GetPatternReportResponse.without:type_name -> deckhand.v1.PatternFigures
-	27, // 26: deckhand.v1.GetPatternReportResponse.settings:type_name -> deckhand.v1.PatternSettings
-	27, // 27: deckhand.v1.SetPatternSettingsResponse.settings:type_name -> deckhand.v1.PatternSettings
+	25, // 22: deckhand.v1.MatchPatternsResponse.matches:type_name -> deckhand.v1.PatternMatch
+	33, // 23: deckhand.v1.GetPatternReportRequest.since:type_name -> google.protobuf.Timestamp
+	28, // 24: deckhand.v1.GetPatternReportResponse.with:type_name -> deckhand.v1.PatternFigures
+	28, // 25: deckhand.v1.GetPatternReportResponse.without:type_name -> deckhand.v1.PatternFigures
+	29, // 26: deckhand.v1.GetPatternReportResponse.settings:type_name -> deckhand.v1.PatternSettings
+	29, // 27: deckhand.v1.SetPatternSettingsResponse.settings:type_name -> deckhand.v1.PatternSettings
 	6,  // 28: deckhand.v1.PatternService.ListPatterns:input_type -> deckhand.v1.ListPatternsRequest
 	8,  // 29: deckhand.v1.PatternService.GetPattern:input_type -> deckhand.v1.GetPatternRequest
 	10, // 30: deckhand.v1.PatternService.UpdatePattern:input_type -> deckhand.v1.UpdatePatternRequest
@@ -2432,23 +2557,25 @@ var file_deckhand_v1_pattern_proto_depIdxs = []int32{
 	14, // 32: deckhand.v1.PatternService.DisablePattern:input_type -> deckhand.v1.DisablePatternRequest
 	16, // 33: deckhand.v1.PatternService.EnablePattern:input_type -> deckhand.v1.EnablePatternRequest
 	18, // 34: deckhand.v1.PatternService.DeletePattern:input_type -> deckhand.v1.DeletePatternRequest
-	20, // 35: deckhand.v1.PatternService.UndeletePattern:input_type -> deckhand.v1.UndeletePatternRequest
-	22, // 36: deckhand.v1.PatternService.MatchPatterns:input_type -> deckhand.v1.MatchPatternsRequest
-	25, // 37: deckhand.v1.PatternService.GetPatternReport:input_type -> deckhand.v1.GetPatternReportRequest
-	29, // 38: deckhand.v1.PatternService.SetPatternSettings:input_type -> deckhand.v1.SetPatternSettingsRequest
-	7,  // 39: deckhand.v1.PatternService.ListPatterns:output_type -> deckhand.v1.ListPatternsResponse
-	9,  // 40: deckhand.v1.PatternService.GetPattern:output_type -> deckhand.v1.GetPatternResponse
-	11, // 41: deckhand.v1.PatternService.UpdatePattern:output_type -> deckhand.v1.UpdatePatternResponse
-	13, // 42: deckhand.v1.PatternService.SharePattern:output_type -> deckhand.v1.SharePatternResponse
-	15, // 43: deckhand.v1.PatternService.DisablePattern:output_type -> deckhand.v1.DisablePatternResponse
-	17, // 44: deckhand.v1.PatternService.EnablePattern:output_type -> deckhand.v1.EnablePatternResponse
-	19, // 45: deckhand.v1.PatternService.DeletePattern:output_type -> deckhand.v1.DeletePatternResponse
-	21, // 46: deckhand.v1.PatternService.UndeletePattern:output_type -> deckhand.v1.UndeletePatternResponse
-	24, // 47: deckhand.v1.PatternService.MatchPatterns:output_type -> deckhand.v1.MatchPatternsResponse
-	28, // 48: deckhand.v1.PatternService.GetPatternReport:output_type -> deckhand.v1.GetPatternReportResponse
-	30, // 49: deckhand.v1.PatternService.SetPatternSettings:output_type -> deckhand.v1.SetPatternSettingsResponse
-	39, // [39:50] is the sub-list for method output_type
-	28, // [28:39] is the sub-list for method input_type
+	22, // 35: deckhand.v1.PatternService.UndeletePattern:input_type -> deckhand.v1.UndeletePatternRequest
+	20, // 36: deckhand.v1.PatternService.PurgePatterns:input_type -> deckhand.v1.PurgePatternsRequest
+	24, // 37: deckhand.v1.PatternService.MatchPatterns:input_type -> deckhand.v1.MatchPatternsRequest
+	27, // 38: deckhand.v1.PatternService.GetPatternReport:input_type -> deckhand.v1.GetPatternReportRequest
+	31, // 39: deckhand.v1.PatternService.SetPatternSettings:input_type -> deckhand.v1.SetPatternSettingsRequest
+	7,  // 40: deckhand.v1.PatternService.ListPatterns:output_type -> deckhand.v1.ListPatternsResponse
+	9,  // 41: deckhand.v1.PatternService.GetPattern:output_type -> deckhand.v1.GetPatternResponse
+	11, // 42: deckhand.v1.PatternService.UpdatePattern:output_type -> deckhand.v1.UpdatePatternResponse
+	13, // 43: deckhand.v1.PatternService.SharePattern:output_type -> deckhand.v1.SharePatternResponse
+	15, // 44: deckhand.v1.PatternService.DisablePattern:output_type -> deckhand.v1.DisablePatternResponse
+	17, // 45: deckhand.v1.PatternService.EnablePattern:output_type -> deckhand.v1.EnablePatternResponse
+	19, // 46: deckhand.v1.PatternService.DeletePattern:output_type -> deckhand.v1.DeletePatternResponse
+	23, // 47: deckhand.v1.PatternService.UndeletePattern:output_type -> deckhand.v1.UndeletePatternResponse
+	21, // 48: deckhand.v1.PatternService.PurgePatterns:output_type -> deckhand.v1.PurgePatternsResponse
+	26, // 49: deckhand.v1.PatternService.MatchPatterns:output_type -> deckhand.v1.MatchPatternsResponse
+	30, // 50: deckhand.v1.PatternService.GetPatternReport:output_type -> deckhand.v1.GetPatternReportResponse
+	32, // 51: deckhand.v1.PatternService.SetPatternSettings:output_type -> deckhand.v1.SetPatternSettingsResponse
+	40, // [40:52] is the sub-list for method output_type
+	28, // [28:40] is the sub-list for method input_type
 	28, // [28:28] is the sub-list for extension type_name
 	28, // [28:28] is the sub-list for extension extendee
 	0,  // [0:28] is the sub-list for field type_name
@@ -2460,14 +2587,14 @@ func file_deckhand_v1_pattern_proto_init() {
 		return
 	}
 	file_deckhand_v1_pattern_proto_msgTypes[5].OneofWrappers = []any{}
-	file_deckhand_v1_pattern_proto_msgTypes[29].OneofWrappers = []any{}
+	file_deckhand_v1_pattern_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_pattern_proto_rawDesc), len(file_deckhand_v1_pattern_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -190,6 +190,7 @@ export const keyed: ReadonlySet<string> = new Set([
   "PatternService/EnablePattern",
   "PatternService/DeletePattern",
   "PatternService/UndeletePattern",
+  "PatternService/PurgePatterns",
   "PatternService/SetPatternSettings",
   "PlanService/SetPlan",
   "PlanService/SetAllowedModels",

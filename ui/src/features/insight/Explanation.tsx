@@ -71,10 +71,16 @@ export function Explanation({ taskId }: { taskId: string }) {
         {may(session, "basic") && <Verdict subject={FeedbackSubject.TASK} id={taskId} what="result" />}
         {data?.offer && (
           <span className="text-dim">
-            Pattern{" "}
-            <Link to="/patterns/$pattern" params={{ pattern: data.offer.patternId }} className="text-accent hover:underline">
-              <Literal text={data.offer.title} />
-            </Link>
+            {data.offer.patternId ? (
+              <>
+                Pattern{" "}
+                <Link to="/patterns/$pattern" params={{ pattern: data.offer.patternId }} className="text-accent hover:underline">
+                  <Literal text={data.offer.title} />
+                </Link>
+              </>
+            ) : (
+              "A pattern"
+            )}
             : {outcomeOf(data.offer)}
           </span>
         )}
@@ -95,6 +101,7 @@ function Mending({ of: p }: { of: FailureProposal }) {
         await policies.applyPolicy({ agentId: p.agentId, yaml: p.content, file: "policy.yaml" });
       } else {
         const now = await agents.getAgent({ agentId: p.agentId });
+        if (now.version?.version !== p.baseVersion) throw new Error(`${p.agentName} has changed since this was proposed. Reload the page, and read the change again.`);
         await agents.applyAgent({ filename: `${p.agentName}.md`, markdown: p.content, script: now.version?.script ?? "" });
       }
       setDone(true);

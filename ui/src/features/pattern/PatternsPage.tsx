@@ -130,6 +130,7 @@ export function PatternsPage() {
 
 // PatternState says whether a pattern is offered.
 export function PatternState({ of: p }: { of: Pattern }) {
+  if (p.held) return <Badge tone="warn" title="A run that taught it has read what anybody may have written. Read it whole, then enable it.">held</Badge>;
   if (!p.enabled) return <Badge>disabled</Badge>;
   return p.suggested ? <Badge tone="good">suggested</Badge> : <Badge title="It is offered when its confidence is high enough">unsure</Badge>;
 }

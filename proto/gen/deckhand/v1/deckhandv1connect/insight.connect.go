@@ -46,8 +46,9 @@ const (
 
 // InsightServiceClient is a client for the deckhand.v1.InsightService service.
 type InsightServiceClient interface {
-	// ExplainTask says why a task failed, by rules over its record, with what would mend it. For a
-	// task that did not fail it returns what it was offered only.
+	// ExplainTask says why a task failed, by rules over its record, with what would mend it. A
+	// change of the persona is proposed to the agent's owners only, and one of the policy to
+	// administrators. For a task that did not fail it returns what it was offered only.
 	ExplainTask(context.Context, *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error)
 	// GetRecommendation says which agent, model and mode did best in earlier runs of the caller's
 	// view, and what a run is likely to cost.
@@ -124,8 +125,9 @@ func (c *insightServiceClient) GetInsights(ctx context.Context, req *v1.GetInsig
 
 // InsightServiceHandler is an implementation of the deckhand.v1.InsightService service.
 type InsightServiceHandler interface {
-	// ExplainTask says why a task failed, by rules over its record, with what would mend it. For a
-	// task that did not fail it returns what it was offered only.
+	// ExplainTask says why a task failed, by rules over its record, with what would mend it. A
+	// change of the persona is proposed to the agent's owners only, and one of the policy to
+	// administrators. For a task that did not fail it returns what it was offered only.
 	ExplainTask(context.Context, *v1.ExplainTaskRequest) (*v1.ExplainTaskResponse, error)
 	// GetRecommendation says which agent, model and mode did best in earlier runs of the caller's
 	// view, and what a run is likely to cost.

@@ -57,6 +57,9 @@ const (
 	// PatternServiceUndeletePatternProcedure is the fully-qualified name of the PatternService's
 	// UndeletePattern RPC.
 	PatternServiceUndeletePatternProcedure = "/deckhand.v1.PatternService/UndeletePattern"
+	// PatternServicePurgePatternsProcedure is the fully-qualified name of the PatternService's
+	// PurgePatterns RPC.
+	PatternServicePurgePatternsProcedure = "/deckhand.v1.PatternService/PurgePatterns"
 	// PatternServiceMatchPatternsProcedure is the fully-qualified name of the PatternService's
 	// MatchPatterns RPC.
 	PatternServiceMatchPatternsProcedure = "/deckhand.v1.PatternService/MatchPatterns"
@@ -87,6 +90,10 @@ type PatternServiceClient interface {
 	DeletePattern(context.Context, *v1.DeletePatternRequest) (*v1.DeletePatternResponse, error)
 	// UndeletePattern restores a pattern that was deleted less than an hour ago.
 	UndeletePattern(context.Context, *v1.UndeletePatternRequest) (*v1.UndeletePatternResponse, error)
+	// PurgePatterns deletes what was learned from a user's tasks and what that user said, without a
+	// way back: patterns with all versions, verdicts and proposals. Users purge their own,
+	// administrators anybody's.
+	PurgePatterns(context.Context, *v1.PurgePatternsRequest) (*v1.PurgePatternsResponse, error)
 	// MatchPatterns returns the patterns that a task of the caller with a goal would be offered,
 	// the best first. A task is offered the first one.
 	MatchPatterns(context.Context, *v1.MatchPatternsRequest) (*v1.MatchPatternsResponse, error)
@@ -156,6 +163,12 @@ func NewPatternServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(patternServiceMethods.ByName("UndeletePattern")),
 			connect.WithClientOptions(opts...),
 		),
+		purgePatterns: connect.NewClient[v1.PurgePatternsRequest, v1.PurgePatternsResponse](
+			httpClient,
+			baseURL+PatternServicePurgePatternsProcedure,
+			connect.WithSchema(patternServiceMethods.ByName("PurgePatterns")),
+			connect.WithClientOptions(opts...),
+		),
 		matchPatterns: connect.NewClient[v1.MatchPatternsRequest, v1.MatchPatternsResponse](
 			httpClient,
 			baseURL+PatternServiceMatchPatternsProcedure,
@@ -187,6 +200,7 @@ type patternServiceClient struct {
 	enablePattern      *connect.Client[v1.EnablePatternRequest, v1.EnablePatternResponse]
 	deletePattern      *connect.Client[v1.DeletePatternRequest, v1.DeletePatternResponse]
 	undeletePattern    *connect.Client[v1.UndeletePatternRequest, v1.UndeletePatternResponse]
+	purgePatterns      *connect.Client[v1.PurgePatternsRequest, v1.PurgePatternsResponse]
 	matchPatterns      *connect.Client[v1.MatchPatternsRequest, v1.MatchPatternsResponse]
 	getPatternReport   *connect.Client[v1.GetPatternReportRequest, v1.GetPatternReportResponse]
 	setPatternSettings *connect.Client[v1.SetPatternSettingsRequest, v1.SetPatternSettingsResponse]
@@ -264,6 +278,15 @@ func (c *patternServiceClient) UndeletePattern(ctx context.Context, req *v1.Unde
 	return nil, err
 }
 
+// PurgePatterns calls deckhand.v1.PatternService.PurgePatterns.
+func (c *patternServiceClient) PurgePatterns(ctx context.Context, req *v1.PurgePatternsRequest) (*v1.PurgePatternsResponse, error) {
+	response, err := c.purgePatterns.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // MatchPatterns calls deckhand.v1.PatternService.MatchPatterns.
 func (c *patternServiceClient) MatchPatterns(ctx context.Context, req *v1.MatchPatternsRequest) (*v1.MatchPatternsResponse, error) {
 	response, err := c.matchPatterns.CallUnary(ctx, connect.NewRequest(req))
@@ -310,6 +333,10 @@ type PatternServiceHandler interface {
 	DeletePattern(context.Context, *v1.DeletePatternRequest) (*v1.DeletePatternResponse, error)
 	// UndeletePattern restores a pattern that was deleted less than an hour ago.
 	UndeletePattern(context.Context, *v1.UndeletePatternRequest) (*v1.UndeletePatternResponse, error)
+	// PurgePatterns deletes what was learned from a user's tasks and what that user said, without a
+	// way back: patterns with all versions, verdicts and proposals. Users purge their own,
+	// administrators anybody's.
+	PurgePatterns(context.Context, *v1.PurgePatternsRequest) (*v1.PurgePatternsResponse, error)
 	// MatchPatterns returns the patterns that a task of the caller with a goal would be offered,
 	// the best first. A task is offered the first one.
 	MatchPatterns(context.Context, *v1.MatchPatternsRequest) (*v1.MatchPatternsResponse, error)
@@ -375,6 +402,12 @@ func NewPatternServiceHandler(svc PatternServiceHandler, opts ...connect.Handler
 		connect.WithSchema(patternServiceMethods.ByName("UndeletePattern")),
 		connect.WithHandlerOptions(opts...),
 	)
+	patternServicePurgePatternsHandler := connect.NewUnaryHandlerSimple(
+		PatternServicePurgePatternsProcedure,
+		svc.PurgePatterns,
+		connect.WithSchema(patternServiceMethods.ByName("PurgePatterns")),
+		connect.WithHandlerOptions(opts...),
+	)
 	patternServiceMatchPatternsHandler := connect.NewUnaryHandlerSimple(
 		PatternServiceMatchPatternsProcedure,
 		svc.MatchPatterns,
@@ -411,6 +444,8 @@ func NewPatternServiceHandler(svc PatternServiceHandler, opts ...connect.Handler
 			patternServiceDeletePatternHandler.ServeHTTP(w, r)
 		case PatternServiceUndeletePatternProcedure:
 			patternServiceUndeletePatternHandler.ServeHTTP(w, r)
+		case PatternServicePurgePatternsProcedure:
+			patternServicePurgePatternsHandler.ServeHTTP(w, r)
 		case PatternServiceMatchPatternsProcedure:
 			patternServiceMatchPatternsHandler.ServeHTTP(w, r)
 		case PatternServiceGetPatternReportProcedure:
@@ -456,6 +491,10 @@ func (UnimplementedPatternServiceHandler) DeletePattern(context.Context, *v1.Del
 
 func (UnimplementedPatternServiceHandler) UndeletePattern(context.Context, *v1.UndeletePatternRequest) (*v1.UndeletePatternResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PatternService.UndeletePattern is not implemented"))
+}
+
+func (UnimplementedPatternServiceHandler) PurgePatterns(context.Context, *v1.PurgePatternsRequest) (*v1.PurgePatternsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.PatternService.PurgePatterns is not implemented"))
 }
 
 func (UnimplementedPatternServiceHandler) MatchPatterns(context.Context, *v1.MatchPatternsRequest) (*v1.MatchPatternsResponse, error) {
