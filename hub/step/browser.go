@@ -38,7 +38,7 @@ func (s browsers) of(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
 	by := credential.Caller{OrgID: t.OrgID, NodeID: *step.NodeID, JailID: step.JailID, ExecID: step.ExecID, Persona: p}
 	return tool.Browser{
 		Number: int64(step.Number),
-		Key: func(ctx context.Context) (browserlink.Key, error) { return s.key(ctx, t) },
+		Key:    func(ctx context.Context) (browserlink.Key, error) { return s.key(ctx, t) },
 		Session: func(ctx context.Context) ([]byte, error) {
 			_, encoded, err := s.session(ctx, t, math.MaxInt32, step.Number)
 			if errors.Is(err, errNotKept) { // of the task that this one goes on from
