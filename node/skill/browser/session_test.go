@@ -159,7 +159,7 @@ func (r *rig) script(expression string) browser.Answer {
 
 // What JavaScript of the agent leaves behind reads no password that is typed later: not from a
 // listener, the name of the window, or another window. Where one was typed, none runs.
-func TestJavaScriptAndCredentialsAreKeptApart(t *testing.T) {
+func TestScriptsReadNoCredential(t *testing.T) {
 	t.Parallel()
 	r, secret := office(t, browserlink.Start{})
 	other := strings.Replace(r.url, "127.0.0.1", "localhost", 1)
@@ -200,7 +200,7 @@ func TestJavaScriptAndCredentialsAreKeptApart(t *testing.T) {
 
 // A page that moves the focus, and one that changes its field, get no password into what the
 // credential is not for.
-func TestACredentialIsTypedIntoItsFieldOnly(t *testing.T) {
+func TestTheFocusIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	r, secret := office(t, browserlink.Start{Secrets: []browserlink.Secret{{Credential: "bank", Value: "typed-bef0re"}}})
 	r.open("/thief")
