@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -454,4 +455,40 @@ func TestCheckpointsExpire(t *testing.T) {
 	list, err := r.user.Tasks.ListCheckpoints(t.Context(), &deckhandv1.ListCheckpointsRequest{TaskId: task.GetId()})
 	require.NoError(t, err)
 	require.Equal(t, []string{"2 select_tool phase ", "2 iterate auto "}, points(list))
+}
+
+// The session of a browser is kept as long as a checkpoint has it that somebody or the agent
+// wants; of others, a trace stays, so that it is not taken for none.
+func TestSessionsOfCheckpointsAreKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
+	task := r.submit("walker").GetId()
+	lease := r.begin(task, 1)
+	for turn := int32(1); turn <= 3; turn++ {
+		r.turn(lease, turn)
+		r.checkpoint(lease, turn)
+	}
+	r.exec(`UPDATE checkpoints SET reason = 'agent' WHERE iteration = 2 AND phase = 'iterate'`)
+	r.exec(`INSERT INTO browser_sessions (task_id, number, turn, org_id, sealed, summary, created_at)
+		SELECT '` + task + `', n, CASE WHEN n <= 5 THEN 1 WHEN n <= 10 THEN 2 ELSE 3 END, 'org_default', 'x', '{}', now() - interval '8 days' FROM generate_series(1, 60) AS n`)
+	kept := func() (out string) {
+		return r.sql(`SELECT coalesce(string_agg(number::text, ' ' ORDER BY number), '') FROM browser_sessions WHERE octet_length(sealed) > 0`)
+	}
+	_, err := r.store().PruneBrowserSessions(t.Context(), db.PruneBrowserSessionsParams{OrgID: "org_default", TaskID: task, Most: 5})
+	require.NoError(t, err)
+	require.Equal(t, "10 56 57 58 59 60", kept(), "the newest, and the last one before the end of iteration 2")
+	row, err := r.store().BrowserSession(t.Context(), db.BrowserSessionParams{OrgID: "org_default", TaskID: task, UpToTurn: 1})
+	require.NoError(t, err)
+	require.EqualValues(t, 5, row.Number)
+	require.Empty(t, row.Sealed)
+
+	_, err = r.store().ExpireBrowserSessions(t.Context(), 7*24*time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, "10 60", kept(), "checkpoints have them")
+	r.finish(lease)
+	r.exec(`DELETE FROM checkpoints`)
+	r.exec(`UPDATE tasks SET finished_at = now() - interval '8 days'`)
+	_, err = r.store().ExpireBrowserSessions(t.Context(), 7*24*time.Hour)
+	require.NoError(t, err)
+	require.Empty(t, kept())
 }

@@ -76,7 +76,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
-	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fair"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -277,9 +276,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Memories: h.memories,
 		Patterns: h.patterns.ForTool,
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
-		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Password: func(ctx context.Context, by egresscredential.Caller, name string) (browserlink.Secret, error) {
-			return egresscredential.TypedPassword(ctx, h.egress, by, name)
-		},
+		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Passwords: egresscredential.NewPasswords(h.egress),
 		Authorities: h.authorities.Of,
 		Store:       h.store, Recorder: recorder, Agents: h.agents, Tools: h.tools, Vault: h.vault, Redact: c.Redact,
 		Node: h.node, AckOutcome: h.ackOutcome, NodeWait: nodeWait, Tracer: c.Tracer, Log: c.Log.Named("step"),

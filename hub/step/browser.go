@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -20,8 +21,11 @@ import (
 )
 
 const (
-	// keptSessions is how many states of its browser a task has.
-	keptSessions = 200
+	// keptSessions is how many of the newest states of its browser a task has, besides those of
+	// named checkpoints and of those before calls.
+	keptSessions = 50
+	// knownPasswords is how many of a task's passwords are kept out of results.
+	knownPasswords = 50
 	// summaryPages and summaryCookies bound what people see of one.
 	summaryPages, summaryCookies = 20, 100
 )
@@ -31,14 +35,27 @@ type browsers struct{ *Steps }
 
 // of returns what a call of the browser needs of the hub.
 func (s browsers) of(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
+	by := credential.Caller{OrgID: t.OrgID, NodeID: *step.NodeID, JailID: step.JailID, ExecID: step.ExecID, Persona: p}
 	return tool.Browser{
-		Key: func(ctx context.Context) (browserlink.Key, error) { return s.key(ctx, t) },
+		Number: int64(step.Number),
+		Key:    func(ctx context.Context) (browserlink.Key, error) { return s.key(ctx, t) },
 		Session: func(ctx context.Context) ([]byte, error) {
 			_, encoded, err := s.session(ctx, t, math.MaxInt32, step.Number)
+			if errors.Is(err, errNotKept) { // of the task that this one goes on from
+				return nil, nil
+			}
 			return encoded, err
 		},
 		Password: func(ctx context.Context, name string) (browserlink.Secret, error) {
-			return s.cfg.Password(ctx, credential.Caller{OrgID: t.OrgID, NodeID: *step.NodeID, JailID: step.JailID, ExecID: step.ExecID, Persona: p}, name)
+			return s.cfg.Passwords.Take(ctx, by, name)
+		},
+		Typed: func(ctx context.Context, problem string) error { return s.cfg.Passwords.Settle(ctx, by, problem) },
+		Known: func(ctx context.Context) ([]browserlink.Secret, error) {
+			tasks := []string{t.ID}
+			if t.ResumedAt != 0 && t.OriginID != nil {
+				tasks = append(tasks, *t.OriginID)
+			}
+			return s.cfg.Passwords.Known(ctx, by, tasks, knownPasswords)
 		},
 	}
 }
@@ -69,12 +86,19 @@ func (s browsers) key(ctx context.Context, t db.Task) (browserlink.Key, error) {
 	return s.cfg.Vault.Open(sealed, keyObject(t.ID))
 }
 
+// errNotKept is returned for a state that was deleted because there are many newer ones, and no
+// named checkpoint has it.
+var errNotKept = errors.New("the session is not kept any more")
+
 // session returns the state that a task's browser had at the end of a turn, and before a
 // step unless that is 0, as browserlink encodes it; nil if it had none. A task that was resumed
 // from a checkpoint begins with that of the other.
 func (s browsers) session(ctx context.Context, t db.Task, upToTurn, before int32) (summary json.RawMessage, encoded []byte, err error) {
 	for {
 		row, err := s.cfg.Store.BrowserSession(ctx, db.BrowserSessionParams{OrgID: t.OrgID, TaskID: t.ID, UpToTurn: upToTurn, Before: before})
+		if err == nil && len(row.Sealed) == 0 {
+			return nil, nil, errNotKept
+		}
 		if err == nil {
 			encoded, err = s.cfg.Vault.Open(row.Sealed, sessionObject(row.TaskID, row.Number))
 			return row.Summary, encoded, err
@@ -114,7 +138,7 @@ func (s browsers) put(ctx context.Context, q *db.Queries, step db.Step, encoded 
 		OrgID: step.OrgID, TaskID: step.TaskID, Number: step.Number, Turn: step.Turn, Sealed: sealed, Summary: summary,
 	})
 	if err == nil {
-		err = q.PruneBrowserSessions(ctx, db.PruneBrowserSessionsParams{OrgID: step.OrgID, TaskID: step.TaskID, Most: keptSessions})
+		_, err = q.PruneBrowserSessions(ctx, db.PruneBrowserSessionsParams{OrgID: step.OrgID, TaskID: step.TaskID, Most: keptSessions})
 	}
 	if err != nil {
 		return fmt.Errorf("store the session of the browser after step %s: %w", step.ID, err)
@@ -155,7 +179,8 @@ func summaryOf(session browserlink.Session) map[string]any {
 }
 
 // back brings the browser of a task back to what it was at one of its named checkpoints,
-// once for a step. It reports whether there is a browser: the next call starts it anew.
+// once for a step. It reports whether there is a browser: the next call starts it anew. If its
+// session of that point is not kept any more, it stays as it is, and the error is errNotKept.
 func (s browsers) back(ctx context.Context, t db.Task, step db.Step, node machine.Link, named db.CheckpointNamedRow) (bool, error) {
 	_, err := s.cfg.Store.BrowserKey(ctx, db.BrowserKeyParams{OrgID: t.OrgID, TaskID: t.ID})
 	if store.IsNotFound(err) {

@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -76,6 +77,9 @@ func (s *Steps) goBack(ctx context.Context, t db.Task, step db.Step, node machin
 		return restored, err
 	}
 	restored.Browser, err = browsers{s}.back(ctx, t, step, node, named)
+	if errors.Is(err, errNotKept) {
+		restored.BrowserStays, err = true, nil
+	}
 	return restored, err
 }
 

@@ -46,7 +46,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
-	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -137,9 +136,8 @@ type Config struct {
 	GoBack func(ctx context.Context, t db.Task, node machine.Link, stepID string, named db.CheckpointNamedRow) (tool.Restored, error)
 	// Engine returns the web search engine that an organisation has connected.
 	Engine func(ctx context.Context, orgID string) (websearch.Engine, error)
-	// Password returns the password of a credential that the caller's persona lists, for pages
-	// of its hosts.
-	Password func(ctx context.Context, by credential.Caller, name string) (browserlink.Secret, error)
+	// Passwords are those of credentials that are typed into pages.
+	Passwords credential.Passwords
 	// Forge returns how the service that has a repository is reached with a credential.
 	Forge func(ctx context.Context, by credential.Caller, repository, name string) (forge.Access, error)
 	// Authorities returns the certificates of a jail's authorities for some hosts, in PEM.

@@ -50,8 +50,15 @@ type Browser struct {
 	// Session returns the state with which a browser that is started now begins, as browserlink
 	// encodes it; nil for none.
 	Session func(ctx context.Context) ([]byte, error)
-	// Password returns the password of a credential, for pages of its hosts.
+	// Password returns the password of a credential, for pages of its hosts, and Typed is told
+	// what became of it: the problem is empty if it was typed.
 	Password func(ctx context.Context, name string) (browserlink.Secret, error)
+	Typed    func(ctx context.Context, problem string) error
+	// Known returns the passwords that were typed before: a browser that is started keeps them
+	// out of its results.
+	Known func(ctx context.Context) ([]browserlink.Secret, error)
+	// Number is the step's.
+	Number int64
 }
 
 // BrowserSession is the state of a browser, and as browserlink encodes it. It is secret.
@@ -222,28 +229,28 @@ func browserKeeper(taskID string) string {
 
 func browserFolder(taskID string) string { return "/tmp/.deckhand-browser-" + taskID }
 
-// keepBrowser makes sure that the task's browser is kept, unless the call itself is in
-// progress.
-func keepBrowser(ctx context.Context, c Call, key browserlink.Key) error {
+// keepBrowser makes sure that the task's browser is kept, and returns the command that keeps it;
+// empty if the call itself is in progress.
+func keepBrowser(ctx context.Context, c Call, key browserlink.Key) (keeper string, err error) {
 	res, err := c.Node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: c.Jail.GetJailId(), LiveOnly: true})
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, e := range res.GetExecs() {
 		if e.GetExecId() == c.ExecID {
-			return nil
+			return "", nil
 		}
 		if strings.HasPrefix(e.GetExecId(), browserKeeper(c.TaskID)) && !e.GetLeaderExited() {
 			err := beginBrowser(ctx, c, key, e)
 			if fault.Is(err, fault.Invalid) || fault.Is(err, fault.Precondition) {
-				return nil // a hub of an earlier release started it, and it takes nothing
+				err = nil // its input has ended, or a hub of an earlier release started it, and it takes none
 			}
-			return err
+			return e.GetExecId(), err
 		}
 	}
-	cfg, err := json.Marshal(map[string]any{"folder": browserFolder(c.TaskID), "idle_seconds": int(browserIdle.Seconds())})
+	cfg, err := json.Marshal(map[string]any{"folder": browserFolder(c.TaskID), "idle_seconds": int(browserIdle.Seconds()), "signed": true})
 	if err != nil {
-		return fmt.Errorf("encode how the browser is kept: %w", err)
+		return "", fmt.Errorf("encode how the browser is kept: %w", err)
 	}
 	spec := &nodev1.ExecSpec{
 		StdinOpen: true,
@@ -258,19 +265,25 @@ func keepBrowser(ctx context.Context, c Call, key browserlink.Key) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
-	return beginBrowser(ctx, c, key, started)
+	return started.GetExecId(), beginBrowser(ctx, c, key, started)
 }
 
 // beginBrowser gives a keeper what it begins with, unless it has that. It is not part of the
 // command: the node keeps that on its disk.
 func beginBrowser(ctx context.Context, c Call, key browserlink.Key, keeper *nodev1.Exec) error {
-	if keeper.GetStdinBytes() > 0 {
-		return nil
+	if has := keeper.GetStdinBytes(); has > 0 {
+		// If a hub died before it had given everything, the end of its input ends the keeper,
+		// which cannot read it, and the next call starts another one.
+		_, err := c.Node.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{ExecId: keeper.GetExecId(), Offset: has, Eof: true, Timeout: durationpb.New(browserStart)})
+		return fault.FromGRPC(err)
 	}
-	start := browserlink.Start{Key: key}
+	start := browserlink.Start{Key: key, Keeper: keeper.GetExecId(), Now: time.Now().UnixMilli()}
 	var err error
+	if start.Secrets, err = c.Browser.Known(ctx); err != nil {
+		return err
+	}
 	if start.Session, err = c.Browser.Session(ctx); err != nil {
 		return err
 	}
@@ -309,6 +322,7 @@ type browserAnswer struct {
 	URL        string       `json:"url"`
 	Title      string       `json:"title"`
 	Session    []byte       `json:"session"`
+	Typed      bool         `json:"typed"`
 	Files      []struct {
 		Name   string `json:"name"`
 		Size   int64  `json:"size"`
@@ -316,35 +330,44 @@ type browserAnswer struct {
 	} `json:"files"`
 }
 
+// typesPassword returns the credential that a call types; empty for none.
+func typesPassword(name string, c Call) string {
+	if name != toolname.BrowserType {
+		return ""
+	}
+	return text(c.Arguments, "credential")
+}
+
 // browserCall returns the request for the keeper: signed, and with the value of the credential
-// that it types, which only the keeper can read.
-func browserCall(ctx context.Context, name string, c Call, key browserlink.Key) ([]byte, error) {
+// that it types, which only the keeper can read. It is not made once its command has ended.
+func browserCall(ctx context.Context, name string, c Call, key browserlink.Key, keeper string) ([]byte, error) {
 	arguments, err := json.Marshal(c.Arguments)
 	if err != nil {
 		return nil, fmt.Errorf("encode the arguments of %s: %w", name, err)
 	}
-	var secret []byte
-	if credential := text(c.Arguments, "credential"); name == toolname.BrowserType && credential != "" {
+	call := browserlink.Call{Keeper: keeper, Exec: c.ExecID, Number: c.Browser.Number, Tool: name, Arguments: arguments}
+	if credential := typesPassword(name, c); credential != "" {
 		value, err := c.Browser.Password(ctx, credential)
 		if err != nil {
 			return nil, err
 		}
-		if secret, err = key.SealSecret(c.ExecID, value); err != nil {
+		if call.Secret, err = key.SealSecret(keeper, c.ExecID, value); err != nil {
 			return nil, err
 		}
 	}
+	call.Deadline = time.Now().Add(browserTimeout).UnixMilli()
 	return json.Marshal(map[string]any{
-		"tool": name, "arguments": json.RawMessage(arguments), "exec": c.ExecID, "secret": secret, "signature": key.Sign(c.ExecID, name, arguments, secret),
+		"tool": name, "arguments": json.RawMessage(arguments), "exec": c.ExecID, "number": call.Number, "deadline": call.Deadline, "secret": call.Secret, "signature": key.Sign(call),
 	})
 }
 
 // openSession returns the state that a keeper handed over; nil for none that can be read: the
 // one before stays.
-func openSession(key browserlink.Key, sealed []byte) *BrowserSession {
+func openSession(key browserlink.Key, exec string, sealed []byte) *BrowserSession {
 	if len(sealed) == 0 {
 		return nil
 	}
-	encoded, err := key.OpenSession(sealed)
+	encoded, err := key.OpenSession(exec, sealed)
 	if err != nil {
 		return nil
 	}
@@ -361,12 +384,15 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 	if err != nil {
 		return failure(err)
 	}
-	input, err := browserCall(ctx, name, c, key)
+	keeper, err := keepBrowser(ctx, c, key)
 	if err != nil {
 		return failure(err)
 	}
-	if err := keepBrowser(ctx, c, key); err != nil {
-		return failure(err)
+	var input []byte
+	if keeper != "" {
+		if input, err = browserCall(ctx, name, c, key, keeper); err != nil {
+			return failure(err)
+		}
 	}
 	exec, err := execute(ctx, c, &nodev1.ExecSpec{
 		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserTimeout), Stdin: input, Snapshot: !readsPage(name),
@@ -396,7 +422,17 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 	if u, err := url.Parse(said.URL); err == nil && u.Host != "" {
 		result.Outcome["host"] = u.Hostname()
 	}
-	result.Browser = openSession(key, said.Session)
+	result.Browser = openSession(key, c.ExecID, said.Session)
+	// What became of a password is unknown if the keeper ended.
+	if typesPassword(name, c) != "" && (said.Typed || said.Error != "" && !said.Ended) {
+		problem := said.Error
+		if said.Typed {
+			problem = ""
+		}
+		if err := c.Browser.Typed(ctx, problem); err != nil {
+			return Result{}, err
+		}
+	}
 	fail := func(text string) (Result, error) {
 		result.Failed, result.Code = true, fault.ToolFailed
 		result.Observation = fmt.Sprintf("error %s: %s", fault.ToolFailed, text)

@@ -51,6 +51,8 @@ type Restored struct {
 	Running int32
 	// Browser reports that the browser goes back, too, with its next call.
 	Browser bool
+	// BrowserStays reports that it does not, because its session of that point was deleted.
+	BrowserStays bool
 }
 
 // restoredPaths is how many of the files that were brought back are named.
@@ -80,6 +82,9 @@ func runCheckpointRestore(ctx context.Context, c Call) (Result, error) {
 	}
 	if restored.Browser {
 		said += "\nthe browser goes back, too: with its next call it has the tabs, cookies and storages of that point, and loads the pages again. What pages did on their servers since cannot be undone"
+	}
+	if restored.BrowserStays {
+		said += "\nthe browser stays as it is: its session of that point is not kept any more"
 	}
 	return Result{Observation: said, Outcome: map[string]any{"name": name, "files": files}, Workspace: restored.Change}, nil
 }

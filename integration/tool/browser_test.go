@@ -227,6 +227,11 @@ turns:
 	require.Contains(t, f.CLI(0, "task", "checkpoints", id).Out, "http://localhost:8080/state")
 	require.Contains(t, f.CLI(0, "credential", "usage", "office").Out, "TYPE")
 
+	require.Contains(t, f.CLI(0, "credential", "usage", "office", "-o", "json").Out, `200`, "it was typed")
+
+	// What pages did after the change that is undone is named.
+	require.Contains(t, f.CLI(0, "task", "undo", id, "--last", "1").Err, "not undone: what the page does on its server (browser_navigate, step ")
+
 	resumed := strings.TrimSpace(f.CLI(0, "task", "resume-from", id, "-o", "name", "--name", "remembered", "--workspace", "keep").Out)
 	succeeds(f, resumed)
 	var again []step

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 	"github.com/deckhand-sh/deckhand/internal/netaddr"
 )
 
@@ -233,14 +234,62 @@ func (l List) Reading() List {
 	for i := range out.Rules {
 		r := &out.Rules[i]
 		switch {
-		case len(r.HTTP) > 0 || len(r.Methods) > 0:
+		case len(r.HTTP) > 0:
+			r.HTTP = reading(r.HTTP)
+		case len(r.Methods) > 0:
+			r.Methods = safeOf(r.Methods)
 		case strings.ContainsAny(r.Host, "*/"):
 			r.Methods = safeMethods
 		default:
 			r.HTTP = readingRules
 		}
 	}
+	out.Rules = slices.DeleteFunc(out.Rules, func(r Rule) bool { return len(r.HTTP) == 0 && len(r.Methods) == 0 })
 	return out
+}
+
+// reading returns what some rules by method and path allow of requests that change nothing.
+// What rules leave to a tool is the tool's.
+func reading(rules []string) (out []string) {
+	for _, text := range rules {
+		r, err := httprule.ParseRule(text)
+		if err != nil {
+			continue // it would allow nothing
+		}
+		if r.Effect != httprule.Deny {
+			if r.Methods = safeOf(r.Methods); len(r.Methods) == 0 {
+				continue
+			}
+		}
+		out = append(out, r.Text())
+	}
+	return out
+}
+
+// safeOf returns those of some methods that change nothing; none means all.
+func safeOf(methods []string) []string {
+	if len(methods) == 0 {
+		return slices.Clone(safeMethods)
+	}
+	return slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return !slices.Contains(safeMethods, m) })
+}
+
+// Upgrade refuses to upgrade a request to a WebSocket where only read-only rules are about its
+// host: what is sent through it is not seen.
+func (l *List) Upgrade(t Target) *Refusal {
+	about := false
+	for i := range l.Rules {
+		if r := &l.Rules[i]; r.Reaches(t) {
+			about = true
+			if !r.ReadOnly {
+				return nil
+			}
+		}
+	}
+	if !about {
+		return nil
+	}
+	return &Refusal{Reason: fmt.Sprintf("the rules for %s are read-only, and what is sent through a WebSocket is not seen", t)}
 }
 
 func (r *Rule) ports() []uint16 {

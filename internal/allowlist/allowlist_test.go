@@ -264,4 +264,18 @@ func TestReadingLetsOnlySafeMethodsPass(t *testing.T) {
 	assert.NotNil(t, reading.Match(several, "POST"))
 	assert.NotNil(t, reading.Match(several, allowlist.Opaque))
 	assert.Empty(t, l.Rules[0].HTTP, "the list itself is as it was")
+
+	mixed := allowlist.List{Rules: []allowlist.Rule{
+		{Host: "api.example", ReadOnly: true, HTTP: []string{"allow POST /orders", "allow GET,POST /orders", "allow /items/**", "tool http_post POST /notes", "deny GET /secret"}},
+		{Host: "posts.example", ReadOnly: true, HTTP: []string{"allow POST /orders"}},
+		{Host: "head.example", ReadOnly: true, Methods: []string{"HEAD", "POST"}},
+	}}
+	require.ErrorContains(t, mixed.Rules[0].Check(), `http has "allow POST /orders", whose methods change something, and the rule is read_only`)
+	reading = mixed.Reading()
+	require.NoError(t, (&allowlist.Rule{Host: "api.example", ReadOnly: true, HTTP: []string{"allow GET /orders", "deny POST /orders"}}).Check())
+	require.Len(t, reading.Rules, 2, "nothing is left of posts.example")
+	assert.Equal(t, []string{"allow GET /orders", "allow GET,HEAD,OPTIONS /items/**", "deny GET /secret"}, reading.Rules[0].HTTP)
+	assert.Equal(t, []string{"HEAD"}, reading.Rules[1].Methods)
+	assert.NotNil(t, l.Upgrade(target(t, "docs.example:443")), "what passes through a WebSocket is not seen")
+	assert.Nil(t, l.Upgrade(target(t, "any.example:443")))
 }

@@ -107,8 +107,12 @@ func (r *Rule) checkHTTP() error {
 		return fmt.Errorf("http has %d rules: at most %d are allowed", len(r.HTTP), MaxHTTP)
 	}
 	for _, text := range r.HTTP {
-		if err := CheckHTTP(text); err != nil {
+		one, err := httprule.ParseRule(text)
+		if err != nil {
 			return fmt.Errorf("http has %.100q: %w", text, err)
+		}
+		if r.ReadOnly && one.Effect != httprule.Deny && len(safeOf(one.Methods)) < len(one.Methods) {
+			return fmt.Errorf("http has %.100q, whose methods change something, and the rule is read_only: leave one of them out", text)
 		}
 	}
 	return nil

@@ -42,6 +42,10 @@ type Session struct {
 	Local map[string][]Item `json:"local,omitempty"`
 	// Dropped is how many items of a storage were too large to be kept.
 	Dropped int `json:"dropped,omitempty"`
+	// Ran and Typed are the origins in whose pages JavaScript of the agent ran, and into whose
+	// pages credentials were typed.
+	Ran   []string `json:"ran,omitempty"`
+	Typed []string `json:"typed,omitempty"`
 }
 
 // Tab is a tab of a browser.
@@ -84,11 +88,29 @@ type Secret struct {
 	Ports      []int    `json:"ports"`
 }
 
-// Start is what a keeper reads from its standard input; both may be missing.
+// Start is what a keeper reads from its standard input. All of it may be missing.
 type Start struct {
 	Key []byte `json:"key,omitempty"`
+	// Keeper is the keeper's name, which no other has, and Now the hub's time in milliseconds
+	// since 1970. Calls name the one, and their deadline is by the other.
+	Keeper string `json:"keeper,omitempty"`
+	Now    int64  `json:"now,omitempty"`
+	// Secrets are those that the task has typed into pages before: no result shows them.
+	Secrets []Secret `json:"secrets,omitempty"`
 	// Session is what the browser begins with, encoded by EncodeSession.
 	Session []byte `json:"session,omitempty"`
+}
+
+// Call is one of a tool as the hub signs it.
+type Call struct {
+	// Keeper is the only one that may make it, and Exec the command that asks for it.
+	Keeper, Exec string
+	// Number orders the calls of a task. One that acts is not made after a later one.
+	Number int64
+	// Deadline is the hub's time after which it is not made, in milliseconds since 1970.
+	Deadline          int64
+	Tool              string
+	Arguments, Secret []byte
 }
 
 // Key belongs to one task's browser.
@@ -103,7 +125,7 @@ func NewKey() Key {
 
 // Purposes of what is sealed: one is not taken for another.
 const (
-	sessionPurpose = "session"
+	sessionPurpose = "session of "
 	secretPurpose  = "secret of "
 	signPurpose    = "call"
 )
@@ -160,38 +182,45 @@ func DecodeSession(data []byte) (s Session, err error) {
 	return s, nil
 }
 
-// SealSession encrypts an encoded session.
-func (k Key) SealSession(encoded []byte) ([]byte, error) { return k.seal(sessionPurpose, encoded) }
+// SealSession encrypts an encoded session as the result of one call.
+func (k Key) SealSession(exec string, encoded []byte) ([]byte, error) {
+	return k.seal(sessionPurpose+exec, encoded)
+}
 
-// OpenSession decrypts what SealSession returned.
-func (k Key) OpenSession(sealed []byte) ([]byte, error) { return k.open(sessionPurpose, sealed) }
+// OpenSession decrypts what SealSession returned for the same call.
+func (k Key) OpenSession(exec string, sealed []byte) ([]byte, error) {
+	return k.open(sessionPurpose+exec, sealed)
+}
 
-// SealSecret encrypts a secret for one call.
-func (k Key) SealSecret(exec string, s Secret) ([]byte, error) {
+// SealSecret encrypts a secret for one call of one keeper.
+func (k Key) SealSecret(keeper, exec string, s Secret) ([]byte, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
-	return k.seal(secretPurpose+exec, text)
+	return k.seal(secretPurpose+exec+" for "+keeper, text)
 }
 
 // OpenSecret decrypts the secret of a call.
-func (k Key) OpenSecret(exec string, sealed []byte) (s Secret, err error) {
-	text, err := k.open(secretPurpose+exec, sealed)
+func (k Key) OpenSecret(keeper, exec string, sealed []byte) (s Secret, err error) {
+	text, err := k.open(secretPurpose+exec+" for "+keeper, sealed)
 	if err != nil {
 		return s, err
 	}
 	return s, json.Unmarshal(text, &s)
 }
 
-// Sign returns the signature of a call: of the command that makes it, and of all that it says.
-func (k Key) Sign(exec, tool string, arguments, secret []byte) []byte {
+// Sign returns the signature of a call: of who makes it, when, and all that it says.
+func (k Key) Sign(c Call) []byte {
 	sub, err := k.derive(signPurpose)
 	if err != nil {
 		return nil
 	}
 	m := hmac.New(sha256.New, sub)
-	for _, part := range [][]byte{[]byte(exec), []byte(tool), arguments, secret} {
+	for _, n := range []int64{c.Number, c.Deadline} {
+		_ = binary.Write(m, binary.BigEndian, n) // a hash never fails
+	}
+	for _, part := range [][]byte{[]byte(c.Keeper), []byte(c.Exec), []byte(c.Tool), c.Arguments, c.Secret} {
 		_ = binary.Write(m, binary.BigEndian, uint64(len(part))) // a hash never fails
 		_, _ = m.Write(part)
 	}
@@ -199,8 +228,8 @@ func (k Key) Sign(exec, tool string, arguments, secret []byte) []byte {
 }
 
 // Signed reports whether a signature is that of a call.
-func (k Key) Signed(signature []byte, exec, tool string, arguments, secret []byte) bool {
-	want := k.Sign(exec, tool, arguments, secret)
+func (k Key) Signed(signature []byte, c Call) bool {
+	want := k.Sign(c)
 	return len(want) > 0 && hmac.Equal(want, signature)
 }
 

@@ -321,6 +321,23 @@ func TestWebSocketsPassByUpgradeAndByTunnel(t *testing.T) {
 	}
 }
 
+// To a host whose rules are read-only, nothing becomes a WebSocket: what it sends is not seen.
+func TestAReadOnlyRuleRefusesWebSockets(t *testing.T) {
+	t.Parallel()
+	o := newOrigin(t, false, func(http.ResponseWriter, *http.Request) { assert.Fail(t, "the request arrived") })
+	r := newRig(t, egress.Config{}, &nodev1.Egress{Rules: []*nodev1.Egress_Rule{{Host: "127.0.0.1", Ports: rules(t, "127.0.0.1:"+o.port).GetRules()[0].GetPorts(), ReadOnly: true}}})
+	conn := r.dial()
+	_, err := fmt.Fprintf(conn, "GET http://127.0.0.1:%[1]s/ws HTTP/1.1\r\nHost: 127.0.0.1:%[1]s\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n", o.port)
+	require.NoError(t, err)
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusForbidden, res.StatusCode)
+	require.Contains(t, string(body), "what is sent through a WebSocket is not seen")
+}
+
 func TestAnotherUpgradeIsNone(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t, false, func(w http.ResponseWriter, r *http.Request) {

@@ -154,6 +154,11 @@ func (p *policy) decide(q *question) (*binding, *allowlist.Refusal) {
 			return nil, &allowlist.Refusal{Reason: fmt.Sprintf("the request to %s cannot be decided by its path: %s", q.t, q.err)}
 		}
 	}
+	if q.upgrade {
+		if refusal := p.list.Upgrade(q.t); refusal != nil {
+			return nil, refusal
+		}
+	}
 	fits := p.fitting(q)
 	if len(fits) > 1 {
 		return nil, &allowlist.Refusal{Reason: fmt.Sprintf(

@@ -27,6 +27,8 @@ type question struct {
 	method string
 	// path is how the request must be sent: what is decided by is what the server gets.
 	path httprule.Path
+	// upgrade says that it is to become a WebSocket.
+	upgrade bool
 	// strict says that the request was checked for being read in one way only; err is why it
 	// is not.
 	strict bool
@@ -44,7 +46,7 @@ func (q *question) tool() string { return q.who.tool() }
 // question reads of a request what a policy decides by. It may read the body, and puts it
 // back; what is kept of it is counted in hold.
 func (j *jail) question(p *policy, t allowlist.Target, r *http.Request, who asker, hold *hold) (*question, error) {
-	q := &question{t: t, method: r.Method, who: who}
+	q := &question{t: t, method: r.Method, who: who, upgrade: strings.EqualFold(r.Header.Get("Upgrade"), "websocket")}
 	target := r.RequestURI
 	if strings.HasPrefix(target, "http://") {
 		var authority string

@@ -17,8 +17,9 @@ import (
 func TestAPasswordIsTypedAndNeverInserted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
+	passwords := credential.NewPasswords(r.Credentials)
 	typed := func(name string) (browserlink.Secret, error) {
-		return credential.TypedPassword(t.Context(), r.Credentials, r.caller(), name)
+		return passwords.Take(t.Context(), r.caller(), name)
 	}
 	office := func() *deckhandv1.CreateCredentialRequest {
 		return &deckhandv1.CreateCredentialRequest{
@@ -43,6 +44,19 @@ func TestAPasswordIsTypedAndNeverInserted(t *testing.T) {
 	require.Equal(t, browserlink.Secret{Credential: "office", Value: secret, Hosts: []string{"office.example.com"}, Ports: []int{8443}}, got)
 	_, err = typed("office") // of the same step: recorded once
 	require.NoError(t, err)
+	status := func() (status int, problem string) {
+		require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT status, problem FROM credential_requests WHERE credential = 'office'").Scan(&status, &problem))
+		return status, problem
+	}
+	now, _ := status()
+	require.Zero(t, now, "it is not known yet")
+	require.NoError(t, passwords.Settle(t.Context(), r.caller(), "it is no password field"))
+	now, why := status()
+	require.Equal(t, http.StatusForbidden, now)
+	require.Equal(t, "it is no password field", why)
+	require.NoError(t, passwords.Settle(t.Context(), r.caller(), ""))
+	now, _ = status()
+	require.Equal(t, http.StatusOK, now)
 	var method, host string
 	require.NoError(t, r.conn.QueryRow(t.Context(), "SELECT method, host FROM credential_requests WHERE credential = 'office'").Scan(&method, &host))
 	require.Equal(t, "TYPE", method)

@@ -294,11 +294,17 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 			WithFix("look at them with `deckhand task diff %s` and have an agent change the files back", t.ID).WithObject(t.ID)
 	}
 	out := UndoResult{Span: span}
+	first := int32(math.MaxInt32) // the number of the first of the steps
+	for _, row := range rows {
+		if slices.ContainsFunc(steps, func(s db.StepChange) bool { return s.ChangeID == row.StepChange.ChangeID }) {
+			first = min(first, row.Number)
+		}
+	}
 	var changes []string
 	for _, s := range steps {
 		out.StepIDs, changes = append(out.StepIDs, MadeBy(s)), append(changes, s.ChangeID)
 	}
-	if out.Irreversible, err = w.irreversible(ctx, t, out.StepIDs, len(req.StepIDs) > 0); err != nil {
+	if out.Irreversible, err = w.irreversible(ctx, t, out.StepIDs, first, len(req.StepIDs) > 0); err != nil {
 		return out, err
 	}
 	if len(req.Paths) > 0 {
@@ -341,17 +347,14 @@ func (w *Workspaces) Undo(ctx context.Context, req Request) (UndoResult, error) 
 }
 
 // irreversible returns the steps whose effects an undo does not restore completely: those
-// of the named steps, or of all from the first one on.
-func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []string, named bool) (out []db.StepsThatUsedRow, err error) {
+// of the named steps, or of all from the first one on, also if they changed no files.
+func (w *Workspaces) irreversible(ctx context.Context, t db.Task, stepIDs []string, first int32, named bool) (out []db.StepsThatUsedRow, err error) {
 	used, err := w.cfg.Store.StepsThatUsed(ctx, db.StepsThatUsedParams{OrgID: t.OrgID, TaskID: t.ID, Tools: w.cfg.Irreversible})
 	if err != nil {
 		return nil, fmt.Errorf("find what of %s cannot be undone: %w", t.ID, err)
 	}
-	begun := false
 	for _, s := range used {
-		chosen := slices.Contains(stepIDs, s.ID)
-		begun = begun || chosen
-		if chosen || begun && !named {
+		if slices.Contains(stepIDs, s.ID) || !named && s.Number >= first {
 			out = append(out, s)
 		}
 	}

@@ -229,9 +229,15 @@ func doFill(c *call) error {
 		return err
 	}
 	if c.args.Credential != "" {
-		if err := c.takeSecret(e); err != nil {
+		if err := c.typeSecret(e); err != nil {
 			return err
 		}
+		if c.args.Submit {
+			if err := c.act(c.ctx, "DOM.focus", map[string]any{"backendNodeId": e.backend}, nil); err != nil && !errors.Is(err, errDialog) {
+				return err
+			}
+		}
+		return c.submitted()
 	}
 	if err := c.act(c.ctx, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && c.ctx.Err() != nil {
 		return err
@@ -250,11 +256,12 @@ func doFill(c *call) error {
 	if err := c.enter(ready.Set, ready.Empty); err != nil && !errors.Is(err, errDialog) {
 		return err
 	}
-	if c.args.Credential != "" {
-		c.say("typed credential %s into %s", clean(c.args.Credential, 100), c.named(e))
-	} else {
-		c.say("typed %d characters into %s", len([]rune(c.args.Text)), c.named(e))
-	}
+	c.say("typed %d characters into %s", len([]rune(c.args.Text)), c.named(e))
+	return c.submitted()
+}
+
+// submitted presses Enter if the call says so, and says what has changed.
+func (c *call) submitted() error {
 	if c.args.Submit {
 		if err := c.press(c.ctx, named["enter"], 0); err != nil && !errors.Is(err, errDialog) {
 			return err
@@ -463,15 +470,13 @@ func doWait(c *call) error {
 }
 
 func doExecute(c *call) error {
-	c.b.mu.Lock()
-	secret := c.t.secret
-	c.b.mu.Unlock()
-	if secret {
-		return errSecret
+	document, err := c.mayRun()
+	if err != nil {
+		return err
 	}
 	var out evaluated
-	err := c.act(c.ctx, "Runtime.evaluate", map[string]any{
-		"expression": c.args.Expression, "returnByValue": true, "awaitPromise": true, "userGesture": true, "replMode": true, "timeout": float64(c.timeout().Milliseconds()),
+	err = c.act(c.ctx, "Runtime.evaluate", map[string]any{
+		"expression": c.args.Expression, "uniqueContextId": document, "returnByValue": true, "awaitPromise": true, "userGesture": true, "replMode": true, "timeout": float64(c.timeout().Milliseconds()),
 	}, &out)
 	if err != nil && strings.Contains(err.Error(), "Object reference chain is too long") {
 		return errors.New("expression: its value is too large, or not data; return a string or a plain object")

@@ -43,9 +43,15 @@ type browser struct {
 	lost      string        // how the browser before this one ended, until it is said
 	lostURL   string
 
-	// kept and secrets are for the call in progress.
+	// ran and typed are the origins in whose pages JavaScript of the agent ran, and into whose
+	// pages credentials were typed; guarded by mu.
+	ran, typed map[string]bool
+
+	// kept, secrets and typings, which counts how often one was typed, are for the call in
+	// progress.
 	kept    keptState
 	secrets secrets
+	typings int
 }
 
 // download is a file that a page had the browser save.
@@ -58,7 +64,7 @@ type download struct {
 }
 
 func newBrowser(program, folder string, proxy *proxy) *browser {
-	return &browser{program: program, folder: folder, proxy: proxy, downloads: map[string]*download{}, changed: make(chan struct{})}
+	return &browser{program: program, folder: folder, proxy: proxy, downloads: map[string]*download{}, changed: make(chan struct{}), ran: map[string]bool{}, typed: map[string]bool{}}
 }
 
 // start makes sure that the browser runs and has a tab.
@@ -216,7 +222,7 @@ func (b *browser) onTarget(e event) {
 	var p struct {
 		SessionID  string
 		TargetID   string
-		TargetInfo struct{ TargetID, Type, Title, URL string }
+		TargetInfo struct{ TargetID, Type, Title, URL, OpenerID string }
 	}
 	if json.Unmarshal(e.Params, &p) != nil {
 		return
@@ -232,7 +238,7 @@ func (b *browser) onTarget(e event) {
 			return
 		}
 		b.last++
-		t := &tab{number: b.last, target: p.TargetInfo.TargetID, session: p.SessionID, url: p.TargetInfo.URL, byID: map[string]*request{}}
+		t := &tab{number: b.last, target: p.TargetInfo.TargetID, session: p.SessionID, url: p.TargetInfo.URL, byID: map[string]*request{}, group: b.groupOf(p.TargetInfo.OpenerID)}
 		t.reset()
 		t.navigations = 0
 		b.tabs = append(b.tabs, t)
@@ -267,6 +273,19 @@ func (b *browser) onTarget(e event) {
 			}
 		}
 	}
+}
+
+// groupOf returns the group of a new tab.
+func (b *browser) groupOf(opener string) *group {
+	if opener == "" {
+		return &group{}
+	}
+	for _, t := range b.tabs {
+		if t.target == opener {
+			return t.group
+		}
+	}
+	return &group{ran: true, typed: true} // what opened it is gone: it may be of any
 }
 
 // later makes a call from a goroutine of its own, whose end nobody waits for.

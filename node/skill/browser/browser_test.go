@@ -33,6 +33,8 @@ type rig struct {
 	// key, if set, signs the calls, and secret is the credential that they type.
 	key    browserlink.Key
 	secret *browserlink.Secret
+	keeper string
+	last   string // the command of the last call
 	calls  int
 }
 
@@ -63,7 +65,7 @@ func newRig(t testing.TB) *rig {
 func (r *rig) keep(cfg browser.Config) (end func()) {
 	r.t.Helper()
 	r.folder = filepath.Join(r.t.TempDir(), "browser")
-	r.key = cfg.Start.Key
+	r.key, r.keeper, cfg.Start.Now = cfg.Start.Key, cfg.Start.Keeper, time.Now().UnixMilli()
 	cfg.Folder, cfg.IdleSeconds = r.folder, 600
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -88,12 +90,21 @@ func (r *rig) ask(tool string, args map[string]any) browser.Answer {
 		r.calls++
 		call.Exec = fmt.Sprintf("step_%d", r.calls)
 		if r.secret != nil {
-			call.Secret, err = r.key.SealSecret(call.Exec, *r.secret)
+			call.Secret, err = r.key.SealSecret(r.keeper, call.Exec, *r.secret)
 			require.NoError(r.t, err)
 		}
-		call.Signature = r.key.Sign(call.Exec, tool, raw, call.Secret)
+		r.last = call.Exec
+		call.Number, call.Deadline = int64(r.calls), time.Now().Add(time.Minute).UnixMilli()
+		r.sign(&call)
 	}
 	return r.send(call)
+}
+
+// sign signs a call for the rig's keeper.
+func (r *rig) sign(call *browser.Request) {
+	call.Signature = r.key.Sign(browserlink.Call{
+		Keeper: r.keeper, Exec: call.Exec, Number: call.Number, Deadline: call.Deadline, Tool: call.Tool, Arguments: call.Arguments, Secret: call.Secret,
+	})
 }
 
 // send passes a call on as the program does.

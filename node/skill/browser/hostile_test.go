@@ -16,6 +16,11 @@ import (
 	"github.com/deckhand-sh/deckhand/node/skill/browser/browsertest"
 )
 
+// busy are the pages that keep the browser busy for long: they are opened with DECKHAND_SOAK.
+var busy = map[string]bool{
+	"a page that loads itself again": true, "windows without end": true, "elements nested 10 000 deep": true, "a page of 500 MB": true, "many downloads with odd names": true,
+}
+
 // Each hostile page has the expected result, within a time; the browser can be used afterwards.
 func TestCorpusOfHostilePages(t *testing.T) {
 	t.Parallel()
@@ -53,6 +58,7 @@ func TestCorpusOfHostilePages(t *testing.T) {
 			return said.Answer + said.Error
 		}
 	}
+	slow := os.Getenv("DECKHAND_SOAK") != ""
 	for _, one := range []struct {
 		name string
 		call func() string
@@ -86,6 +92,9 @@ func TestCorpusOfHostilePages(t *testing.T) {
 		{"elements nested 10 000 deep", navigate(site + "/hostile/nested"), result{nil, []string{"ended ("}}},
 		{"a page of 500 MB", navigate(site + "/hostile/huge"), result{nil, []string{"0123456789abcdef"}}},
 	} {
+		if busy[one.name] && !slow {
+			continue
+		}
 		began := time.Now()
 		said := one.call()
 		require.Less(t, time.Since(began), time.Minute, one.name)
@@ -106,6 +115,9 @@ func TestCorpusOfHostilePages(t *testing.T) {
 	mu.Lock()
 	require.True(t, asked["GET rebind.test"], "%v", asked)
 	mu.Unlock()
+	if !slow {
+		return
+	}
 	entries, err := os.ReadDir(filepath.Join(r.workspace, "downloads"))
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(entries), 20)

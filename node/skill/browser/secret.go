@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/internal/browserlink"
+	"github.com/deckhand-sh/deckhand/internal/toolname"
 )
 
 // secrets are the values of credentials that were typed into pages. While the browser lives,
@@ -38,9 +39,13 @@ const (
 	maxSecrets = 50
 )
 
-func (s *secrets) add(credential, value string) {
-	if value == "" || len(s.values) >= maxSecrets || slices.Contains(s.values, value) {
-		return
+// add has a value masked from now on.
+func (s *secrets) add(credential, value string) error {
+	if value == "" || slices.Contains(s.values, value) {
+		return nil
+	}
+	if len(s.values) >= maxSecrets {
+		return fmt.Errorf("credential: %d were typed by this task, and no more can be kept out of its results", maxSecrets)
 	}
 	s.values = append(s.values, value)
 	whole := "[credential " + credential + "]"
@@ -53,6 +58,7 @@ func (s *secrets) add(credential, value string) {
 	for n := len(runes) - 1; n >= max(leastPart, len(runes)/3); n-- {
 		s.parts = append(s.parts, mask{regexp.MustCompile(written(string(runes[:n])) + "|" + written(string(runes[len(runes)-n:]))), part})
 	}
+	return nil
 }
 
 // written returns an expression that matches a text in which any character may be written as in
@@ -108,23 +114,37 @@ const secretField = `function() {
 	return {origin: location.origin, password: this.localName === 'input' && this.type === 'password'};
 }`
 
+// typeScript sets the value of a password field, whatever has the focus, if the field is still
+// one, in a document of an origin. Nothing of the page runs between the check and the setting.
+const typeScript = `function(origin, text) {
+	if (!this.isConnected) return {problem: 'it is not on the page any more'};
+	if (location.origin !== origin) return {problem: 'its frame shows another page now'};
+	if (this.localName !== 'input' || this.type !== 'password') return {problem: 'it is no password field any more'};
+	if (this.disabled) return {problem: 'it is disabled'};
+	if (this.readOnly) return {problem: 'it is read-only'};
+	Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(this, text);
+	this.dispatchEvent(new Event('input', {bubbles: true, composed: true}));
+	this.dispatchEvent(new Event('change', {bubbles: true}));
+	return {};
+}`
+
 // admits refuses to type a secret into an element: one of a frame that the credential is not
-// for, or one that would show it, from where it could be copied.
-func (c *call) admits(e element, s browserlink.Secret) error {
+// for, or one that would show it, from where it could be copied. It returns the frame's origin.
+func (c *call) admits(e element, s browserlink.Secret) (string, error) {
 	raw, err := c.on(c.ctx, e, secretField)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var field struct {
 		Origin   string
 		Password bool
 	}
 	if err := json.Unmarshal(raw, &field); err != nil {
-		return err
+		return "", err
 	}
 	u, err := url.Parse(field.Origin)
 	if err != nil || u.Hostname() == "" {
-		return fmt.Errorf("credential %s is not for this page, which is of no host", s.Credential)
+		return "", fmt.Errorf("credential %s is not for this page, which is of no host", s.Credential)
 	}
 	port := u.Port()
 	if port == "" {
@@ -136,36 +156,78 @@ func (c *call) admits(e element, s browserlink.Secret) error {
 	}
 	switch host := u.Hostname(); {
 	case !slices.Contains(s.Hosts, host) || !slices.ContainsFunc(ports, func(one int) bool { return fmt.Sprint(one) == port }):
-		return fmt.Errorf("credential %s is not for pages of %s; it is for %s", s.Credential, clean(u.Host, 200), strings.Join(s.Hosts, ", "))
+		return "", fmt.Errorf("credential %s is not for pages of %s; it is for %s", s.Credential, clean(u.Host, 200), strings.Join(s.Hosts, ", "))
 	case u.Scheme != "https" && host != "localhost" && host != "127.0.0.1" && host != "::1":
-		return fmt.Errorf("credential %s is not typed into %s, which is not encrypted", s.Credential, clean(field.Origin, 200))
+		return "", fmt.Errorf("credential %s is not typed into %s, which is not encrypted", s.Credential, clean(field.Origin, 200))
 	case !field.Password:
-		return fmt.Errorf("%s is no password field: it would show credential %s", c.named(e), s.Credential)
+		return "", fmt.Errorf("%s is no password field: it would show credential %s", c.named(e), s.Credential)
 	}
-	return nil
+	return field.Origin, nil
 }
 
-// takeSecret has the call type a credential in place of its text.
-func (c *call) takeSecret(e element) error {
+// typeSecret types the call's credential into an element.
+//
+// JavaScript of the agent and passwords are kept apart, for as long as the browser lives: what it
+// leaves behind in a page (a listener, another window of it, a stored response) could read what
+// is typed later, and what a page keeps of a password it could read itself. So a password is
+// typed only into tabs that it never ran in, and that no such tab opened, and only for origins
+// that it never ran in; afterwards, it is refused there.
+func (c *call) typeSecret(e element) error {
 	switch {
 	case c.secret == nil:
 		return errors.New("credential: its value did not come with the call; make the call again")
 	case c.args.Text != "":
 		return errors.New("give either text or credential")
 	}
-	if err := c.admits(e, *c.secret); err != nil {
+	origin, err := c.admits(e, *c.secret)
+	if err != nil {
 		return fmt.Errorf("credential: %w", err)
 	}
-	c.b.secrets.add(c.secret.Credential, c.secret.Value)
 	c.b.mu.Lock()
-	c.t.secret = true
+	ran, here := c.t.group.ran, c.b.ran[origin]
 	c.b.mu.Unlock()
-	c.args.Text, c.args.Slowly = c.secret.Value, false
+	switch {
+	case here:
+		return fmt.Errorf("credential: %s has run in pages of %s, and might read what is typed there: no password is typed there while this browser lives", toolname.BrowserExecuteJS, clean(origin, 200))
+	case ran:
+		return fmt.Errorf("credential: %s has run in this tab, or in one that opened it or was opened by it, and might read what is typed: open the page in a new tab with %s", toolname.BrowserExecuteJS, toolname.BrowserTabs)
+	}
+	if err := c.b.secrets.add(c.secret.Credential, c.secret.Value); err != nil {
+		return err
+	}
+	c.b.mu.Lock()
+	c.t.group.typed, c.b.typed[origin] = true, true
+	c.b.mu.Unlock()
+	raw, err := c.on(c.ctx, e, typeScript, origin, c.secret.Value)
+	if err != nil && !errors.Is(err, errDialog) {
+		return err
+	}
+	var done struct{ Problem string }
+	if err := json.Unmarshal(raw, &done); err == nil && done.Problem != "" {
+		return fmt.Errorf("credential: nothing was typed into %s: %s", c.named(e), done.Problem)
+	}
+	c.b.typings++
+	c.say("typed credential %s into %s", clean(c.args.Credential, 100), c.named(e))
 	return nil
 }
 
-// errSecret is returned for JavaScript in a page that a secret was typed into.
-var errSecret = errors.New("expression: a credential was typed into this page, which JavaScript could read; it is refused until the page is left")
+// mayRun refuses JavaScript of the agent where a password was typed, and otherwise marks that
+// it runs in the tab's document now. It returns which document that is.
+func (c *call) mayRun() (document string, err error) {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	switch at := c.t.script; {
+	case at.id == "":
+		return "", errors.New("expression: the page is being loaded; wait for it, and make the call again")
+	case c.b.typed[at.origin]:
+		return "", fmt.Errorf("expression: a credential was typed into a page of %s, where JavaScript might read it: it is refused there while this browser lives", clean(at.origin, 200))
+	case c.t.group.typed:
+		return "", fmt.Errorf("expression: a credential was typed into this tab, or into one that opened it or was opened by it, where JavaScript might read it: use a new tab, with %s", toolname.BrowserTabs)
+	default:
+		c.t.group.ran, c.b.ran[at.origin] = true, true
+		return at.id, nil
+	}
+}
 
 // hideScript hides what of a document shows a secret, in open shadow trees too, and returns how
 // many elements that are. showScript ends that.

@@ -47,6 +47,8 @@ type Config struct {
 	Proxy string `json:"proxy,omitempty"`
 	// IdleSeconds is how long it lives without a call.
 	IdleSeconds int `json:"idle_seconds"`
+	// Signed has the keeper end unless it is given a key.
+	Signed bool `json:"signed,omitempty"`
 	// Start has what other users of the jail must not see. With a key, calls must be signed.
 	Start browserlink.Start `json:"-"`
 }
@@ -58,7 +60,10 @@ type Request struct {
 	// Exec is the command that makes the call: the browser's requests meanwhile belong to it.
 	Exec  string `json:"exec,omitempty"`
 	Files []File `json:"files,omitempty"`
-	// Secret is the sealed value of a credential, and Signature that of the call.
+	// Number and Deadline are those of a browserlink.Call, Secret is the sealed value of a
+	// credential, and Signature that of the call.
+	Number    int64  `json:"number,omitempty"`
+	Deadline  int64  `json:"deadline,omitempty"`
 	Secret    []byte `json:"secret,omitempty"`
 	Signature []byte `json:"signature,omitempty"`
 }
@@ -89,6 +94,8 @@ type Answer struct {
 	Files []File `json:"files,omitempty"`
 	// Session is the sealed state of the browser after the call, if it has changed.
 	Session []byte `json:"session,omitempty"`
+	// Typed reports that a credential was typed, whatever came after it.
+	Typed bool `json:"typed,omitempty"`
 }
 
 // maxStart bounds the standard input of a keeper.
@@ -139,10 +146,15 @@ type server struct {
 	idle    *keeper.Idle
 	asking  sync.WaitGroup
 	key     browserlink.Key
+	keeper  string
+	began   time.Time  // when the hub's time was start
+	start   int64      // in milliseconds since 1970
 	turn    sync.Mutex // held by the call in progress
 	uploads []string   // folders of files, the oldest first; guarded by turn
 	// made are the commands whose calls were made, the oldest first; guarded by turn.
 	made []string
+	// last is the highest number of a call that was made; guarded by turn.
+	last int64
 }
 
 // maxMade is how many calls are remembered, so that none is made twice.
@@ -153,6 +165,10 @@ func Serve(ctx context.Context, cfg Config) error {
 	if !filepath.IsAbs(cfg.Folder) || cfg.IdleSeconds <= 0 {
 		return errors.New("folder and idle_seconds must be given")
 	}
+	if cfg.Signed && len(cfg.Start.Key) == 0 {
+		return errors.New("standard input has no key")
+	}
+	began := time.Now()
 	if err := ownFolder(cfg.Folder); err != nil {
 		return err
 	}
@@ -185,7 +201,10 @@ func Serve(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := &server{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second)}
-	k.key = cfg.Start.Key
+	k.key, k.keeper, k.began, k.start = cfg.Start.Key, cfg.Start.Keeper, began, cfg.Start.Now
+	for _, one := range cfg.Start.Secrets {
+		_ = k.browser.secrets.add(one.Credential, one.Value) // the newest are first
+	}
 	if len(cfg.Start.Session) > 0 {
 		session, err := browserlink.DecodeSession(cfg.Start.Session)
 		if err != nil {
@@ -263,7 +282,7 @@ func (k *server) serve(ctx context.Context, conn net.Conn) {
 		}
 	}()
 	said, downloads := k.call(ctx, req, files, secret)
-	encoded := k.state(ctx, req.Tool, &said)
+	encoded := k.state(ctx, req, &said)
 	if s.send(said) != nil {
 		return
 	}
@@ -281,15 +300,28 @@ func (k *server) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// admit refuses a call that the hub has not signed, or that was made before, and returns the
-// secret that comes with it.
+// admit refuses a call that the hub has not signed for this keeper, that was made before, or that
+// comes too late, and returns the secret that comes with it: a command of the agent may have kept
+// it from the keeper.
 func (k *server) admit(req Request) (*browserlink.Secret, error) {
 	if len(k.key) == 0 {
 		return nil, nil
 	}
-	if req.Exec == "" || slices.Contains(k.made, req.Exec) || !k.key.Signed(req.Signature, req.Exec, req.Tool, req.Arguments, req.Secret) {
+	signed := k.key.Signed(req.Signature, browserlink.Call{
+		Keeper: k.keeper, Exec: req.Exec, Number: req.Number, Deadline: req.Deadline, Tool: req.Tool, Arguments: req.Arguments, Secret: req.Secret,
+	})
+	if req.Exec == "" || slices.Contains(k.made, req.Exec) || !signed {
 		return nil, errors.New("the browser is used by the agent's tools only, not by its commands")
 	}
+	// The machine's clock may be set meanwhile; this one only goes on.
+	if now := k.start + time.Since(k.began).Milliseconds(); now > req.Deadline {
+		return nil, errors.New("the call came too late and was not made; make it again")
+	}
+	// Calls that only look run in parallel, in any order.
+	if req.Number < k.last && changesState(req.Tool) {
+		return nil, errors.New("the call came after a later one and was not made; make it again")
+	}
+	k.last = max(k.last, req.Number)
 	if len(k.made) >= maxMade {
 		k.made = k.made[1:]
 	}
@@ -297,7 +329,7 @@ func (k *server) admit(req Request) (*browserlink.Secret, error) {
 	if len(req.Secret) == 0 {
 		return nil, nil
 	}
-	secret, err := k.key.OpenSecret(req.Exec, req.Secret)
+	secret, err := k.key.OpenSecret(k.keeper, req.Exec, req.Secret)
 	if err != nil {
 		return nil, fmt.Errorf("the value of the credential: %w", err)
 	}
@@ -306,11 +338,11 @@ func (k *server) admit(req Request) (*browserlink.Secret, error) {
 
 // state reads the state of the browser after a call, and adds it to the answer if it is not
 // what was handed over last. It returns that state.
-func (k *server) state(ctx context.Context, tool string, said *Answer) string {
+func (k *server) state(ctx context.Context, req Request, said *Answer) string {
 	if said.Error == "" {
 		k.browser.kept.trying = false
 	}
-	if !changesState(tool) {
+	if !changesState(req.Tool) {
 		return ""
 	}
 	sessions{k.browser}.capture(ctx)
@@ -321,7 +353,7 @@ func (k *server) state(ctx context.Context, tool string, said *Answer) string {
 	if err != nil || string(encoded) == k.browser.kept.sent {
 		return ""
 	}
-	if said.Session, err = k.key.SealSession(encoded); err != nil {
+	if said.Session, err = k.key.SealSession(req.Exec, encoded); err != nil {
 		return ""
 	}
 	return string(encoded)
@@ -331,7 +363,9 @@ func (k *server) state(ctx context.Context, tool string, said *Answer) string {
 func (k *server) call(ctx context.Context, req Request, files []string, secret *browserlink.Secret) (said Answer, handOver []*download) {
 	b := k.browser
 	defer func() { b.secrets.maskAnswer(&said) }()
+	typings := b.typings
 	r, downloads, err := b.run(ctx, req.Tool, req.Arguments, files, req.Exec, secret)
+	said.Typed = b.typings > typings
 	b.mu.Lock()
 	if b.active != nil {
 		said.URL, said.Title = clean(b.active.url, 2000), b.active.title

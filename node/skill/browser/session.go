@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -94,6 +96,7 @@ func (b sessions) capture(ctx context.Context) {
 	s.Cookies = got.Cookies
 	b.mu.Lock()
 	tabs, active := append([]*tab(nil), b.tabs...), b.active
+	s.Ran, s.Typed = slices.Sorted(maps.Keys(b.ran)), slices.Sorted(maps.Keys(b.typed))
 	b.mu.Unlock()
 	old := b.kept.tabs
 	b.kept.tabs = map[int]browserlink.Tab{}
@@ -189,6 +192,14 @@ func (b sessions) keepLocal(origin string, items []browserlink.Item) {
 // begin has the browser begin with a state when it is started.
 func (b sessions) begin(s browserlink.Session) {
 	b.kept.session, b.kept.local = &s, s.Local
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, origin := range s.Ran {
+		b.ran[origin] = true
+	}
+	for _, origin := range s.Typed {
+		b.typed[origin] = true
+	}
 }
 
 // restore brings a browser that was just started to the state that it is to begin with. Pages

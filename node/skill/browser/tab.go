@@ -41,9 +41,14 @@ type tab struct {
 	navigations int
 	// chooser is the element that last asked for files.
 	chooser int64
-	// secret reports that a credential was typed into the document.
-	secret bool
+	// script is the world of the scripts of the document, and of which origin it is.
+	script struct{ id, origin string }
+	group  *group
 }
+
+// group are tabs that opened one another: their documents may reach each other. It reports
+// whether JavaScript of the agent ran in one of them, and whether a credential was typed.
+type group struct{ ran, typed bool }
 
 // element is an element of a page, and what a reference stands for.
 type element struct {
@@ -84,7 +89,7 @@ func (t *tab) name() string { return fmt.Sprintf("t%d", t.number) }
 
 // reset forgets what was of the document before.
 func (t *tab) reset() {
-	t.refs, t.nodes, t.shown, t.chooser, t.secret = map[int64]string{}, map[string]element{}, nil, 0, false
+	t.refs, t.nodes, t.shown, t.chooser = map[int64]string{}, map[string]element{}, nil, 0
 	t.navigations++
 }
 
@@ -104,6 +109,8 @@ func (t *tab) onEvent(b *browser, e event) {
 		t.onNetwork(e)
 	case e.Method == "Fetch.requestPaused":
 		t.onPaused(b, e)
+	case strings.HasPrefix(e.Method, "Runtime.executionContext"):
+		t.onContext(e)
 	case e.Method == "Runtime.consoleAPICalled":
 		var p struct {
 			Type string `json:"type"`
@@ -152,6 +159,29 @@ func (t *tab) onEvent(b *browser, e event) {
 		}
 	case e.Method == "Inspector.targetCrashed":
 		t.crashed, t.dialog, t.loading = true, nil, false
+	}
+}
+
+// onContext notes the world in which the document's scripts run.
+func (t *tab) onContext(e event) {
+	var p struct {
+		UniqueID string `json:"executionContextUniqueId"`
+		Context  struct {
+			UniqueID, Origin string
+			AuxData          struct {
+				IsDefault bool
+				FrameID   string
+			}
+		}
+	}
+	if json.Unmarshal(e.Params, &p) != nil {
+		return
+	}
+	switch at := p.Context; {
+	case e.Method == "Runtime.executionContextsCleared", e.Method == "Runtime.executionContextDestroyed" && p.UniqueID == t.script.id:
+		t.script.id, t.script.origin = "", ""
+	case e.Method == "Runtime.executionContextCreated" && at.AuxData.IsDefault && at.AuxData.FrameID == t.target:
+		t.script.id, t.script.origin = at.UniqueID, at.Origin
 	}
 }
 

@@ -103,13 +103,16 @@ func (q *Queries) CreateBrowserKey(ctx context.Context, arg CreateBrowserKeyPara
 }
 
 const expireBrowserSessions = `-- name: ExpireBrowserSessions :execrows
-DELETE FROM browser_sessions b
-WHERE b.created_at < now() - $1::interval AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
+UPDATE browser_sessions b SET sealed = '', summary = '{}'
+WHERE b.created_at < now() - $1::interval AND octet_length(b.sealed) > 0 AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
   AND (EXISTS (SELECT 1 FROM tasks t WHERE t.id = b.task_id AND t.finished_at < now() - $1::interval)
        OR EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number))
+  AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = b.task_id AND c.iteration >= b.turn
+                  AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.turn <= c.iteration))
 `
 
-// Those of ended tasks, and all but the newest of the others: no checkpoint is kept for longer.
+// Empties those of ended tasks, and all but the newest of the others, unless a checkpoint has
+// them: one may be kept for longer.
 func (q *Queries) ExpireBrowserSessions(ctx context.Context, keepFor time.Duration) (int64, error) {
 	result, err := q.db.Exec(ctx, expireBrowserSessions, keepFor)
 	if err != nil {
@@ -118,10 +121,14 @@ func (q *Queries) ExpireBrowserSessions(ctx context.Context, keepFor time.Durati
 	return result.RowsAffected(), nil
 }
 
-const pruneBrowserSessions = `-- name: PruneBrowserSessions :exec
-DELETE FROM browser_sessions b
-WHERE b.org_id = $1 AND b.task_id = $2
+const pruneBrowserSessions = `-- name: PruneBrowserSessions :execrows
+UPDATE browser_sessions b SET sealed = '', summary = '{}'
+WHERE b.org_id = $1 AND b.task_id = $2 AND octet_length(b.sealed) > 0
   AND b.number <= coalesce((SELECT n.number FROM browser_sessions n WHERE n.task_id = $2 ORDER BY n.number DESC LIMIT 1 OFFSET $3::int), 0)
+  AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = b.task_id AND c.reason NOT IN ('auto', 'phase') AND c.iteration >= b.turn
+                  AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.turn <= c.iteration))
+  AND NOT EXISTS (SELECT 1 FROM steps s WHERE s.org_id = b.org_id AND s.task_id = b.task_id AND s.checkpoint <> '' AND s.number > b.number
+                  AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.number < s.number))
 `
 
 type PruneBrowserSessionsParams struct {
@@ -130,10 +137,15 @@ type PruneBrowserSessionsParams struct {
 	Most   int32
 }
 
-// Keeps the newest of a task.
-func (q *Queries) PruneBrowserSessions(ctx context.Context, arg PruneBrowserSessionsParams) error {
-	_, err := q.db.Exec(ctx, pruneBrowserSessions, arg.OrgID, arg.TaskID, arg.Most)
-	return err
+// Empties all of a task but the newest, and those of checkpoints that somebody has named or kept
+// or that were made before a call. The rows stay: a state that is not kept any more is not taken
+// for none.
+func (q *Queries) PruneBrowserSessions(ctx context.Context, arg PruneBrowserSessionsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, pruneBrowserSessions, arg.OrgID, arg.TaskID, arg.Most)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const putBrowserSession = `-- name: PutBrowserSession :exec

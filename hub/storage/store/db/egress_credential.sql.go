@@ -537,6 +537,27 @@ func (q *Queries) RotateEgressCredential(ctx context.Context, arg RotateEgressCr
 	return i, err
 }
 
+const settleCredentialRequest = `-- name: SettleCredentialRequest :exec
+UPDATE credential_requests SET status = $1, problem = $2 WHERE org_id = $3 AND id = $4
+`
+
+type SettleCredentialRequestParams struct {
+	Status  int32
+	Problem string
+	OrgID   string
+	ID      string
+}
+
+func (q *Queries) SettleCredentialRequest(ctx context.Context, arg SettleCredentialRequestParams) error {
+	_, err := q.db.Exec(ctx, settleCredentialRequest,
+		arg.Status,
+		arg.Problem,
+		arg.OrgID,
+		arg.ID,
+	)
+	return err
+}
+
 const stepsOfExecs = `-- name: StepsOfExecs :many
 SELECT s.exec_id, s.id, s.task_id, s.jail_id FROM steps s
 WHERE s.org_id = $1 AND s.node_id = $2::text AND s.id = ANY ($3::text[]) AND s.exec_id = ANY ($4::text[])
@@ -731,6 +752,39 @@ func (q *Queries) TasksInJail(ctx context.Context, arg TasksInJailParams) ([]Tas
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const typedCredentials = `-- name: TypedCredentials :many
+SELECT credential FROM credential_requests
+WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND method = 'TYPE' AND status <> 403
+GROUP BY credential ORDER BY max(at) DESC LIMIT $3
+`
+
+type TypedCredentialsParams struct {
+	OrgID   string
+	Tasks   []string
+	MaxRows int32
+}
+
+// Those that tasks may have typed into pages, the newest first.
+func (q *Queries) TypedCredentials(ctx context.Context, arg TypedCredentialsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, typedCredentials, arg.OrgID, arg.Tasks, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var credential string
+		if err := rows.Scan(&credential); err != nil {
+			return nil, err
+		}
+		items = append(items, credential)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ CREATE TABLE browser_sessions (
     number     int NOT NULL CHECK (number > 0),
     turn       int NOT NULL CHECK (turn > 0),
     org_id     text COLLATE "C" NOT NULL REFERENCES organisations (id),
-    -- Cookies, storages, addresses and scroll positions.
+    -- Cookies, storages, addresses and scroll positions; empty once they are not kept any more.
     sealed     bytea NOT NULL,
     -- What people see of it: addresses without their parameters, and names.
     summary    jsonb NOT NULL,

@@ -16,11 +16,17 @@ INSERT INTO task_browsers (task_id, org_id, key_sealed) VALUES (@task_id, @org_i
 INSERT INTO browser_sessions (task_id, number, turn, org_id, sealed, summary)
 VALUES (@task_id, @number, @turn, @org_id, @sealed, @summary) ON CONFLICT (task_id, number) DO NOTHING;
 
--- name: PruneBrowserSessions :exec
--- Keeps the newest of a task.
-DELETE FROM browser_sessions b
-WHERE b.org_id = @org_id AND b.task_id = @task_id
-  AND b.number <= coalesce((SELECT n.number FROM browser_sessions n WHERE n.task_id = @task_id ORDER BY n.number DESC LIMIT 1 OFFSET @most::int), 0);
+-- name: PruneBrowserSessions :execrows
+-- Empties all of a task but the newest, and those of checkpoints that somebody has named or kept
+-- or that were made before a call. The rows stay: a state that is not kept any more is not taken
+-- for none.
+UPDATE browser_sessions b SET sealed = '', summary = '{}'
+WHERE b.org_id = @org_id AND b.task_id = @task_id AND octet_length(b.sealed) > 0
+  AND b.number <= coalesce((SELECT n.number FROM browser_sessions n WHERE n.task_id = @task_id ORDER BY n.number DESC LIMIT 1 OFFSET @most::int), 0)
+  AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = b.task_id AND c.reason NOT IN ('auto', 'phase') AND c.iteration >= b.turn
+                  AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.turn <= c.iteration))
+  AND NOT EXISTS (SELECT 1 FROM steps s WHERE s.org_id = b.org_id AND s.task_id = b.task_id AND s.checkpoint <> '' AND s.number > b.number
+                  AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.number < s.number));
 
 -- name: BrowserSession :one
 -- The newest of a task up to a turn, and before a step unless that is 0.
@@ -29,8 +35,11 @@ WHERE org_id = @org_id AND task_id = @task_id AND turn <= @up_to_turn AND (@befo
 ORDER BY number DESC LIMIT 1;
 
 -- name: ExpireBrowserSessions :execrows
--- Those of ended tasks, and all but the newest of the others: no checkpoint is kept for longer.
-DELETE FROM browser_sessions b
-WHERE b.created_at < now() - @keep_for::interval AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
+-- Empties those of ended tasks, and all but the newest of the others, unless a checkpoint has
+-- them: one may be kept for longer.
+UPDATE browser_sessions b SET sealed = '', summary = '{}'
+WHERE b.created_at < now() - @keep_for::interval AND octet_length(b.sealed) > 0 AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
   AND (EXISTS (SELECT 1 FROM tasks t WHERE t.id = b.task_id AND t.finished_at < now() - @keep_for::interval)
-       OR EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number));
+       OR EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number))
+  AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = b.task_id AND c.iteration >= b.turn
+                  AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.turn <= c.iteration));

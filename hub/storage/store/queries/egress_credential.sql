@@ -75,6 +75,15 @@ VALUES (@org_id, @id, @credential, @node_id, @jail_id, @exec_id, sqlc.narg(task_
         @duration::interval, @problem)
 ON CONFLICT (org_id, id) DO NOTHING;
 
+-- name: SettleCredentialRequest :exec
+UPDATE credential_requests SET status = @status, problem = @problem WHERE org_id = @org_id AND id = @id;
+
+-- name: TypedCredentials :many
+-- Those that tasks may have typed into pages, the newest first.
+SELECT credential FROM credential_requests
+WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]) AND method = 'TYPE' AND status <> 403
+GROUP BY credential ORDER BY max(at) DESC LIMIT @max_rows;
+
 -- name: ListCredentialRequests :many
 -- A page of those that somebody sees, newest first, after a keyset position.
 SELECT r.* FROM credential_requests r

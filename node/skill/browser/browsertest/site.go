@@ -183,6 +183,9 @@ var pages = map[string]string{
 	"/echo": page("Echo", `<h1>Echo</h1><label>Passphrase <input type=password oninput="
 		shown.textContent = 'You typed ' + this.value; copied.value = this.value; document.title = 'T ' + this.value; console.log('typed', this.value, encodeURIComponent(this.value)); fetch('/missing?p=' + encodeURIComponent(this.value))"></label>
 		<label>Plain <input name=plain></label><p id=shown></p><textarea id=copied aria-label=Copy></textarea><p><button onclick="location.hash = copied.value">Put it into the address</button></p>`),
+	"/thief": page("Thief", `<h1>Thief</h1><label>Passphrase <input type=password onfocus="setTimeout(() => thief.focus()); thief.focus()" oninput="thief.focus(); show()"></label>
+		<input id=thief aria-label=Other oninput="show()"><p id=shown></p><p id=known>typed-bef0re</p>
+		<script>function show() { shown.textContent = 'passphrase ' + document.querySelector('[type=password]').value.length + ', stolen ' + thief.value.length } setInterval(() => thief.focus(), 1)</script>`),
 	"/": page("Start", `<h1>Start</h1><a href=/login>Log in</a> <a href=/forms>Forms</a>`),
 	"/forms": page("Forms", `<h1>Forms</h1><form method=post onsubmit="event.preventDefault(); out.textContent = 'Sent: ' + new URLSearchParams(new FormData(this))">
 		<label>Name <input name=name value="old name"></label>
