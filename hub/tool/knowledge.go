@@ -53,7 +53,7 @@ func knowledgeTools() []*Tool {
 			Description: "Search the documents of your organisation and of the person you work for, such as handbooks, specifications and source code. " +
 				"Returns the passages that fit best, each with its place to cite. Ask before you guess how something is done here; for files of your workspace, use file_search. " +
 				`Example: {"query": "how are releases approved"}.`,
-			Kind: KindSearch, Expected: time.Second, Retryable: true,
+			Kind: KindSearch, Returns: Foreign, Expected: time.Second, Retryable: true,
 			Category: deckhandv1.ToolCategory_TOOL_CATEGORY_SAFE, Place: deckhandv1.ToolPlace_TOOL_PLACE_HUB,
 			Idempotent: true, ReadOnly: true, Timeout: ragTimeout,
 			schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{

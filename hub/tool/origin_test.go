@@ -24,7 +24,7 @@ func TestToolsDeclareWhoseTextTheyReturn(t *testing.T) {
 		case tool.KindWeb, tool.KindFleet:
 			require.Equal(t, !slices.Contains(own, name), record.Untrusted(false), name)
 		default:
-			require.Equal(t, name == toolname.WebSearch, record.Untrusted(false), name)
+			require.Equal(t, name == toolname.WebSearch || name == toolname.RAGQuery, record.Untrusted(false), name)
 		}
 		if record.Returns == tool.Fetched {
 			fetched = append(fetched, name)

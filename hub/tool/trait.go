@@ -49,7 +49,7 @@ const (
 	// Fetched is the output of programs, which have text that anybody may have written if they
 	// have network access.
 	Fetched
-	// Foreign is text that anybody may have written: pages, logs, files of machines, answers of
+	// Foreign is text that anybody may have written: pages, documents, logs, files of machines, answers of
 	// servers.
 	Foreign
 )

@@ -204,7 +204,7 @@ WITH RECURSIVE up AS (
 SELECT (EXISTS (SELECT 1 FROM runs JOIN tasks t ON t.id = runs.id WHERE t.trigger_id NOT IN ('manual', '')
                   AND NOT EXISTS (SELECT 1 FROM triggers g WHERE g.id = t.trigger_id AND g.org_id = @org_id AND g.kind <> 'webhook'))
      OR EXISTS (SELECT 1 FROM runs JOIN steps s ON s.task_id = runs.id
-                WHERE s.started_at IS NOT NULL AND (s.tool ~ '^(web_|http_|browser_|mcp__)' OR s.outcome ->> 'untrusted' = 'true'
+                WHERE s.started_at IS NOT NULL AND (s.tool ~ '^(web_|http_|browser_|mcp__|rag_query$)' OR s.outcome ->> 'untrusted' = 'true'
                       OR jsonb_typeof(s.outcome #> '{egress,hosts}') = 'array')))::boolean;
 
 -- name: BoundPatternLocks :exec
