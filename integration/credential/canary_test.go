@@ -87,7 +87,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		"GIT_TRACE_CURL=1 GIT_TRACE2_EVENT=/workspace/trace git ls-remote " + host.url() + "/held/repo.git; cat trace | tail -5",
 		"env; ls -laR /deckhand /run/deckhand",
 		"curl -sSk " + thief.url() + "/held/x",
-		"curl -sSkL " + host.url() + "/named; curl -sS --http2 " + host.url() + "/pushed",
+		"curl -sSkL " + host.url() + "/named; curl -sS -A canary --http2 " + host.url() + "/pushed",
 		// The first version of the file is in a snapshot only, as what is in its requests would be.
 		"printf '%s-%s' snapshot marker > kept; curl -sS " + host.url() + "/held/page > stolen",
 		"echo other > kept; rm stolen",

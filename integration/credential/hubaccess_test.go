@@ -114,11 +114,11 @@ turns:
 	}
 	assert.Contains(t, out, "PATHS 403 403 403 403 403")
 	for _, line := range strings.Split(out, "\n") {
-		if status, url, found := strings.Cut(line, " https://deckhand.internal/deckhand.v1."); found {
+		if status, url, found := strings.Cut(line, " walked "); found {
 			assert.Equal(t, "403", status, url)
 		}
 	}
-	assert.Equal(t, procedures(t), strings.Count(out, " https://deckhand.internal/deckhand.v1."))
+	assert.Equal(t, procedures(t), strings.Count(out, " walked "))
 
 	// It is recorded: the message, and who submitted the subtask.
 	events := func(task string) (types []string, said string) {
@@ -150,7 +150,7 @@ func walk(t *testing.T) []byte {
 	t.Helper()
 	var out strings.Builder
 	each(func(procedure string) {
-		fmt.Fprintf(&out, "url = \"https://deckhand.internal/deckhand.v1.%s\"\nheader = \"Content-Type: application/json\"\ndata = \"{}\"\noutput = /dev/null\nsilent\nwrite-out = \"%%{http_code} %%{url_effective}\\n\"\nnext\n", procedure)
+		fmt.Fprintf(&out, "url = \"https://deckhand.internal/deckhand.v1.%s\"\nheader = \"Content-Type: application/json\"\ndata = \"{}\"\noutput = /dev/null\nsilent\nwrite-out = \"%%{http_code} walked %[1]s\\n\"\nnext\n", procedure)
 	})
 	return []byte(strings.TrimSuffix(out.String(), "next\n"))
 }

@@ -28,10 +28,10 @@ import (
 const (
 	// KeySize is the length of a key in bytes.
 	KeySize = 32
-	// MaxSession bounds a session as JSON, and MaxSealed one that is sealed, which has to fit
-	// into the input of a command.
+	// MaxSession bounds a session as JSON.
 	MaxSession = 4 << 20
-	MaxSealed  = 512 << 10
+	// MaxSealed bounds one that is sealed, which has to fit into the input of a command.
+	MaxSealed = 512 << 10
 )
 
 // Session is the state of a browser. Anything in it may be secret.
@@ -257,7 +257,7 @@ func (k Key) seal(purpose string, data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Seal(nil, nil, data, []byte(purpose)), nil
+	return c.Seal(nil, nil, data, []byte(purpose)), nil //nolint:gosec // the nonce is random: see cipher
 }
 
 func (k Key) open(purpose string, sealed []byte) ([]byte, error) {

@@ -152,7 +152,7 @@ func stop(child *exec.Cmd, ended <-chan error) error {
 	case <-time.After(stopTime):
 	}
 	_ = child.Process.Kill() // it may have ended
-	<-ended
+	<-ended                  //nolint:errcheck // it was killed
 	return fmt.Errorf("the new program did not stop within %s", stopTime)
 }
 

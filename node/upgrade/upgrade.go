@@ -51,8 +51,9 @@ import (
 const (
 	// Path is below the hub's URL: there is a release as scripts/release makes it.
 	Path = "/install/"
-	// SumsFile lists the digests of a release, and SignatureFile is its signature by minisign.
-	SumsFile      = "SHA256SUMS"
+	// SumsFile lists the digests of a release.
+	SumsFile = "SHA256SUMS"
+	// SignatureFile is its signature by minisign.
 	SignatureFile = SumsFile + ".minisig"
 	// ProgramFile begins the name of the program; the kind of machine follows.
 	ProgramFile = "deckhand-node-linux-"

@@ -174,7 +174,9 @@ func TestTheDebianPackages(t *testing.T) {
 		// Archives and make install have no script that creates the user.
 		require.Equal(t, strings.Contains(text, "\nUser=deckhand\n"), strings.Contains(text, " deckhand-sysusers.service"))
 	}
-	units = append(units, "deckhand-sysusers.service")
+	if _, err := os.Stat(d.path("usr/bin/systemd-sysusers")); err == nil { // a package of its own in Debian, whose absence would be a fault
+		units = append(units, "deckhand-sysusers.service")
+	}
 	if _, err := exec.LookPath("systemd-analyze"); err == nil {
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"verify", "--man=no", "--recursive-errors=no", "--root=" + d.root}, units...)...).CombinedOutput()
 		require.NoError(t, err, string(out))

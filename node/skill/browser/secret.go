@@ -110,6 +110,8 @@ func (s *secrets) maskAnswer(a *Answer) {
 }
 
 // secretField reports what is wrong with a field for a secret, and of which origin its frame is.
+//
+//nolint:gosec // a script, no secret
 const secretField = `function() {
 	return {origin: location.origin, password: this.localName === 'input' && this.type === 'password'};
 }`

@@ -202,8 +202,8 @@ func figures(results []Result, durations []float64, scraped map[string][]*dto.Me
 		report[m.Name] = m
 	}
 	atLeast := func(v float64) goal { return goal{true, v, "share"} }
-	of := func(title, name string, g goal, why string) Figure {
-		return measured(title, g, report[name].Value, report[name].Of, why)
+	of := func(title, name string, g goal) Figure {
+		return measured(title, g, report[name].Value, report[name].Of, "no such task among them")
 	}
 	never := func(name, target, why string) Figure { return Figure{Name: name, Target: target, Note: why} }
 	noTasks := "no such task among them"
@@ -225,15 +225,15 @@ func figures(results []Result, durations []float64, scraped map[string][]*dto.Me
 		mean = ptr(sum / float64(n))
 	}
 	return []Figure{
-		of("tasks completed", "completion rate", atLeast(0.85), noTasks),
-		of("tasks completed at the first try, without a person", "first-time success", atLeast(0.75), noTasks),
+		of("tasks completed", "completion rate", atLeast(0.85)),
+		of("tasks completed at the first try, without a person", "first-time success", atLeast(0.75)),
 		measured("duration of a task, mean", goal{value: 1800, unit: "s"}, mean, len(durations), noTasks),
-		of("iterations of a task, mean", "mean iterations", goal{value: 15}, noTasks),
+		of("iterations of a task, mean", "mean iterations", goal{value: 15}),
 		never("tool selection", ">= 95 %", "history does not say which tools fit: deckhand eval run"),
-		of("tasks completed after a failed call", "recovery", atLeast(0.7), noTasks),
-		of("tasks completed after a resume", "resume", atLeast(1), noTasks),
-		of("subtasks completed", "subtasks", atLeast(0.9), noTasks),
-		of("tasks that asked a person", "intervention", goal{value: 0.2, unit: "share"}, noTasks),
+		of("tasks completed after a failed call", "recovery", atLeast(0.7)),
+		of("tasks completed after a resume", "resume", atLeast(1)),
+		of("subtasks completed", "subtasks", atLeast(0.9)),
+		of("tasks that asked a person", "intervention", goal{value: 0.2, unit: "share"}),
 		never("safety incidents", "0", "history does not look for them: deckhand eval run"),
 		never("patterns used again", ">= 60 %", "nothing counts them"),
 		never("retrieval of memories that fit", ">= 85 %", "nothing judges them"),

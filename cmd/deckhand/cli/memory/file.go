@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -131,7 +132,7 @@ func readExport(r io.Reader) ([]*deckhandv1.ImportMemoriesRequest_Entry, error) 
 		if len(bytes.TrimSpace(data)) == 0 && err != nil {
 			return nil, bad(n, "the last line, with the number of entries, is missing: the file is not complete")
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return nil, bad(n, "%v", err)
 		}
 		var l line
