@@ -340,6 +340,7 @@ func typesPassword(name string, c Call) string {
 
 // browserCall returns the request for the keeper: signed, and with the value of the credential
 // that it types, which only the keeper can read. It is not made once its command has ended.
+// The request is the same each time that it is asked for.
 func browserCall(ctx context.Context, name string, c Call, key browserlink.Key, keeper string) ([]byte, error) {
 	arguments, err := json.Marshal(c.Arguments)
 	if err != nil {
@@ -355,7 +356,7 @@ func browserCall(ctx context.Context, name string, c Call, key browserlink.Key, 
 			return nil, err
 		}
 	}
-	call.Deadline = time.Now().Add(browserTimeout).UnixMilli()
+	call.Deadline = c.StartedAt.Add(browserTimeout).UnixMilli() // of the step, so that a repeated request is the same
 	return json.Marshal(map[string]any{
 		"tool": name, "arguments": json.RawMessage(arguments), "exec": c.ExecID, "number": call.Number, "deadline": call.Deadline, "secret": call.Secret, "signature": key.Sign(call),
 	})

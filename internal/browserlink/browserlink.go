@@ -240,28 +240,42 @@ func (k Key) derive(purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, k, nil, "the browser of a jail: "+purpose, KeySize)
 }
 
-func (k Key) cipher(purpose string) (cipher.AEAD, error) {
+func (k Key) block(purpose string) (cipher.Block, error) {
 	sub, err := k.derive(purpose)
 	if err != nil {
 		return nil, err
 	}
-	block, err := aes.NewCipher(sub)
-	if err != nil {
-		return nil, err
-	}
-	return cipher.NewGCMWithRandomNonce(block)
+	return aes.NewCipher(sub)
 }
 
+// seal encrypts the same data for the same purpose to the same text, since a call that is sent
+// again after a crash has to be the same request. The nonce is derived from the data, so that
+// no other data has it.
 func (k Key) seal(purpose string, data []byte) ([]byte, error) {
-	c, err := k.cipher(purpose)
+	block, err := k.block(purpose)
 	if err != nil {
 		return nil, err
 	}
-	return c.Seal(nil, nil, data, []byte(purpose)), nil //nolint:gosec // the nonce is random: see cipher
+	c, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := k.derive("the nonces of " + purpose)
+	if err != nil {
+		return nil, err
+	}
+	mac := hmac.New(sha256.New, sub)
+	mac.Write(data)
+	nonce := mac.Sum(nil)[:c.NonceSize()]
+	return c.Seal(nonce, nonce, data, []byte(purpose)), nil //nolint:gosec // see above
 }
 
 func (k Key) open(purpose string, sealed []byte) ([]byte, error) {
-	c, err := k.cipher(purpose)
+	block, err := k.block(purpose)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cipher.NewGCMWithRandomNonce(block) // which reads the nonce from the beginning
 	if err != nil {
 		return nil, err
 	}
