@@ -100,9 +100,8 @@ func TestRunsTeachAPatternThatLaterOnesAreOffered(t *testing.T) {
 
 	_, offered = r.migrate(r.user, migrateGoal+" for the second shop")
 	require.Empty(t, offered, "one run is not enough")
-	merged := r.patterns(r.user, 1)[0]
-	require.Equal(t, p.GetId(), merged.GetId())
-	require.EqualValues(t, 2, merged.GetSources())
+	merged := r.sources(r.user, p.GetId(), 2)
+	require.Len(t, r.patterns(r.user, 1), 1)
 	require.InDelta(t, 0.75, merged.GetConfidence(), 0.001)
 	require.True(t, merged.GetSuggested())
 

@@ -76,9 +76,10 @@ var whose = map[reach]string{
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
 		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory PurgeMemories ListTaskMemories
 		DeleteCollection AddSource RemoveSource UploadDocument SyncCollection
-		GetPattern UpdatePattern SharePattern DisablePattern EnablePattern DeletePattern UndeletePattern PurgePatterns GetPatternReport GiveFeedback ListFeedback DecideProposal ExplainTask`,
+		PurgePatterns GiveFeedback ExplainTask`,
 	personal: `GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice
-		GetMemory ListMemoryVersions DeleteMemories RestoreMemories ConfirmMemories`,
+		GetMemory ListMemoryVersions DeleteMemories RestoreMemories ConfirmMemories
+		GetPattern UpdatePattern SharePattern DisablePattern EnablePattern DeletePattern UndeletePattern GetPatternReport ListFeedback DecideProposal`,
 	// What people of one organisation use together, by their roles: agents that they
 	// see, what is tried only, and what one makes of one's own. Stopping something is in it, too. A persona of somebody
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.

@@ -26,7 +26,7 @@ func purgeRecords(ctx context.Context, tx *event.Tx, orgID, userID, userName str
 	for _, row := range rows {
 		if row.Live {
 			return 0, fault.New(fault.Precondition, "task %s of %s goes on and knows entries of the memory", row.ID, userName).
-				WithFix("wait for its end, or cancel it: deckhand cancel %s", row.ID).WithObject(row.ID)
+				WithFix("wait for its end, or cancel it: deckhand task cancel %s", row.ID).WithObject(row.ID)
 		}
 		tasks = append(tasks, row.ID)
 	}

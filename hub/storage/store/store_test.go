@@ -43,6 +43,7 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 		"goose_db_version", // the schema's own version
 		"hub_replicas",     // of the installation itself
 		"keysets",          // the installation's own, encrypted
+		"knowledge_words",  // of a collection
 		"login_attempts",   // before anybody is known, by hash
 		"oauth_clients",    // programs that nobody has connected yet are of no organisation
 		"organisations",    // is the organisation

@@ -802,7 +802,7 @@ func (q *Queries) ListPatterns(ctx context.Context, arg ListPatternsParams) ([]L
 }
 
 const listProposals = `-- name: ListProposals :many
-SELECT l.id, l.org_id, l.feedback_id, l.pattern_id, l.task_id, l.owner, l.note, l.proposed_by, l.state, l.created_at, l.decided_by, l.decided_at, CASE WHEN s.seen THEN p.title ELSE '' END::text AS pattern_title, s.seen::boolean AS pattern_seen
+SELECT l.id, l.org_id, l.feedback_id, l.pattern_id, l.task_id, l.owner, l.note, l.proposed_by, l.state, l.created_at, l.decided_by, l.decided_at, CASE WHEN s.seen THEN coalesce(p.title, '') ELSE '' END::text AS pattern_title, s.seen::boolean AS pattern_seen
 FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
 CROSS JOIN LATERAL (SELECT l.pattern_id = '' OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $1::text, $2::boolean) AS seen) AS s
 WHERE l.org_id = $3 AND ($4::text IS NULL OR l.state = $4)

@@ -7,7 +7,7 @@
 -- leader empties it. A cancelled task teaches nothing; what it was offered ends with it.
 CREATE TABLE learn_queue (
     task_id text COLLATE "C" PRIMARY KEY REFERENCES tasks (id),
-    org_id  text COLLATE "C" NOT NULL REFERENCES organisations (id),
+    org_id  text COLLATE "C" NOT NULL,
     queued_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- How often it failed; one that fails too often is left alone.
     failures int NOT NULL DEFAULT 0

@@ -280,7 +280,7 @@ VALUES (@id, @org_id, @feedback_id, @pattern_id, sqlc.narg(task_id), @owner, @no
 
 -- name: ListProposals :many
 -- Those that somebody may decide, or proposed; pattern_title is empty for a pattern that they do not see.
-SELECT l.*, CASE WHEN s.seen THEN p.title ELSE '' END::text AS pattern_title, s.seen::boolean AS pattern_seen
+SELECT l.*, CASE WHEN s.seen THEN coalesce(p.title, '') ELSE '' END::text AS pattern_title, s.seen::boolean AS pattern_seen
 FROM learn_proposals l LEFT JOIN patterns p ON p.id = l.pattern_id
 CROSS JOIN LATERAL (SELECT l.pattern_id = '' OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean) AS seen) AS s
 WHERE l.org_id = @org_id AND (sqlc.narg(state)::text IS NULL OR l.state = sqlc.narg(state))
