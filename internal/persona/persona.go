@@ -199,7 +199,7 @@ type Context struct {
 	// 90 % of that.
 	SummarizeAt int
 	// MemoryTokens is how much of the memory a run is told at its beginning, in tokens; 0 for
-	// nothing.
+	// nothing, and no pattern either.
 	MemoryTokens int
 }
 

@@ -158,7 +158,7 @@ func TestASkillIsCalledByNameWithArgumentsThatItKnows(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer
 	require.Equal(t, 2, skill.Main(t.Context(), []string{"nosuch"}, nil, &out, &errs))
-	require.Contains(t, errs.String(), "csv_profile|file_outline|file_view|http_delete|http_download|http_get|http_post|http_put|json_query|log_digest|semantic_grep|tail_stats|tree_digest")
+	require.Contains(t, errs.String(), "csv_profile|file_outline|file_view|http_delete|http_download|http_get|http_post|http_put|json_query|knowledge_document|knowledge_extract|log_digest|semantic_grep|tail_stats|tree_digest")
 	require.Contains(t, ask(t, "tree_digest", map[string]any{"pth": "."}).Error, `unknown field "pth"`)
 	require.Equal(t, 0, skill.Main(t.Context(), []string{"tree_digest", `{"path":"."}`}, nil, &out, &errs))
 	require.Contains(t, out.String(), "FOLDERS")

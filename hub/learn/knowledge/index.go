@@ -70,7 +70,7 @@ func (k *Knowledge) Index(ctx context.Context, v visibility.Viewer, in Indexing)
 	if err != nil {
 		return Indexed{}, err
 	}
-	last, err := k.syncSource(ctx, c, sourceID, by)
+	last, err := syncSource(ctx, k, c, sourceID, by)
 	if err != nil {
 		return Indexed{}, err
 	}
@@ -144,7 +144,7 @@ func (k *Knowledge) sourceOfTask(ctx context.Context, s db.AddKnowledgeSourcePar
 
 // syncSource syncs one source and waits for the end. While another sync of the collection
 // runs, it waits for that first.
-func (k *Knowledge) syncSource(ctx context.Context, c db.KnowledgeCollection, sourceID string, by event.Actor) (db.KnowledgeSync, error) {
+func syncSource(ctx context.Context, k *Knowledge, c db.KnowledgeCollection, sourceID string, by event.Actor) (db.KnowledgeSync, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	mine := ""
