@@ -225,8 +225,10 @@ func TestARolloutTakesSomeNodesAtATime(t *testing.T) {
 	more := r.sweep()
 	require.EqualValues(t, 80, int(more.Counts[rollout.Installed]+more.Counts[rollout.Upgrading])+more.Waiting)
 	require.ElementsMatch(t, told[1:], in(more, rollout.Installed))
-	for id := range r.told {
-		require.Equal(t, 1, r.calls(id))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, calls := range r.told {
+		require.Equal(t, 1, calls)
 		require.NotContains(t, []string{"n101", "n110"}, id, "it has other labels")
 	}
 }
