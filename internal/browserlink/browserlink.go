@@ -240,23 +240,23 @@ func (k Key) derive(purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, k, nil, "the browser of a jail: "+purpose, KeySize)
 }
 
-func (k Key) block(purpose string) (cipher.Block, error) {
+func (k Key) cipher(purpose string) (cipher.AEAD, error) {
 	sub, err := k.derive(purpose)
 	if err != nil {
 		return nil, err
 	}
-	return aes.NewCipher(sub)
+	block, err := aes.NewCipher(sub)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
 }
 
 // seal encrypts the same data for the same purpose to the same text, since a call that is sent
 // again after a crash has to be the same request. The nonce is derived from the data, so that
 // no other data has it.
 func (k Key) seal(purpose string, data []byte) ([]byte, error) {
-	block, err := k.block(purpose)
-	if err != nil {
-		return nil, err
-	}
-	c, err := cipher.NewGCM(block)
+	c, err := k.cipher(purpose)
 	if err != nil {
 		return nil, err
 	}
@@ -271,17 +271,17 @@ func (k Key) seal(purpose string, data []byte) ([]byte, error) {
 }
 
 func (k Key) open(purpose string, sealed []byte) ([]byte, error) {
-	block, err := k.block(purpose)
+	c, err := k.cipher(purpose)
 	if err != nil {
 		return nil, err
 	}
-	c, err := cipher.NewGCMWithRandomNonce(block) // which reads the nonce from the beginning
-	if err != nil {
-		return nil, err
+	foreign := errors.New("it was not encrypted with the browser's key")
+	if len(sealed) < c.NonceSize() {
+		return nil, foreign
 	}
-	data, err := c.Open(nil, nil, sealed, []byte(purpose))
+	data, err := c.Open(nil, sealed[:c.NonceSize()], sealed[c.NonceSize():], []byte(purpose))
 	if err != nil {
-		return nil, errors.New("it was not encrypted with the browser's key")
+		return nil, foreign
 	}
 	return data, nil
 }

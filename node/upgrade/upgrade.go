@@ -27,7 +27,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -41,6 +40,7 @@ import (
 	"github.com/jedisct1/go-minisign"
 	"golang.org/x/mod/semver"
 
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
 	"github.com/deckhand-sh/deckhand/internal/version"
@@ -69,10 +69,6 @@ const (
 	downloadTime = 10 * time.Minute
 	// versionTime is how long the new program may take to say its version.
 	versionTime = 20 * time.Second
-
-	// firstWait and longestWait are how long it waits before it downloads again what failed:
-	// a hub serves some nodes at a time.
-	firstWait, longestWait = time.Second, 15 * time.Second
 
 	stateFile = "state.json"
 	// downloaded begins the names of programs that were downloaded; their digest follows.
@@ -311,18 +307,16 @@ func (u *Upgrader) get(ctx context.Context, name string, limit int64) ([]byte, e
 	return out.Bytes(), err
 }
 
+// waits are those before a download is tried again. They are jittered: not all nodes come at
+// the same moment.
+var waits = backoff.Policy{Base: time.Second, Max: 15 * time.Second}
+
 // again calls do until it ends otherwise than with fault.Unavailable, or ctx ends.
 func again(ctx context.Context, do func() error) error {
-	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+	for n := 1; ; n++ {
 		err := do()
-		if !fault.Is(err, fault.Unavailable) {
+		if !fault.Is(err, fault.Unavailable) || backoff.Wait(ctx, waits.Delay(n)) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		// Not all nodes at the same moment.
-		case <-time.After(wait/2 + rand.N(wait)): //nolint:gosec // no secret
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // Class is what a failure lies at.
@@ -76,7 +77,7 @@ func Analyse(t db.Task, steps []db.StepsToLearnRow) Failure {
 	if f.Class == "" {
 		f.Class = Tool
 	}
-	// Whoever gives up, gets stuck or runs out of turns does so for a reason that steps show.
+	// A run that gave up, got stuck or ran out of turns did so for a reason that its steps show.
 	if f.Class == Plan || code == fault.MaxIterations || code == fault.ToolFailed || code == fault.CommandFailed || code == "" {
 		if cause, found := fromSteps(steps); found {
 			cause.Cause = cause.Cause + ended(t)
@@ -209,18 +210,11 @@ func evidence(s db.StepsToLearnRow) string {
 	if s.State == "denied" && s.DecisionReason != "" {
 		text = s.DecisionReason
 	}
-	return bounded(strings.TrimSpace(text), maxEvidence)
-}
-
-func bounded(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
+	return textcut.Bytes(strings.TrimSpace(text), maxEvidence, "…")
 }
 
 // shape is the first words of a text, without what differs from run to run.
 func shape(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
-	return bounded(strings.Join(strings.Fields(digits.ReplaceAllString(strings.ToLower(line), "#")), " "), 80)
+	return textcut.Bytes(strings.Join(strings.Fields(digits.ReplaceAllString(strings.ToLower(line), "#")), " "), 80, "…")
 }

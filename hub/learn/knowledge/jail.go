@@ -284,8 +284,8 @@ func begin(jailID string) *nodev1.UploadFilesRequest {
 	return &nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{JailId: jailID, Path: documents}}}
 }
 
-// folderEntry makes the folder of the documents, also if there are none: it is of a hidden
-// folder in it, which is not read.
+// folderEntry returns an upload of a hidden folder, which is not read. With it the folder of the
+// documents exists even when there are none.
 func folderEntry() *nodev1.UploadFilesRequest {
 	return &nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{Path: ".read", Type: "dir", Mode: 0o700}}}
 }

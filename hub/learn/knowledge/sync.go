@@ -325,8 +325,8 @@ func (r *run) remove(ctx context.Context, b *box) (left bool) {
 	return false
 }
 
-// still returns an error if whoever added a source may not read it any more. Uploads are in the
-// database and read with nobody's rights: they stay when who uploaded them leaves.
+// still returns an error if the person who added a source may not read it any more. Uploads are in the
+// database and read with nobody's rights: they stay when the person who uploaded them leaves.
 func (r *run) still(ctx context.Context, s db.KnowledgeSource) error {
 	k := r.k
 	if s.Kind == Upload {

@@ -186,7 +186,8 @@ func (m *Memories) Set(ctx context.Context, v visibility.Viewer, role string, d 
 }
 
 // correctsOwn returns v's id if a draft corrects what a run wrote for v, in the scope of an agent
-// or a workspace that need not be v's; empty if there is none, or an entry for all that counts.
+// or a workspace, also of somebody else's. It returns an empty id if no run wrote one, or if an
+// entry for everybody is the one in use.
 func correctsOwn(ctx context.Context, tx *event.Tx, v visibility.Viewer, d Draft) (string, error) {
 	if !own(d.Scope.Kind) || v.Name == "" {
 		return "", nil

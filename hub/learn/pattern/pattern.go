@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -32,6 +31,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // Approach is how earlier runs did the work.
@@ -229,14 +229,7 @@ func cut(text string, n int) string {
 		}
 		return r
 	}, text)
-	if len(text) <= n {
-		return text
-	}
-	n -= len("…")
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
+	return textcut.Bytes(text, n, "…")
 }
 
 // union appends to list what more has besides, up to n.

@@ -6,7 +6,7 @@
 //
 // Everybody reads the organisation's, and administrators write it. A team's is its members'. A
 // user's is that user's alone: not even administrators read it. What an agent or a workspace
-// has is read by whoever sees the agent (or the workspace's task), and written by its owners.
+// has is read by everybody who sees the agent (or the workspace's task), and written by its owners.
 // A scope that somebody does not see does not exist for them: calls that name it return
 // not_found.
 package scope
