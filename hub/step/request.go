@@ -153,14 +153,9 @@ func credentialsFor(egress *nodev1.Egress, u *url.URL, host, method string) (nam
 		if len(ports) == 0 {
 			ports = []uint32{443}
 		}
-		covers := func(text string) bool {
-			pattern, err := httprule.Parse(text)
-			return err == nil && pattern.Covers(method, path)
-		}
-		if slices.Contains(b.GetHosts(), strings.ToLower(host)) &&
-			slices.ContainsFunc(ports, func(p uint32) bool { return strconv.FormatUint(uint64(p), 10) == port }) &&
-			(len(b.GetMethods()) == 0 || slices.Contains(b.GetMethods(), method)) &&
-			(len(b.GetPaths()) == 0 || slices.ContainsFunc(b.GetPaths(), covers)) {
+		scope, err := httprule.ParseScope(b.GetMethods(), b.GetPaths())
+		if err == nil && scope.Covers(method, path) && slices.Contains(b.GetHosts(), strings.ToLower(host)) &&
+			slices.ContainsFunc(ports, func(p uint32) bool { return strconv.FormatUint(uint64(p), 10) == port }) {
 			names = append(names, b.GetCredential())
 		}
 	}

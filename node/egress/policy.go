@@ -28,7 +28,7 @@ type binding struct {
 	*nodev1.Egress_Binding
 
 	at     allowlist.Rule
-	paths  []httprule.Pattern
+	scope  httprule.Scope
 	pushes gitpush.Rules
 	roots  *x509.CertPool // nil for the machine's own
 }
@@ -84,12 +84,8 @@ func policyOf(e *nodev1.Egress) (*policy, error) {
 // bindingOf reads a binding: one for each of its hosts.
 func bindingOf(b *nodev1.Egress_Binding) (out []*binding, err error) {
 	one := binding{Egress_Binding: b}
-	for _, text := range b.GetPaths() {
-		path, err := httprule.Parse(text)
-		if err != nil {
-			return nil, err
-		}
-		one.paths = append(one.paths, path)
+	if one.scope, err = httprule.ParseScope(b.GetMethods(), b.GetPaths()); err != nil {
+		return nil, err
 	}
 	if one.pushes, err = gitpush.ParseRules(b.GetPushes()); err != nil {
 		return nil, err
@@ -186,25 +182,18 @@ func (p *policy) plain() *policy { return &policy{list: p.list, hosts: p.hosts, 
 // byPath reports whether anything about a target is decided by a request's path.
 func (p *policy) byPath(t allowlist.Target) bool {
 	return slices.ContainsFunc(p.rules, func(h hostRules) bool { return h.at.Reaches(t) }) ||
-		slices.ContainsFunc(p.bindings, func(b *binding) bool { return len(b.paths) > 0 && b.at.Reaches(t) })
+		slices.ContainsFunc(p.bindings, func(b *binding) bool { return b.scope.ByPath() && b.at.Reaches(t) })
 }
 
 // fitting returns the bindings that a request fits, one for each credential.
 func (p *policy) fitting(q *question) (out []*binding) {
 	for _, b := range p.bindings {
-		if b.at.Reaches(q.t) && b.fits(q.method, q.path) &&
+		if b.at.Reaches(q.t) && b.scope.Covers(q.method, q.path) &&
 			!slices.ContainsFunc(out, func(have *binding) bool { return have.GetCredential() == b.GetCredential() }) {
 			out = append(out, b)
 		}
 	}
 	return out
-}
-
-func (b *binding) fits(method string, path httprule.Path) bool {
-	if len(b.GetMethods()) > 0 && !slices.Contains(b.GetMethods(), method) {
-		return false
-	}
-	return len(b.paths) == 0 || slices.ContainsFunc(b.paths, func(one httprule.Pattern) bool { return one.Covers(method, path) })
 }
 
 // ruled decides a request by the rules for its host. explicit says that a rule names the

@@ -1,11 +1,6 @@
 package credential
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/deckhand-sh/deckhand/internal/httprule"
-)
+import "strings"
 
 // The templates of paths have segments that are literal, {name} for any one segment, and **
 // at the end for all the rest, also none.
@@ -18,22 +13,6 @@ func segments(template string) []string { return strings.Split(strings.TrimPrefi
 // any1 reports whether a segment of a template stands for any one segment.
 func any1(segment string) bool {
 	return len(segment) > 2 && segment[0] == '{' && segment[len(segment)-1] == '}' || segment == "*"
-}
-
-// pathFits reports whether an escaped path fits one of the templates, of which none means
-// every path. The node's proxy decides by the same package.
-func pathFits(templates []string, method, escaped string) bool {
-	if len(templates) == 0 {
-		return true
-	}
-	path, err := httprule.Canonical(escaped)
-	if err != nil {
-		return false
-	}
-	return slices.ContainsFunc(templates, func(template string) bool {
-		pattern, err := httprule.Parse(template)
-		return err == nil && pattern.Covers(method, path)
-	})
 }
 
 // overlap reports whether a path may fit both templates.

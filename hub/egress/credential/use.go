@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -129,14 +130,19 @@ func fits(row db.EgressCredential, req *http.Request, anyMethod bool) error {
 	if method == "" {
 		method = http.MethodGet
 	}
+	scope, err := httprule.ParseScope(row.Methods, row.Paths)
+	if err != nil {
+		return wrong("its paths cannot be read: %v", err)
+	}
+	path, err := httprule.Canonical(req.URL.EscapedPath())
 	switch {
 	case !slices.Contains(row.Hosts, to.Host):
 		return wrong("it goes to %s", to.Host)
 	case !slices.Contains(ports, int32(to.Port)):
 		return wrong("it goes to port %d", to.Port)
-	case !anyMethod && len(row.Methods) > 0 && !slices.Contains(row.Methods, method):
+	case !anyMethod && !scope.CoversMethod(method):
 		return wrong("its method is %.32s", method)
-	case !pathFits(row.Paths, method, req.URL.EscapedPath()):
+	case scope.ByPath() && (err != nil || !scope.CoversPath(method, path)):
 		return wrong("its path is %.200s", req.URL.EscapedPath())
 	}
 	// Servers are asked for the host as it was checked.
