@@ -59,8 +59,6 @@ func TestPathsAreResources(t *testing.T) {
 	t.Parallel()
 	// These read and need a body.
 	withBody := []string{"CompareFiles"}
-	// These read, and a token for reading only may not call them.
-	alsoRead := []string{"IndexNodeLog", "MatchPatterns", "ExplainTask"}
 	seen := map[string]bool{}
 	for _, r := range rest.Routes() {
 		name := r.Method + " " + r.Path
@@ -84,7 +82,7 @@ func TestPathsAreResources(t *testing.T) {
 			require.True(t, strings.HasSuffix(s, "s") || slices.Contains(single, s), "%s: %q is not plural", name, s)
 		}
 		method := string(r.RPC.Name())
-		if (auth.Reads(r.Procedure) || slices.Contains(alsoRead, method)) && !slices.Contains(withBody, method) {
+		if auth.Reads(r.Procedure) && !slices.Contains(withBody, method) {
 			require.Equal(t, http.MethodGet, r.Method, "%s reads", method)
 		} else {
 			require.NotEqual(t, http.MethodGet, r.Method, "%s changes something", method)

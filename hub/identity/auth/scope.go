@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -87,22 +91,22 @@ func (id *Identity) Narrow(stored json.RawMessage) error {
 // identity, logs out, and creates sessions with the same rights.
 const sessionService = "SessionService"
 
-// reads are how the names of procedures begin that change nothing.
-var reads = []string{"Get", "List", "Watch", "Read", "Search", "Compare", "Describe", "Diff", "Download", "Export"}
-
 // split returns a procedure's service and method.
 func split(procedure string) (service, method string) {
 	full, method, _ := strings.Cut(strings.TrimPrefix(procedure, "/"), "/")
 	return full[strings.LastIndex(full, ".")+1:], method
 }
 
-// Reads reports whether a procedure changes nothing.
+// Reads reports whether a procedure changes nothing: its proto gives it the idempotency level
+// NO_SIDE_EFFECTS. A procedure that is unknown changes something.
 func Reads(procedure string) bool {
-	_, method := split(procedure)
-	return slices.ContainsFunc(reads, func(word string) bool {
-		rest, ok := strings.CutPrefix(method, word)
-		return ok && (rest == "" || rest[0] >= 'A' && rest[0] <= 'Z')
-	})
+	name := strings.ReplaceAll(strings.TrimPrefix(procedure, "/"), "/", ".")
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		return false
+	}
+	options, _ := found.Options().(*descriptorpb.MethodOptions)
+	return options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }
 
 // allow refuses a procedure that is out of scope.

@@ -410,9 +410,9 @@ const file_deckhand_v1_access_proto_rawDesc = "" +
 	"\x17DeleteAccessRuleRequest\x12\x1e\n" +
 	"\x04what\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x82\x01R\x04what\"\x1a\n" +
-	"\x18DeleteAccessRuleResponse2\x8c\x03\n" +
-	"\rAccessService\x12v\n" +
-	"\x0fListAccessRules\x12#.deckhand.v1.ListAccessRulesRequest\x1a$.deckhand.v1.ListAccessRulesResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/access-rules\x12}\n" +
+	"\x18DeleteAccessRuleResponse2\x8f\x03\n" +
+	"\rAccessService\x12y\n" +
+	"\x0fListAccessRules\x12#.deckhand.v1.ListAccessRulesRequest\x1a$.deckhand.v1.ListAccessRulesResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/access-rules\x90\x02\x01\x12}\n" +
 	"\rSetAccessRule\x12!.deckhand.v1.SetAccessRuleRequest\x1a\".deckhand.v1.SetAccessRuleResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\x1a\x1a/v1/access-rules/{what=**}\x12\x83\x01\n" +
 	"\x10DeleteAccessRule\x12$.deckhand.v1.DeleteAccessRuleRequest\x1a%.deckhand.v1.DeleteAccessRuleResponse\"\"\x82\xd3\xe4\x93\x02\x1c*\x1a/v1/access-rules/{what=**}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 

@@ -3266,30 +3266,30 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\x13AGENT_STATUS_ACTIVE\x10\x03\x12\x17\n" +
 	"\x13AGENT_STATUS_PAUSED\x10\x04\x12 \n" +
 	"\x1cAGENT_STATUS_ERROR_SUSPENDED\x10\x05\x12\x19\n" +
-	"\x15AGENT_STATUS_DISABLED\x10\x062\xdd\x11\n" +
+	"\x15AGENT_STATUS_DISABLED\x10\x062\xef\x11\n" +
 	"\fAgentService\x12d\n" +
 	"\n" +
 	"ApplyAgent\x12\x1e.deckhand.v1.ApplyAgentRequest\x1a\x1f.deckhand.v1.ApplyAgentResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
-	"/v1/agents\x12f\n" +
-	"\bGetAgent\x12\x1c.deckhand.v1.GetAgentRequest\x1a\x1d.deckhand.v1.GetAgentResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1/agents/{agent_id}\x12a\n" +
+	"/v1/agents\x12i\n" +
+	"\bGetAgent\x12\x1c.deckhand.v1.GetAgentRequest\x1a\x1d.deckhand.v1.GetAgentResponse\" \x82\xd3\xe4\x93\x02\x17\x12\x15/v1/agents/{agent_id}\x90\x02\x01\x12d\n" +
 	"\n" +
-	"ListAgents\x12\x1e.deckhand.v1.ListAgentsRequest\x1a\x1f.deckhand.v1.ListAgentsResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/agents\x12u\n" +
+	"ListAgents\x12\x1e.deckhand.v1.ListAgentsRequest\x1a\x1f.deckhand.v1.ListAgentsResponse\"\x15\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/agents\x90\x02\x01\x12u\n" +
 	"\tTellAgent\x12\x1d.deckhand.v1.TellAgentRequest\x1a\x1e.deckhand.v1.TellAgentResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/agents/{agent_id}/messages\x12u\n" +
 	"\n" +
 	"PauseAgent\x12\x1e.deckhand.v1.PauseAgentRequest\x1a\x1f.deckhand.v1.PauseAgentResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/agents/{agent_id}:pause\x12y\n" +
-	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/agents/{agent_id}:resume\x12p\n" +
-	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/agents:graph\x12\x83\x01\n" +
-	"\x12ListAgentSummaries\x12&.deckhand.v1.ListAgentSummariesRequest\x1a'.deckhand.v1.ListAgentSummariesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/agents:summaries\x12}\n" +
+	"\vResumeAgent\x12\x1f.deckhand.v1.ResumeAgentRequest\x1a .deckhand.v1.ResumeAgentResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/agents/{agent_id}:resume\x12s\n" +
+	"\rGetAgentGraph\x12!.deckhand.v1.GetAgentGraphRequest\x1a\".deckhand.v1.GetAgentGraphResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/agents:graph\x90\x02\x01\x12\x86\x01\n" +
+	"\x12ListAgentSummaries\x12&.deckhand.v1.ListAgentSummariesRequest\x1a'.deckhand.v1.ListAgentSummariesResponse\"\x1f\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/agents:summaries\x90\x02\x01\x12}\n" +
 	"\fDisableAgent\x12 .deckhand.v1.DisableAgentRequest\x1a!.deckhand.v1.DisableAgentResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/agents/{agent_id}:disable\x12y\n" +
 	"\vEnableAgent\x12\x1f.deckhand.v1.EnableAgentRequest\x1a .deckhand.v1.EnableAgentResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/agents/{agent_id}:enable\x12o\n" +
 	"\vDeleteAgent\x12\x1f.deckhand.v1.DeleteAgentRequest\x1a .deckhand.v1.DeleteAgentResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/v1/agents/{agent_id}\x12\x81\x01\n" +
 	"\rUndeleteAgent\x12!.deckhand.v1.UndeleteAgentRequest\x1a\".deckhand.v1.UndeleteAgentResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/agents/{agent_id}:undelete\x12y\n" +
 	"\vRenameAgent\x12\x1f.deckhand.v1.RenameAgentRequest\x1a .deckhand.v1.RenameAgentResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/agents/{agent_id}:rename\x12\x85\x01\n" +
 	"\x0eDuplicateAgent\x12\".deckhand.v1.DuplicateAgentRequest\x1a#.deckhand.v1.DuplicateAgentResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/agents/{agent_id}:duplicate\x12\x81\x01\n" +
-	"\rTransferAgent\x12!.deckhand.v1.TransferAgentRequest\x1a\".deckhand.v1.TransferAgentResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/agents/{agent_id}:transfer\x12\x8a\x01\n" +
-	"\x11ListAgentVersions\x12%.deckhand.v1.ListAgentVersionsRequest\x1a&.deckhand.v1.ListAgentVersionsResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/v1/agents/{agent_id}/versions\x12\x8f\x01\n" +
-	"\x11DiffAgentVersions\x12%.deckhand.v1.DiffAgentVersionsRequest\x1a&.deckhand.v1.DiffAgentVersionsResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/agents/{agent_id}/versions:diff\x12\xa5\x01\n" +
+	"\rTransferAgent\x12!.deckhand.v1.TransferAgentRequest\x1a\".deckhand.v1.TransferAgentResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/agents/{agent_id}:transfer\x12\x8d\x01\n" +
+	"\x11ListAgentVersions\x12%.deckhand.v1.ListAgentVersionsRequest\x1a&.deckhand.v1.ListAgentVersionsResponse\")\x82\xd3\xe4\x93\x02 \x12\x1e/v1/agents/{agent_id}/versions\x90\x02\x01\x12\x92\x01\n" +
+	"\x11DiffAgentVersions\x12%.deckhand.v1.DiffAgentVersionsRequest\x1a&.deckhand.v1.DiffAgentVersionsResponse\".\x82\xd3\xe4\x93\x02%\x12#/v1/agents/{agent_id}/versions:diff\x90\x02\x01\x12\xa5\x01\n" +
 	"\x13RestoreAgentVersion\x12'.deckhand.v1.RestoreAgentVersionRequest\x1a(.deckhand.v1.RestoreAgentVersionResponse\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/agents/{agent_id}/versions/{version}:restoreBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

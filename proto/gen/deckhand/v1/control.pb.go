@@ -1701,17 +1701,17 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x19AUDIT_VERDICT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14AUDIT_VERDICT_INTACT\x10\x01\x12\x18\n" +
 	"\x14AUDIT_VERDICT_BROKEN\x10\x02\x12\x1c\n" +
-	"\x18AUDIT_VERDICT_UNFINISHED\x10\x032\xbc\x02\n" +
+	"\x18AUDIT_VERDICT_UNFINISHED\x10\x032\xbf\x02\n" +
 	"\x0eControlService\x12Q\n" +
-	"\x04Kill\x12\x18.deckhand.v1.KillRequest\x1a\x19.deckhand.v1.KillResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/kills\x12]\n" +
-	"\tListHolds\x12\x1d.deckhand.v1.ListHoldsRequest\x1a\x1e.deckhand.v1.ListHoldsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/holds\x12x\n" +
-	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/holds/{hold_id}:release2\xa6\x03\n" +
-	"\fAuditService\x12z\n" +
-	"\x10ListAuditEntries\x12$.deckhand.v1.ListAuditEntriesRequest\x1a%.deckhand.v1.ListAuditEntriesResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/audit-entries\x12R\n" +
-	"\vExportAudit\x12\x1f.deckhand.v1.ExportAuditRequest\x1a .deckhand.v1.ExportAuditResponse0\x01\x12R\n" +
-	"\vVerifyAudit\x12\x1f.deckhand.v1.VerifyAuditRequest\x1a .deckhand.v1.VerifyAuditResponse0\x01\x12r\n" +
+	"\x04Kill\x12\x18.deckhand.v1.KillRequest\x1a\x19.deckhand.v1.KillResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/kills\x12`\n" +
+	"\tListHolds\x12\x1d.deckhand.v1.ListHoldsRequest\x1a\x1e.deckhand.v1.ListHoldsResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/holds\x90\x02\x01\x12x\n" +
+	"\vReleaseHold\x12\x1f.deckhand.v1.ReleaseHoldRequest\x1a .deckhand.v1.ReleaseHoldResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/holds/{hold_id}:release2\xb1\x03\n" +
+	"\fAuditService\x12}\n" +
+	"\x10ListAuditEntries\x12$.deckhand.v1.ListAuditEntriesRequest\x1a%.deckhand.v1.ListAuditEntriesResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/audit-entries\x90\x02\x01\x12W\n" +
+	"\vExportAudit\x12\x1f.deckhand.v1.ExportAuditRequest\x1a .deckhand.v1.ExportAuditResponse\"\x03\x90\x02\x010\x01\x12R\n" +
+	"\vVerifyAudit\x12\x1f.deckhand.v1.VerifyAuditRequest\x1a .deckhand.v1.VerifyAuditResponse0\x01\x12u\n" +
 	"\n" +
-	"GetReceipt\x12\x1e.deckhand.v1.GetReceiptRequest\x1a\x1f.deckhand.v1.GetReceiptResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/receiptBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetReceipt\x12\x1e.deckhand.v1.GetReceiptRequest\x1a\x1f.deckhand.v1.GetReceiptResponse\"&\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/receipt\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_control_proto_rawDescOnce sync.Once

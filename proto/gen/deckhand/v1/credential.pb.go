@@ -1885,16 +1885,16 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x84\x01\n" +
 	"\x1eListCredentialRequestsResponse\x12:\n" +
 	"\brequests\x18\x01 \x03(\v2\x1e.deckhand.v1.CredentialRequestR\brequests\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xaa\b\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xb3\b\n" +
 	"\x11CredentialService\x12{\n" +
-	"\x10CreateCredential\x12$.deckhand.v1.CreateCredentialRequest\x1a%.deckhand.v1.CreateCredentialResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/credentials\x12u\n" +
-	"\x0fListCredentials\x12#.deckhand.v1.ListCredentialsRequest\x1a$.deckhand.v1.ListCredentialsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/credentials\x12v\n" +
-	"\rGetCredential\x12!.deckhand.v1.GetCredentialRequest\x1a\".deckhand.v1.GetCredentialResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/credentials/{name}\x12\x89\x01\n" +
+	"\x10CreateCredential\x12$.deckhand.v1.CreateCredentialRequest\x1a%.deckhand.v1.CreateCredentialResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/credentials\x12x\n" +
+	"\x0fListCredentials\x12#.deckhand.v1.ListCredentialsRequest\x1a$.deckhand.v1.ListCredentialsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/credentials\x90\x02\x01\x12y\n" +
+	"\rGetCredential\x12!.deckhand.v1.GetCredentialRequest\x1a\".deckhand.v1.GetCredentialResponse\"!\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/credentials/{name}\x90\x02\x01\x12\x89\x01\n" +
 	"\x10RotateCredential\x12$.deckhand.v1.RotateCredentialRequest\x1a%.deckhand.v1.RotateCredentialResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/credentials/{name}:rotate\x12\x82\x01\n" +
 	"\x10UpdateCredential\x12$.deckhand.v1.UpdateCredentialRequest\x1a%.deckhand.v1.UpdateCredentialResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*2\x16/v1/credentials/{name}\x12\x7f\n" +
 	"\x10DeleteCredential\x12$.deckhand.v1.DeleteCredentialRequest\x1a%.deckhand.v1.DeleteCredentialResponse\"\x1e\x82\xd3\xe4\x93\x02\x18*\x16/v1/credentials/{name}\x12\x81\x01\n" +
-	"\x0eTestCredential\x12\".deckhand.v1.TestCredentialRequest\x1a#.deckhand.v1.TestCredentialResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/credentials/{name}:test\x12\x92\x01\n" +
-	"\x16ListCredentialRequests\x12*.deckhand.v1.ListCredentialRequestsRequest\x1a+.deckhand.v1.ListCredentialRequestsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/credential-requestsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0eTestCredential\x12\".deckhand.v1.TestCredentialRequest\x1a#.deckhand.v1.TestCredentialResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/credentials/{name}:test\x12\x95\x01\n" +
+	"\x16ListCredentialRequests\x12*.deckhand.v1.ListCredentialRequestsRequest\x1a+.deckhand.v1.ListCredentialRequestsResponse\"\"\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/credential-requests\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_credential_proto_rawDescOnce sync.Once

@@ -2394,19 +2394,19 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\x1eNOTIFICATION_STATE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aNOTIFICATION_STATE_PENDING\x10\x01\x12 \n" +
 	"\x1cNOTIFICATION_STATE_DELIVERED\x10\x02\x12\x1b\n" +
-	"\x17NOTIFICATION_STATE_DEAD\x10\x032\xd6\r\n" +
+	"\x17NOTIFICATION_STATE_DEAD\x10\x032\xe3\r\n" +
 	"\x12DestinationService\x12\x7f\n" +
 	"\x11CreateDestination\x12%.deckhand.v1.CreateDestinationRequest\x1a&.deckhand.v1.CreateDestinationResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/destinations\x12\x90\x01\n" +
-	"\x11UpdateDestination\x12%.deckhand.v1.UpdateDestinationRequest\x1a&.deckhand.v1.UpdateDestinationResponse\",\x82\xd3\xe4\x93\x02&:\x01*2!/v1/destinations/{destination_id}\x12\x84\x01\n" +
-	"\x0eGetDestination\x12\".deckhand.v1.GetDestinationRequest\x1a#.deckhand.v1.GetDestinationResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/destinations/{destination_id}\x12y\n" +
-	"\x10ListDestinations\x12$.deckhand.v1.ListDestinationsRequest\x1a%.deckhand.v1.ListDestinationsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/destinations\x12\x8f\x01\n" +
+	"\x11UpdateDestination\x12%.deckhand.v1.UpdateDestinationRequest\x1a&.deckhand.v1.UpdateDestinationResponse\",\x82\xd3\xe4\x93\x02&:\x01*2!/v1/destinations/{destination_id}\x12\x87\x01\n" +
+	"\x0eGetDestination\x12\".deckhand.v1.GetDestinationRequest\x1a#.deckhand.v1.GetDestinationResponse\",\x82\xd3\xe4\x93\x02#\x12!/v1/destinations/{destination_id}\x90\x02\x01\x12|\n" +
+	"\x10ListDestinations\x12$.deckhand.v1.ListDestinationsRequest\x1a%.deckhand.v1.ListDestinationsResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/destinations\x90\x02\x01\x12\x8f\x01\n" +
 	"\x0fTestDestination\x12#.deckhand.v1.TestDestinationRequest\x1a$.deckhand.v1.TestDestinationResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/destinations/{destination_id}:test\x12\x97\x01\n" +
 	"\x11EnableDestination\x12%.deckhand.v1.EnableDestinationRequest\x1a&.deckhand.v1.EnableDestinationResponse\"3\x82\xd3\xe4\x93\x02-:\x01*\"(/v1/destinations/{destination_id}:enable\x12\x9b\x01\n" +
 	"\x12DisableDestination\x12&.deckhand.v1.DisableDestinationRequest\x1a'.deckhand.v1.DisableDestinationResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/destinations/{destination_id}:disable\x12\xb0\x01\n" +
 	"\x17RotateDestinationSecret\x12+.deckhand.v1.RotateDestinationSecretRequest\x1a,.deckhand.v1.RotateDestinationSecretResponse\":\x82\xd3\xe4\x93\x024:\x01*\"//v1/destinations/{destination_id}:rotate-secret\x12\x8d\x01\n" +
-	"\x11DeleteDestination\x12%.deckhand.v1.DeleteDestinationRequest\x1a&.deckhand.v1.DeleteDestinationResponse\")\x82\xd3\xe4\x93\x02#*!/v1/destinations/{destination_id}\x12}\n" +
-	"\x11ListNotifications\x12%.deckhand.v1.ListNotificationsRequest\x1a&.deckhand.v1.ListNotificationsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/notifications\x12\x89\x01\n" +
-	"\x0fGetNotification\x12#.deckhand.v1.GetNotificationRequest\x1a$.deckhand.v1.GetNotificationResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/notifications/{notification_id}\x12\x91\x01\n" +
+	"\x11DeleteDestination\x12%.deckhand.v1.DeleteDestinationRequest\x1a&.deckhand.v1.DeleteDestinationResponse\")\x82\xd3\xe4\x93\x02#*!/v1/destinations/{destination_id}\x12\x80\x01\n" +
+	"\x11ListNotifications\x12%.deckhand.v1.ListNotificationsRequest\x1a&.deckhand.v1.ListNotificationsResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/notifications\x90\x02\x01\x12\x8c\x01\n" +
+	"\x0fGetNotification\x12#.deckhand.v1.GetNotificationRequest\x1a$.deckhand.v1.GetNotificationResponse\".\x82\xd3\xe4\x93\x02%\x12#/v1/notifications/{notification_id}\x90\x02\x01\x12\x91\x01\n" +
 	"\x14RedriveNotifications\x12(.deckhand.v1.RedriveNotificationsRequest\x1a).deckhand.v1.RedriveNotificationsResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/notifications:redriveBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

@@ -1111,12 +1111,12 @@ const file_deckhand_v1_event_proto_rawDesc = "" +
 	"\x06newest\x18+ \x01(\bR\x06newest\"l\n" +
 	"\x13ListMomentsResponse\x12-\n" +
 	"\amoments\x18\x01 \x03(\v2\x13.deckhand.v1.MomentR\amoments\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xba\x02\n" +
-	"\fEventService\x12@\n" +
-	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse0\x01\x12q\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xc5\x02\n" +
+	"\fEventService\x12E\n" +
+	"\x05Watch\x12\x19.deckhand.v1.WatchRequest\x1a\x1a.deckhand.v1.WatchResponse\"\x03\x90\x02\x010\x01\x12t\n" +
 	"\n" +
-	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/v1/tasks/{task_id}/events\x12u\n" +
-	"\vListMoments\x12\x1f.deckhand.v1.ListMomentsRequest\x1a .deckhand.v1.ListMomentsResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/momentsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ListEvents\x12\x1e.deckhand.v1.ListEventsRequest\x1a\x1f.deckhand.v1.ListEventsResponse\"%\x82\xd3\xe4\x93\x02\x1c\x12\x1a/v1/tasks/{task_id}/events\x90\x02\x01\x12x\n" +
+	"\vListMoments\x12\x1f.deckhand.v1.ListMomentsRequest\x1a .deckhand.v1.ListMomentsResponse\"&\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/moments\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_event_proto_rawDescOnce sync.Once

@@ -939,11 +939,11 @@ const file_deckhand_v1_feedback_proto_rawDesc = "" +
 	"\x1cFEEDBACK_VERDICT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FEEDBACK_VERDICT_APPROVE\x10\x01\x12\x1c\n" +
 	"\x18FEEDBACK_VERDICT_CORRECT\x10\x02\x12\x1b\n" +
-	"\x17FEEDBACK_VERDICT_REJECT\x10\x032\xe4\x03\n" +
+	"\x17FEEDBACK_VERDICT_REJECT\x10\x032\xea\x03\n" +
 	"\x0fFeedbackService\x12l\n" +
-	"\fGiveFeedback\x12 .deckhand.v1.GiveFeedbackRequest\x1a!.deckhand.v1.GiveFeedbackResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/feedback\x12i\n" +
-	"\fListFeedback\x12 .deckhand.v1.ListFeedbackRequest\x1a!.deckhand.v1.ListFeedbackResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/feedback\x12m\n" +
-	"\rListProposals\x12!.deckhand.v1.ListProposalsRequest\x1a\".deckhand.v1.ListProposalsResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/proposals\x12\x88\x01\n" +
+	"\fGiveFeedback\x12 .deckhand.v1.GiveFeedbackRequest\x1a!.deckhand.v1.GiveFeedbackResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/feedback\x12l\n" +
+	"\fListFeedback\x12 .deckhand.v1.ListFeedbackRequest\x1a!.deckhand.v1.ListFeedbackResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/feedback\x90\x02\x01\x12p\n" +
+	"\rListProposals\x12!.deckhand.v1.ListProposalsRequest\x1a\".deckhand.v1.ListProposalsResponse\"\x18\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/proposals\x90\x02\x01\x12\x88\x01\n" +
 	"\x0eDecideProposal\x12\".deckhand.v1.DecideProposalRequest\x1a#.deckhand.v1.DecideProposalResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/proposals/{proposal_id}:decideBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

@@ -2245,18 +2245,18 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\boverflow\x18\x02 \x01(\bR\boverflow\"3\n" +
 	"\tFileEvent\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what2\xe2\x06\n" +
-	"\vFileService\x12_\n" +
-	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/files:read\x12]\n" +
-	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/files\x12q\n" +
-	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/files:compare\x12R\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what2\xfa\x06\n" +
+	"\vFileService\x12b\n" +
+	"\bReadFile\x12\x1c.deckhand.v1.ReadFileRequest\x1a\x1d.deckhand.v1.ReadFileResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/files:read\x90\x02\x01\x12`\n" +
+	"\tListFiles\x12\x1d.deckhand.v1.ListFilesRequest\x1a\x1e.deckhand.v1.ListFilesResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/files\x90\x02\x01\x12t\n" +
+	"\fCompareFiles\x12 .deckhand.v1.CompareFilesRequest\x1a!.deckhand.v1.CompareFilesResponse\"\x1f\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/files:compare\x90\x02\x01\x12R\n" +
 	"\vUploadFiles\x12\x1f.deckhand.v1.UploadFilesRequest\x1a .deckhand.v1.UploadFilesResponse(\x01\x12`\n" +
-	"\tWriteFile\x12\x1d.deckhand.v1.WriteFileRequest\x1a\x1e.deckhand.v1.WriteFileResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\x1a\t/v1/files\x12X\n" +
-	"\rDescribeFiles\x12!.deckhand.v1.DescribeFilesRequest\x1a\".deckhand.v1.DescribeFilesResponse0\x01\x12X\n" +
-	"\rDownloadFiles\x12!.deckhand.v1.DownloadFilesRequest\x1a\".deckhand.v1.DownloadFilesResponse0\x01\x12e\n" +
-	"\tSendFiles\x12\x1d.deckhand.v1.SendFilesRequest\x1a\x1e.deckhand.v1.SendFilesResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/files:send\x12O\n" +
+	"\tWriteFile\x12\x1d.deckhand.v1.WriteFileRequest\x1a\x1e.deckhand.v1.WriteFileResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\x1a\t/v1/files\x12]\n" +
+	"\rDescribeFiles\x12!.deckhand.v1.DescribeFilesRequest\x1a\".deckhand.v1.DescribeFilesResponse\"\x03\x90\x02\x010\x01\x12]\n" +
+	"\rDownloadFiles\x12!.deckhand.v1.DownloadFilesRequest\x1a\".deckhand.v1.DownloadFilesResponse\"\x03\x90\x02\x010\x01\x12e\n" +
+	"\tSendFiles\x12\x1d.deckhand.v1.SendFilesRequest\x1a\x1e.deckhand.v1.SendFilesResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/files:send\x12T\n" +
 	"\n" +
-	"WatchFiles\x12\x1e.deckhand.v1.WatchFilesRequest\x1a\x1f.deckhand.v1.WatchFilesResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"WatchFiles\x12\x1e.deckhand.v1.WatchFilesRequest\x1a\x1f.deckhand.v1.WatchFilesResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_file_proto_rawDescOnce sync.Once

@@ -1224,13 +1224,13 @@ const file_deckhand_v1_history_proto_rawDesc = "" +
 	"\x10ExportTaskFormat\x12\"\n" +
 	"\x1eEXPORT_TASK_FORMAT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18EXPORT_TASK_FORMAT_JSONL\x10\x01\x12 \n" +
-	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\xac\x03\n" +
-	"\x0eHistoryService\x12O\n" +
+	"\x1cEXPORT_TASK_FORMAT_ASCIICAST\x10\x022\xba\x03\n" +
+	"\x0eHistoryService\x12T\n" +
 	"\n" +
-	"ExportTask\x12\x1e.deckhand.v1.ExportTaskRequest\x1a\x1f.deckhand.v1.ExportTaskResponse0\x01\x12g\n" +
-	"\vGetEstimate\x12\x1f.deckhand.v1.GetEstimateRequest\x1a .deckhand.v1.GetEstimateResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/estimates\x12n\n" +
-	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/statistics\x12p\n" +
-	"\rSearchHistory\x12!.deckhand.v1.SearchHistoryRequest\x1a\".deckhand.v1.SearchHistoryResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/tasks:searchBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ExportTask\x12\x1e.deckhand.v1.ExportTaskRequest\x1a\x1f.deckhand.v1.ExportTaskResponse\"\x03\x90\x02\x010\x01\x12j\n" +
+	"\vGetEstimate\x12\x1f.deckhand.v1.GetEstimateRequest\x1a .deckhand.v1.GetEstimateResponse\"\x18\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/estimates\x90\x02\x01\x12q\n" +
+	"\rGetStatistics\x12!.deckhand.v1.GetStatisticsRequest\x1a\".deckhand.v1.GetStatisticsResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/statistics\x90\x02\x01\x12s\n" +
+	"\rSearchHistory\x12!.deckhand.v1.SearchHistoryRequest\x1a\".deckhand.v1.SearchHistoryResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/tasks:search\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_history_proto_rawDescOnce sync.Once

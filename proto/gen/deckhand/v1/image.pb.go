@@ -1906,22 +1906,22 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\x1aDeleteSignatureRuleRequest\x12$\n" +
 	"\apattern\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xff\x01R\apattern\"\x1d\n" +
-	"\x1bDeleteSignatureRuleResponse2\xc8\v\n" +
-	"\fImageService\x12a\n" +
+	"\x1bDeleteSignatureRuleResponse2\xd4\v\n" +
+	"\fImageService\x12d\n" +
 	"\n" +
-	"ListImages\x12\x1e.deckhand.v1.ListImagesRequest\x1a\x1f.deckhand.v1.ListImagesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/images\x12L\n" +
+	"ListImages\x12\x1e.deckhand.v1.ListImagesRequest\x1a\x1f.deckhand.v1.ListImagesResponse\"\x15\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/images\x90\x02\x01\x12L\n" +
 	"\tPullImage\x12\x1d.deckhand.v1.PullImageRequest\x1a\x1e.deckhand.v1.PullImageResponse0\x01\x12U\n" +
 	"\fPrepareImage\x12 .deckhand.v1.PrepareImageRequest\x1a!.deckhand.v1.PrepareImageResponse0\x01\x12R\n" +
 	"\vImportImage\x12\x1f.deckhand.v1.ImportImageRequest\x1a .deckhand.v1.ImportImageResponse(\x01\x12m\n" +
 	"\vPruneImages\x12\x1f.deckhand.v1.PruneImagesRequest\x1a .deckhand.v1.PruneImagesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/images:prune\x12r\n" +
-	"\vSetRegistry\x12\x1f.deckhand.v1.SetRegistryRequest\x1a .deckhand.v1.SetRegistryResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\x1a\x15/v1/registries/{host}\x12q\n" +
-	"\x0eListRegistries\x12\".deckhand.v1.ListRegistriesRequest\x1a#.deckhand.v1.ListRegistriesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/registries\x12x\n" +
-	"\x0eDeleteRegistry\x12\".deckhand.v1.DeleteRegistryRequest\x1a#.deckhand.v1.DeleteRegistryResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/v1/registries/{host}\x12o\n" +
-	"\rGetImageRules\x12!.deckhand.v1.GetImageRulesRequest\x1a\".deckhand.v1.GetImageRulesResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/image-rules\x12r\n" +
+	"\vSetRegistry\x12\x1f.deckhand.v1.SetRegistryRequest\x1a .deckhand.v1.SetRegistryResponse\" \x82\xd3\xe4\x93\x02\x1a:\x01*\x1a\x15/v1/registries/{host}\x12t\n" +
+	"\x0eListRegistries\x12\".deckhand.v1.ListRegistriesRequest\x1a#.deckhand.v1.ListRegistriesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/registries\x90\x02\x01\x12x\n" +
+	"\x0eDeleteRegistry\x12\".deckhand.v1.DeleteRegistryRequest\x1a#.deckhand.v1.DeleteRegistryResponse\"\x1d\x82\xd3\xe4\x93\x02\x17*\x15/v1/registries/{host}\x12r\n" +
+	"\rGetImageRules\x12!.deckhand.v1.GetImageRulesRequest\x1a\".deckhand.v1.GetImageRulesResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/image-rules\x90\x02\x01\x12r\n" +
 	"\rSetImageRules\x12!.deckhand.v1.SetImageRulesRequest\x1a\".deckhand.v1.SetImageRulesResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\x1a\x0f/v1/image-rules\x12\x8c\x01\n" +
-	"\x10SetSignatureRule\x12$.deckhand.v1.SetSignatureRuleRequest\x1a%.deckhand.v1.SetSignatureRuleResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\x1a /v1/signature-rules/{pattern=**}\x12\x82\x01\n" +
-	"\x12ListSignatureRules\x12&.deckhand.v1.ListSignatureRulesRequest\x1a'.deckhand.v1.ListSignatureRulesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/signature-rules\x12\x92\x01\n" +
+	"\x10SetSignatureRule\x12$.deckhand.v1.SetSignatureRuleRequest\x1a%.deckhand.v1.SetSignatureRuleResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\x1a /v1/signature-rules/{pattern=**}\x12\x85\x01\n" +
+	"\x12ListSignatureRules\x12&.deckhand.v1.ListSignatureRulesRequest\x1a'.deckhand.v1.ListSignatureRulesResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/signature-rules\x90\x02\x01\x12\x92\x01\n" +
 	"\x13DeleteSignatureRule\x12'.deckhand.v1.DeleteSignatureRuleRequest\x1a(.deckhand.v1.DeleteSignatureRuleResponse\"(\x82\xd3\xe4\x93\x02\"* /v1/signature-rules/{pattern=**}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

@@ -5731,12 +5731,12 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\fInboxSnoozed\x12\x1d\n" +
 	"\x19INBOX_SNOOZED_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12INBOX_SNOOZED_ONLY\x10\x01\x12\x15\n" +
-	"\x11INBOX_SNOOZED_ANY\x10\x022\xb8\b\n" +
-	"\fInboxService\x12c\n" +
-	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/inbox-items\x12v\n" +
-	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/inbox-items/{item_id}\x12\x8f\x01\n" +
-	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/inbox-items/{item_id}/arguments\x12\xa0\x01\n" +
-	"\x13ReadInboxAttachment\x12'.deckhand.v1.ReadInboxAttachmentRequest\x1a(.deckhand.v1.ReadInboxAttachmentResponse\"6\x82\xd3\xe4\x93\x020\x12./v1/inbox-items/{item_id}/attachments/{number}\x12\x89\x01\n" +
+	"\x11INBOX_SNOOZED_ANY\x10\x022\xc4\b\n" +
+	"\fInboxService\x12f\n" +
+	"\tListInbox\x12\x1d.deckhand.v1.ListInboxRequest\x1a\x1e.deckhand.v1.ListInboxResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/inbox-items\x90\x02\x01\x12y\n" +
+	"\fGetInboxItem\x12 .deckhand.v1.GetInboxItemRequest\x1a!.deckhand.v1.GetInboxItemResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/inbox-items/{item_id}\x90\x02\x01\x12\x92\x01\n" +
+	"\x11ReadInboxArgument\x12%.deckhand.v1.ReadInboxArgumentRequest\x1a&.deckhand.v1.ReadInboxArgumentResponse\".\x82\xd3\xe4\x93\x02%\x12#/v1/inbox-items/{item_id}/arguments\x90\x02\x01\x12\xa3\x01\n" +
+	"\x13ReadInboxAttachment\x12'.deckhand.v1.ReadInboxAttachmentRequest\x1a(.deckhand.v1.ReadInboxAttachmentResponse\"9\x82\xd3\xe4\x93\x020\x12./v1/inbox-items/{item_id}/attachments/{number}\x90\x02\x01\x12\x89\x01\n" +
 	"\x0fAnswerInboxItem\x12#.deckhand.v1.AnswerInboxItemRequest\x1a$.deckhand.v1.AnswerInboxItemResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/inbox-items/{item_id}:answer\x12v\n" +
 	"\vReplyToTask\x12\x1f.deckhand.v1.ReplyToTaskRequest\x1a .deckhand.v1.ReplyToTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:reply\x12\x85\x01\n" +
 	"\x0eJudgeInboxItem\x12\".deckhand.v1.JudgeInboxItemRequest\x1a#.deckhand.v1.JudgeInboxItemResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/inbox-items/{item_id}:judge\x12\x89\x01\n" +

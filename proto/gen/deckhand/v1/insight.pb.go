@@ -1159,11 +1159,11 @@ const file_deckhand_v1_insight_proto_rawDesc = "" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1b\n" +
 	"\tuser_name\x18\a \x01(\tR\buserName\x12\x1a\n" +
-	"\bmarkdown\x18\b \x01(\tR\bmarkdown2\xf0\x02\n" +
-	"\x0eInsightService\x12u\n" +
-	"\vExplainTask\x12\x1f.deckhand.v1.ExplainTaskRequest\x1a .deckhand.v1.ExplainTaskResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}:explain\x12\x7f\n" +
-	"\x11GetRecommendation\x12%.deckhand.v1.GetRecommendationRequest\x1a&.deckhand.v1.GetRecommendationResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/recommendations\x12f\n" +
-	"\vGetInsights\x12\x1f.deckhand.v1.GetInsightsRequest\x1a .deckhand.v1.GetInsightsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/insightsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\bmarkdown\x18\b \x01(\tR\bmarkdown2\xfa\x02\n" +
+	"\x0eInsightService\x12x\n" +
+	"\vExplainTask\x12\x1f.deckhand.v1.ExplainTaskRequest\x1a .deckhand.v1.ExplainTaskResponse\"&\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}:explain\x90\x02\x01\x12\x82\x01\n" +
+	"\x11GetRecommendation\x12%.deckhand.v1.GetRecommendationRequest\x1a&.deckhand.v1.GetRecommendationResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/recommendations\x90\x02\x01\x12i\n" +
+	"\vGetInsights\x12\x1f.deckhand.v1.GetInsightsRequest\x1a .deckhand.v1.GetInsightsResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/insights\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_insight_proto_rawDescOnce sync.Once

@@ -2268,20 +2268,20 @@ const file_deckhand_v1_memory_proto_rawDesc = "" +
 	"\x0eMemoryConflict\x12\x1f\n" +
 	"\x1bMEMORY_CONFLICT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14MEMORY_CONFLICT_KEEP\x10\x01\x12\x1b\n" +
-	"\x17MEMORY_CONFLICT_REPLACE\x10\x022\xce\n" +
+	"\x17MEMORY_CONFLICT_REPLACE\x10\x022\xda\n" +
 	"\n" +
 	"\rMemoryService\x12c\n" +
-	"\tSetMemory\x12\x1d.deckhand.v1.SetMemoryRequest\x1a\x1e.deckhand.v1.SetMemoryResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/memories\x12l\n" +
-	"\tGetMemory\x12\x1d.deckhand.v1.GetMemoryRequest\x1a\x1e.deckhand.v1.GetMemoryResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/memories/{memory_id}\x12i\n" +
-	"\fListMemories\x12 .deckhand.v1.ListMemoriesRequest\x1a!.deckhand.v1.ListMemoriesResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/memories\x12y\n" +
-	"\x0eRecallMemories\x12\".deckhand.v1.RecallMemoriesRequest\x1a#.deckhand.v1.RecallMemoriesResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/memories:recall\x12\x90\x01\n" +
-	"\x12ListMemoryVersions\x12&.deckhand.v1.ListMemoryVersionsRequest\x1a'.deckhand.v1.ListMemoryVersionsResponse\")\x82\xd3\xe4\x93\x02#\x12!/v1/memories/{memory_id}/versions\x12y\n" +
+	"\tSetMemory\x12\x1d.deckhand.v1.SetMemoryRequest\x1a\x1e.deckhand.v1.SetMemoryResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/memories\x12o\n" +
+	"\tGetMemory\x12\x1d.deckhand.v1.GetMemoryRequest\x1a\x1e.deckhand.v1.GetMemoryResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/memories/{memory_id}\x90\x02\x01\x12l\n" +
+	"\fListMemories\x12 .deckhand.v1.ListMemoriesRequest\x1a!.deckhand.v1.ListMemoriesResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/memories\x90\x02\x01\x12y\n" +
+	"\x0eRecallMemories\x12\".deckhand.v1.RecallMemoriesRequest\x1a#.deckhand.v1.RecallMemoriesResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/memories:recall\x12\x93\x01\n" +
+	"\x12ListMemoryVersions\x12&.deckhand.v1.ListMemoryVersionsRequest\x1a'.deckhand.v1.ListMemoryVersionsResponse\",\x82\xd3\xe4\x93\x02#\x12!/v1/memories/{memory_id}/versions\x90\x02\x01\x12y\n" +
 	"\x0eDeleteMemories\x12\".deckhand.v1.DeleteMemoriesRequest\x1a#.deckhand.v1.DeleteMemoriesResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/memories:delete\x12}\n" +
 	"\x0fRestoreMemories\x12#.deckhand.v1.RestoreMemoriesRequest\x1a$.deckhand.v1.RestoreMemoriesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/memories:restore\x12}\n" +
 	"\x0fConfirmMemories\x12#.deckhand.v1.ConfirmMemoriesRequest\x1a$.deckhand.v1.ConfirmMemoriesResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/memories:confirm\x12y\n" +
 	"\x0eImportMemories\x12\".deckhand.v1.ImportMemoriesRequest\x1a#.deckhand.v1.ImportMemoriesResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/v1/memories:import\x12u\n" +
-	"\rPurgeMemories\x12!.deckhand.v1.PurgeMemoriesRequest\x1a\".deckhand.v1.PurgeMemoriesResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/memories:purge\x12\x85\x01\n" +
-	"\x10ListTaskMemories\x12$.deckhand.v1.ListTaskMemoriesRequest\x1a%.deckhand.v1.ListTaskMemoriesResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/tasks/{task_id}/memoriesBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\rPurgeMemories\x12!.deckhand.v1.PurgeMemoriesRequest\x1a\".deckhand.v1.PurgeMemoriesResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/memories:purge\x12\x88\x01\n" +
+	"\x10ListTaskMemories\x12$.deckhand.v1.ListTaskMemoriesRequest\x1a%.deckhand.v1.ListTaskMemoriesResponse\"'\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/tasks/{task_id}/memories\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_memory_proto_rawDescOnce sync.Once

@@ -1874,15 +1874,15 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\x1bNODE_EXEC_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17NODE_EXEC_STATE_PENDING\x10\x01\x12\x1b\n" +
 	"\x17NODE_EXEC_STATE_RUNNING\x10\x02\x12\x19\n" +
-	"\x15NODE_EXEC_STATE_ENDED\x10\x032\xc2\x06\n" +
+	"\x15NODE_EXEC_STATE_ENDED\x10\x032\xd4\x06\n" +
 	"\x0fNodeExecService\x12q\n" +
-	"\rStartNodeExec\x12!.deckhand.v1.StartNodeExecRequest\x1a\".deckhand.v1.StartNodeExecResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/node-execs\x12r\n" +
-	"\vGetNodeExec\x12\x1f.deckhand.v1.GetNodeExecRequest\x1a .deckhand.v1.GetNodeExecResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/node-execs/{exec_id}\x12n\n" +
-	"\rListNodeExecs\x12!.deckhand.v1.ListNodeExecsRequest\x1a\".deckhand.v1.ListNodeExecsResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-execs\x12}\n" +
-	"\fKillNodeExec\x12 .deckhand.v1.KillNodeExecRequest\x1a!.deckhand.v1.KillNodeExecResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/node-execs/{exec_id}:kill\x12R\n" +
-	"\vReadNodeLog\x12\x1f.deckhand.v1.ReadNodeLogRequest\x1a .deckhand.v1.ReadNodeLogResponse0\x01\x12\x83\x01\n" +
-	"\rSearchNodeLog\x12!.deckhand.v1.SearchNodeLogRequest\x1a\".deckhand.v1.SearchNodeLogResponse\"+\x82\xd3\xe4\x93\x02%\x12#/v1/node-execs/{exec_id}/log:search\x12\x7f\n" +
-	"\fIndexNodeLog\x12 .deckhand.v1.IndexNodeLogRequest\x1a!.deckhand.v1.IndexNodeLogResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1/node-execs/{exec_id}/log:indexBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\rStartNodeExec\x12!.deckhand.v1.StartNodeExecRequest\x1a\".deckhand.v1.StartNodeExecResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\"\x0e/v1/node-execs\x12u\n" +
+	"\vGetNodeExec\x12\x1f.deckhand.v1.GetNodeExecRequest\x1a .deckhand.v1.GetNodeExecResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/node-execs/{exec_id}\x90\x02\x01\x12q\n" +
+	"\rListNodeExecs\x12!.deckhand.v1.ListNodeExecsRequest\x1a\".deckhand.v1.ListNodeExecsResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-execs\x90\x02\x01\x12}\n" +
+	"\fKillNodeExec\x12 .deckhand.v1.KillNodeExecRequest\x1a!.deckhand.v1.KillNodeExecResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/node-execs/{exec_id}:kill\x12W\n" +
+	"\vReadNodeLog\x12\x1f.deckhand.v1.ReadNodeLogRequest\x1a .deckhand.v1.ReadNodeLogResponse\"\x03\x90\x02\x010\x01\x12\x86\x01\n" +
+	"\rSearchNodeLog\x12!.deckhand.v1.SearchNodeLogRequest\x1a\".deckhand.v1.SearchNodeLogResponse\".\x82\xd3\xe4\x93\x02%\x12#/v1/node-execs/{exec_id}/log:search\x90\x02\x01\x12\x82\x01\n" +
+	"\fIndexNodeLog\x12 .deckhand.v1.IndexNodeLogRequest\x1a!.deckhand.v1.IndexNodeLogResponse\"-\x82\xd3\xe4\x93\x02$\x12\"/v1/node-execs/{exec_id}/log:index\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_node_exec_proto_rawDescOnce sync.Once

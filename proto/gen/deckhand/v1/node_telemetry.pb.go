@@ -426,9 +426,9 @@ const file_deckhand_v1_node_telemetry_proto_rawDesc = "" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\x03R\x05count\x12\x1a\n" +
-	"\bresource\x18\x05 \x01(\tR\bresource2\x7f\n" +
-	"\x14NodeTelemetryService\x12g\n" +
-	"\x12WatchNodeTelemetry\x12&.deckhand.v1.WatchNodeTelemetryRequest\x1a'.deckhand.v1.WatchNodeTelemetryResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\bresource\x18\x05 \x01(\tR\bresource2\x84\x01\n" +
+	"\x14NodeTelemetryService\x12l\n" +
+	"\x12WatchNodeTelemetry\x12&.deckhand.v1.WatchNodeTelemetryRequest\x1a'.deckhand.v1.WatchNodeTelemetryResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_node_telemetry_proto_rawDescOnce sync.Once

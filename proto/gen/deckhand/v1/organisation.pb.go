@@ -748,12 +748,12 @@ const file_deckhand_v1_organisation_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x84\x01\n" +
 	"\x19ListOrganisationsResponse\x12?\n" +
 	"\rorganisations\x18\x01 \x03(\v2\x19.deckhand.v1.OrganisationR\rorganisations\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xa4\x05\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xab\x05\n" +
 	"\x13OrganisationService\x12\x83\x01\n" +
-	"\x12CreateOrganisation\x12&.deckhand.v1.CreateOrganisationRequest\x1a'.deckhand.v1.CreateOrganisationResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/organisations\x12}\n" +
-	"\x11ListOrganisations\x12%.deckhand.v1.ListOrganisationsRequest\x1a&.deckhand.v1.ListOrganisationsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/organisations\x12\x9a\x01\n" +
-	"\x15SetOrganisationLimits\x12).deckhand.v1.SetOrganisationLimitsRequest\x1a*.deckhand.v1.SetOrganisationLimitsResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\x1a\x1f/v1/organisations/{name}/limits\x12s\n" +
-	"\x0eGetTaskSharing\x12\".deckhand.v1.GetTaskSharingRequest\x1a#.deckhand.v1.GetTaskSharingResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/task-sharing\x12v\n" +
+	"\x12CreateOrganisation\x12&.deckhand.v1.CreateOrganisationRequest\x1a'.deckhand.v1.CreateOrganisationResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/organisations\x12\x80\x01\n" +
+	"\x11ListOrganisations\x12%.deckhand.v1.ListOrganisationsRequest\x1a&.deckhand.v1.ListOrganisationsResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/organisations\x90\x02\x01\x12\x9a\x01\n" +
+	"\x15SetOrganisationLimits\x12).deckhand.v1.SetOrganisationLimitsRequest\x1a*.deckhand.v1.SetOrganisationLimitsResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\x1a\x1f/v1/organisations/{name}/limits\x12v\n" +
+	"\x0eGetTaskSharing\x12\".deckhand.v1.GetTaskSharingRequest\x1a#.deckhand.v1.GetTaskSharingResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/task-sharing\x90\x02\x01\x12v\n" +
 	"\x0eSetTaskSharing\x12\".deckhand.v1.SetTaskSharingRequest\x1a#.deckhand.v1.SetTaskSharingResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\x1a\x10/v1/task-sharingBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

@@ -1064,15 +1064,15 @@ const file_deckhand_v1_passkey_proto_rawDesc = "" +
 	"\x05rules\x18\x01 \x01(\v2\x19.deckhand.v1.PasskeyRulesB\x06\xbaH\x03\xc8\x01\x01R\x05rules\x12/\n" +
 	"\x05proof\x18\x02 \x01(\v2\x19.deckhand.v1.PasskeyProofR\x05proof\"J\n" +
 	"\x17SetPasskeyRulesResponse\x12/\n" +
-	"\x05rules\x18\x01 \x01(\v2\x19.deckhand.v1.PasskeyRulesR\x05rules2\x95\b\n" +
+	"\x05rules\x18\x01 \x01(\v2\x19.deckhand.v1.PasskeyRulesR\x05rules2\x9b\b\n" +
 	"\x0ePasskeyService\x12\xa3\x01\n" +
 	"\x18BeginPasskeyRegistration\x12,.deckhand.v1.BeginPasskeyRegistrationRequest\x1a-.deckhand.v1.BeginPasskeyRegistrationResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/passkeys:begin-registration\x12o\n" +
-	"\rCreatePasskey\x12!.deckhand.v1.CreatePasskeyRequest\x1a\".deckhand.v1.CreatePasskeyResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/passkeys\x12i\n" +
-	"\fListPasskeys\x12 .deckhand.v1.ListPasskeysRequest\x1a!.deckhand.v1.ListPasskeysResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/passkeys\x12|\n" +
+	"\rCreatePasskey\x12!.deckhand.v1.CreatePasskeyRequest\x1a\".deckhand.v1.CreatePasskeyResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/passkeys\x12l\n" +
+	"\fListPasskeys\x12 .deckhand.v1.ListPasskeysRequest\x1a!.deckhand.v1.ListPasskeysResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/passkeys\x90\x02\x01\x12|\n" +
 	"\rRenamePasskey\x12!.deckhand.v1.RenamePasskeyRequest\x1a\".deckhand.v1.RenamePasskeyResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*2\x19/v1/passkeys/{passkey_id}\x12\x83\x01\n" +
 	"\rDeletePasskey\x12!.deckhand.v1.DeletePasskeyRequest\x1a\".deckhand.v1.DeletePasskeyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/passkeys/{passkey_id}:delete\x12\x87\x01\n" +
-	"\x11BeginPasskeyProof\x12%.deckhand.v1.BeginPasskeyProofRequest\x1a&.deckhand.v1.BeginPasskeyProofResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/passkeys:begin-proof\x12w\n" +
-	"\x0fGetPasskeyRules\x12#.deckhand.v1.GetPasskeyRulesRequest\x1a$.deckhand.v1.GetPasskeyRulesResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/passkey-rules\x12z\n" +
+	"\x11BeginPasskeyProof\x12%.deckhand.v1.BeginPasskeyProofRequest\x1a&.deckhand.v1.BeginPasskeyProofResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/passkeys:begin-proof\x12z\n" +
+	"\x0fGetPasskeyRules\x12#.deckhand.v1.GetPasskeyRulesRequest\x1a$.deckhand.v1.GetPasskeyRulesResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/passkey-rules\x90\x02\x01\x12z\n" +
 	"\x0fSetPasskeyRules\x12#.deckhand.v1.SetPasskeyRulesRequest\x1a$.deckhand.v1.SetPasskeyRulesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\x1a\x11/v1/passkey-rulesBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

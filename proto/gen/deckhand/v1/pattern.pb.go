@@ -2456,20 +2456,20 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\t_hold_outB\x11\n" +
 	"\x0f_min_confidence\"V\n" +
 	"\x1aSetPatternSettingsResponse\x128\n" +
-	"\bsettings\x18\x01 \x01(\v2\x1c.deckhand.v1.PatternSettingsR\bsettings2\xf7\v\n" +
-	"\x0ePatternService\x12i\n" +
-	"\fListPatterns\x12 .deckhand.v1.ListPatternsRequest\x1a!.deckhand.v1.ListPatternsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/patterns\x12p\n" +
+	"\bsettings\x18\x01 \x01(\v2\x1c.deckhand.v1.PatternSettingsR\bsettings2\x83\f\n" +
+	"\x0ePatternService\x12l\n" +
+	"\fListPatterns\x12 .deckhand.v1.ListPatternsRequest\x1a!.deckhand.v1.ListPatternsResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/patterns\x90\x02\x01\x12s\n" +
 	"\n" +
-	"GetPattern\x12\x1e.deckhand.v1.GetPatternRequest\x1a\x1f.deckhand.v1.GetPatternResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/patterns/{pattern_id}\x12|\n" +
+	"GetPattern\x12\x1e.deckhand.v1.GetPatternRequest\x1a\x1f.deckhand.v1.GetPatternResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/patterns/{pattern_id}\x90\x02\x01\x12|\n" +
 	"\rUpdatePattern\x12!.deckhand.v1.UpdatePatternRequest\x1a\".deckhand.v1.UpdatePatternResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*2\x19/v1/patterns/{pattern_id}\x12\x7f\n" +
 	"\fSharePattern\x12 .deckhand.v1.SharePatternRequest\x1a!.deckhand.v1.SharePatternResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/patterns/{pattern_id}:share\x12\x87\x01\n" +
 	"\x0eDisablePattern\x12\".deckhand.v1.DisablePatternRequest\x1a#.deckhand.v1.DisablePatternResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/patterns/{pattern_id}:disable\x12\x83\x01\n" +
 	"\rEnablePattern\x12!.deckhand.v1.EnablePatternRequest\x1a\".deckhand.v1.EnablePatternResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/patterns/{pattern_id}:enable\x12y\n" +
 	"\rDeletePattern\x12!.deckhand.v1.DeletePatternRequest\x1a\".deckhand.v1.DeletePatternResponse\"!\x82\xd3\xe4\x93\x02\x1b*\x19/v1/patterns/{pattern_id}\x12\x8b\x01\n" +
 	"\x0fUndeletePattern\x12#.deckhand.v1.UndeletePatternRequest\x1a$.deckhand.v1.UndeletePatternResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/patterns/{pattern_id}:undelete\x12u\n" +
-	"\rPurgePatterns\x12!.deckhand.v1.PurgePatternsRequest\x1a\".deckhand.v1.PurgePatternsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/patterns:purge\x12r\n" +
-	"\rMatchPatterns\x12!.deckhand.v1.MatchPatternsRequest\x1a\".deckhand.v1.MatchPatternsResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/patterns:match\x12|\n" +
-	"\x10GetPatternReport\x12$.deckhand.v1.GetPatternReportRequest\x1a%.deckhand.v1.GetPatternReportResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/patterns:report\x12\x86\x01\n" +
+	"\rPurgePatterns\x12!.deckhand.v1.PurgePatternsRequest\x1a\".deckhand.v1.PurgePatternsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/patterns:purge\x12u\n" +
+	"\rMatchPatterns\x12!.deckhand.v1.MatchPatternsRequest\x1a\".deckhand.v1.MatchPatternsResponse\"\x1d\x82\xd3\xe4\x93\x02\x14\x12\x12/v1/patterns:match\x90\x02\x01\x12\x7f\n" +
+	"\x10GetPatternReport\x12$.deckhand.v1.GetPatternReportRequest\x1a%.deckhand.v1.GetPatternReportResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/patterns:report\x90\x02\x01\x12\x86\x01\n" +
 	"\x12SetPatternSettings\x12&.deckhand.v1.SetPatternSettingsRequest\x1a'.deckhand.v1.SetPatternSettingsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*2\x14/v1/pattern-settingsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

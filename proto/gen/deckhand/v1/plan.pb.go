@@ -1174,15 +1174,15 @@ const file_deckhand_v1_plan_proto_rawDesc = "" +
 	"\bprovider\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18<R\bprovider\x125\n" +
 	"\x10calls_per_minute\x18\x02 \x01(\x05B\v\xbaH\b\x1a\x06\x18\xc0\x84=(\x00R\x0ecallsPerMinute\"<\n" +
 	"\x13SetCallRateResponse\x12%\n" +
-	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan2\xa5\x05\n" +
-	"\vPlanService\x12V\n" +
-	"\aGetPlan\x12\x1b.deckhand.v1.GetPlanRequest\x1a\x1c.deckhand.v1.GetPlanResponse\"\x10\x82\xd3\xe4\x93\x02\n" +
-	"\x12\b/v1/plan\x12Y\n" +
+	"\x04plan\x18\x01 \x01(\v2\x11.deckhand.v1.PlanR\x04plan2\xab\x05\n" +
+	"\vPlanService\x12Y\n" +
+	"\aGetPlan\x12\x1b.deckhand.v1.GetPlanRequest\x1a\x1c.deckhand.v1.GetPlanResponse\"\x13\x82\xd3\xe4\x93\x02\n" +
+	"\x12\b/v1/plan\x90\x02\x01\x12Y\n" +
 	"\aSetPlan\x12\x1b.deckhand.v1.SetPlanRequest\x1a\x1c.deckhand.v1.SetPlanResponse\"\x13\x82\xd3\xe4\x93\x02\r:\x01*\x1a\b/v1/plan\x12\x83\x01\n" +
 	"\x10SetAllowedModels\x12$.deckhand.v1.SetAllowedModelsRequest\x1a%.deckhand.v1.SetAllowedModelsResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\x1a\x17/v1/plan/allowed-models\x12{\n" +
 	"\vSetCallRate\x12\x1f.deckhand.v1.SetCallRateRequest\x1a .deckhand.v1.SetCallRateResponse\")\x82\xd3\xe4\x93\x02#:\x01*\x1a\x1e/v1/plan/call-rates/{provider}\x12b\n" +
-	"\bSetQuota\x12\x1c.deckhand.v1.SetQuotaRequest\x1a\x1d.deckhand.v1.SetQuotaResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\x1a\x0e/v1/plan/quota\x12|\n" +
-	"\x0fGetQuotaHistory\x12#.deckhand.v1.GetQuotaHistoryRequest\x1a$.deckhand.v1.GetQuotaHistoryResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/plan/quota/periodsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\bSetQuota\x12\x1c.deckhand.v1.SetQuotaRequest\x1a\x1d.deckhand.v1.SetQuotaResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\x01*\x1a\x0e/v1/plan/quota\x12\x7f\n" +
+	"\x0fGetQuotaHistory\x12#.deckhand.v1.GetQuotaHistoryRequest\x1a$.deckhand.v1.GetQuotaHistoryResponse\"!\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/plan/quota/periods\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_plan_proto_rawDescOnce sync.Once

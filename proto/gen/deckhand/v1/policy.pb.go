@@ -1495,16 +1495,16 @@ const file_deckhand_v1_policy_proto_rawDesc = "" +
 	"\arule_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06ruleId\"E\n" +
 	"\x17RevokeAllowRuleResponse\x12*\n" +
-	"\x04rule\x18\x01 \x01(\v2\x16.deckhand.v1.AllowRuleR\x04rule2\xb6\x05\n" +
-	"\rPolicyService\x12^\n" +
-	"\tGetPolicy\x12\x1d.deckhand.v1.GetPolicyRequest\x1a\x1e.deckhand.v1.GetPolicyResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/policy\x12g\n" +
+	"\x04rule\x18\x01 \x01(\v2\x16.deckhand.v1.AllowRuleR\x04rule2\xbc\x05\n" +
+	"\rPolicyService\x12a\n" +
+	"\tGetPolicy\x12\x1d.deckhand.v1.GetPolicyRequest\x1a\x1e.deckhand.v1.GetPolicyResponse\"\x15\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/policy\x90\x02\x01\x12g\n" +
 	"\vApplyPolicy\x12\x1f.deckhand.v1.ApplyPolicyRequest\x1a .deckhand.v1.ApplyPolicyResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\x1a\n" +
 	"/v1/policy\x12i\n" +
 	"\n" +
 	"TestPolicy\x12\x1e.deckhand.v1.TestPolicyRequest\x1a\x1f.deckhand.v1.TestPolicyResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/policy:test\x12q\n" +
-	"\fReplayPolicy\x12 .deckhand.v1.ReplayPolicyRequest\x1a!.deckhand.v1.ReplayPolicyResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/policy:replay\x12r\n" +
-	"\x0eListAllowRules\x12\".deckhand.v1.ListAllowRulesRequest\x1a#.deckhand.v1.ListAllowRulesResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/allow-rules\x12\x89\x01\n" +
+	"\fReplayPolicy\x12 .deckhand.v1.ReplayPolicyRequest\x1a!.deckhand.v1.ReplayPolicyResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/policy:replay\x12u\n" +
+	"\x0eListAllowRules\x12\".deckhand.v1.ListAllowRulesRequest\x1a#.deckhand.v1.ListAllowRulesResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/allow-rules\x90\x02\x01\x12\x89\x01\n" +
 	"\x0fRevokeAllowRule\x12#.deckhand.v1.RevokeAllowRuleRequest\x1a$.deckhand.v1.RevokeAllowRuleResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/allow-rules/{rule_id}:revokeBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

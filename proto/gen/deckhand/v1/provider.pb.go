@@ -2289,23 +2289,23 @@ const file_deckhand_v1_provider_proto_rawDesc = "" +
 	"reached_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\treachedAt\x12\x12\n" +
 	"\x04days\x18\a \x01(\x05R\x04days\x12\x14\n" +
 	"\x05early\x18\b \x01(\bR\x05earlyB\x0f\n" +
-	"\r_limit_micros2\x8a\a\n" +
+	"\r_limit_micros2\x96\a\n" +
 	"\x0fProviderService\x12\x85\x01\n" +
-	"\x0fConnectProvider\x12#.deckhand.v1.ConnectProviderRequest\x1a$.deckhand.v1.ConnectProviderResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/providers/{name}:connect\x12m\n" +
-	"\rListProviders\x12!.deckhand.v1.ListProvidersRequest\x1a\".deckhand.v1.ListProvidersResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/providers\x12\x8b\x01\n" +
-	"\x14GetProviderCatalogue\x12(.deckhand.v1.GetProviderCatalogueRequest\x1a).deckhand.v1.GetProviderCatalogueResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/provider-catalogue\x12\x91\x01\n" +
-	"\x12DisconnectProvider\x12&.deckhand.v1.DisconnectProviderRequest\x1a'.deckhand.v1.DisconnectProviderResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/providers/{name}:disconnect\x12\x9a\x01\n" +
-	"\x10GetProviderUsage\x12$.deckhand.v1.GetProviderUsageRequest\x1a%.deckhand.v1.GetProviderUsageResponse\"9\x82\xd3\xe4\x93\x023Z\x15\x12\x13/v1/providers:usage\x12\x1a/v1/providers/{name}/usage\x12^\n" +
+	"\x0fConnectProvider\x12#.deckhand.v1.ConnectProviderRequest\x1a$.deckhand.v1.ConnectProviderResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/providers/{name}:connect\x12p\n" +
+	"\rListProviders\x12!.deckhand.v1.ListProvidersRequest\x1a\".deckhand.v1.ListProvidersResponse\"\x18\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/providers\x90\x02\x01\x12\x8e\x01\n" +
+	"\x14GetProviderCatalogue\x12(.deckhand.v1.GetProviderCatalogueRequest\x1a).deckhand.v1.GetProviderCatalogueResponse\"!\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/provider-catalogue\x90\x02\x01\x12\x91\x01\n" +
+	"\x12DisconnectProvider\x12&.deckhand.v1.DisconnectProviderRequest\x1a'.deckhand.v1.DisconnectProviderResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/providers/{name}:disconnect\x12\x9d\x01\n" +
+	"\x10GetProviderUsage\x12$.deckhand.v1.GetProviderUsageRequest\x1a%.deckhand.v1.GetProviderUsageResponse\"<\x82\xd3\xe4\x93\x023Z\x15\x12\x13/v1/providers:usage\x12\x1a/v1/providers/{name}/usage\x90\x02\x01\x12^\n" +
 	"\bSetPrice\x12\x1c.deckhand.v1.SetPriceRequest\x1a\x1d.deckhand.v1.SetPriceResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\x1a\n" +
-	"/v1/prices\x12a\n" +
+	"/v1/prices\x12d\n" +
 	"\n" +
-	"ListPrices\x12\x1e.deckhand.v1.ListPricesRequest\x1a\x1f.deckhand.v1.ListPricesResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/prices2\xb9\x03\n" +
-	"\rBudgetService\x12e\n" +
-	"\vListBudgets\x12\x1f.deckhand.v1.ListBudgetsRequest\x1a .deckhand.v1.ListBudgetsResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/budgets\x12g\n" +
-	"\tGetBudget\x12\x1d.deckhand.v1.GetBudgetRequest\x1a\x1e.deckhand.v1.GetBudgetResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/budgets/{scope}\x12j\n" +
-	"\tSetBudget\x12\x1d.deckhand.v1.SetBudgetRequest\x1a\x1e.deckhand.v1.SetBudgetResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\x1a\x13/v1/budgets/{scope}\x12l\n" +
-	"\x0eGetUsageReport\x12\".deckhand.v1.GetUsageReportRequest\x1a#.deckhand.v1.GetUsageReportResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/usageBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"ListPrices\x12\x1e.deckhand.v1.ListPricesRequest\x1a\x1f.deckhand.v1.ListPricesResponse\"\x15\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/prices\x90\x02\x012\xc2\x03\n" +
+	"\rBudgetService\x12h\n" +
+	"\vListBudgets\x12\x1f.deckhand.v1.ListBudgetsRequest\x1a .deckhand.v1.ListBudgetsResponse\"\x16\x82\xd3\xe4\x93\x02\r\x12\v/v1/budgets\x90\x02\x01\x12j\n" +
+	"\tGetBudget\x12\x1d.deckhand.v1.GetBudgetRequest\x1a\x1e.deckhand.v1.GetBudgetResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/budgets/{scope}\x90\x02\x01\x12j\n" +
+	"\tSetBudget\x12\x1d.deckhand.v1.SetBudgetRequest\x1a\x1e.deckhand.v1.SetBudgetResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\x1a\x13/v1/budgets/{scope}\x12o\n" +
+	"\x0eGetUsageReport\x12\".deckhand.v1.GetUsageReportRequest\x1a#.deckhand.v1.GetUsageReportResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/usage\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_provider_proto_rawDescOnce sync.Once

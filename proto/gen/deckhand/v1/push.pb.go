@@ -728,12 +728,12 @@ const file_deckhand_v1_push_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\bdeviceId\"J\n" +
 	"\x16TestPushDeviceResponse\x12\x1a\n" +
 	"\baccepted\x18\x01 \x01(\bR\baccepted\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error2\x85\x06\n" +
-	"\vPushService\x12c\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error2\x8b\x06\n" +
+	"\vPushService\x12f\n" +
 	"\n" +
-	"GetPushKey\x12\x1e.deckhand.v1.GetPushKeyRequest\x1a\x1f.deckhand.v1.GetPushKeyResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/push-key\x12|\n" +
-	"\x10CreatePushDevice\x12$.deckhand.v1.CreatePushDeviceRequest\x1a%.deckhand.v1.CreatePushDeviceResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/push-devices\x12v\n" +
-	"\x0fListPushDevices\x12#.deckhand.v1.ListPushDevicesRequest\x1a$.deckhand.v1.ListPushDevicesResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/push-devices\x12\x88\x01\n" +
+	"GetPushKey\x12\x1e.deckhand.v1.GetPushKeyRequest\x1a\x1f.deckhand.v1.GetPushKeyResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/push-key\x90\x02\x01\x12|\n" +
+	"\x10CreatePushDevice\x12$.deckhand.v1.CreatePushDeviceRequest\x1a%.deckhand.v1.CreatePushDeviceResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/push-devices\x12y\n" +
+	"\x0fListPushDevices\x12#.deckhand.v1.ListPushDevicesRequest\x1a$.deckhand.v1.ListPushDevicesResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/push-devices\x90\x02\x01\x12\x88\x01\n" +
 	"\x10UpdatePushDevice\x12$.deckhand.v1.UpdatePushDeviceRequest\x1a%.deckhand.v1.UpdatePushDeviceResponse\"'\x82\xd3\xe4\x93\x02!:\x01*2\x1c/v1/push-devices/{device_id}\x12\x85\x01\n" +
 	"\x10DeletePushDevice\x12$.deckhand.v1.DeletePushDeviceRequest\x1a%.deckhand.v1.DeletePushDeviceResponse\"$\x82\xd3\xe4\x93\x02\x1e*\x1c/v1/push-devices/{device_id}\x12\x87\x01\n" +
 	"\x0eTestPushDevice\x12\".deckhand.v1.TestPushDeviceRequest\x1a#.deckhand.v1.TestPushDeviceResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/push-devices/{device_id}:testBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"

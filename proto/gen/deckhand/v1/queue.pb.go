@@ -909,13 +909,13 @@ const file_deckhand_v1_queue_proto_rawDesc = "" +
 	"\tworker_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\xc8\x01R\bworkerId\"D\n" +
 	"\x15UndrainWorkerResponse\x12+\n" +
-	"\x06worker\x18\x01 \x01(\v2\x13.deckhand.v1.WorkerR\x06worker2\xe4\x05\n" +
+	"\x06worker\x18\x01 \x01(\v2\x13.deckhand.v1.WorkerR\x06worker2\xe7\x05\n" +
 	"\fQueueService\x12x\n" +
 	"\vReorderTask\x12\x1f.deckhand.v1.ReorderTaskRequest\x1a .deckhand.v1.ReorderTaskResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/tasks/{task_id}:reorder\x12t\n" +
 	"\n" +
 	"AssignTask\x12\x1e.deckhand.v1.AssignTaskRequest\x1a\x1f.deckhand.v1.AssignTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:assign\x12|\n" +
-	"\fCompleteTask\x12 .deckhand.v1.CompleteTaskRequest\x1a!.deckhand.v1.CompleteTaskResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tasks/{task_id}:complete\x12e\n" +
-	"\vListWorkers\x12\x1f.deckhand.v1.ListWorkersRequest\x1a .deckhand.v1.ListWorkersResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x12z\n" +
+	"\fCompleteTask\x12 .deckhand.v1.CompleteTaskRequest\x1a!.deckhand.v1.CompleteTaskResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tasks/{task_id}:complete\x12h\n" +
+	"\vListWorkers\x12\x1f.deckhand.v1.ListWorkersRequest\x1a .deckhand.v1.ListWorkersResponse\"\x16\x82\xd3\xe4\x93\x02\r\x12\v/v1/workers\x90\x02\x01\x12z\n" +
 	"\vDrainWorker\x12\x1f.deckhand.v1.DrainWorkerRequest\x1a .deckhand.v1.DrainWorkerResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/workers/{worker_id}:drain\x12\x82\x01\n" +
 	"\rUndrainWorker\x12!.deckhand.v1.UndrainWorkerRequest\x1a\".deckhand.v1.UndrainWorkerResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/workers/{worker_id}:undrainBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 

@@ -633,12 +633,12 @@ const file_deckhand_v1_retention_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"n\n" +
 	"\x16ListLegalHoldsResponse\x12,\n" +
 	"\x05holds\x18\x01 \x03(\v2\x16.deckhand.v1.LegalHoldR\x05holds\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xe6\x03\n" +
-	"\x10RetentionService\x12j\n" +
-	"\fGetRetention\x12 .deckhand.v1.GetRetentionRequest\x1a!.deckhand.v1.GetRetentionResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/retention\x12m\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xec\x03\n" +
+	"\x10RetentionService\x12m\n" +
+	"\fGetRetention\x12 .deckhand.v1.GetRetentionRequest\x1a!.deckhand.v1.GetRetentionResponse\"\x18\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/retention\x90\x02\x01\x12m\n" +
 	"\fSetRetention\x12 .deckhand.v1.SetRetentionRequest\x1a!.deckhand.v1.SetRetentionResponse\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*2\r/v1/retention\x12\x82\x01\n" +
-	"\fSetLegalHold\x12 .deckhand.v1.SetLegalHoldRequest\x1a!.deckhand.v1.SetLegalHoldResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/tasks/{task_id}:set-legal-hold\x12r\n" +
-	"\x0eListLegalHolds\x12\".deckhand.v1.ListLegalHoldsRequest\x1a#.deckhand.v1.ListLegalHoldsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/legal-holdsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\fSetLegalHold\x12 .deckhand.v1.SetLegalHoldRequest\x1a!.deckhand.v1.SetLegalHoldResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/tasks/{task_id}:set-legal-hold\x12u\n" +
+	"\x0eListLegalHolds\x12\".deckhand.v1.ListLegalHoldsRequest\x1a#.deckhand.v1.ListLegalHoldsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/legal-holds\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_retention_proto_rawDescOnce sync.Once

@@ -1101,15 +1101,15 @@ const file_deckhand_v1_session_proto_rawDesc = "" +
 	"\x18BeginPasskeyLoginRequest\"a\n" +
 	"\x19BeginPasskeyLoginResponse\x12!\n" +
 	"\fchallenge_id\x18\x01 \x01(\tR\vchallengeId\x12!\n" +
-	"\foptions_json\x18\x02 \x01(\tR\voptionsJson2\xe0\x06\n" +
+	"\foptions_json\x18\x02 \x01(\tR\voptionsJson2\xe9\x06\n" +
 	"\x0eSessionService\x12o\n" +
-	"\rCreateSession\x12!.deckhand.v1.CreateSessionRequest\x1a\".deckhand.v1.CreateSessionResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/sessions\x12b\n" +
+	"\rCreateSession\x12!.deckhand.v1.CreateSessionRequest\x1a\".deckhand.v1.CreateSessionResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/sessions\x12e\n" +
 	"\n" +
-	"GetSession\x12\x1e.deckhand.v1.GetSessionRequest\x1a\x1f.deckhand.v1.GetSessionResponse\"\x13\x82\xd3\xe4\x93\x02\r\x12\v/v1/session\x12i\n" +
-	"\fListSessions\x12 .deckhand.v1.ListSessionsRequest\x1a!.deckhand.v1.ListSessionsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/sessions\x12\x88\x01\n" +
+	"GetSession\x12\x1e.deckhand.v1.GetSessionRequest\x1a\x1f.deckhand.v1.GetSessionResponse\"\x16\x82\xd3\xe4\x93\x02\r\x12\v/v1/session\x90\x02\x01\x12l\n" +
+	"\fListSessions\x12 .deckhand.v1.ListSessionsRequest\x1a!.deckhand.v1.ListSessionsResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/sessions\x90\x02\x01\x12\x88\x01\n" +
 	"\rDeleteSession\x12!.deckhand.v1.DeleteSessionRequest\x1a\".deckhand.v1.DeleteSessionResponse\"0\x82\xd3\xe4\x93\x02*Z\r*\v/v1/session*\x19/v1/sessions/{session_id}\x12x\n" +
-	"\x0fCreateLoginCode\x12#.deckhand.v1.CreateLoginCodeRequest\x1a$.deckhand.v1.CreateLoginCodeResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/login-codes\x12w\n" +
-	"\x0fGetLoginMethods\x12#.deckhand.v1.GetLoginMethodsRequest\x1a$.deckhand.v1.GetLoginMethodsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/login-methods\x12\x8f\x01\n" +
+	"\x0fCreateLoginCode\x12#.deckhand.v1.CreateLoginCodeRequest\x1a$.deckhand.v1.CreateLoginCodeResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/login-codes\x12z\n" +
+	"\x0fGetLoginMethods\x12#.deckhand.v1.GetLoginMethodsRequest\x1a$.deckhand.v1.GetLoginMethodsResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/login-methods\x90\x02\x01\x12\x8f\x01\n" +
 	"\x11BeginPasskeyLogin\x12%.deckhand.v1.BeginPasskeyLoginRequest\x1a&.deckhand.v1.BeginPasskeyLoginResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sessions:begin-passkey-loginBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

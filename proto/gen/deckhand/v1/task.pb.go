@@ -4374,12 +4374,12 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_RUNNING\x10\x01\x12\x13\n" +
-	"\x0fJOB_STATE_ENDED\x10\x022\xcc\x0e\n" +
+	"\x0fJOB_STATE_ENDED\x10\x022\xe0\x0e\n" +
 	"\vTaskService\x12c\n" +
 	"\n" +
-	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12a\n" +
-	"\aGetTask\x12\x1b.deckhand.v1.GetTaskRequest\x1a\x1c.deckhand.v1.GetTaskResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/tasks/{task_id}\x12]\n" +
-	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/tasks\x12t\n" +
+	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12d\n" +
+	"\aGetTask\x12\x1b.deckhand.v1.GetTaskRequest\x1a\x1c.deckhand.v1.GetTaskResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/tasks/{task_id}\x90\x02\x01\x12`\n" +
+	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/tasks\x90\x02\x01\x12t\n" +
 	"\n" +
 	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:cancel\x12p\n" +
 	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:pause\x12t\n" +
@@ -4388,13 +4388,13 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bTellTask\x12\x1c.deckhand.v1.TellTaskRequest\x1a\x1d.deckhand.v1.TellTaskResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tasks/{task_id}/messages\x12\x8f\x01\n" +
 	"\x0fWithdrawMessage\x12#.deckhand.v1.WithdrawMessageRequest\x1a$.deckhand.v1.WithdrawMessageResponse\"1\x82\xd3\xe4\x93\x02+*)/v1/tasks/{task_id}/messages/{message_id}\x12p\n" +
 	"\tRetryTask\x12\x1d.deckhand.v1.RetryTaskRequest\x1a\x1e.deckhand.v1.RetryTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:retry\x12\x85\x01\n" +
-	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/tasks/{task_id}:resume-from\x12\x85\x01\n" +
-	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tasks/{task_id}/checkpoints\x12\x96\x01\n" +
-	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/tasks/{task_id}/checkpoints/{iteration}:keep\x12m\n" +
-	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tasks/{task_id}/steps\x12i\n" +
-	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/jobs\x12w\n" +
-	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/tasks/{task_id}/jobs/{job_id}:kill\x12F\n" +
-	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x0eResumeTaskFrom\x12\".deckhand.v1.ResumeTaskFromRequest\x1a#.deckhand.v1.ResumeTaskFromResponse\"*\x82\xd3\xe4\x93\x02$:\x01*\"\x1f/v1/tasks/{task_id}:resume-from\x12\x88\x01\n" +
+	"\x0fListCheckpoints\x12#.deckhand.v1.ListCheckpointsRequest\x1a$.deckhand.v1.ListCheckpointsResponse\"*\x82\xd3\xe4\x93\x02!\x12\x1f/v1/tasks/{task_id}/checkpoints\x90\x02\x01\x12\x96\x01\n" +
+	"\x0eKeepCheckpoint\x12\".deckhand.v1.KeepCheckpointRequest\x1a#.deckhand.v1.KeepCheckpointResponse\";\x82\xd3\xe4\x93\x025:\x01*\"0/v1/tasks/{task_id}/checkpoints/{iteration}:keep\x12p\n" +
+	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tasks/{task_id}/steps\x90\x02\x01\x12l\n" +
+	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/jobs\x90\x02\x01\x12w\n" +
+	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/tasks/{task_id}/jobs/{job_id}:kill\x12K\n" +
+	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_task_proto_rawDescOnce sync.Once

@@ -820,9 +820,9 @@ const file_deckhand_v1_task_plan_proto_rawDesc = "" +
 	"\x05items\x18\x01 \x03(\v2\x15.deckhand.v1.PlanItemB\n" +
 	"\xbaH\a\x92\x01\x04\b\x01\x10dR\x05items\"A\n" +
 	"\x14EditTaskPlanResponse\x12)\n" +
-	"\x04plan\x18\x01 \x01(\v2\x15.deckhand.v1.TaskPlanR\x04plan2\xff\x01\n" +
-	"\x0fTaskPlanService\x12r\n" +
-	"\vGetTaskPlan\x12\x1f.deckhand.v1.GetTaskPlanRequest\x1a .deckhand.v1.GetTaskPlanResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/plan\x12x\n" +
+	"\x04plan\x18\x01 \x01(\v2\x15.deckhand.v1.TaskPlanR\x04plan2\x82\x02\n" +
+	"\x0fTaskPlanService\x12u\n" +
+	"\vGetTaskPlan\x12\x1f.deckhand.v1.GetTaskPlanRequest\x1a .deckhand.v1.GetTaskPlanResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/plan\x90\x02\x01\x12x\n" +
 	"\fEditTaskPlan\x12 .deckhand.v1.EditTaskPlanRequest\x1a!.deckhand.v1.EditTaskPlanResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*2\x18/v1/tasks/{task_id}/planBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

@@ -723,11 +723,11 @@ const file_deckhand_v1_team_proto_rawDesc = "" +
 	"\auser_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06userId\"A\n" +
 	"\x18RemoveTeamMemberResponse\x12%\n" +
-	"\x04team\x18\x01 \x01(\v2\x11.deckhand.v1.TeamR\x04team2\xbd\x05\n" +
+	"\x04team\x18\x01 \x01(\v2\x11.deckhand.v1.TeamR\x04team2\xc0\x05\n" +
 	"\vTeamService\x12c\n" +
 	"\n" +
-	"CreateTeam\x12\x1e.deckhand.v1.CreateTeamRequest\x1a\x1f.deckhand.v1.CreateTeamResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/teams\x12]\n" +
-	"\tListTeams\x12\x1d.deckhand.v1.ListTeamsRequest\x1a\x1e.deckhand.v1.ListTeamsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/teams\x12m\n" +
+	"CreateTeam\x12\x1e.deckhand.v1.CreateTeamRequest\x1a\x1f.deckhand.v1.CreateTeamResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/teams\x12`\n" +
+	"\tListTeams\x12\x1d.deckhand.v1.ListTeamsRequest\x1a\x1e.deckhand.v1.ListTeamsResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/teams\x90\x02\x01\x12m\n" +
 	"\n" +
 	"UpdateTeam\x12\x1e.deckhand.v1.UpdateTeamRequest\x1a\x1f.deckhand.v1.UpdateTeamResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*2\x13/v1/teams/{team_id}\x12j\n" +
 	"\n" +

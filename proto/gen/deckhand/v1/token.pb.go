@@ -889,15 +889,15 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\tTokenKind\x12\x1a\n" +
 	"\x16TOKEN_KIND_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fTOKEN_KIND_USER\x10\x01\x12\x15\n" +
-	"\x11TOKEN_KIND_WORKER\x10\x022\xc2\x04\n" +
+	"\x11TOKEN_KIND_WORKER\x10\x022\xc8\x04\n" +
 	"\fTokenService\x12g\n" +
 	"\vCreateToken\x12\x1f.deckhand.v1.CreateTokenRequest\x1a .deckhand.v1.CreateTokenResponse\"\x15\x82\xd3\xe4\x93\x02\x0f:\x01*\"\n" +
-	"/v1/tokens\x12a\n" +
+	"/v1/tokens\x12d\n" +
 	"\n" +
-	"ListTokens\x12\x1e.deckhand.v1.ListTokensRequest\x1a\x1f.deckhand.v1.ListTokensResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
-	"/v1/tokens\x12y\n" +
-	"\vRevokeToken\x12\x1f.deckhand.v1.RevokeTokenRequest\x1a .deckhand.v1.RevokeTokenResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tokens/{token_id}:revoke\x12s\n" +
-	"\x0eGetTokenLimits\x12\".deckhand.v1.GetTokenLimitsRequest\x1a#.deckhand.v1.GetTokenLimitsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/token-limits\x12v\n" +
+	"ListTokens\x12\x1e.deckhand.v1.ListTokensRequest\x1a\x1f.deckhand.v1.ListTokensResponse\"\x15\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/v1/tokens\x90\x02\x01\x12y\n" +
+	"\vRevokeToken\x12\x1f.deckhand.v1.RevokeTokenRequest\x1a .deckhand.v1.RevokeTokenResponse\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/v1/tokens/{token_id}:revoke\x12v\n" +
+	"\x0eGetTokenLimits\x12\".deckhand.v1.GetTokenLimitsRequest\x1a#.deckhand.v1.GetTokenLimitsResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/token-limits\x90\x02\x01\x12v\n" +
 	"\x0eSetTokenLimits\x12\".deckhand.v1.SetTokenLimitsRequest\x1a#.deckhand.v1.SetTokenLimitsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\x1a\x10/v1/token-limitsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

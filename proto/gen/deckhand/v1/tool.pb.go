@@ -464,10 +464,10 @@ const file_deckhand_v1_tool_proto_rawDesc = "" +
 	"\bagent_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x120\n" +
 	"\x0earguments_json\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\rargumentsJson\"=\n" +
 	"\x0fGetToolResponse\x12*\n" +
-	"\x04tool\x18\x01 \x01(\v2\x16.deckhand.v1.ToolEntryR\x04tool2\xcc\x01\n" +
-	"\vToolService\x12]\n" +
-	"\tListTools\x12\x1d.deckhand.v1.ListToolsRequest\x1a\x1e.deckhand.v1.ListToolsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/tools\x12^\n" +
-	"\aGetTool\x12\x1b.deckhand.v1.GetToolRequest\x1a\x1c.deckhand.v1.GetToolResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/tools/{name}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x04tool\x18\x01 \x01(\v2\x16.deckhand.v1.ToolEntryR\x04tool2\xd2\x01\n" +
+	"\vToolService\x12`\n" +
+	"\tListTools\x12\x1d.deckhand.v1.ListToolsRequest\x1a\x1e.deckhand.v1.ListToolsResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/tools\x90\x02\x01\x12a\n" +
+	"\aGetTool\x12\x1b.deckhand.v1.GetToolRequest\x1a\x1c.deckhand.v1.GetToolResponse\"\x1b\x82\xd3\xe4\x93\x02\x12\x12\x10/v1/tools/{name}\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_tool_proto_rawDescOnce sync.Once

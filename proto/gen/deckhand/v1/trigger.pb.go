@@ -2740,21 +2740,21 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x18DELIVERY_STATE_DUPLICATE\x10\x02\x12\x1b\n" +
 	"\x17DELIVERY_STATE_FILTERED\x10\x03\x12\x19\n" +
 	"\x15DELIVERY_STATE_FAILED\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_STARTED\x10\x052\xf7\f\n" +
+	"\x16DELIVERY_STATE_STARTED\x10\x052\x83\r\n" +
 	"\x0eTriggerService\x12o\n" +
 	"\rCreateTrigger\x12!.deckhand.v1.CreateTriggerRequest\x1a\".deckhand.v1.CreateTriggerResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/triggers\x12|\n" +
-	"\rUpdateTrigger\x12!.deckhand.v1.UpdateTriggerRequest\x1a\".deckhand.v1.UpdateTriggerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*2\x19/v1/triggers/{trigger_id}\x12p\n" +
+	"\rUpdateTrigger\x12!.deckhand.v1.UpdateTriggerRequest\x1a\".deckhand.v1.UpdateTriggerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*2\x19/v1/triggers/{trigger_id}\x12s\n" +
 	"\n" +
-	"GetTrigger\x12\x1e.deckhand.v1.GetTriggerRequest\x1a\x1f.deckhand.v1.GetTriggerResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/triggers/{trigger_id}\x12i\n" +
-	"\fListTriggers\x12 .deckhand.v1.ListTriggersRequest\x1a!.deckhand.v1.ListTriggersResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/triggers\x12\x83\x01\n" +
+	"GetTrigger\x12\x1e.deckhand.v1.GetTriggerRequest\x1a\x1f.deckhand.v1.GetTriggerResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/triggers/{trigger_id}\x90\x02\x01\x12l\n" +
+	"\fListTriggers\x12 .deckhand.v1.ListTriggersRequest\x1a!.deckhand.v1.ListTriggersResponse\"\x17\x82\xd3\xe4\x93\x02\x0e\x12\f/v1/triggers\x90\x02\x01\x12\x83\x01\n" +
 	"\rEnableTrigger\x12!.deckhand.v1.EnableTriggerRequest\x1a\".deckhand.v1.EnableTriggerResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/triggers/{trigger_id}:enable\x12\x87\x01\n" +
 	"\x0eDisableTrigger\x12\".deckhand.v1.DisableTriggerRequest\x1a#.deckhand.v1.DisableTriggerResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/triggers/{trigger_id}:disable\x12y\n" +
 	"\rDeleteTrigger\x12!.deckhand.v1.DeleteTriggerRequest\x1a\".deckhand.v1.DeleteTriggerResponse\"!\x82\xd3\xe4\x93\x02\x1b*\x19/v1/triggers/{trigger_id}\x12\x9c\x01\n" +
 	"\x13RotateTriggerSecret\x12'.deckhand.v1.RotateTriggerSecretRequest\x1a(.deckhand.v1.RotateTriggerSecretResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/triggers/{trigger_id}:rotate-secret\x12{\n" +
 	"\vFireTrigger\x12\x1f.deckhand.v1.FireTriggerRequest\x1a .deckhand.v1.FireTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:fire\x12{\n" +
-	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:test\x12q\n" +
-	"\x0eListDeliveries\x12\".deckhand.v1.ListDeliveriesRequest\x1a#.deckhand.v1.ListDeliveriesResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/deliveries\x12v\n" +
-	"\vGetDelivery\x12\x1f.deckhand.v1.GetDeliveryRequest\x1a .deckhand.v1.GetDeliveryResponse\"$\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/deliveries/{delivery_id}\x12\x89\x01\n" +
+	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:test\x12t\n" +
+	"\x0eListDeliveries\x12\".deckhand.v1.ListDeliveriesRequest\x1a#.deckhand.v1.ListDeliveriesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/deliveries\x90\x02\x01\x12y\n" +
+	"\vGetDelivery\x12\x1f.deckhand.v1.GetDeliveryRequest\x1a .deckhand.v1.GetDeliveryResponse\"'\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/deliveries/{delivery_id}\x90\x02\x01\x12\x89\x01\n" +
 	"\x0eReplayDelivery\x12\".deckhand.v1.ReplayDeliveryRequest\x1a#.deckhand.v1.ReplayDeliveryResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/deliveries/{delivery_id}:replayBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

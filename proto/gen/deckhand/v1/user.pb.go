@@ -682,12 +682,12 @@ const file_deckhand_v1_user_proto_rawDesc = "" +
 	"\bpassword\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\f(HR\bpassword\x122\n" +
 	"\x10current_password\x18\x03 \x01(\tB\a\xbaH\x04r\x02(HR\x0fcurrentPassword\x12#\n" +
 	"\rrevoke_tokens\x18\x04 \x01(\bR\frevokeTokens\"\x15\n" +
-	"\x13SetPasswordResponse2\xa2\x04\n" +
+	"\x13SetPasswordResponse2\xa8\x04\n" +
 	"\vUserService\x12c\n" +
 	"\n" +
-	"CreateUser\x12\x1e.deckhand.v1.CreateUserRequest\x1a\x1f.deckhand.v1.CreateUserResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/users\x12a\n" +
-	"\aGetUser\x12\x1b.deckhand.v1.GetUserRequest\x1a\x1c.deckhand.v1.GetUserResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/users/{user_id}\x12]\n" +
-	"\tListUsers\x12\x1d.deckhand.v1.ListUsersRequest\x1a\x1e.deckhand.v1.ListUsersResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/users\x12m\n" +
+	"CreateUser\x12\x1e.deckhand.v1.CreateUserRequest\x1a\x1f.deckhand.v1.CreateUserResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/users\x12d\n" +
+	"\aGetUser\x12\x1b.deckhand.v1.GetUserRequest\x1a\x1c.deckhand.v1.GetUserResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/users/{user_id}\x90\x02\x01\x12`\n" +
+	"\tListUsers\x12\x1d.deckhand.v1.ListUsersRequest\x1a\x1e.deckhand.v1.ListUsersResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/users\x90\x02\x01\x12m\n" +
 	"\n" +
 	"UpdateUser\x12\x1e.deckhand.v1.UpdateUserRequest\x1a\x1f.deckhand.v1.UpdateUserResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*2\x13/v1/users/{user_id}\x12}\n" +
 	"\vSetPassword\x12\x1f.deckhand.v1.SetPasswordRequest\x1a .deckhand.v1.SetPasswordResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/users/{user_id}:set-passwordBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"

@@ -293,9 +293,9 @@ const file_deckhand_v1_vault_proto_rawDesc = "" +
 	"\x05vault\x18\x01 \x01(\v2\x12.deckhand.v1.VaultR\x05vault\"\x14\n" +
 	"\x12RotateVaultRequest\"?\n" +
 	"\x13RotateVaultResponse\x12(\n" +
-	"\x05vault\x18\x01 \x01(\v2\x12.deckhand.v1.VaultR\x05vault2\xd9\x01\n" +
-	"\fVaultService\x12Z\n" +
-	"\bGetVault\x12\x1c.deckhand.v1.GetVaultRequest\x1a\x1d.deckhand.v1.GetVaultResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/vault\x12m\n" +
+	"\x05vault\x18\x01 \x01(\v2\x12.deckhand.v1.VaultR\x05vault2\xdc\x01\n" +
+	"\fVaultService\x12]\n" +
+	"\bGetVault\x12\x1c.deckhand.v1.GetVaultRequest\x1a\x1d.deckhand.v1.GetVaultResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/vault\x90\x02\x01\x12m\n" +
 	"\vRotateVault\x12\x1f.deckhand.v1.RotateVaultRequest\x1a .deckhand.v1.RotateVaultResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/vault:rotateBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (

@@ -1916,14 +1916,14 @@ const file_deckhand_v1_workspace_proto_rawDesc = "" +
 	"\fExportFormat\x12\x1d\n" +
 	"\x19EXPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11EXPORT_FORMAT_TAR\x10\x01\x12\x1b\n" +
-	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xba\x05\n" +
-	"\x10WorkspaceService\x12u\n" +
-	"\vListChanges\x12\x1f.deckhand.v1.ListChangesRequest\x1a .deckhand.v1.ListChangesResponse\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/changes\x12R\n" +
-	"\vDiffChanges\x12\x1f.deckhand.v1.DiffChangesRequest\x1a .deckhand.v1.DiffChangesResponse0\x01\x12}\n" +
+	"\x17EXPORT_FORMAT_GIT_PATCH\x10\x022\xcb\x05\n" +
+	"\x10WorkspaceService\x12x\n" +
+	"\vListChanges\x12\x1f.deckhand.v1.ListChangesRequest\x1a .deckhand.v1.ListChangesResponse\"&\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/tasks/{task_id}/changes\x90\x02\x01\x12W\n" +
+	"\vDiffChanges\x12\x1f.deckhand.v1.DiffChangesRequest\x1a .deckhand.v1.DiffChangesResponse\"\x03\x90\x02\x010\x01\x12}\n" +
 	"\vUndoChanges\x12\x1f.deckhand.v1.UndoChangesRequest\x1a .deckhand.v1.UndoChangesResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/tasks/{task_id}/changes:undo\x12}\n" +
-	"\fUndoNodeExec\x12 .deckhand.v1.UndoNodeExecRequest\x1a!.deckhand.v1.UndoNodeExecResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/node-execs/{exec_id}:undo\x12}\n" +
-	"\rListArtifacts\x12!.deckhand.v1.ListArtifactsRequest\x1a\".deckhand.v1.ListArtifactsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/tasks/{task_id}/artifacts\x12^\n" +
-	"\x0fExportWorkspace\x12#.deckhand.v1.ExportWorkspaceRequest\x1a$.deckhand.v1.ExportWorkspaceResponse0\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\fUndoNodeExec\x12 .deckhand.v1.UndoNodeExecRequest\x1a!.deckhand.v1.UndoNodeExecResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/node-execs/{exec_id}:undo\x12\x80\x01\n" +
+	"\rListArtifacts\x12!.deckhand.v1.ListArtifactsRequest\x1a\".deckhand.v1.ListArtifactsResponse\"(\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/tasks/{task_id}/artifacts\x90\x02\x01\x12c\n" +
+	"\x0fExportWorkspace\x12#.deckhand.v1.ExportWorkspaceRequest\x1a$.deckhand.v1.ExportWorkspaceResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_workspace_proto_rawDescOnce sync.Once

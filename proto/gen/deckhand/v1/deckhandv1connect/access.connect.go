@@ -70,6 +70,7 @@ func NewAccessServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+AccessServiceListAccessRulesProcedure,
 			connect.WithSchema(accessServiceMethods.ByName("ListAccessRules")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setAccessRule: connect.NewClient[v1.SetAccessRuleRequest, v1.SetAccessRuleResponse](
@@ -143,6 +144,7 @@ func NewAccessServiceHandler(svc AccessServiceHandler, opts ...connect.HandlerOp
 		AccessServiceListAccessRulesProcedure,
 		svc.ListAccessRules,
 		connect.WithSchema(accessServiceMethods.ByName("ListAccessRules")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	accessServiceSetAccessRuleHandler := connect.NewUnaryHandlerSimple(

@@ -156,12 +156,14 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AgentServiceGetAgentProcedure,
 			connect.WithSchema(agentServiceMethods.ByName("GetAgent")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listAgents: connect.NewClient[v1.ListAgentsRequest, v1.ListAgentsResponse](
 			httpClient,
 			baseURL+AgentServiceListAgentsProcedure,
 			connect.WithSchema(agentServiceMethods.ByName("ListAgents")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		tellAgent: connect.NewClient[v1.TellAgentRequest, v1.TellAgentResponse](
@@ -186,12 +188,14 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AgentServiceGetAgentGraphProcedure,
 			connect.WithSchema(agentServiceMethods.ByName("GetAgentGraph")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listAgentSummaries: connect.NewClient[v1.ListAgentSummariesRequest, v1.ListAgentSummariesResponse](
 			httpClient,
 			baseURL+AgentServiceListAgentSummariesProcedure,
 			connect.WithSchema(agentServiceMethods.ByName("ListAgentSummaries")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		disableAgent: connect.NewClient[v1.DisableAgentRequest, v1.DisableAgentResponse](
@@ -240,12 +244,14 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AgentServiceListAgentVersionsProcedure,
 			connect.WithSchema(agentServiceMethods.ByName("ListAgentVersions")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		diffAgentVersions: connect.NewClient[v1.DiffAgentVersionsRequest, v1.DiffAgentVersionsResponse](
 			httpClient,
 			baseURL+AgentServiceDiffAgentVersionsProcedure,
 			connect.WithSchema(agentServiceMethods.ByName("DiffAgentVersions")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		restoreAgentVersion: connect.NewClient[v1.RestoreAgentVersionRequest, v1.RestoreAgentVersionResponse](
@@ -509,12 +515,14 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		AgentServiceGetAgentProcedure,
 		svc.GetAgent,
 		connect.WithSchema(agentServiceMethods.ByName("GetAgent")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	agentServiceListAgentsHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceListAgentsProcedure,
 		svc.ListAgents,
 		connect.WithSchema(agentServiceMethods.ByName("ListAgents")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	agentServiceTellAgentHandler := connect.NewUnaryHandlerSimple(
@@ -539,12 +547,14 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		AgentServiceGetAgentGraphProcedure,
 		svc.GetAgentGraph,
 		connect.WithSchema(agentServiceMethods.ByName("GetAgentGraph")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	agentServiceListAgentSummariesHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceListAgentSummariesProcedure,
 		svc.ListAgentSummaries,
 		connect.WithSchema(agentServiceMethods.ByName("ListAgentSummaries")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	agentServiceDisableAgentHandler := connect.NewUnaryHandlerSimple(
@@ -593,12 +603,14 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		AgentServiceListAgentVersionsProcedure,
 		svc.ListAgentVersions,
 		connect.WithSchema(agentServiceMethods.ByName("ListAgentVersions")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	agentServiceDiffAgentVersionsHandler := connect.NewUnaryHandlerSimple(
 		AgentServiceDiffAgentVersionsProcedure,
 		svc.DiffAgentVersions,
 		connect.WithSchema(agentServiceMethods.ByName("DiffAgentVersions")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	agentServiceRestoreAgentVersionHandler := connect.NewUnaryHandlerSimple(

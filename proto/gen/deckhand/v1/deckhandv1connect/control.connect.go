@@ -92,6 +92,7 @@ func NewControlServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+ControlServiceListHoldsProcedure,
 			connect.WithSchema(controlServiceMethods.ByName("ListHolds")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		releaseHold: connect.NewClient[v1.ReleaseHoldRequest, v1.ReleaseHoldResponse](
@@ -169,6 +170,7 @@ func NewControlServiceHandler(svc ControlServiceHandler, opts ...connect.Handler
 		ControlServiceListHoldsProcedure,
 		svc.ListHolds,
 		connect.WithSchema(controlServiceMethods.ByName("ListHolds")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	controlServiceReleaseHoldHandler := connect.NewUnaryHandlerSimple(
@@ -241,12 +243,14 @@ func NewAuditServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AuditServiceListAuditEntriesProcedure,
 			connect.WithSchema(auditServiceMethods.ByName("ListAuditEntries")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		exportAudit: connect.NewClient[v1.ExportAuditRequest, v1.ExportAuditResponse](
 			httpClient,
 			baseURL+AuditServiceExportAuditProcedure,
 			connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		verifyAudit: connect.NewClient[v1.VerifyAuditRequest, v1.VerifyAuditResponse](
@@ -259,6 +263,7 @@ func NewAuditServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+AuditServiceGetReceiptProcedure,
 			connect.WithSchema(auditServiceMethods.ByName("GetReceipt")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -331,12 +336,14 @@ func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOpti
 		AuditServiceListAuditEntriesProcedure,
 		svc.ListAuditEntries,
 		connect.WithSchema(auditServiceMethods.ByName("ListAuditEntries")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	auditServiceExportAuditHandler := connect.NewServerStreamHandlerSimple(
 		AuditServiceExportAuditProcedure,
 		svc.ExportAudit,
 		connect.WithSchema(auditServiceMethods.ByName("ExportAudit")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	auditServiceVerifyAuditHandler := connect.NewServerStreamHandlerSimple(
@@ -349,6 +356,7 @@ func NewAuditServiceHandler(svc AuditServiceHandler, opts ...connect.HandlerOpti
 		AuditServiceGetReceiptProcedure,
 		svc.GetReceipt,
 		connect.WithSchema(auditServiceMethods.ByName("GetReceipt")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.AuditService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -105,12 +105,14 @@ func NewCredentialServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			httpClient,
 			baseURL+CredentialServiceListCredentialsProcedure,
 			connect.WithSchema(credentialServiceMethods.ByName("ListCredentials")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getCredential: connect.NewClient[v1.GetCredentialRequest, v1.GetCredentialResponse](
 			httpClient,
 			baseURL+CredentialServiceGetCredentialProcedure,
 			connect.WithSchema(credentialServiceMethods.ByName("GetCredential")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		rotateCredential: connect.NewClient[v1.RotateCredentialRequest, v1.RotateCredentialResponse](
@@ -141,6 +143,7 @@ func NewCredentialServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			httpClient,
 			baseURL+CredentialServiceListCredentialRequestsProcedure,
 			connect.WithSchema(credentialServiceMethods.ByName("ListCredentialRequests")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -272,12 +275,14 @@ func NewCredentialServiceHandler(svc CredentialServiceHandler, opts ...connect.H
 		CredentialServiceListCredentialsProcedure,
 		svc.ListCredentials,
 		connect.WithSchema(credentialServiceMethods.ByName("ListCredentials")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	credentialServiceGetCredentialHandler := connect.NewUnaryHandlerSimple(
 		CredentialServiceGetCredentialProcedure,
 		svc.GetCredential,
 		connect.WithSchema(credentialServiceMethods.ByName("GetCredential")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	credentialServiceRotateCredentialHandler := connect.NewUnaryHandlerSimple(
@@ -308,6 +313,7 @@ func NewCredentialServiceHandler(svc CredentialServiceHandler, opts ...connect.H
 		CredentialServiceListCredentialRequestsProcedure,
 		svc.ListCredentialRequests,
 		connect.WithSchema(credentialServiceMethods.ByName("ListCredentialRequests")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.CredentialService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -133,12 +133,14 @@ func NewDestinationServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			httpClient,
 			baseURL+DestinationServiceGetDestinationProcedure,
 			connect.WithSchema(destinationServiceMethods.ByName("GetDestination")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listDestinations: connect.NewClient[v1.ListDestinationsRequest, v1.ListDestinationsResponse](
 			httpClient,
 			baseURL+DestinationServiceListDestinationsProcedure,
 			connect.WithSchema(destinationServiceMethods.ByName("ListDestinations")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		testDestination: connect.NewClient[v1.TestDestinationRequest, v1.TestDestinationResponse](
@@ -175,12 +177,14 @@ func NewDestinationServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			httpClient,
 			baseURL+DestinationServiceListNotificationsProcedure,
 			connect.WithSchema(destinationServiceMethods.ByName("ListNotifications")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getNotification: connect.NewClient[v1.GetNotificationRequest, v1.GetNotificationResponse](
 			httpClient,
 			baseURL+DestinationServiceGetNotificationProcedure,
 			connect.WithSchema(destinationServiceMethods.ByName("GetNotification")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		redriveNotifications: connect.NewClient[v1.RedriveNotificationsRequest, v1.RedriveNotificationsResponse](
@@ -374,12 +378,14 @@ func NewDestinationServiceHandler(svc DestinationServiceHandler, opts ...connect
 		DestinationServiceGetDestinationProcedure,
 		svc.GetDestination,
 		connect.WithSchema(destinationServiceMethods.ByName("GetDestination")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	destinationServiceListDestinationsHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceListDestinationsProcedure,
 		svc.ListDestinations,
 		connect.WithSchema(destinationServiceMethods.ByName("ListDestinations")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	destinationServiceTestDestinationHandler := connect.NewUnaryHandlerSimple(
@@ -416,12 +422,14 @@ func NewDestinationServiceHandler(svc DestinationServiceHandler, opts ...connect
 		DestinationServiceListNotificationsProcedure,
 		svc.ListNotifications,
 		connect.WithSchema(destinationServiceMethods.ByName("ListNotifications")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	destinationServiceGetNotificationHandler := connect.NewUnaryHandlerSimple(
 		DestinationServiceGetNotificationProcedure,
 		svc.GetNotification,
 		connect.WithSchema(destinationServiceMethods.ByName("GetNotification")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	destinationServiceRedriveNotificationsHandler := connect.NewUnaryHandlerSimple(

@@ -74,18 +74,21 @@ func NewEventServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+EventServiceWatchProcedure,
 			connect.WithSchema(eventServiceMethods.ByName("Watch")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listEvents: connect.NewClient[v1.ListEventsRequest, v1.ListEventsResponse](
 			httpClient,
 			baseURL+EventServiceListEventsProcedure,
 			connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listMoments: connect.NewClient[v1.ListMomentsRequest, v1.ListMomentsResponse](
 			httpClient,
 			baseURL+EventServiceListMomentsProcedure,
 			connect.WithSchema(eventServiceMethods.ByName("ListMoments")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -149,18 +152,21 @@ func NewEventServiceHandler(svc EventServiceHandler, opts ...connect.HandlerOpti
 		EventServiceWatchProcedure,
 		svc.Watch,
 		connect.WithSchema(eventServiceMethods.ByName("Watch")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	eventServiceListEventsHandler := connect.NewUnaryHandlerSimple(
 		EventServiceListEventsProcedure,
 		svc.ListEvents,
 		connect.WithSchema(eventServiceMethods.ByName("ListEvents")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	eventServiceListMomentsHandler := connect.NewUnaryHandlerSimple(
 		EventServiceListMomentsProcedure,
 		svc.ListMoments,
 		connect.WithSchema(eventServiceMethods.ByName("ListMoments")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.EventService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

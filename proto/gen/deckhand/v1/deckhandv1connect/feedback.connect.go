@@ -83,12 +83,14 @@ func NewFeedbackServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+FeedbackServiceListFeedbackProcedure,
 			connect.WithSchema(feedbackServiceMethods.ByName("ListFeedback")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listProposals: connect.NewClient[v1.ListProposalsRequest, v1.ListProposalsResponse](
 			httpClient,
 			baseURL+FeedbackServiceListProposalsProcedure,
 			connect.WithSchema(feedbackServiceMethods.ByName("ListProposals")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		decideProposal: connect.NewClient[v1.DecideProposalRequest, v1.DecideProposalResponse](
@@ -176,12 +178,14 @@ func NewFeedbackServiceHandler(svc FeedbackServiceHandler, opts ...connect.Handl
 		FeedbackServiceListFeedbackProcedure,
 		svc.ListFeedback,
 		connect.WithSchema(feedbackServiceMethods.ByName("ListFeedback")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	feedbackServiceListProposalsHandler := connect.NewUnaryHandlerSimple(
 		FeedbackServiceListProposalsProcedure,
 		svc.ListProposals,
 		connect.WithSchema(feedbackServiceMethods.ByName("ListProposals")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	feedbackServiceDecideProposalHandler := connect.NewUnaryHandlerSimple(

@@ -102,18 +102,21 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+FileServiceReadFileProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listFiles: connect.NewClient[v1.ListFilesRequest, v1.ListFilesResponse](
 			httpClient,
 			baseURL+FileServiceListFilesProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		compareFiles: connect.NewClient[v1.CompareFilesRequest, v1.CompareFilesResponse](
 			httpClient,
 			baseURL+FileServiceCompareFilesProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("CompareFiles")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		uploadFiles: connect.NewClient[v1.UploadFilesRequest, v1.UploadFilesResponse](
@@ -132,12 +135,14 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+FileServiceDescribeFilesProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("DescribeFiles")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		downloadFiles: connect.NewClient[v1.DownloadFilesRequest, v1.DownloadFilesResponse](
 			httpClient,
 			baseURL+FileServiceDownloadFilesProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("DownloadFiles")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		sendFiles: connect.NewClient[v1.SendFilesRequest, v1.SendFilesResponse](
@@ -150,6 +155,7 @@ func NewFileServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+FileServiceWatchFilesProcedure,
 			connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -275,18 +281,21 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		FileServiceReadFileProcedure,
 		svc.ReadFile,
 		connect.WithSchema(fileServiceMethods.ByName("ReadFile")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	fileServiceListFilesHandler := connect.NewUnaryHandlerSimple(
 		FileServiceListFilesProcedure,
 		svc.ListFiles,
 		connect.WithSchema(fileServiceMethods.ByName("ListFiles")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	fileServiceCompareFilesHandler := connect.NewUnaryHandlerSimple(
 		FileServiceCompareFilesProcedure,
 		svc.CompareFiles,
 		connect.WithSchema(fileServiceMethods.ByName("CompareFiles")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	fileServiceUploadFilesHandler := connect.NewClientStreamHandlerSimple(
@@ -305,12 +314,14 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		FileServiceDescribeFilesProcedure,
 		svc.DescribeFiles,
 		connect.WithSchema(fileServiceMethods.ByName("DescribeFiles")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	fileServiceDownloadFilesHandler := connect.NewServerStreamHandlerSimple(
 		FileServiceDownloadFilesProcedure,
 		svc.DownloadFiles,
 		connect.WithSchema(fileServiceMethods.ByName("DownloadFiles")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	fileServiceSendFilesHandler := connect.NewUnaryHandlerSimple(
@@ -323,6 +334,7 @@ func NewFileServiceHandler(svc FileServiceHandler, opts ...connect.HandlerOption
 		FileServiceWatchFilesProcedure,
 		svc.WatchFiles,
 		connect.WithSchema(fileServiceMethods.ByName("WatchFiles")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.FileService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -81,24 +81,28 @@ func NewHistoryServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+HistoryServiceExportTaskProcedure,
 			connect.WithSchema(historyServiceMethods.ByName("ExportTask")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getEstimate: connect.NewClient[v1.GetEstimateRequest, v1.GetEstimateResponse](
 			httpClient,
 			baseURL+HistoryServiceGetEstimateProcedure,
 			connect.WithSchema(historyServiceMethods.ByName("GetEstimate")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getStatistics: connect.NewClient[v1.GetStatisticsRequest, v1.GetStatisticsResponse](
 			httpClient,
 			baseURL+HistoryServiceGetStatisticsProcedure,
 			connect.WithSchema(historyServiceMethods.ByName("GetStatistics")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		searchHistory: connect.NewClient[v1.SearchHistoryRequest, v1.SearchHistoryResponse](
 			httpClient,
 			baseURL+HistoryServiceSearchHistoryProcedure,
 			connect.WithSchema(historyServiceMethods.ByName("SearchHistory")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -174,24 +178,28 @@ func NewHistoryServiceHandler(svc HistoryServiceHandler, opts ...connect.Handler
 		HistoryServiceExportTaskProcedure,
 		svc.ExportTask,
 		connect.WithSchema(historyServiceMethods.ByName("ExportTask")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	historyServiceGetEstimateHandler := connect.NewUnaryHandlerSimple(
 		HistoryServiceGetEstimateProcedure,
 		svc.GetEstimate,
 		connect.WithSchema(historyServiceMethods.ByName("GetEstimate")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	historyServiceGetStatisticsHandler := connect.NewUnaryHandlerSimple(
 		HistoryServiceGetStatisticsProcedure,
 		svc.GetStatistics,
 		connect.WithSchema(historyServiceMethods.ByName("GetStatistics")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	historyServiceSearchHistoryHandler := connect.NewUnaryHandlerSimple(
 		HistoryServiceSearchHistoryProcedure,
 		svc.SearchHistory,
 		connect.WithSchema(historyServiceMethods.ByName("SearchHistory")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.HistoryService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

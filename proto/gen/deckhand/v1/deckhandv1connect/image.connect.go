@@ -126,6 +126,7 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+ImageServiceListImagesProcedure,
 			connect.WithSchema(imageServiceMethods.ByName("ListImages")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		pullImage: connect.NewClient[v1.PullImageRequest, v1.PullImageResponse](
@@ -162,6 +163,7 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+ImageServiceListRegistriesProcedure,
 			connect.WithSchema(imageServiceMethods.ByName("ListRegistries")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		deleteRegistry: connect.NewClient[v1.DeleteRegistryRequest, v1.DeleteRegistryResponse](
@@ -174,6 +176,7 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+ImageServiceGetImageRulesProcedure,
 			connect.WithSchema(imageServiceMethods.ByName("GetImageRules")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setImageRules: connect.NewClient[v1.SetImageRulesRequest, v1.SetImageRulesResponse](
@@ -192,6 +195,7 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+ImageServiceListSignatureRulesProcedure,
 			connect.WithSchema(imageServiceMethods.ByName("ListSignatureRules")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		deleteSignatureRule: connect.NewClient[v1.DeleteSignatureRuleRequest, v1.DeleteSignatureRuleResponse](
@@ -375,6 +379,7 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		ImageServiceListImagesProcedure,
 		svc.ListImages,
 		connect.WithSchema(imageServiceMethods.ByName("ListImages")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	imageServicePullImageHandler := connect.NewServerStreamHandlerSimple(
@@ -411,6 +416,7 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		ImageServiceListRegistriesProcedure,
 		svc.ListRegistries,
 		connect.WithSchema(imageServiceMethods.ByName("ListRegistries")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	imageServiceDeleteRegistryHandler := connect.NewUnaryHandlerSimple(
@@ -423,6 +429,7 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		ImageServiceGetImageRulesProcedure,
 		svc.GetImageRules,
 		connect.WithSchema(imageServiceMethods.ByName("GetImageRules")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	imageServiceSetImageRulesHandler := connect.NewUnaryHandlerSimple(
@@ -441,6 +448,7 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		ImageServiceListSignatureRulesProcedure,
 		svc.ListSignatureRules,
 		connect.WithSchema(imageServiceMethods.ByName("ListSignatureRules")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	imageServiceDeleteSignatureRuleHandler := connect.NewUnaryHandlerSimple(

@@ -105,24 +105,28 @@ func NewInboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+InboxServiceListInboxProcedure,
 			connect.WithSchema(inboxServiceMethods.ByName("ListInbox")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getInboxItem: connect.NewClient[v1.GetInboxItemRequest, v1.GetInboxItemResponse](
 			httpClient,
 			baseURL+InboxServiceGetInboxItemProcedure,
 			connect.WithSchema(inboxServiceMethods.ByName("GetInboxItem")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		readInboxArgument: connect.NewClient[v1.ReadInboxArgumentRequest, v1.ReadInboxArgumentResponse](
 			httpClient,
 			baseURL+InboxServiceReadInboxArgumentProcedure,
 			connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		readInboxAttachment: connect.NewClient[v1.ReadInboxAttachmentRequest, v1.ReadInboxAttachmentResponse](
 			httpClient,
 			baseURL+InboxServiceReadInboxAttachmentProcedure,
 			connect.WithSchema(inboxServiceMethods.ByName("ReadInboxAttachment")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		answerInboxItem: connect.NewClient[v1.AnswerInboxItemRequest, v1.AnswerInboxItemResponse](
@@ -279,24 +283,28 @@ func NewInboxServiceHandler(svc InboxServiceHandler, opts ...connect.HandlerOpti
 		InboxServiceListInboxProcedure,
 		svc.ListInbox,
 		connect.WithSchema(inboxServiceMethods.ByName("ListInbox")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	inboxServiceGetInboxItemHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceGetInboxItemProcedure,
 		svc.GetInboxItem,
 		connect.WithSchema(inboxServiceMethods.ByName("GetInboxItem")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	inboxServiceReadInboxArgumentHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceReadInboxArgumentProcedure,
 		svc.ReadInboxArgument,
 		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxArgument")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	inboxServiceReadInboxAttachmentHandler := connect.NewUnaryHandlerSimple(
 		InboxServiceReadInboxAttachmentProcedure,
 		svc.ReadInboxAttachment,
 		connect.WithSchema(inboxServiceMethods.ByName("ReadInboxAttachment")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	inboxServiceAnswerInboxItemHandler := connect.NewUnaryHandlerSimple(

@@ -72,18 +72,21 @@ func NewInsightServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+InsightServiceExplainTaskProcedure,
 			connect.WithSchema(insightServiceMethods.ByName("ExplainTask")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getRecommendation: connect.NewClient[v1.GetRecommendationRequest, v1.GetRecommendationResponse](
 			httpClient,
 			baseURL+InsightServiceGetRecommendationProcedure,
 			connect.WithSchema(insightServiceMethods.ByName("GetRecommendation")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getInsights: connect.NewClient[v1.GetInsightsRequest, v1.GetInsightsResponse](
 			httpClient,
 			baseURL+InsightServiceGetInsightsProcedure,
 			connect.WithSchema(insightServiceMethods.ByName("GetInsights")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -147,18 +150,21 @@ func NewInsightServiceHandler(svc InsightServiceHandler, opts ...connect.Handler
 		InsightServiceExplainTaskProcedure,
 		svc.ExplainTask,
 		connect.WithSchema(insightServiceMethods.ByName("ExplainTask")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	insightServiceGetRecommendationHandler := connect.NewUnaryHandlerSimple(
 		InsightServiceGetRecommendationProcedure,
 		svc.GetRecommendation,
 		connect.WithSchema(insightServiceMethods.ByName("GetRecommendation")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	insightServiceGetInsightsHandler := connect.NewUnaryHandlerSimple(
 		InsightServiceGetInsightsProcedure,
 		svc.GetInsights,
 		connect.WithSchema(insightServiceMethods.ByName("GetInsights")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.InsightService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -119,12 +119,14 @@ func NewKnowledgeServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			httpClient,
 			baseURL+KnowledgeServiceListCollectionsProcedure,
 			connect.WithSchema(knowledgeServiceMethods.ByName("ListCollections")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getCollection: connect.NewClient[v1.GetCollectionRequest, v1.GetCollectionResponse](
 			httpClient,
 			baseURL+KnowledgeServiceGetCollectionProcedure,
 			connect.WithSchema(knowledgeServiceMethods.ByName("GetCollection")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		deleteCollection: connect.NewClient[v1.DeleteCollectionRequest, v1.DeleteCollectionResponse](
@@ -155,6 +157,7 @@ func NewKnowledgeServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			httpClient,
 			baseURL+KnowledgeServiceListDocumentsProcedure,
 			connect.WithSchema(knowledgeServiceMethods.ByName("ListDocuments")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		syncCollection: connect.NewClient[v1.SyncCollectionRequest, v1.SyncCollectionResponse](
@@ -167,12 +170,14 @@ func NewKnowledgeServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			httpClient,
 			baseURL+KnowledgeServiceSearchKnowledgeProcedure,
 			connect.WithSchema(knowledgeServiceMethods.ByName("SearchKnowledge")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getPassage: connect.NewClient[v1.GetPassageRequest, v1.GetPassageResponse](
 			httpClient,
 			baseURL+KnowledgeServiceGetPassageProcedure,
 			connect.WithSchema(knowledgeServiceMethods.ByName("GetPassage")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -339,12 +344,14 @@ func NewKnowledgeServiceHandler(svc KnowledgeServiceHandler, opts ...connect.Han
 		KnowledgeServiceListCollectionsProcedure,
 		svc.ListCollections,
 		connect.WithSchema(knowledgeServiceMethods.ByName("ListCollections")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	knowledgeServiceGetCollectionHandler := connect.NewUnaryHandlerSimple(
 		KnowledgeServiceGetCollectionProcedure,
 		svc.GetCollection,
 		connect.WithSchema(knowledgeServiceMethods.ByName("GetCollection")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	knowledgeServiceDeleteCollectionHandler := connect.NewUnaryHandlerSimple(
@@ -375,6 +382,7 @@ func NewKnowledgeServiceHandler(svc KnowledgeServiceHandler, opts ...connect.Han
 		KnowledgeServiceListDocumentsProcedure,
 		svc.ListDocuments,
 		connect.WithSchema(knowledgeServiceMethods.ByName("ListDocuments")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	knowledgeServiceSyncCollectionHandler := connect.NewUnaryHandlerSimple(
@@ -387,12 +395,14 @@ func NewKnowledgeServiceHandler(svc KnowledgeServiceHandler, opts ...connect.Han
 		KnowledgeServiceSearchKnowledgeProcedure,
 		svc.SearchKnowledge,
 		connect.WithSchema(knowledgeServiceMethods.ByName("SearchKnowledge")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	knowledgeServiceGetPassageHandler := connect.NewUnaryHandlerSimple(
 		KnowledgeServiceGetPassageProcedure,
 		svc.GetPassage,
 		connect.WithSchema(knowledgeServiceMethods.ByName("GetPassage")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.KnowledgeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

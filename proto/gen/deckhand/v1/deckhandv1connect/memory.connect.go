@@ -117,12 +117,14 @@ func NewMemoryServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+MemoryServiceGetMemoryProcedure,
 			connect.WithSchema(memoryServiceMethods.ByName("GetMemory")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listMemories: connect.NewClient[v1.ListMemoriesRequest, v1.ListMemoriesResponse](
 			httpClient,
 			baseURL+MemoryServiceListMemoriesProcedure,
 			connect.WithSchema(memoryServiceMethods.ByName("ListMemories")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		recallMemories: connect.NewClient[v1.RecallMemoriesRequest, v1.RecallMemoriesResponse](
@@ -135,6 +137,7 @@ func NewMemoryServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+MemoryServiceListMemoryVersionsProcedure,
 			connect.WithSchema(memoryServiceMethods.ByName("ListMemoryVersions")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		deleteMemories: connect.NewClient[v1.DeleteMemoriesRequest, v1.DeleteMemoriesResponse](
@@ -171,6 +174,7 @@ func NewMemoryServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+MemoryServiceListTaskMemoriesProcedure,
 			connect.WithSchema(memoryServiceMethods.ByName("ListTaskMemories")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -337,12 +341,14 @@ func NewMemoryServiceHandler(svc MemoryServiceHandler, opts ...connect.HandlerOp
 		MemoryServiceGetMemoryProcedure,
 		svc.GetMemory,
 		connect.WithSchema(memoryServiceMethods.ByName("GetMemory")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	memoryServiceListMemoriesHandler := connect.NewUnaryHandlerSimple(
 		MemoryServiceListMemoriesProcedure,
 		svc.ListMemories,
 		connect.WithSchema(memoryServiceMethods.ByName("ListMemories")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	memoryServiceRecallMemoriesHandler := connect.NewUnaryHandlerSimple(
@@ -355,6 +361,7 @@ func NewMemoryServiceHandler(svc MemoryServiceHandler, opts ...connect.HandlerOp
 		MemoryServiceListMemoryVersionsProcedure,
 		svc.ListMemoryVersions,
 		connect.WithSchema(memoryServiceMethods.ByName("ListMemoryVersions")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	memoryServiceDeleteMemoriesHandler := connect.NewUnaryHandlerSimple(
@@ -391,6 +398,7 @@ func NewMemoryServiceHandler(svc MemoryServiceHandler, opts ...connect.HandlerOp
 		MemoryServiceListTaskMemoriesProcedure,
 		svc.ListTaskMemories,
 		connect.WithSchema(memoryServiceMethods.ByName("ListTaskMemories")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.MemoryService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

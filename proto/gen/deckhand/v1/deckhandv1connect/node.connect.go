@@ -124,12 +124,14 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+NodeServiceListNodesProcedure,
 			connect.WithSchema(nodeServiceMethods.ByName("ListNodes")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getNode: connect.NewClient[v1.GetNodeRequest, v1.GetNodeResponse](
 			httpClient,
 			baseURL+NodeServiceGetNodeProcedure,
 			connect.WithSchema(nodeServiceMethods.ByName("GetNode")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		createJoinToken: connect.NewClient[v1.CreateJoinTokenRequest, v1.CreateJoinTokenResponse](
@@ -172,6 +174,7 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+NodeServiceListNodeLocksProcedure,
 			connect.WithSchema(nodeServiceMethods.ByName("ListNodeLocks")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		upgradeNodes: connect.NewClient[v1.UpgradeNodesRequest, v1.UpgradeNodesResponse](
@@ -184,6 +187,7 @@ func NewNodeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+NodeServiceListNodeRolloutsProcedure,
 			connect.WithSchema(nodeServiceMethods.ByName("ListNodeRollouts")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		stopNodeRollout: connect.NewClient[v1.StopNodeRolloutRequest, v1.StopNodeRolloutResponse](
@@ -367,12 +371,14 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		NodeServiceListNodesProcedure,
 		svc.ListNodes,
 		connect.WithSchema(nodeServiceMethods.ByName("ListNodes")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeServiceGetNodeHandler := connect.NewUnaryHandlerSimple(
 		NodeServiceGetNodeProcedure,
 		svc.GetNode,
 		connect.WithSchema(nodeServiceMethods.ByName("GetNode")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeServiceCreateJoinTokenHandler := connect.NewUnaryHandlerSimple(
@@ -415,6 +421,7 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		NodeServiceListNodeLocksProcedure,
 		svc.ListNodeLocks,
 		connect.WithSchema(nodeServiceMethods.ByName("ListNodeLocks")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeServiceUpgradeNodesHandler := connect.NewUnaryHandlerSimple(
@@ -427,6 +434,7 @@ func NewNodeServiceHandler(svc NodeServiceHandler, opts ...connect.HandlerOption
 		NodeServiceListNodeRolloutsProcedure,
 		svc.ListNodeRollouts,
 		connect.WithSchema(nodeServiceMethods.ByName("ListNodeRollouts")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeServiceStopNodeRolloutHandler := connect.NewUnaryHandlerSimple(

@@ -101,12 +101,14 @@ func NewNodeExecServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+NodeExecServiceGetNodeExecProcedure,
 			connect.WithSchema(nodeExecServiceMethods.ByName("GetNodeExec")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listNodeExecs: connect.NewClient[v1.ListNodeExecsRequest, v1.ListNodeExecsResponse](
 			httpClient,
 			baseURL+NodeExecServiceListNodeExecsProcedure,
 			connect.WithSchema(nodeExecServiceMethods.ByName("ListNodeExecs")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		killNodeExec: connect.NewClient[v1.KillNodeExecRequest, v1.KillNodeExecResponse](
@@ -119,18 +121,21 @@ func NewNodeExecServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+NodeExecServiceReadNodeLogProcedure,
 			connect.WithSchema(nodeExecServiceMethods.ByName("ReadNodeLog")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		searchNodeLog: connect.NewClient[v1.SearchNodeLogRequest, v1.SearchNodeLogResponse](
 			httpClient,
 			baseURL+NodeExecServiceSearchNodeLogProcedure,
 			connect.WithSchema(nodeExecServiceMethods.ByName("SearchNodeLog")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		indexNodeLog: connect.NewClient[v1.IndexNodeLogRequest, v1.IndexNodeLogResponse](
 			httpClient,
 			baseURL+NodeExecServiceIndexNodeLogProcedure,
 			connect.WithSchema(nodeExecServiceMethods.ByName("IndexNodeLog")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -247,12 +252,14 @@ func NewNodeExecServiceHandler(svc NodeExecServiceHandler, opts ...connect.Handl
 		NodeExecServiceGetNodeExecProcedure,
 		svc.GetNodeExec,
 		connect.WithSchema(nodeExecServiceMethods.ByName("GetNodeExec")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeExecServiceListNodeExecsHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceListNodeExecsProcedure,
 		svc.ListNodeExecs,
 		connect.WithSchema(nodeExecServiceMethods.ByName("ListNodeExecs")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeExecServiceKillNodeExecHandler := connect.NewUnaryHandlerSimple(
@@ -265,18 +272,21 @@ func NewNodeExecServiceHandler(svc NodeExecServiceHandler, opts ...connect.Handl
 		NodeExecServiceReadNodeLogProcedure,
 		svc.ReadNodeLog,
 		connect.WithSchema(nodeExecServiceMethods.ByName("ReadNodeLog")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeExecServiceSearchNodeLogHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceSearchNodeLogProcedure,
 		svc.SearchNodeLog,
 		connect.WithSchema(nodeExecServiceMethods.ByName("SearchNodeLog")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	nodeExecServiceIndexNodeLogHandler := connect.NewUnaryHandlerSimple(
 		NodeExecServiceIndexNodeLogProcedure,
 		svc.IndexNodeLog,
 		connect.WithSchema(nodeExecServiceMethods.ByName("IndexNodeLog")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.NodeExecService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

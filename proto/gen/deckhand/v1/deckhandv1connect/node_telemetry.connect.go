@@ -61,6 +61,7 @@ func NewNodeTelemetryServiceClient(httpClient connect.HTTPClient, baseURL string
 			httpClient,
 			baseURL+NodeTelemetryServiceWatchNodeTelemetryProcedure,
 			connect.WithSchema(nodeTelemetryServiceMethods.ByName("WatchNodeTelemetry")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -95,6 +96,7 @@ func NewNodeTelemetryServiceHandler(svc NodeTelemetryServiceHandler, opts ...con
 		NodeTelemetryServiceWatchNodeTelemetryProcedure,
 		svc.WatchNodeTelemetry,
 		connect.WithSchema(nodeTelemetryServiceMethods.ByName("WatchNodeTelemetry")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.NodeTelemetryService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -88,6 +88,7 @@ func NewOrganisationServiceClient(httpClient connect.HTTPClient, baseURL string,
 			httpClient,
 			baseURL+OrganisationServiceListOrganisationsProcedure,
 			connect.WithSchema(organisationServiceMethods.ByName("ListOrganisations")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setOrganisationLimits: connect.NewClient[v1.SetOrganisationLimitsRequest, v1.SetOrganisationLimitsResponse](
@@ -100,6 +101,7 @@ func NewOrganisationServiceClient(httpClient connect.HTTPClient, baseURL string,
 			httpClient,
 			baseURL+OrganisationServiceGetTaskSharingProcedure,
 			connect.WithSchema(organisationServiceMethods.ByName("GetTaskSharing")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setTaskSharing: connect.NewClient[v1.SetTaskSharingRequest, v1.SetTaskSharingResponse](
@@ -199,6 +201,7 @@ func NewOrganisationServiceHandler(svc OrganisationServiceHandler, opts ...conne
 		OrganisationServiceListOrganisationsProcedure,
 		svc.ListOrganisations,
 		connect.WithSchema(organisationServiceMethods.ByName("ListOrganisations")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	organisationServiceSetOrganisationLimitsHandler := connect.NewUnaryHandlerSimple(
@@ -211,6 +214,7 @@ func NewOrganisationServiceHandler(svc OrganisationServiceHandler, opts ...conne
 		OrganisationServiceGetTaskSharingProcedure,
 		svc.GetTaskSharing,
 		connect.WithSchema(organisationServiceMethods.ByName("GetTaskSharing")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	organisationServiceSetTaskSharingHandler := connect.NewUnaryHandlerSimple(

@@ -113,6 +113,7 @@ func NewPasskeyServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+PasskeyServiceListPasskeysProcedure,
 			connect.WithSchema(passkeyServiceMethods.ByName("ListPasskeys")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		renamePasskey: connect.NewClient[v1.RenamePasskeyRequest, v1.RenamePasskeyResponse](
@@ -137,6 +138,7 @@ func NewPasskeyServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+PasskeyServiceGetPasskeyRulesProcedure,
 			connect.WithSchema(passkeyServiceMethods.ByName("GetPasskeyRules")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setPasskeyRules: connect.NewClient[v1.SetPasskeyRulesRequest, v1.SetPasskeyRulesResponse](
@@ -282,6 +284,7 @@ func NewPasskeyServiceHandler(svc PasskeyServiceHandler, opts ...connect.Handler
 		PasskeyServiceListPasskeysProcedure,
 		svc.ListPasskeys,
 		connect.WithSchema(passkeyServiceMethods.ByName("ListPasskeys")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	passkeyServiceRenamePasskeyHandler := connect.NewUnaryHandlerSimple(
@@ -306,6 +309,7 @@ func NewPasskeyServiceHandler(svc PasskeyServiceHandler, opts ...connect.Handler
 		PasskeyServiceGetPasskeyRulesProcedure,
 		svc.GetPasskeyRules,
 		connect.WithSchema(passkeyServiceMethods.ByName("GetPasskeyRules")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	passkeyServiceSetPasskeyRulesHandler := connect.NewUnaryHandlerSimple(

@@ -119,12 +119,14 @@ func NewPatternServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+PatternServiceListPatternsProcedure,
 			connect.WithSchema(patternServiceMethods.ByName("ListPatterns")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getPattern: connect.NewClient[v1.GetPatternRequest, v1.GetPatternResponse](
 			httpClient,
 			baseURL+PatternServiceGetPatternProcedure,
 			connect.WithSchema(patternServiceMethods.ByName("GetPattern")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		updatePattern: connect.NewClient[v1.UpdatePatternRequest, v1.UpdatePatternResponse](
@@ -173,12 +175,14 @@ func NewPatternServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+PatternServiceMatchPatternsProcedure,
 			connect.WithSchema(patternServiceMethods.ByName("MatchPatterns")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getPatternReport: connect.NewClient[v1.GetPatternReportRequest, v1.GetPatternReportResponse](
 			httpClient,
 			baseURL+PatternServiceGetPatternReportProcedure,
 			connect.WithSchema(patternServiceMethods.ByName("GetPatternReport")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setPatternSettings: connect.NewClient[v1.SetPatternSettingsRequest, v1.SetPatternSettingsResponse](
@@ -358,12 +362,14 @@ func NewPatternServiceHandler(svc PatternServiceHandler, opts ...connect.Handler
 		PatternServiceListPatternsProcedure,
 		svc.ListPatterns,
 		connect.WithSchema(patternServiceMethods.ByName("ListPatterns")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	patternServiceGetPatternHandler := connect.NewUnaryHandlerSimple(
 		PatternServiceGetPatternProcedure,
 		svc.GetPattern,
 		connect.WithSchema(patternServiceMethods.ByName("GetPattern")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	patternServiceUpdatePatternHandler := connect.NewUnaryHandlerSimple(
@@ -412,12 +418,14 @@ func NewPatternServiceHandler(svc PatternServiceHandler, opts ...connect.Handler
 		PatternServiceMatchPatternsProcedure,
 		svc.MatchPatterns,
 		connect.WithSchema(patternServiceMethods.ByName("MatchPatterns")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	patternServiceGetPatternReportHandler := connect.NewUnaryHandlerSimple(
 		PatternServiceGetPatternReportProcedure,
 		svc.GetPatternReport,
 		connect.WithSchema(patternServiceMethods.ByName("GetPatternReport")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	patternServiceSetPatternSettingsHandler := connect.NewUnaryHandlerSimple(

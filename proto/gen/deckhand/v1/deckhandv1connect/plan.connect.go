@@ -83,6 +83,7 @@ func NewPlanServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+PlanServiceGetPlanProcedure,
 			connect.WithSchema(planServiceMethods.ByName("GetPlan")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setPlan: connect.NewClient[v1.SetPlanRequest, v1.SetPlanResponse](
@@ -113,6 +114,7 @@ func NewPlanServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+PlanServiceGetQuotaHistoryProcedure,
 			connect.WithSchema(planServiceMethods.ByName("GetQuotaHistory")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -212,6 +214,7 @@ func NewPlanServiceHandler(svc PlanServiceHandler, opts ...connect.HandlerOption
 		PlanServiceGetPlanProcedure,
 		svc.GetPlan,
 		connect.WithSchema(planServiceMethods.ByName("GetPlan")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	planServiceSetPlanHandler := connect.NewUnaryHandlerSimple(
@@ -242,6 +245,7 @@ func NewPlanServiceHandler(svc PlanServiceHandler, opts ...connect.HandlerOption
 		PlanServiceGetQuotaHistoryProcedure,
 		svc.GetQuotaHistory,
 		connect.WithSchema(planServiceMethods.ByName("GetQuotaHistory")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.PlanService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -86,6 +86,7 @@ func NewPolicyServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+PolicyServiceGetPolicyProcedure,
 			connect.WithSchema(policyServiceMethods.ByName("GetPolicy")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		applyPolicy: connect.NewClient[v1.ApplyPolicyRequest, v1.ApplyPolicyResponse](
@@ -110,6 +111,7 @@ func NewPolicyServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+PolicyServiceListAllowRulesProcedure,
 			connect.WithSchema(policyServiceMethods.ByName("ListAllowRules")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		revokeAllowRule: connect.NewClient[v1.RevokeAllowRuleRequest, v1.RevokeAllowRuleResponse](
@@ -215,6 +217,7 @@ func NewPolicyServiceHandler(svc PolicyServiceHandler, opts ...connect.HandlerOp
 		PolicyServiceGetPolicyProcedure,
 		svc.GetPolicy,
 		connect.WithSchema(policyServiceMethods.ByName("GetPolicy")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	policyServiceApplyPolicyHandler := connect.NewUnaryHandlerSimple(
@@ -239,6 +242,7 @@ func NewPolicyServiceHandler(svc PolicyServiceHandler, opts ...connect.HandlerOp
 		PolicyServiceListAllowRulesProcedure,
 		svc.ListAllowRules,
 		connect.WithSchema(policyServiceMethods.ByName("ListAllowRules")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	policyServiceRevokeAllowRuleHandler := connect.NewUnaryHandlerSimple(

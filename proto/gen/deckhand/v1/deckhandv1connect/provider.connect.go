@@ -110,12 +110,14 @@ func NewProviderServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+ProviderServiceListProvidersProcedure,
 			connect.WithSchema(providerServiceMethods.ByName("ListProviders")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getProviderCatalogue: connect.NewClient[v1.GetProviderCatalogueRequest, v1.GetProviderCatalogueResponse](
 			httpClient,
 			baseURL+ProviderServiceGetProviderCatalogueProcedure,
 			connect.WithSchema(providerServiceMethods.ByName("GetProviderCatalogue")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		disconnectProvider: connect.NewClient[v1.DisconnectProviderRequest, v1.DisconnectProviderResponse](
@@ -128,6 +130,7 @@ func NewProviderServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+ProviderServiceGetProviderUsageProcedure,
 			connect.WithSchema(providerServiceMethods.ByName("GetProviderUsage")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setPrice: connect.NewClient[v1.SetPriceRequest, v1.SetPriceResponse](
@@ -140,6 +143,7 @@ func NewProviderServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+ProviderServiceListPricesProcedure,
 			connect.WithSchema(providerServiceMethods.ByName("ListPrices")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -257,12 +261,14 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 		ProviderServiceListProvidersProcedure,
 		svc.ListProviders,
 		connect.WithSchema(providerServiceMethods.ByName("ListProviders")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	providerServiceGetProviderCatalogueHandler := connect.NewUnaryHandlerSimple(
 		ProviderServiceGetProviderCatalogueProcedure,
 		svc.GetProviderCatalogue,
 		connect.WithSchema(providerServiceMethods.ByName("GetProviderCatalogue")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	providerServiceDisconnectProviderHandler := connect.NewUnaryHandlerSimple(
@@ -275,6 +281,7 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 		ProviderServiceGetProviderUsageProcedure,
 		svc.GetProviderUsage,
 		connect.WithSchema(providerServiceMethods.ByName("GetProviderUsage")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	providerServiceSetPriceHandler := connect.NewUnaryHandlerSimple(
@@ -287,6 +294,7 @@ func NewProviderServiceHandler(svc ProviderServiceHandler, opts ...connect.Handl
 		ProviderServiceListPricesProcedure,
 		svc.ListPrices,
 		connect.WithSchema(providerServiceMethods.ByName("ListPrices")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.ProviderService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -372,12 +380,14 @@ func NewBudgetServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+BudgetServiceListBudgetsProcedure,
 			connect.WithSchema(budgetServiceMethods.ByName("ListBudgets")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getBudget: connect.NewClient[v1.GetBudgetRequest, v1.GetBudgetResponse](
 			httpClient,
 			baseURL+BudgetServiceGetBudgetProcedure,
 			connect.WithSchema(budgetServiceMethods.ByName("GetBudget")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setBudget: connect.NewClient[v1.SetBudgetRequest, v1.SetBudgetResponse](
@@ -390,6 +400,7 @@ func NewBudgetServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+BudgetServiceGetUsageReportProcedure,
 			connect.WithSchema(budgetServiceMethods.ByName("GetUsageReport")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -465,12 +476,14 @@ func NewBudgetServiceHandler(svc BudgetServiceHandler, opts ...connect.HandlerOp
 		BudgetServiceListBudgetsProcedure,
 		svc.ListBudgets,
 		connect.WithSchema(budgetServiceMethods.ByName("ListBudgets")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	budgetServiceGetBudgetHandler := connect.NewUnaryHandlerSimple(
 		BudgetServiceGetBudgetProcedure,
 		svc.GetBudget,
 		connect.WithSchema(budgetServiceMethods.ByName("GetBudget")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	budgetServiceSetBudgetHandler := connect.NewUnaryHandlerSimple(
@@ -483,6 +496,7 @@ func NewBudgetServiceHandler(svc BudgetServiceHandler, opts ...connect.HandlerOp
 		BudgetServiceGetUsageReportProcedure,
 		svc.GetUsageReport,
 		connect.WithSchema(budgetServiceMethods.ByName("GetUsageReport")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.BudgetService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

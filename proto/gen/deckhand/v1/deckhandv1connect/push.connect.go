@@ -84,6 +84,7 @@ func NewPushServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+PushServiceGetPushKeyProcedure,
 			connect.WithSchema(pushServiceMethods.ByName("GetPushKey")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		createPushDevice: connect.NewClient[v1.CreatePushDeviceRequest, v1.CreatePushDeviceResponse](
@@ -96,6 +97,7 @@ func NewPushServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+PushServiceListPushDevicesProcedure,
 			connect.WithSchema(pushServiceMethods.ByName("ListPushDevices")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		updatePushDevice: connect.NewClient[v1.UpdatePushDeviceRequest, v1.UpdatePushDeviceResponse](
@@ -211,6 +213,7 @@ func NewPushServiceHandler(svc PushServiceHandler, opts ...connect.HandlerOption
 		PushServiceGetPushKeyProcedure,
 		svc.GetPushKey,
 		connect.WithSchema(pushServiceMethods.ByName("GetPushKey")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	pushServiceCreatePushDeviceHandler := connect.NewUnaryHandlerSimple(
@@ -223,6 +226,7 @@ func NewPushServiceHandler(svc PushServiceHandler, opts ...connect.HandlerOption
 		PushServiceListPushDevicesProcedure,
 		svc.ListPushDevices,
 		connect.WithSchema(pushServiceMethods.ByName("ListPushDevices")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	pushServiceUpdatePushDeviceHandler := connect.NewUnaryHandlerSimple(

@@ -104,6 +104,7 @@ func NewQueueServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+QueueServiceListWorkersProcedure,
 			connect.WithSchema(queueServiceMethods.ByName("ListWorkers")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		drainWorker: connect.NewClient[v1.DrainWorkerRequest, v1.DrainWorkerResponse](
@@ -233,6 +234,7 @@ func NewQueueServiceHandler(svc QueueServiceHandler, opts ...connect.HandlerOpti
 		QueueServiceListWorkersProcedure,
 		svc.ListWorkers,
 		connect.WithSchema(queueServiceMethods.ByName("ListWorkers")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	queueServiceDrainWorkerHandler := connect.NewUnaryHandlerSimple(

@@ -76,6 +76,7 @@ func NewRetentionServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			httpClient,
 			baseURL+RetentionServiceGetRetentionProcedure,
 			connect.WithSchema(retentionServiceMethods.ByName("GetRetention")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setRetention: connect.NewClient[v1.SetRetentionRequest, v1.SetRetentionResponse](
@@ -94,6 +95,7 @@ func NewRetentionServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			httpClient,
 			baseURL+RetentionServiceListLegalHoldsProcedure,
 			connect.WithSchema(retentionServiceMethods.ByName("ListLegalHolds")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -168,6 +170,7 @@ func NewRetentionServiceHandler(svc RetentionServiceHandler, opts ...connect.Han
 		RetentionServiceGetRetentionProcedure,
 		svc.GetRetention,
 		connect.WithSchema(retentionServiceMethods.ByName("GetRetention")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	retentionServiceSetRetentionHandler := connect.NewUnaryHandlerSimple(
@@ -186,6 +189,7 @@ func NewRetentionServiceHandler(svc RetentionServiceHandler, opts ...connect.Han
 		RetentionServiceListLegalHoldsProcedure,
 		svc.ListLegalHolds,
 		connect.WithSchema(retentionServiceMethods.ByName("ListLegalHolds")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.RetentionService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

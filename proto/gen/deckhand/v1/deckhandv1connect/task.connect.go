@@ -140,12 +140,14 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceGetTaskProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("GetTask")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listTasks: connect.NewClient[v1.ListTasksRequest, v1.ListTasksResponse](
 			httpClient,
 			baseURL+TaskServiceListTasksProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListTasks")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		cancelTask: connect.NewClient[v1.CancelTaskRequest, v1.CancelTaskResponse](
@@ -194,6 +196,7 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceListCheckpointsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListCheckpoints")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		keepCheckpoint: connect.NewClient[v1.KeepCheckpointRequest, v1.KeepCheckpointResponse](
@@ -206,12 +209,14 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceListStepsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListSteps")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listJobs: connect.NewClient[v1.ListJobsRequest, v1.ListJobsResponse](
 			httpClient,
 			baseURL+TaskServiceListJobsProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ListJobs")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		killJob: connect.NewClient[v1.KillJobRequest, v1.KillJobResponse](
@@ -224,6 +229,7 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceReadLogProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ReadLog")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -454,12 +460,14 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceGetTaskProcedure,
 		svc.GetTask,
 		connect.WithSchema(taskServiceMethods.ByName("GetTask")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceListTasksHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListTasksProcedure,
 		svc.ListTasks,
 		connect.WithSchema(taskServiceMethods.ByName("ListTasks")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceCancelTaskHandler := connect.NewUnaryHandlerSimple(
@@ -508,6 +516,7 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceListCheckpointsProcedure,
 		svc.ListCheckpoints,
 		connect.WithSchema(taskServiceMethods.ByName("ListCheckpoints")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceKeepCheckpointHandler := connect.NewUnaryHandlerSimple(
@@ -520,12 +529,14 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceListStepsProcedure,
 		svc.ListSteps,
 		connect.WithSchema(taskServiceMethods.ByName("ListSteps")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceListJobsHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListJobsProcedure,
 		svc.ListJobs,
 		connect.WithSchema(taskServiceMethods.ByName("ListJobs")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceKillJobHandler := connect.NewUnaryHandlerSimple(
@@ -538,6 +549,7 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceReadLogProcedure,
 		svc.ReadLog,
 		connect.WithSchema(taskServiceMethods.ByName("ReadLog")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.TaskService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

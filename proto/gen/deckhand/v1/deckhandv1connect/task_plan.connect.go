@@ -67,6 +67,7 @@ func NewTaskPlanServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			httpClient,
 			baseURL+TaskPlanServiceGetTaskPlanProcedure,
 			connect.WithSchema(taskPlanServiceMethods.ByName("GetTaskPlan")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		editTaskPlan: connect.NewClient[v1.EditTaskPlanRequest, v1.EditTaskPlanResponse](
@@ -124,6 +125,7 @@ func NewTaskPlanServiceHandler(svc TaskPlanServiceHandler, opts ...connect.Handl
 		TaskPlanServiceGetTaskPlanProcedure,
 		svc.GetTaskPlan,
 		connect.WithSchema(taskPlanServiceMethods.ByName("GetTaskPlan")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskPlanServiceEditTaskPlanHandler := connect.NewUnaryHandlerSimple(

@@ -86,6 +86,7 @@ func NewTeamServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TeamServiceListTeamsProcedure,
 			connect.WithSchema(teamServiceMethods.ByName("ListTeams")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		updateTeam: connect.NewClient[v1.UpdateTeamRequest, v1.UpdateTeamResponse](
@@ -212,6 +213,7 @@ func NewTeamServiceHandler(svc TeamServiceHandler, opts ...connect.HandlerOption
 		TeamServiceListTeamsProcedure,
 		svc.ListTeams,
 		connect.WithSchema(teamServiceMethods.ByName("ListTeams")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	teamServiceUpdateTeamHandler := connect.NewUnaryHandlerSimple(

@@ -87,6 +87,7 @@ func NewTokenServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+TokenServiceListTokensProcedure,
 			connect.WithSchema(tokenServiceMethods.ByName("ListTokens")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		revokeToken: connect.NewClient[v1.RevokeTokenRequest, v1.RevokeTokenResponse](
@@ -99,6 +100,7 @@ func NewTokenServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+TokenServiceGetTokenLimitsProcedure,
 			connect.WithSchema(tokenServiceMethods.ByName("GetTokenLimits")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		setTokenLimits: connect.NewClient[v1.SetTokenLimitsRequest, v1.SetTokenLimitsResponse](
@@ -198,6 +200,7 @@ func NewTokenServiceHandler(svc TokenServiceHandler, opts ...connect.HandlerOpti
 		TokenServiceListTokensProcedure,
 		svc.ListTokens,
 		connect.WithSchema(tokenServiceMethods.ByName("ListTokens")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	tokenServiceRevokeTokenHandler := connect.NewUnaryHandlerSimple(
@@ -210,6 +213,7 @@ func NewTokenServiceHandler(svc TokenServiceHandler, opts ...connect.HandlerOpti
 		TokenServiceGetTokenLimitsProcedure,
 		svc.GetTokenLimits,
 		connect.WithSchema(tokenServiceMethods.ByName("GetTokenLimits")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	tokenServiceSetTokenLimitsHandler := connect.NewUnaryHandlerSimple(

@@ -63,12 +63,14 @@ func NewToolServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+ToolServiceListToolsProcedure,
 			connect.WithSchema(toolServiceMethods.ByName("ListTools")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getTool: connect.NewClient[v1.GetToolRequest, v1.GetToolResponse](
 			httpClient,
 			baseURL+ToolServiceGetToolProcedure,
 			connect.WithSchema(toolServiceMethods.ByName("GetTool")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -118,12 +120,14 @@ func NewToolServiceHandler(svc ToolServiceHandler, opts ...connect.HandlerOption
 		ToolServiceListToolsProcedure,
 		svc.ListTools,
 		connect.WithSchema(toolServiceMethods.ByName("ListTools")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	toolServiceGetToolHandler := connect.NewUnaryHandlerSimple(
 		ToolServiceGetToolProcedure,
 		svc.GetTool,
 		connect.WithSchema(toolServiceMethods.ByName("GetTool")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.ToolService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

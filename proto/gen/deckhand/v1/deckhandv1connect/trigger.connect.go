@@ -134,12 +134,14 @@ func NewTriggerServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+TriggerServiceGetTriggerProcedure,
 			connect.WithSchema(triggerServiceMethods.ByName("GetTrigger")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listTriggers: connect.NewClient[v1.ListTriggersRequest, v1.ListTriggersResponse](
 			httpClient,
 			baseURL+TriggerServiceListTriggersProcedure,
 			connect.WithSchema(triggerServiceMethods.ByName("ListTriggers")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		enableTrigger: connect.NewClient[v1.EnableTriggerRequest, v1.EnableTriggerResponse](
@@ -182,12 +184,14 @@ func NewTriggerServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+TriggerServiceListDeliveriesProcedure,
 			connect.WithSchema(triggerServiceMethods.ByName("ListDeliveries")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		getDelivery: connect.NewClient[v1.GetDeliveryRequest, v1.GetDeliveryResponse](
 			httpClient,
 			baseURL+TriggerServiceGetDeliveryProcedure,
 			connect.WithSchema(triggerServiceMethods.ByName("GetDelivery")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		replayDelivery: connect.NewClient[v1.ReplayDeliveryRequest, v1.ReplayDeliveryResponse](
@@ -389,12 +393,14 @@ func NewTriggerServiceHandler(svc TriggerServiceHandler, opts ...connect.Handler
 		TriggerServiceGetTriggerProcedure,
 		svc.GetTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("GetTrigger")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	triggerServiceListTriggersHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceListTriggersProcedure,
 		svc.ListTriggers,
 		connect.WithSchema(triggerServiceMethods.ByName("ListTriggers")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	triggerServiceEnableTriggerHandler := connect.NewUnaryHandlerSimple(
@@ -437,12 +443,14 @@ func NewTriggerServiceHandler(svc TriggerServiceHandler, opts ...connect.Handler
 		TriggerServiceListDeliveriesProcedure,
 		svc.ListDeliveries,
 		connect.WithSchema(triggerServiceMethods.ByName("ListDeliveries")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	triggerServiceGetDeliveryHandler := connect.NewUnaryHandlerSimple(
 		TriggerServiceGetDeliveryProcedure,
 		svc.GetDelivery,
 		connect.WithSchema(triggerServiceMethods.ByName("GetDelivery")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	triggerServiceReplayDeliveryHandler := connect.NewUnaryHandlerSimple(

@@ -65,6 +65,7 @@ func NewVaultServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			httpClient,
 			baseURL+VaultServiceGetVaultProcedure,
 			connect.WithSchema(vaultServiceMethods.ByName("GetVault")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		rotateVault: connect.NewClient[v1.RotateVaultRequest, v1.RotateVaultResponse](
@@ -121,6 +122,7 @@ func NewVaultServiceHandler(svc VaultServiceHandler, opts ...connect.HandlerOpti
 		VaultServiceGetVaultProcedure,
 		svc.GetVault,
 		connect.WithSchema(vaultServiceMethods.ByName("GetVault")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	vaultServiceRotateVaultHandler := connect.NewUnaryHandlerSimple(

@@ -90,12 +90,14 @@ func NewWorkspaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			httpClient,
 			baseURL+WorkspaceServiceListChangesProcedure,
 			connect.WithSchema(workspaceServiceMethods.ByName("ListChanges")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		diffChanges: connect.NewClient[v1.DiffChangesRequest, v1.DiffChangesResponse](
 			httpClient,
 			baseURL+WorkspaceServiceDiffChangesProcedure,
 			connect.WithSchema(workspaceServiceMethods.ByName("DiffChanges")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		undoChanges: connect.NewClient[v1.UndoChangesRequest, v1.UndoChangesResponse](
@@ -114,12 +116,14 @@ func NewWorkspaceServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			httpClient,
 			baseURL+WorkspaceServiceListArtifactsProcedure,
 			connect.WithSchema(workspaceServiceMethods.ByName("ListArtifacts")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		exportWorkspace: connect.NewClient[v1.ExportWorkspaceRequest, v1.ExportWorkspaceResponse](
 			httpClient,
 			baseURL+WorkspaceServiceExportWorkspaceProcedure,
 			connect.WithSchema(workspaceServiceMethods.ByName("ExportWorkspace")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -214,12 +218,14 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 		WorkspaceServiceListChangesProcedure,
 		svc.ListChanges,
 		connect.WithSchema(workspaceServiceMethods.ByName("ListChanges")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	workspaceServiceDiffChangesHandler := connect.NewServerStreamHandlerSimple(
 		WorkspaceServiceDiffChangesProcedure,
 		svc.DiffChanges,
 		connect.WithSchema(workspaceServiceMethods.ByName("DiffChanges")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	workspaceServiceUndoChangesHandler := connect.NewUnaryHandlerSimple(
@@ -238,12 +244,14 @@ func NewWorkspaceServiceHandler(svc WorkspaceServiceHandler, opts ...connect.Han
 		WorkspaceServiceListArtifactsProcedure,
 		svc.ListArtifacts,
 		connect.WithSchema(workspaceServiceMethods.ByName("ListArtifacts")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	workspaceServiceExportWorkspaceHandler := connect.NewServerStreamHandlerSimple(
 		WorkspaceServiceExportWorkspaceProcedure,
 		svc.ExportWorkspace,
 		connect.WithSchema(workspaceServiceMethods.ByName("ExportWorkspace")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.WorkspaceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
