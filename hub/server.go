@@ -35,6 +35,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 	"github.com/deckhand-sh/deckhand/ui"
 )
@@ -145,7 +146,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(&api.Telemetry{
 		Nodes: h.nodes, Agents: h.agents, Node: h.telemetry, Draining: s.draining,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
+	mux.Handle(enrollmentv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
 		Agents: h.agents, Tools: h.tools, Plans: h.plans, Patterns: h.patterns, Redact: h.cfg.Redact, Memories: h.memories, Log: h.cfg.Log.Named("worker"), Draining: s.draining,

@@ -23,7 +23,7 @@ func TestTheProgramOfANodeIsSmall(t *testing.T) {
 	t.Parallel()
 	info, err := os.Stat(harness.Binary(t, "deckhand-node"))
 	require.NoError(t, err)
-	require.Less(t, info.Size(), int64(41_000_000))
+	require.Less(t, info.Size(), int64(40_000_000))
 }
 
 // What a person does on a node: commands in a jail with their
