@@ -125,7 +125,7 @@ func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 		return nil // it was ended meanwhile
 	}
 	interval := time.Duration(welcome.GetHeartbeatIntervalMs()) * time.Millisecond
-	s.link.cfg.Log.Info("linked to the hub", "node_id", s.link.cfg.Identity.NodeID(),
+	s.link.cfg.Log.Info("linked to the hub",
 		"epoch", welcome.GetEpoch(), "replica", welcome.GetReplica())
 	s.link.cfg.OnContact()
 	s.link.cfg.OnChange(true)
