@@ -25,8 +25,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/listenaddr"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -90,6 +92,9 @@ type Config struct {
 	// UndoWindow is how long after its end a task's changes of files can be taken
 	// back; 0 for 7 days, negative for ever.
 	UndoWindow time.Duration `koanf:"undo-window"`
+	// Supervised are the services that this process starts again when they end, and that the
+	// hub or its nodes depend on: those of deckhand up.
+	Supervised []*lifecycle.Restart `koanf:"-"`
 	// MaxActive caps an organisation's tasks that run at once.
 	MaxActive int `koanf:"max-active"`
 	// EventRetention is how long a finished task's events are kept; 0 for ever.

@@ -49,17 +49,35 @@ func ready(parts []part) bool {
 
 var _ grpchealth.Checker = (*readiness)(nil)
 
-// look returns each thing that the hub needs. Anybody may
-// ask, however often: it is looked at once a second, and why something is not as
-// it should be stands in the log.
+// restarting returns the services that this process starts again just now. It costs nothing.
+func (r *readiness) restarting() (names []string) {
+	for _, s := range r.hub.supervised {
+		if s.Restarting() {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// errRestarting is what is said of a service of restarting.
+var errRestarting = errors.New("it ended and is being started again; what depends on it waits")
+
+// look returns each thing that the hub needs, and the services that are started again just
+// now. Anybody may ask, however often: it is looked at once a second, and why something is not
+// as it should be stands in the log.
 func (r *readiness) look() []part {
+	restarting := r.restarting() // before a look that may wait for one of them
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second || r.draining.Err() != nil {
 		r.parts = r.lookNow(context.Background())
 		r.at = time.Now()
 	}
-	return r.parts
+	parts := slices.Clone(r.parts)
+	for _, name := range restarting {
+		parts = append(parts, part{name, errRestarting, false})
+	}
+	return parts
 }
 
 func (r *readiness) lookNow(ctx context.Context) (parts []part) {
