@@ -102,6 +102,8 @@ type Config struct {
 	// DrainDelay is how long a hub that is told to stop goes on serving while it
 	// says that it is not ready, for a balancer to notice.
 	DrainDelay time.Duration `koanf:"drain-delay"`
+	// DrainTimeout is how long calls in progress may go on after that; 0 for 5 s, at most 1 h.
+	DrainTimeout time.Duration `koanf:"drain-timeout"`
 	// SessionIdle is for how long a login may go unused, and SessionLifetime how
 	// old it may get; 0 for 12 h and 7 days.
 	SessionIdle     time.Duration `koanf:"session-idle"`
@@ -270,6 +272,9 @@ func (c *Config) fill() error {
 		return invalid("tls-cert is %s, and tls-key is empty", c.TLSCert).WithFix("give the key of that certificate too: --tls-key FILE")
 	case c.NATSURL == "" && c.NATSListen == "" && !c.InProcessNATS:
 		return invalid("there is no bus").WithFix("name a NATS server with --nats-url, or run one inside this hub with --nats-listen 127.0.0.1:4222")
+	}
+	if err := drain.Check(c.DrainTimeout); err != nil {
+		return err
 	}
 	if err := c.checkBus(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/validate"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/api/console"
@@ -33,6 +35,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
@@ -47,7 +50,7 @@ const (
 	compressFrom      = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// drainTime is how long calls may take to end when the hub stops.
+	// drainTime is how long calls may take to end when the hub stops and is not told how long.
 	drainTime = 5 * time.Second
 )
 
@@ -59,7 +62,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &httpServer{listeners: h.listeners(), delay: h.cfg.DrainDelay}
+	s := &httpServer{listeners: h.listeners(), delay: h.cfg.DrainDelay, timeout: cmp.Or(h.cfg.DrainTimeout, drainTime), log: h.cfg.Log}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	interceptors, err := h.cfg.Tracer.Interceptors()
@@ -218,7 +221,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, front.Refuse, front)))),
+		Handler:   s.counted(auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, front.Refuse, front))))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
@@ -236,6 +239,10 @@ type httpServer struct {
 	leaving context.Context
 	leave   context.CancelFunc
 	delay   time.Duration
+	// timeout is how long calls in progress may go on after that.
+	timeout time.Duration
+	calls   drain.Calls
+	log     hclog.Logger
 	// draining ends when the server takes no more calls.
 	draining context.Context
 	drain    context.CancelFunc
@@ -262,12 +269,41 @@ func (s *httpServer) Start(ctx context.Context) error {
 		case <-time.After(s.delay):
 		}
 		s.drain()
-		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-		defer cancel()
-		if err := s.http.Shutdown(shutdown); err != nil {
-			return errors.Join(err, s.http.Close())
+		return s.shutdown(context.WithoutCancel(ctx))
+	})
+}
+
+// shutdown takes no more calls, and gives those in progress their time.
+func (s *httpServer) shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = s.http.Shutdown(ctx)
+	}()
+	if !(drain.Config{Timeout: s.timeout, Running: s.calls.Running, Log: s.log}.Wait(done)) {
+		cancel()
+		<-done
+	}
+	if err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}
+
+// counted counts the calls in progress, by the name of their procedure, or by the method and
+// the first part of the path: the rest may hold secrets.
+func (s *httpServer) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		if _, known := auth.RuleOf("/" + name); !known {
+			name, _, _ = strings.Cut(name, "/")
+			name = fmt.Sprintf("%s /%.32q", r.Method, name)
 		}
-		return nil
+		defer s.calls.Enter(name)()
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -209,9 +209,10 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 				c.Linked()
 			}
 		},
-		Pressure:   d.pressure.Now,
-		OnRecorded: func(ids []string) { d.execs.Recorded(ids) },
-		Log:        c.Log.Named("link"),
+		Pressure:     d.pressure.Now,
+		OnRecorded:   func(ids []string) { d.execs.Recorded(ids) },
+		DrainTimeout: c.DrainTimeout,
+		Log:          c.Log.Named("link"),
 	})
 	if err != nil {
 		return nil, err
@@ -310,9 +311,9 @@ func (d *Daemon) watch(ctx context.Context) error {
 	var errs []error
 	select {
 	case <-ctx.Done():
-		d.notify.stopping()
+		d.notify.stopping(d.cfg.DrainTimeout)
 	case <-d.services.Done():
-		d.notify.stopping()
+		d.notify.stopping(d.cfg.DrainTimeout)
 	case ready := <-d.replace:
 		// systemd is not told that it stops: the process goes on.
 		d.notify.upgrading(ready.Version)
