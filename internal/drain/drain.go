@@ -77,15 +77,22 @@ func (c Config) Wait(done <-chan struct{}) bool {
 	defer over.Stop()
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
+	said := false
 	say := func(text string) {
 		running := c.Running()
+		if len(running) == 0 {
+			return // it is about to end
+		}
+		said = true
 		c.Log.Info(text, "running", len(running), "what", some(running), "time_left", max(0, time.Until(deadline)).Round(time.Second).String())
 	}
 	say(Waiting)
 	for {
 		select {
 		case <-done:
-			c.Log.Info("what ran has ended")
+			if said {
+				c.Log.Info("what ran has ended")
+			}
 			return true
 		case <-over.C:
 			say("the time to end is over")

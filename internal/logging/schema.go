@@ -42,7 +42,7 @@ func Fields() []Field {
 		{levelKey, "`trace`, `debug`, `info`, `warn` or `error`", []string{"level", "severity"}},
 		{componentKey, "the role and its part: `hub.api`, `worker`, `deckhand-node.link`; in `deckhand up` below `up`", []string{"component", "module", "logger"}},
 		{messageKey, "what happened; the same text for the same event", []string{"msg"}},
-		{Error, "why it failed", []string{"err", "reason_error"}},
+		{Error, "why it failed", []string{"err"}},
 		{CorrelationID, "the request, or for all that a task causes the request that submitted it", []string{"request_id", "request", "correlation"}},
 		{TraceID, "the trace of OpenTelemetry", []string{"trace"}},
 		{OrgID, "the organisation", []string{"org", "organisation", "organisation_id", "tenant"}},

@@ -188,7 +188,8 @@ func (o *options) sources(e *env.Env, files []string) ([]source, error) {
 }
 
 func (o *options) journal(unit string) *journal {
-	j := &journal{args: []string{"--output", "json", "--no-pager", "--quiet", "--unit", unit}}
+	// --all: without it a long message is left out.
+	j := &journal{args: []string{"--output", "json", "--all", "--no-pager", "--quiet", "--unit", unit}}
 	if o.journalDir != "" {
 		j.args = append(j.args, "--directory", o.journalDir)
 	}

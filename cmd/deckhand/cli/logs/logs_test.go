@@ -3,7 +3,9 @@ package logs_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -114,6 +116,45 @@ func TestOneTaskIsFollowedThroughAllRoles(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.want, messages(out.String()))
 			require.Contains(t, notes, "1 lines are no log lines")
+		})
+	}
+}
+
+// The journal that systemd's own writer has made is read like a file.
+func TestTheJournalIsRead(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	second := 0
+	entry := func(unit, message string) {
+		second++
+		fmt.Fprintf(&text, "__REALTIME_TIMESTAMP=%d\n_BOOT_ID=4a1d5c5f2a7b4cf3a2a2a7a0a1b2c3d4\n_SYSTEMD_UNIT=%s\nMESSAGE=%s\n\n",
+			time.Date(2026, 1, 1, 11, 0, second, 0, time.UTC).UnixMicro(), unit, message)
+	}
+	for line := range strings.Lines(hubLog) {
+		entry("deckhand-hub.service", strings.TrimSpace(line))
+	}
+	long := `{"@level":"info","@message":"long","@module":"worker","@timestamp":"2026-01-01T11:00:06Z","task_id":"task_a","text":"` + strings.Repeat("x", 10_000) + `"}`
+	entry("deckhand-worker.service", long)
+	entry("other.service", strings.ReplaceAll(workerLog, "\n", ""))
+	dir, input := t.TempDir(), filepath.Join(t.TempDir(), "export")
+	require.NoError(t, os.WriteFile(input, []byte(text.String()), 0o600))
+	said, err := exec.CommandContext(t.Context(), "/lib/systemd/systemd-journal-remote", "-o", filepath.Join(dir, "test.journal"), input).CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	for name, c := range map[string]struct {
+		flags []string
+		want  []string
+	}{
+		"all services": {[]string{"--unit", "deckhand*"}, []string{"hub is ready", "call failed", "a step began", "of another", "long"}},
+		"one":          {[]string{"--unit", "deckhand-worker.service"}, []string{"long"}},
+		"a task":       {[]string{"--unit", "deckhand*", "--task", "task_a"}, []string{"a step began", "long"}},
+		"two":          {[]string{"--unit", "deckhand-worker.service", "--unit", "other.service", "--level", "info"}, []string{"claimed", "long"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := &screen{}
+			_, err := show(t.Context(), t, "", out, append([]string{"--json", "--journal-dir", dir}, c.flags...)...)
+			require.NoError(t, err)
+			require.Equal(t, c.want, messages(out.String()))
 		})
 	}
 }
