@@ -103,7 +103,7 @@ const (
 )
 
 var models = []string{
-	"github.com/anthropics/anthropic-sdk-go", "google.golang.org/genai",
+	"github.com/anthropics/anthropic-sdk-go", "github.com/openai/openai-go", "google.golang.org/genai",
 }
 
 func TestPackagesLinkOnlyWhatTheyMay(t *testing.T) {

@@ -1,9 +1,14 @@
 package openai
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/packages/respjson"
+	"github.com/openai/openai-go/v3/shared"
 
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -13,35 +18,31 @@ import (
 
 // complete asks by chat completions.
 func (m *Model) complete(call *wire.Call, req *model.Request, answer *wire.Answer) (*deckhandv1.Turn, error) {
+	params := m.chatParams(req)
 	messages, err := m.transcript.Encode(req.Messages, func(message model.Message) ([]byte, error) {
 		return wire.Items(m.chatMessages(message)...)
 	})
 	if err == nil && req.System != "" {
 		var system []byte
-		system, err = wire.Items(object{"role": "system", "content": req.System})
+		system, err = wire.Items(sdk.SystemMessage(req.System))
 		messages = slices.Insert(messages, 0, system)
 	}
 	var body []byte
 	if err == nil {
-		body, err = wire.Body(m.chatParams(req), "messages", messages)
+		body, err = wire.Body(params, "messages", messages)
 	}
 	if err != nil {
 		return nil, m.broken(model.Invalid, err)
 	}
+	stream := m.chat.NewStreaming(call.Context(), params, option.WithRequestBody("application/json", body))
+	defer func() { _ = stream.Close() }()
 	c := completion{Answer: answer, open: map[int64]*wire.Block{}}
-	var wrong error // with the answer
-	err = m.ask(call.Context(), "/chat/completions", body, func(data []byte) error {
-		var part chunk
-		if err := json.Unmarshal(data, &part); err != nil {
-			return err
+	for stream.Next() {
+		if err := c.add(stream.Current()); err != nil {
+			return nil, m.broken(model.Unavailable, err)
 		}
-		wrong = c.add(part)
-		return wrong
-	})
-	switch {
-	case wrong != nil:
-		return nil, m.broken(model.Unavailable, wrong)
-	case err != nil || c.reason == "":
+	}
+	if err := stream.Err(); err != nil || c.reason == "" {
 		return nil, call.Fail(err, classify)
 	}
 	return &deckhandv1.Turn{Model: c.model, Usage: c.usage, Blocks: c.Blocks(), StopReason: c.stop()}, nil
@@ -50,40 +51,37 @@ func (m *Model) complete(call *wire.Call, req *model.Request, answer *wire.Answe
 // chatParams makes the request, without its messages. What a model thought stays with it: the API
 // takes no reasoning back. The cap is max_tokens, which all who are not OpenAI
 // know.
-func (m *Model) chatParams(req *model.Request) object {
-	out := object{"model": m.cfg.Model, "max_tokens": req.MaxTokens}
-	var tools []object
+func (m *Model) chatParams(req *model.Request) sdk.ChatCompletionNewParams {
+	out := sdk.ChatCompletionNewParams{Model: m.cfg.Model, MaxTokens: param.NewOpt(int64(req.MaxTokens))}
 	for _, tool := range req.Tools {
-		tools = append(tools, object{"type": "function", "function": object{
-			"name": tool.GetName(), "description": tool.GetDescription(), "parameters": tool.GetInputSchema().AsMap(),
-		}})
-	}
-	if len(tools) > 0 {
-		out["tools"] = tools
+		out.Tools = append(out.Tools, sdk.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
+			Name: tool.GetName(), Description: param.NewOpt(tool.GetDescription()), Parameters: tool.GetInputSchema().AsMap(),
+		}))
 	}
 	return out
 }
 
 // chatMessages are a message as the API wants it.
-func (m *Model) chatMessages(message model.Message) []object {
+func (m *Model) chatMessages(message model.Message) []sdk.ChatCompletionMessageParamUnion {
 	if message.Turn != nil {
-		return []object{m.said(message.Turn)}
+		return []sdk.ChatCompletionMessageParamUnion{m.said(message.Turn)}
 	}
-	var out, pictures []object
+	var out []sdk.ChatCompletionMessageParamUnion
+	var pictures []sdk.ChatCompletionContentPartUnionParam
 	for _, result := range message.Results {
-		out = append(out, object{"role": "tool", "tool_call_id": m.callID(result.CallID), "content": resultText(result, m.knows.Images)})
+		out = append(out, sdk.ToolMessage(resultText(result, m.knows.Images), m.callID(result.CallID)))
 		if m.knows.Images && len(result.Images) > 0 {
-			pictures = append(pictures, object{"type": "text", "text": wire.ShownWith(result)})
+			pictures = append(pictures, sdk.TextContentPart(wire.ShownWith(result)))
 			for _, image := range result.Images {
-				pictures = append(pictures, object{"type": "image_url", "image_url": object{"url": wire.DataURL(image)}})
+				pictures = append(pictures, sdk.ImageContentPart(sdk.ChatCompletionContentPartImageImageURLParam{URL: wire.DataURL(image)}))
 			}
 		}
 	}
 	if len(pictures) > 0 {
-		out = append(out, object{"role": "user", "content": pictures})
+		out = append(out, sdk.UserMessage(pictures))
 	}
 	for _, text := range message.Texts() {
-		out = append(out, object{"role": "user", "content": text})
+		out = append(out, sdk.UserMessage(text))
 	}
 	return out
 }
@@ -98,30 +96,32 @@ func resultText(result model.Result, shown bool) string {
 }
 
 // said is a turn of the model as the API wants it back.
-func (m *Model) said(turn *deckhandv1.Turn) object {
-	out := object{"role": "assistant"}
+func (m *Model) said(turn *deckhandv1.Turn) sdk.ChatCompletionMessageParamUnion {
+	out := &sdk.ChatCompletionAssistantMessageParam{}
 	text := ""
-	var calls []object
 	for _, block := range turn.GetBlocks() {
 		switch kind := block.GetKind().(type) {
 		case *deckhandv1.Block_Text_:
 			text += kind.Text.GetText()
 		case *deckhandv1.Block_ToolCall_:
 			name, input := wire.Called(kind.ToolCall)
-			calls = append(calls, object{
-				"id": m.callID(kind.ToolCall.GetId()), "type": "function", "function": object{"name": name, "arguments": string(input)},
+			out.ToolCalls = append(out.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{
+				OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
+					ID: m.callID(kind.ToolCall.GetId()),
+					Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{
+						Name: name, Arguments: string(input),
+					},
+				},
 			})
 		}
 	}
-	if len(calls) > 0 {
-		out["tool_calls"] = calls
-	} else {
-		text = cmp.Or(text, wire.NoAnswer)
+	if text == "" && len(out.ToolCalls) == 0 {
+		text = wire.NoAnswer
 	}
 	if text != "" {
-		out["content"] = text
+		out.Content.OfString = param.NewOpt(text)
 	}
-	return out
+	return sdk.ChatCompletionMessageParamUnion{OfAssistant: out}
 }
 
 // callID is the id of a call as the server takes it: another model, whose place
@@ -131,40 +131,6 @@ func (m *Model) callID(id string) string {
 		return wire.ShortCallID(id)
 	}
 	return wire.CallID(id)
-}
-
-// chunk is a piece of a completion.
-type chunk struct {
-	Model loose `json:"model"`
-	Usage *struct {
-		PromptTokens     int64 `json:"prompt_tokens"`
-		CompletionTokens int64 `json:"completion_tokens"`
-		Details          struct {
-			CachedTokens int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-	} `json:"usage"`
-	Choices []struct {
-		Index int64 `json:"index"`
-		Delta struct {
-			Content   loose      `json:"content"`
-			Refusal   loose      `json:"refusal"`
-			ToolCalls []callPart `json:"tool_calls"`
-			// Those who show what the model thinks have a field of their own for it.
-			ReasoningContent loose `json:"reasoning_content"`
-			Reasoning        loose `json:"reasoning"`
-		} `json:"delta"`
-		FinishReason loose `json:"finish_reason"`
-	} `json:"choices"`
-}
-
-// callPart is a piece of a tool call.
-type callPart struct {
-	Index    int64 `json:"index"`
-	ID       loose `json:"id"`
-	Function struct {
-		Name      loose `json:"name"`
-		Arguments loose `json:"arguments"`
-	} `json:"function"`
 }
 
 // completion puts a turn together from the chunks of its stream.
@@ -178,25 +144,26 @@ type completion struct {
 	open map[int64]*wire.Block
 }
 
-func (c *completion) add(part chunk) error {
-	if part.Model != "" {
-		c.model = string(part.Model)
+func (c *completion) add(chunk sdk.ChatCompletionChunk) error {
+	if chunk.Model != "" {
+		c.model = chunk.Model
 	}
-	if u := part.Usage; u != nil {
-		c.usage = usage(u.PromptTokens, u.Details.CachedTokens, u.CompletionTokens)
+	if chunk.JSON.Usage.Valid() {
+		c.usage = usage(chunk.Usage.PromptTokens, chunk.Usage.PromptTokensDetails.CachedTokens, chunk.Usage.CompletionTokens)
 	}
-	for _, choice := range part.Choices {
+	for _, choice := range chunk.Choices {
 		if choice.Index != 0 {
 			continue
 		}
 		delta := choice.Delta
-		if thought := string(cmp.Or(delta.ReasoningContent, delta.Reasoning)); thought != "" {
+		// Those who show what the model thinks have a field of their own for it.
+		if thought := extra(delta.JSON.ExtraFields, "reasoning_content", "reasoning"); thought != "" {
 			if err := c.Think(thought); err != nil {
 				return err
 			}
 		}
 		c.refused = c.refused || delta.Refusal != ""
-		if text := string(delta.Content + delta.Refusal); text != "" {
+		if text := delta.Content + delta.Refusal; text != "" {
 			if err := c.AppendText(text); err != nil {
 				return err
 			}
@@ -207,7 +174,7 @@ func (c *completion) add(part chunk) error {
 			}
 		}
 		if choice.FinishReason != "" {
-			c.reason = string(choice.FinishReason)
+			c.reason = choice.FinishReason
 		}
 	}
 	return nil
@@ -215,10 +182,10 @@ func (c *completion) add(part chunk) error {
 
 // call takes a piece of a tool call. Some servers send whole calls and give all
 // of them the same index: another id is another call.
-func (c *completion) call(piece callPart) error {
+func (c *completion) call(piece sdk.ChatCompletionChunkChoiceDeltaToolCall) error {
 	b := c.open[piece.Index]
-	if b == nil || piece.ID != "" && string(piece.ID) != b.Call.GetId() {
-		id := string(piece.ID)
+	if b == nil || piece.ID != "" && piece.ID != b.Call.GetId() {
+		id := piece.ID
 		if id == "" {
 			id = ident.New("call")
 		}
@@ -226,9 +193,9 @@ func (c *completion) call(piece callPart) error {
 		c.open[piece.Index] = b
 	}
 	if b.Call.GetName() == "" {
-		b.Call.Name = string(piece.Function.Name)
+		b.Call.Name = piece.Function.Name
 	}
-	return c.Add(b, string(piece.Function.Arguments))
+	return c.Add(b, piece.Function.Arguments)
 }
 
 func (c *completion) stop() string {
@@ -242,4 +209,15 @@ func (c *completion) stop() string {
 	default:
 		return model.StopEndTurn
 	}
+}
+
+// extra reads the first of some fields that the SDK does not know.
+func extra(fields map[string]respjson.Field, names ...string) string {
+	for _, name := range names {
+		var s string
+		if field, ok := fields[name]; ok && json.Unmarshal([]byte(field.Raw()), &s) == nil && s != "" {
+			return s
+		}
+	}
+	return ""
 }

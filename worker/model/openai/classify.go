@@ -5,6 +5,10 @@ import (
 	"errors"
 	"net/http"
 
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
+
 	"github.com/deckhand-sh/deckhand/worker/model"
 	"github.com/deckhand-sh/deckhand/worker/model/wire"
 )
@@ -34,75 +38,94 @@ var byCode = map[string]model.ErrorKind{
 	"responsible_ai_policy_error": model.Refused,
 }
 
-// streamed is an error as the API tells it, in a stream or in the body of a response.
+// streamed is an error that came in a stream.
 type streamed struct{ code, kind, message string }
 
 // Error implements error.
 func (s *streamed) Error() string { return s.message }
 
-// classify returns what an error of a call or of a stream means.
+// failure returns the error that an event of a response is; nil for none.
+func failure(event responses.ResponseStreamEventUnion) error {
+	switch event.Type {
+	case "error":
+		return &streamed{code: event.Code, message: event.Message}
+	case "response.failed":
+		e := event.Response.Error
+		return &streamed{code: string(e.Code), kind: e.Type, message: e.Message}
+	}
+	return nil
+}
+
+// classify returns what an error of the SDK or of a stream means.
 func classify(err error) *model.Error {
 	var (
 		out    = &model.Error{Kind: model.Unavailable}
-		api    *refused
-		broken *streamed
+		api    *sdk.Error
+		broken *ssestream.StreamError
+		told   *streamed
 	)
 	switch {
 	case errors.As(err, &api):
-		var body struct {
-			Error json.RawMessage `json:"error"`
+		out.Status = api.StatusCode
+		out.Message = api.Message
+		if out.Message == "" {
+			out.Message = wire.Excerpt(api.RawJSON())
 		}
-		if json.Unmarshal(api.body, &body) != nil || len(body.Error) == 0 {
-			body.Error = api.body
-		}
-		broken = told(body.Error)
-		out.Status = api.status
-		if out.Kind = wire.ByStatus(api.status); api.status == http.StatusServiceUnavailable {
+		told = &streamed{api.Code, api.Type, out.Message}
+		if out.Kind = wire.ByStatus(api.StatusCode); api.StatusCode == http.StatusServiceUnavailable {
 			out.Kind = model.Overloaded
 		}
 	case errors.As(err, &broken):
+		told = inStream(broken)
+		out.Message = told.message
+	case errors.As(err, &told):
+		out.Message = told.message
 	default:
 		return out
 	}
-	out.Message = broken.message
-	for _, code := range []string{broken.code, broken.kind} {
+	for _, code := range []string{told.code, told.kind} {
 		if known, ok := byCode[code]; ok {
 			out.Kind = known
 			return out
 		}
 	}
-	if broken.kind == "invalid_request_error" && out.Kind == model.Unavailable && out.Status < http.StatusInternalServerError {
+	if told.kind == "invalid_request_error" && out.Kind == model.Unavailable && out.Status < http.StatusInternalServerError {
 		out.Kind = model.Invalid
 	}
 	// Those who only speak like OpenAI say in words what it says in codes.
 	switch {
 	case out.Kind != model.Invalid:
-	case wire.Mentions(broken.message, "maximum context length", "context length", "context size", "context window", "too many tokens", "prompt is too long"):
+	case wire.Mentions(told.message, "maximum context length", "context length", "context size", "context window", "too many tokens", "prompt is too long"):
 		out.Kind = model.ContextTooLong
-	case wire.Mentions(broken.message, "content filter", "content policy", "data_inspection", "inappropriate content"):
+	case wire.Mentions(told.message, "content filter", "content policy", "data_inspection", "inappropriate content"):
 		out.Kind = model.Refused
-	case wire.Mentions(broken.message, "quota", "arrearage", "billing"):
+	case wire.Mentions(told.message, "quota", "arrearage", "billing"):
 		out.Kind = model.Quota
 	}
 	return out
 }
 
-// told reads an error: {"message": …, "type": …, "code": …}, or a text.
-func told(body []byte) *streamed {
-	out := &streamed{message: wire.Excerpt(string(body))}
+// inStream reads {"error": {"message": …, "type": …, "code": …}}, or an error
+// that is a string.
+func inStream(err *ssestream.StreamError) *streamed {
+	var body struct {
+		Error json.RawMessage `json:"error"`
+	}
+	out := &streamed{message: wire.Excerpt(string(err.Event.Data))}
+	if json.Unmarshal(err.Event.Data, &body) != nil {
+		return out
+	}
 	var detail struct {
-		Message loose `json:"message"`
-		Type    loose `json:"type"`
-		Code    loose `json:"code"`
+		Message string `json:"message"`
+		Type    string `json:"type"`
+		Code    any    `json:"code"`
 	}
 	var text string
 	switch {
-	case json.Unmarshal(body, &detail) == nil:
-		out.kind, out.code = string(detail.Type), string(detail.Code)
-		if detail.Message != "" {
-			out.message = string(detail.Message)
-		}
-	case json.Unmarshal(body, &text) == nil:
+	case json.Unmarshal(body.Error, &detail) == nil && detail.Message != "":
+		out.message, out.kind = detail.Message, detail.Type
+		out.code, _ = detail.Code.(string)
+	case json.Unmarshal(body.Error, &text) == nil:
 		out.message = text
 	}
 	return out

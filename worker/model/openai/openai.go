@@ -1,15 +1,13 @@
 // Package openai implements models with OpenAI's API and compatible ones,
-// always streaming. It supports the responses API, which keeps a model's
-// reasoning between turns, and chat completions, which the compatible servers
-// offer.
+// through the official SDK, always streaming. It supports the responses API,
+// which keeps a model's reasoning between turns, and chat completions, which
+// the compatible servers offer.
 //
-// It writes and reads the few messages that it needs itself: the official SDK has
-// types for the whole API, which made the program a sixth larger. Nothing is tried
-// again here, because the loop has one retry policy for all providers, and nothing is
-// read from the environment: the caller sets base URL and key, which in a worker are
-// the hub's relay and the lease. A stream that ends without a finish reason, stalls,
-// or breaks in the middle of a tool call is an error; an incomplete turn is never
-// returned.
+// The SDK's own retries are disabled, because the loop has one retry policy for
+// all providers, and so are its defaults from the environment: the caller sets
+// base URL and key, which in a worker are the hub's relay and the lease. A
+// stream that ends without a finish reason, stalls, or breaks in the middle of
+// a tool call is an error; an incomplete turn is never returned.
 //
 // Wire formats: https://platform.openai.com/docs/api-reference/chat-streaming
 // and https://platform.openai.com/docs/api-reference/responses-streaming
@@ -21,6 +19,10 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/deckhand-sh/deckhand/internal/provider"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -48,9 +50,10 @@ type Config struct {
 
 // Model is one model of a provider's.
 type Model struct {
-	cfg    Config
-	knows  provider.Model
-	client *http.Client
+	cfg       Config
+	knows     provider.Model
+	chat      sdk.ChatCompletionService
+	responses responses.ResponseService
 
 	transcript wire.Transcript
 }
@@ -68,8 +71,17 @@ func New(cfg Config) (*Model, error) {
 	case cfg.BaseURL == "":
 		return nil, errors.New("openai: the base URL is empty, and " + cfg.Provider.Name + " has none of its own")
 	}
-	cfg.BaseURL = strings.TrimRight(cfg.BaseURL, "/")
-	return &Model{cfg: cfg, knows: provider.ModelInfo(cfg.Provider.Name, cfg.Model), client: wire.Client(cfg.HTTPClient)}, nil
+	// The services by themselves: a client would read the environment.
+	options := []option.RequestOption{
+		option.WithBaseURL(strings.TrimRight(cfg.BaseURL, "/") + "/"),
+		option.WithAPIKey(cfg.Key),
+		option.WithHTTPClient(wire.Client(cfg.HTTPClient)),
+		option.WithMaxRetries(0),
+	}
+	return &Model{
+		cfg: cfg, knows: provider.ModelInfo(cfg.Provider.Name, cfg.Model),
+		chat: sdk.NewChatCompletionService(options...), responses: responses.NewResponseService(options...),
+	}, nil
 }
 
 // Generate implements model.Model.

@@ -2,10 +2,14 @@ package openai
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared"
 
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -15,22 +19,30 @@ import (
 
 // respond asks by responses.
 func (m *Model) respond(call *wire.Call, req *model.Request, answer *wire.Answer) (*deckhandv1.Turn, error) {
+	params := m.responseParams(req)
 	input, err := m.transcript.Encode(req.Messages, func(message model.Message) ([]byte, error) {
 		return wire.Items(m.inputItems(message)...)
 	})
 	var body []byte
 	if err == nil {
-		body, err = wire.Body(m.responseParams(req), "input", input)
+		body, err = wire.Body(params, "input", input)
 	}
 	if err != nil {
 		return nil, m.broken(model.Invalid, err)
 	}
+	stream := m.responses.NewStreaming(call.Context(), params, option.WithRequestBody("application/json", body))
+	defer func() { _ = stream.Close() }()
 	r := response{Answer: answer}
-	err = m.ask(call.Context(), "/responses", body, r.add)
-	switch {
-	case r.wrong != nil:
-		return nil, m.broken(model.Unavailable, r.wrong)
-	case err != nil || r.end == nil:
+	for stream.Next() {
+		event := stream.Current()
+		if err := failure(event); err != nil {
+			return nil, call.Fail(err, classify)
+		}
+		if err := r.add(event); err != nil {
+			return nil, m.broken(model.Unavailable, err)
+		}
+	}
+	if err := stream.Err(); err != nil || r.end == nil {
 		return nil, call.Fail(err, classify)
 	}
 	return r.turn(), nil
@@ -38,110 +50,108 @@ func (m *Model) respond(call *wire.Call, req *model.Request, answer *wire.Answer
 
 // responseParams makes the request, without its input. Nothing is kept at the provider's: what the
 // model thought comes back sealed, and goes there again with the next request.
-func (m *Model) responseParams(req *model.Request) object {
-	out := object{"model": m.cfg.Model, "max_output_tokens": req.MaxTokens, "store": false}
+func (m *Model) responseParams(req *model.Request) responses.ResponseNewParams {
+	out := responses.ResponseNewParams{Model: m.cfg.Model, MaxOutputTokens: param.NewOpt(int64(req.MaxTokens)), Store: param.NewOpt(false)}
 	if req.System != "" {
-		out["instructions"] = req.System
+		out.Instructions = param.NewOpt(req.System)
 	}
 	if m.knows.Thinks {
-		out["include"] = []string{"reasoning.encrypted_content"}
-		if how := reasoning(req.Thinking); how != nil {
-			out["reasoning"] = how
-		}
+		out.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
+		out.Reasoning = reasoning(req.Thinking)
 	}
-	var tools []object
 	for _, tool := range req.Tools {
 		// Not strict: the registry checks the arguments, and its schemas have
 		// what the strict form does not take.
-		tools = append(tools, object{
-			"type": "function", "name": tool.GetName(), "description": tool.GetDescription(), "parameters": tool.GetInputSchema().AsMap(), "strict": false,
-		})
-	}
-	if len(tools) > 0 {
-		out["tools"] = tools
+		out.Tools = append(out.Tools, responses.ToolUnionParam{OfFunction: &responses.FunctionToolParam{
+			Name: tool.GetName(), Description: param.NewOpt(tool.GetDescription()), Parameters: tool.GetInputSchema().AsMap(),
+			Strict: param.NewOpt(false),
+		}})
 	}
 	return out
 }
 
 // inputItems are a message as the API wants it.
-func (m *Model) inputItems(message model.Message) []object {
+func (m *Model) inputItems(message model.Message) []responses.ResponseInputItemUnionParam {
 	if message.Turn != nil {
 		return m.items(message.Turn)
 	}
-	var out []object
+	var out []responses.ResponseInputItemUnionParam
 	for _, result := range message.Results {
-		var output any = resultText(result, m.knows.ResultImages)
+		output := responses.ResponseInputItemParamOfFunctionCallOutput(resultText(result, m.knows.ResultImages))
 		if m.knows.ResultImages && len(result.Images) > 0 {
-			output = pictured(result)
+			output = responses.ResponseInputItemParamOfFunctionCallOutput(pictured(result))
 		}
-		out = append(out, object{"type": "function_call_output", "call_id": wire.CallID(result.CallID), "output": output})
+		output.OfFunctionCallOutput.CallID = param.NewOpt(wire.CallID(result.CallID))
+		out = append(out, output)
 	}
 	for _, text := range message.Texts() {
-		out = append(out, object{"role": "user", "content": text})
+		out = append(out, responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleUser))
 	}
 	return out
 }
 
 // pictured is a result with its images.
-func pictured(result model.Result) []object {
-	out := []object{{"type": "input_text", "text": resultText(result, true)}}
+func pictured(result model.Result) responses.ResponseFunctionCallOutputItemListParam {
+	out := responses.ResponseFunctionCallOutputItemListParam{
+		{OfInputText: &responses.ResponseInputTextContentParam{Text: resultText(result, true)}},
+	}
 	for _, image := range result.Images {
-		out = append(out, object{"type": "input_image", "image_url": wire.DataURL(image)})
+		out = append(out, responses.ResponseFunctionCallOutputItemUnionParam{OfInputImage: &responses.ResponseInputImageContentParam{
+			ImageURL: param.NewOpt(wire.DataURL(image)),
+		}})
 	}
 	return out
 }
 
-// reasoning says how hard to think; the API has no count of tokens for it. nil leaves it to the
-// API.
-func reasoning(t persona.Thinking) object {
+// reasoning says how hard to think; the API has no count of tokens for it.
+func reasoning(t persona.Thinking) shared.ReasoningParam {
 	const little, much = 2048, 8192
-	out := object{"summary": "auto"} // people follow what the model thinks
+	out := shared.ReasoningParam{Summary: shared.ReasoningSummaryAuto} // people follow what the model thinks
 	switch {
 	case t.Adaptive:
 	case t.Tokens == 0:
-		return nil
+		return shared.ReasoningParam{}
 	case t.Tokens <= little:
-		out["effort"] = "low"
+		out.Effort = shared.ReasoningEffortLow
 	case t.Tokens <= much:
-		out["effort"] = "medium"
+		out.Effort = shared.ReasoningEffortMedium
 	default:
-		out["effort"] = "high"
+		out.Effort = shared.ReasoningEffortHigh
 	}
 	return out
 }
 
 // items are a turn of the model as the API wants it back. What another provider
 // thought stays out.
-func (m *Model) items(turn *deckhandv1.Turn) []object {
-	var out []object
+func (m *Model) items(turn *deckhandv1.Turn) []responses.ResponseInputItemUnionParam {
+	var out []responses.ResponseInputItemUnionParam
 	for _, block := range turn.GetBlocks() {
 		switch kind := block.GetKind().(type) {
 		case *deckhandv1.Block_Text_:
 			if text := kind.Text.GetText(); text != "" {
-				out = append(out, object{"role": "assistant", "content": text})
+				out = append(out, responses.ResponseInputItemParamOfMessage(text, responses.EasyInputMessageRoleAssistant))
 			}
 		case *deckhandv1.Block_Reasoning_:
 			if r := kind.Reasoning; turn.GetProvider() == m.cfg.Provider.Name && m.knows.Thinks && r.GetRedacted() != "" {
-				summary := []object{}
-				if r.GetText() != "" {
-					summary = append(summary, object{"type": "summary_text", "text": r.GetText()})
+				item := &responses.ResponseReasoningItemParam{
+					ID: r.GetSignature(), EncryptedContent: param.NewOpt(r.GetRedacted()), Summary: []responses.ResponseReasoningItemSummaryParam{},
 				}
-				out = append(out, object{"type": thought, "id": r.GetSignature(), "encrypted_content": r.GetRedacted(), "summary": summary})
+				if r.GetText() != "" {
+					item.Summary = append(item.Summary, responses.ResponseReasoningItemSummaryParam{Text: r.GetText()})
+				}
+				out = append(out, responses.ResponseInputItemUnionParam{OfReasoning: item})
 			}
 		case *deckhandv1.Block_ToolCall_:
 			name, input := wire.Called(kind.ToolCall)
-			out = append(out, object{"type": "function_call", "call_id": wire.CallID(kind.ToolCall.GetId()), "name": name, "arguments": string(input)})
+			out = append(out, responses.ResponseInputItemParamOfFunctionCall(string(input), wire.CallID(kind.ToolCall.GetId()), name))
 		}
 	}
-	if !slices.ContainsFunc(out, func(i object) bool { return i["type"] != thought }) {
+	if !slices.ContainsFunc(out, func(i responses.ResponseInputItemUnionParam) bool { return i.OfReasoning == nil }) {
 		// The API takes no thought back without what it led to.
-		out = append(out, object{"role": "assistant", "content": wire.NoAnswer})
+		out = append(out, responses.ResponseInputItemParamOfMessage(wire.NoAnswer, responses.EasyInputMessageRoleAssistant))
 	}
 	return out
 }
-
-// thought is the type of a part that is what the model thought.
-const thought = "reasoning"
 
 // response puts a turn together from the events of its stream.
 type response struct {
@@ -151,26 +161,7 @@ type response struct {
 	items   []item
 	refused bool
 	size    int
-	end     *ended
-	// wrong is what is wrong with the answer, and not with the call.
-	wrong error
-}
-
-// ended is a whole response, without its parts.
-type ended struct {
-	Model  loose `json:"model"`
-	Status loose `json:"status"`
-	Usage  *struct {
-		InputTokens  int64 `json:"input_tokens"`
-		OutputTokens int64 `json:"output_tokens"`
-		Details      struct {
-			CachedTokens int64 `json:"cached_tokens"`
-		} `json:"input_tokens_details"`
-	} `json:"usage"`
-	Incomplete struct {
-		Reason loose `json:"reason"`
-	} `json:"incomplete_details"`
-	Error json.RawMessage `json:"error"`
+	end     *responses.Response
 }
 
 // item is one part, at its place.
@@ -180,128 +171,72 @@ type item struct {
 }
 
 // add takes an event. Pieces are shown as they come; a part counts as it is
-// when it is done. Events that are not known are left alone, whatever they hold.
-func (r *response) add(data []byte) error {
-	var event struct {
-		Type     string          `json:"type"`
-		Delta    loose           `json:"delta"`
-		Index    int64           `json:"output_index"`
-		Item     json.RawMessage `json:"item"`
-		Response json.RawMessage `json:"response"`
-	}
-	if err := json.Unmarshal(data, &event); err != nil {
-		return err
-	}
+// when it is done.
+func (r *response) add(event responses.ResponseStreamEventUnion) error {
 	switch event.Type {
 	case "response.output_text.delta", "response.refusal.delta":
-		r.wrong = r.AppendText(string(event.Delta))
+		return r.AppendText(event.Delta)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		r.wrong = r.Think(string(event.Delta))
+		return r.Think(event.Delta)
 	case "response.output_item.done":
-		blocks, err := r.blocks(event.Item)
-		if err != nil {
-			return err
-		}
+		blocks := r.blocks(event.Item)
 		for _, b := range blocks {
 			r.size += len(b.GetText().GetText()) + len(b.GetToolCall().GetArgumentsJson())
 		}
 		if r.size > wire.MaxAnswer {
-			r.wrong = fmt.Errorf("the answer is longer than %d bytes", wire.MaxAnswer)
+			return fmt.Errorf("the answer is longer than %d bytes", wire.MaxAnswer)
 		}
-		r.items = append(r.items, item{event.Index, blocks})
-	case "response.completed", "response.incomplete", "response.failed":
-		var end ended
-		if err := json.Unmarshal(event.Response, &end); err != nil {
-			return err
-		}
-		if event.Type == "response.failed" {
-			return told(end.Error)
-		}
-		r.end = &end
-	case "error":
-		return told(data)
+		r.items = append(r.items, item{event.OutputIndex, blocks})
+	case "response.completed", "response.incomplete":
+		r.end = &event.Response
 	}
-	return r.wrong
+	return nil
 }
 
 // blocks are those of a finished part. The id of what the model thought is kept
 // as its signature, and the sealed thought as what is redacted.
-func (r *response) blocks(data []byte) ([]*deckhandv1.Block, error) {
-	var kind struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(data, &kind); err != nil {
-		return nil, err
-	}
-	switch kind.Type {
+func (r *response) blocks(part responses.ResponseOutputItemUnion) []*deckhandv1.Block {
+	switch part.Type {
 	case "message":
-		var part struct {
-			Content []struct {
-				Type    string `json:"type"`
-				Text    loose  `json:"text"`
-				Refusal loose  `json:"refusal"`
-			} `json:"content"`
-		}
-		if err := json.Unmarshal(data, &part); err != nil {
-			return nil, err
-		}
 		text := ""
 		for _, content := range part.Content {
 			r.refused = r.refused || content.Type == "refusal"
-			text += string(content.Text + content.Refusal)
+			text += content.Text + content.Refusal
 		}
 		if text != "" {
-			return []*deckhandv1.Block{model.TextBlock(text)}, nil
+			return []*deckhandv1.Block{model.TextBlock(text)}
 		}
-	case thought:
-		var part struct {
-			ID      loose `json:"id"`
-			Sealed  loose `json:"encrypted_content"`
-			Summary []struct {
-				Text string `json:"text"`
-			} `json:"summary"`
-		}
-		if err := json.Unmarshal(data, &part); err != nil {
-			return nil, err
-		}
+	case "reasoning":
 		var summary []string
 		for _, s := range part.Summary {
 			summary = append(summary, s.Text)
 		}
 		return []*deckhandv1.Block{model.ReasoningBlock(&deckhandv1.Block_Reasoning{
-			Text: strings.Join(summary, "\n\n"), Signature: string(part.ID), Redacted: string(part.Sealed),
-		})}, nil
+			Text: strings.Join(summary, "\n\n"), Signature: part.ID, Redacted: part.EncryptedContent,
+		})}
 	case "function_call":
-		var part struct {
-			CallID    loose `json:"call_id"`
-			Name      loose `json:"name"`
-			Arguments loose `json:"arguments"`
-		}
-		if err := json.Unmarshal(data, &part); err != nil {
-			return nil, err
-		}
-		arguments := string(part.Arguments)
+		arguments := part.Arguments.OfString
 		if strings.TrimSpace(arguments) == "" {
 			arguments = "{}"
 		}
-		return []*deckhandv1.Block{model.CallBlock(&deckhandv1.Block_ToolCall{Id: string(part.CallID), Name: string(part.Name), ArgumentsJson: arguments})}, nil
+		return []*deckhandv1.Block{model.CallBlock(&deckhandv1.Block_ToolCall{Id: part.CallID, Name: part.Name, ArgumentsJson: arguments})}
 	}
-	return nil, nil
+	return nil
 }
 
 func (r *response) turn() *deckhandv1.Turn {
 	slices.SortStableFunc(r.items, func(a, b item) int { return cmp.Compare(a.index, b.index) })
-	turn := &deckhandv1.Turn{Model: string(r.end.Model), StopReason: model.StopEndTurn}
+	turn := &deckhandv1.Turn{Model: r.end.Model, StopReason: model.StopEndTurn}
 	for _, part := range r.items {
 		turn.Blocks = append(turn.Blocks, part.blocks...)
 	}
-	if u := r.end.Usage; u != nil {
-		turn.Usage = usage(u.InputTokens, u.Details.CachedTokens, u.OutputTokens)
+	if u := r.end.Usage; r.end.JSON.Usage.Valid() {
+		turn.Usage = usage(u.InputTokens, u.InputTokensDetails.CachedTokens, u.OutputTokens)
 	}
-	switch reason := r.end.Incomplete.Reason; {
+	switch reason := r.end.IncompleteDetails.Reason; {
 	case reason == "content_filter", r.refused:
 		turn.StopReason = model.StopRefusal
-	case reason != "" || r.end.Status == "incomplete":
+	case reason != "" || r.end.Status == responses.ResponseStatusIncomplete:
 		turn.StopReason = model.StopMaxTokens
 	case len(model.Calls(turn)) > 0:
 		turn.StopReason = model.StopToolUse
