@@ -102,7 +102,7 @@ type Config struct {
 	// DrainDelay is how long a hub that is told to stop goes on serving while it
 	// says that it is not ready, for a balancer to notice.
 	DrainDelay time.Duration `koanf:"drain-delay"`
-	// DrainTimeout is how long calls in progress may go on after that; 0 for 5 s, at most 1 h.
+	// DrainTimeout is how long calls in progress may go on after that: at most 1 h; 0 for not at all.
 	DrainTimeout time.Duration `koanf:"drain-timeout"`
 	// SessionIdle is for how long a login may go unused, and SessionLifetime how
 	// old it may get; 0 for 12 h and 7 days.

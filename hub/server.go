@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,8 +49,6 @@ const (
 	compressFrom      = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// drainTime is how long calls may take to end when the hub stops and is not told how long.
-	drainTime = 5 * time.Second
 )
 
 // server puts all handlers onto the API's listener.
@@ -62,7 +59,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &httpServer{listeners: h.listeners(), delay: h.cfg.DrainDelay, timeout: cmp.Or(h.cfg.DrainTimeout, drainTime), log: h.cfg.Log}
+	s := &httpServer{listeners: h.listeners(), delay: h.cfg.DrainDelay, timeout: h.cfg.DrainTimeout, log: h.cfg.Log}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	interceptors, err := h.cfg.Tracer.Interceptors()
@@ -221,7 +218,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   s.counted(auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, front.Refuse, front))))),
+		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(s.counted(auth.SameOrigin(h.cfg.public, front.Refuse, front))))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}

@@ -98,12 +98,12 @@ func (w *Worker) run(ctx context.Context) error {
 	ending, end := context.WithCancel(context.WithoutCancel(ctx))
 	w.ending = ending
 	defer func() {
-		ended := make(chan struct{})
+		idle := make(chan struct{})
 		go func() {
 			w.tasks.Wait()
-			close(ended)
+			close(idle)
 		}()
-		drain.Config{Timeout: w.cfg.DrainTimeout, Running: w.leases.tasks, Log: w.cfg.Log}.Wait(ended)
+		drain.Config{Timeout: w.cfg.DrainTimeout, Running: w.leases.tasks, Log: w.cfg.Log}.Wait(idle)
 		end()
 	}()
 

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -33,6 +34,9 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 	if err != nil || State(step.State) != Started {
 		return step, err
 	}
+	// By this line the log of a node, which knows no tasks, is brought together with those of others.
+	logging.From(ctx, s.cfg.Log).Info("a call runs", "task_id", t.ID, "attempt", le.Attempt, "step_id", step.ID, "tool", step.Tool,
+		"exec_id", step.ExecID, "node_id", store.Text(step.NodeID))
 	crashpoint.At(crashpoint.AfterStart, t.ID, step.ID)
 	ctx, traced := s.cfg.Tracer.Span(ctx, "execute_tool "+step.Tool, attribute.String("gen_ai.operation.name", "execute_tool"),
 		attribute.String("gen_ai.tool.name", step.Tool), attribute.String("gen_ai.tool.call.id", step.CallID),
@@ -121,7 +125,7 @@ func (s *Steps) nextRun(ctx context.Context, step db.Step) (db.Step, error) {
 	if step.NodeID != nil {
 		s.cfg.AckOutcome(*step.NodeID, step.ExecID)
 	}
-	s.cfg.Log.Info("a node never started a command; it runs again under another exec id", "step_id", step.ID, "exec_id", next.ExecID)
+	s.cfg.Log.Info("a node never started a command; it runs again under another exec id", "task_id", step.TaskID, "step_id", step.ID, "exec_id", next.ExecID)
 	return next, nil
 }
 

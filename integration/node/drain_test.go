@@ -82,7 +82,7 @@ func TestRolesDrainBeforeTheyStop(t *testing.T) {
 	worker = f.StartWorker("--drain-timeout", "1s")
 	f.Started(second)
 	term(worker)
-	says(t, worker, "the time to end is over")
+	says(t, worker, "the drain timeout is reached")
 	ends(t, worker, 0)
 	require.Contains(t, worker.Output.String(), "handed back")
 	require.Equal(t, "TASK_STATE_QUEUED", f.Task(second).State)
@@ -91,7 +91,7 @@ func TestRolesDrainBeforeTheyStop(t *testing.T) {
 	worker = f.StartWorker("--drain-timeout", "1h")
 	waittest.Until(t, time.Minute, "the task to run again", func() bool { return f.Task(second).State == "TASK_STATE_RUNNING" })
 	term(worker)
-	says(t, worker, "waiting for what runs")
+	says(t, worker, "waiting for what is in progress")
 	term(worker)
 	ends(t, worker, 130)
 
@@ -120,5 +120,5 @@ func TestRolesDrainBeforeTheyStop(t *testing.T) {
 	defer res.Body.Close()
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	ends(t, f.Hub, 0)
-	require.Contains(t, f.Hub.Output.String(), "what ran has ended")
+	require.Contains(t, f.Hub.Output.String(), "everything in progress has ended")
 }

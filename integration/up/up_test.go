@@ -193,9 +193,11 @@ func TestUpStartsWhatDiesAgain(t *testing.T) {
 	// The log of everything shows the task in each role.
 	log := filepath.Join(t.TempDir(), "up.jsonl")
 	require.NoError(t, os.WriteFile(log, []byte(up.Output.String()), 0o600))
-	for _, role := range []string{"worker", "node"} {
+	for _, role := range []string{"hub", "worker", "node"} {
 		require.Contains(t, f.CLI(0, "logs", log, "--task", id, "--role", role).Out, "up."+role, role)
 	}
+	// The line of a node names only its command.
+	require.Contains(t, f.CLI(0, "logs", log, "--task", id, "--role", "node").Out, "a command ended")
 }
 
 // A missing requirement is reported in one line, with what to do.

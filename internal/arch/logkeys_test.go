@@ -85,12 +85,14 @@ func TestLogLinesHaveTheKeysOfTheSchema(t *testing.T) {
 					return true
 				}
 				calls++
+				keys := map[string]bool{}
 				for i := first; i+1 < len(call.Args); i += 2 {
 					lit, ok := call.Args[i].(*ast.BasicLit)
 					if !ok || lit.Kind != token.STRING {
 						continue // a constant of the schema
 					}
 					key, _ := strconv.Unquote(lit.Value)
+					keys[key] = true
 					at := f.set.Position(lit.Pos())
 					if right, ok := wrong[key]; ok {
 						t.Errorf("%s: the key %q: use %q", at, key, right)
@@ -101,6 +103,9 @@ func TestLogLinesHaveTheKeysOfTheSchema(t *testing.T) {
 					if right, ok := byValue[strings.ToLower(lastName(call.Args[i+1]))]; ok && strings.HasSuffix(right, "_id") && key != right {
 						t.Errorf("%s: the key %q holds a %s: use that", at, key, right)
 					}
+				}
+				if keys[logging.StepID] && !keys[logging.TaskID] {
+					t.Errorf("%s: a line with %s and without %s: those of a task are not found by it", f.set.Position(call.Pos()), logging.StepID, logging.TaskID)
 				}
 				return true
 			})

@@ -1,7 +1,7 @@
 // Package drain gives work in progress the time to end before a process does.
 //
 // Every role has the setting drain-timeout. Once told to stop, it takes nothing new, and
-// Config.Wait waits until what runs has ended or the time is over, and logs every few
+// Config.Wait waits until that has ended or the time is over, and logs every few
 // seconds what is left. What happens to the rest is the caller's: it is handed to others,
 // or goes on without the process. A second signal ends the process at once.
 package drain
@@ -23,7 +23,7 @@ import (
 const Flag = "drain-timeout"
 
 // Waiting is the message of the lines that say what is left.
-const Waiting = "waiting for what runs"
+const Waiting = "waiting for what is in progress"
 
 const (
 	// Default is how long work may go on by default: long enough for most calls of a model,
@@ -37,7 +37,7 @@ const (
 
 // Flags registers the setting.
 func Flags(flags *pflag.FlagSet) {
-	flags.Duration(Flag, Default, "how long what runs may go on once told to stop; then it is handed over, or ended")
+	flags.Duration(Flag, Default, "how long work in progress may go on once told to stop; then it is handed over, or ended")
 }
 
 // Check refuses a setting that is out of bounds.
@@ -91,11 +91,11 @@ func (c Config) Wait(done <-chan struct{}) bool {
 		select {
 		case <-done:
 			if said {
-				c.Log.Info("what ran has ended")
+				c.Log.Info("everything in progress has ended")
 			}
 			return true
 		case <-over.C:
-			say("the time to end is over")
+			say("the drain timeout is reached")
 			return false
 		case <-tick.C:
 			say(Waiting)
@@ -116,6 +116,7 @@ func some(names []string) string {
 type Calls struct {
 	mu     sync.Mutex
 	inside map[string]int
+	count  int
 }
 
 // Enter counts a call in; the returned function counts it out.
@@ -126,13 +127,22 @@ func (c *Calls) Enter(name string) (leave func()) {
 		c.inside = map[string]int{}
 	}
 	c.inside[name]++
+	c.count++
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		c.count--
 		if c.inside[name]--; c.inside[name] == 0 {
 			delete(c.inside, name)
 		}
 	}
+}
+
+// Len returns how many calls are in progress.
+func (c *Calls) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
 }
 
 // Running returns the name of each call in progress.

@@ -38,6 +38,7 @@ func TestWhatRunsIsNamedUntilItEnds(t *testing.T) {
 	t.Parallel()
 	var calls drain.Calls
 	one := calls.Enter("task_1")
+	require.Equal(t, 1, calls.Len())
 	done := make(chan struct{})
 	said := 0
 	out := &lines{seen: func(line map[string]any) {
@@ -53,7 +54,8 @@ func TestWhatRunsIsNamedUntilItEnds(t *testing.T) {
 	log := hclog.New(&hclog.LoggerOptions{JSONFormat: true, Output: out})
 	require.True(t, drain.Config{Timeout: time.Minute, Every: time.Millisecond, Running: calls.Running, Log: log}.Wait(done))
 	require.Empty(t, calls.Running())
-	require.Contains(t, out.text.String(), "what ran has ended")
+	require.Zero(t, calls.Len())
+	require.Contains(t, out.text.String(), "everything in progress has ended")
 }
 
 func TestTheTimeToEndIsOver(t *testing.T) {
@@ -66,7 +68,7 @@ func TestTheTimeToEndIsOver(t *testing.T) {
 	log := hclog.New(&hclog.LoggerOptions{JSONFormat: true, Output: out})
 	never := make(chan struct{})
 	require.False(t, drain.Config{Timeout: 10 * time.Millisecond, Running: calls.Running, Log: log}.Wait(never))
-	require.Contains(t, out.text.String(), "the time to end is over")
+	require.Contains(t, out.text.String(), "the drain timeout is reached")
 	require.Contains(t, out.text.String(), "task_09, and 2 more")
 	require.False(t, drain.Config{Running: calls.Running, Log: log}.Wait(never))
 	require.Error(t, drain.Check(-time.Second))

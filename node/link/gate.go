@@ -14,7 +14,6 @@ type gate struct {
 	open    bool
 	drained chan struct{} // made by drain, closed when no call is inside
 	inside  drain.Calls
-	count   int
 }
 
 // unlock opens the gate, unless it was drained before.
@@ -32,14 +31,12 @@ func (g *gate) enter(method string) (leave func(), err error) {
 	if !g.open {
 		return nil, errOutside()
 	}
-	g.count++
 	left := g.inside.Enter(method)
 	return func() {
-		left()
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.count--
-		if g.count == 0 && g.drained != nil {
+		left()
+		if g.inside.Len() == 0 && g.drained != nil {
 			close(g.drained)
 		}
 	}, nil
@@ -68,7 +65,7 @@ func (g *gate) drain() <-chan struct{} {
 	g.open = false
 	if g.drained == nil {
 		g.drained = make(chan struct{})
-		if g.count == 0 {
+		if g.inside.Len() == 0 {
 			close(g.drained)
 		}
 	}

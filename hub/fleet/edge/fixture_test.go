@@ -233,7 +233,7 @@ func (h *hub) startWith(id *identity.Identity, edit func(*link.Config)) *node {
 		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
 			return &nodev1.SessionResponse_Hello{Version: "test", Capability: 1, Runtimes: []string{"runc"}}, nil
 		},
-		Backoff: backoff.Policy{Base: time.Millisecond, Max: 20 * time.Millisecond},
+		Backoff: backoff.Policy{Base: time.Millisecond, Max: 20 * time.Millisecond}, DrainTimeout: 3 * time.Second,
 	}
 	edit(&cfg)
 	var err error

@@ -18,7 +18,7 @@ export function restartingParts(page: unknown): string[] {
 // Restarting says on every page that a part which the hub's process keeps running has ended
 // and is started again.
 export function Restarting({ lost }: { lost: boolean }) {
-  const { data } = useQuery({
+  const { data, isError } = useQuery({
     queryKey: ["status"],
     retry: false,
     refetchInterval: lost ? everyWhileLost : every,
@@ -27,7 +27,8 @@ export function Restarting({ lost }: { lost: boolean }) {
       return restartingParts(res.ok ? await res.json() : undefined);
     },
   });
-  if (!data || data.length === 0) return null;
+  // What was true before the hub went is of no use any more.
+  if (isError || !data || data.length === 0) return null;
   return (
     <div role="status" className="flex items-center gap-x-3 border-b border-warn bg-panel px-5 py-2 text-warn">
       <RotateCw aria-hidden className="size-4 shrink-0" />

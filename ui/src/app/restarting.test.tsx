@@ -20,6 +20,24 @@ it("names the part that is started again", async () => {
   expect((await screen.findByRole("status")).textContent).toBe("PostgreSQL has ended and is being started again. What depends on it waits.");
 });
 
+it("says nothing more once the hub has gone as well", async () => {
+  vi.useFakeTimers({ shouldAdvanceTime: true });
+  try {
+    let up = true;
+    const asked = show(() => {
+      if (!up) throw new TypeError("Failed to fetch");
+      return Response.json({ parts: [{ name: "PostgreSQL", status: "restarting" }] });
+    });
+    await screen.findByRole("status");
+    up = false;
+    await vi.advanceTimersByTimeAsync(16_000);
+    expect(asked.mock.calls.length).toBeGreaterThan(1);
+    await waitFor(() => expect(screen.queryByRole("status")).toBeNull());
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 it.each([
   ["everything runs", () => Response.json({ status: "up", parts: [{ name: "database", status: "up" }] })],
   ["the hub does not say", () => new Response("no", { status: 500 })],

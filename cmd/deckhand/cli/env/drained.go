@@ -2,8 +2,10 @@ package env
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
@@ -30,19 +32,31 @@ const (
 	sayEvery  = 5 * time.Second
 )
 
+// Check refuses flags that do not go together.
+func (w *Wait) Check(cmd *cobra.Command) error {
+	switch {
+	case w.timeout < 0:
+		return Usage(cmd, "--timeout is %s, give a time such as 10m", w.timeout)
+	case w.timeout > 0 && !w.wait:
+		return Usage(cmd, "--timeout is how long --wait waits: add --wait")
+	}
+	return nil
+}
+
 // Drained waits, where --wait says so, until count returns 0, and says meanwhile how many
 // tasks are left.
-func (w *Wait) Drained(ctx context.Context, e *Env, count func(ctx context.Context) (int, error)) error {
+func (w *Wait) Drained(cmd *cobra.Command, e *Env, count func(ctx context.Context) (int32, error)) error {
 	if !w.wait {
 		return nil
 	}
+	ctx := cmd.Context()
 	waiting := ctx
 	if w.timeout > 0 {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, w.timeout)
 		defer cancel()
 	}
-	said, at := -1, time.Time{}
+	said, at := int32(-1), time.Time{}
 	for {
 		left, err := count(ctx)
 		if err != nil {
@@ -62,7 +76,11 @@ func (w *Wait) Drained(ctx context.Context, e *Env, count func(ctx context.Conte
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return Failed(ExitFailed, fault.New(fault.Deadline, "%d tasks still run there after %s", left, w.timeout).
+		text := fmt.Sprintf("%d tasks still run there after %s", left, w.timeout)
+		if left == 1 {
+			text = fmt.Sprintf("one task still runs there after %s", w.timeout)
+		}
+		return Failed(ExitFailed, fault.New(fault.Deadline, "%s", text).
 			WithFix("wait longer, or pause or cancel them: deckhand task list --state running; nothing new starts there meanwhile"))
 	}
 }

@@ -1,22 +1,35 @@
 package logs
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/deckhand-sh/deckhand/internal/execid"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 )
 
-// filter says which lines are shown. That of a task learns: a line that names the task and a
-// step or a correlation id says whose they are.
+// filter says which lines are shown. For a task it notes the steps and the requests of all
+// lines that name the task, because other lines name only those.
 type filter struct {
 	task, step, node, role string
 	least                  hclog.Level
 	from                   time.Time
 
 	steps, requests map[string]bool
+}
+
+// stepOf returns the step that a line names, itself or by a run of its command; "" for none.
+func stepOf(l logging.Line) string {
+	if id := l.Text(logging.StepID); id != "" {
+		return id
+	}
+	if id := l.Text(logging.ExecID); strings.HasPrefix(id, "step_") {
+		return execid.Step(id)
+	}
+	return ""
 }
 
 // learn notes what a line says of the task.
@@ -27,22 +40,25 @@ func (f *filter) learn(l logging.Line) {
 	if f.steps == nil {
 		f.steps, f.requests = map[string]bool{}, map[string]bool{}
 	}
-	for _, key := range []string{logging.StepID, logging.ExecID} {
-		if id := l.Text(key); id != "" {
-			f.steps[id] = true
-		}
+	// A command that is not of a step counts as one.
+	if id := cmp.Or(stepOf(l), l.Text(logging.ExecID)); id != "" {
+		f.steps[id] = true
 	}
 	if id := l.Text(logging.CorrelationID); id != "" {
 		f.requests[id] = true
 	}
 }
 
-// ofTask reports whether a line is of the task.
+// ofTask reports whether a line is of the task. Several tasks may be of one request, such as
+// a task and its subtasks: the request decides only for lines that name neither task nor step.
 func (f *filter) ofTask(l logging.Line) bool {
 	if id := l.Text(logging.TaskID); id != "" {
 		return strings.HasPrefix(id, f.task)
 	}
-	return f.steps[l.Text(logging.StepID)] || f.steps[l.Text(logging.ExecID)] || f.requests[l.Text(logging.CorrelationID)]
+	if id := stepOf(l); id != "" {
+		return f.steps[id]
+	}
+	return f.steps[l.Text(logging.ExecID)] || f.requests[l.Text(logging.CorrelationID)]
 }
 
 // match reports whether a line is shown.
@@ -53,7 +69,7 @@ func (f *filter) match(l logging.Line) bool {
 		return false
 	case f.node != "" && !strings.HasPrefix(l.Text(logging.NodeID), f.node):
 		return false
-	case f.step != "" && !strings.HasPrefix(l.Text(logging.StepID), f.step) && !strings.HasPrefix(l.Text(logging.ExecID), f.step):
+	case f.step != "" && !strings.HasPrefix(stepOf(l), f.step):
 		return false
 	}
 	return f.task == "" || f.ofTask(l)

@@ -44,12 +44,14 @@ func Command(e *env.Env) *cobra.Command {
 		Use: "logs [FILE...]", Short: "Show the logs of hub, workers and nodes together, for one task or all",
 		Long: `Shows log lines of all roles in the order of their times. With --task only those of
 one task are shown: lines that name the task or one of its steps, and lines of the request
-that submitted it.
+that submitted it which name no other task or step.
 
-It reads the files that are named (- is standard input), or those of deckhand up on this
-machine, or else the journal of the services whose names begin with deckhand. The roles must
-log as JSON, as they do by default. Logs of other machines are not fetched: copy them here,
-or send them to one place, and name the files.`,
+It reads the files that are named (- is standard input), or else the log of deckhand up on
+this machine and the journal of the services whose names begin with deckhand. Lines of
+standard input are shown as they come: those before the first that names the task are not
+known to be of it, so save long logs to a file. The roles must log as JSON, as they do by
+default. Logs of other machines are not fetched: copy them here, or send them to one place,
+and name the files.`,
 		Example: `deckhand logs --task task_3q9
 deckhand logs --follow --level warn
 deckhand logs hub.jsonl worker.jsonl node.jsonl --task task_3q9
@@ -58,7 +60,7 @@ ssh web-1 journalctl --unit deckhand-node --output cat | deckhand logs - hub.jso
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.task, "task", "", "only lines of this task: its id or the beginning of it")
-	flags.StringVar(&o.step, "step", "", "only lines of this step")
+	flags.StringVar(&o.step, "step", "", "only lines of this step: its id or the beginning of it")
 	flags.StringVar(&o.node, "node", "", "only lines of this node: its id or the beginning of it")
 	flags.StringVar(&o.role, "role", "", "only lines of this role: hub, worker, node or up")
 	flags.StringVar(&o.level, "level", "trace", "the least `LEVEL`: trace, debug, info, warn or error")
@@ -101,19 +103,41 @@ func run(cmd *cobra.Command, e *env.Env, files []string, o options) error {
 	if err := r.merge(ctx); err != nil {
 		return err
 	}
+	sayEmpty(e, sources)
 	if o.follow {
 		err = r.follow(ctx)
 	}
-	switch {
-	case err != nil && !errors.Is(err, context.Canceled):
+	if err != nil && !errors.Is(err, context.Canceled) {
 		return err
-	case r.skipped > 0:
-		e.Notef("%d lines are no log lines in JSON and are left out: the roles need --log-format json", r.skipped)
+	}
+	switch {
+	case r.skipped == 1:
+		e.Notef("skipped 1 line that is not of a log in JSON: the roles need --log-format json")
+	case r.skipped > 1:
+		e.Notef("skipped %d lines that are not of a log in JSON: the roles need --log-format json", r.skipped)
 	}
 	if r.shown == 0 && !o.follow {
 		e.Notef("no line matches")
 	}
 	return nil
+}
+
+// sayEmpty names the journals that had nothing, where nothing else was read.
+func sayEmpty(e *env.Env, sources []source) {
+	for _, s := range sources {
+		if j, ok := s.(*journal); !ok || j.cursor != "" {
+			return
+		}
+	}
+	for _, s := range sources {
+		text := ""
+		if os.Geteuid() != 0 {
+			text = " that you may read: use sudo, or be in the group systemd-journal"
+		}
+		if j, ok := s.(*journal); ok {
+			e.Notef("the journal has no line of %s%s", j.unit, text)
+		}
+	}
 }
 
 // since returns the time that a duration before now, or a time, names.
@@ -137,7 +161,7 @@ func (o *options) sources(e *env.Env, files []string) ([]source, error) {
 			out = append(out, &stream{in: e.In})
 			continue
 		}
-		f, err := openFile(name)
+		f, err := openFile(name, !o.follow)
 		switch {
 		case err != nil && strings.HasPrefix(name, "task_"):
 			return nil, env.Unreadable(name, err).
@@ -153,6 +177,12 @@ func (o *options) sources(e *env.Env, files []string) ([]source, error) {
 	if len(out) > 0 {
 		return out, nil
 	}
+	return o.local(e)
+}
+
+// local opens the logs of this machine. Those of deckhand up at a terminal are files, and the
+// services have the journal; a machine may have had both.
+func (o *options) local(e *env.Env) ([]source, error) {
 	set, err := e.Settings()
 	if err != nil {
 		return nil, err
@@ -163,37 +193,57 @@ func (o *options) sources(e *env.Env, files []string) ([]source, error) {
 			return nil, err
 		}
 	}
+	out, err := o.files(dir)
+	if err != nil {
+		return nil, env.Unreadable(filepath.Join(dir, datadir.LogFile), err)
+	}
+	if len(out) == 0 && set.DataDir == "" && dir != datadir.System {
+		switch out, err = o.files(datadir.System); {
+		case errors.Is(err, os.ErrPermission):
+			e.Notef("%s cannot be read: use sudo for the log of a deckhand up of root", filepath.Join(datadir.System, datadir.LogFile))
+		case err != nil:
+			return nil, env.Unreadable(filepath.Join(datadir.System, datadir.LogFile), err)
+		}
+	}
+	_, err = exec.LookPath("journalctl")
+	switch {
+	case err == nil && (set.DataDir == "" || o.journalDir != ""):
+		out = append(out, o.journal(services))
+	case len(out) == 0:
+		return nil, fault.New(fault.NotFound, "there is no log: %s does not exist", filepath.Join(dir, datadir.LogFile)).
+			WithFix("name the files of the roles' logs, or the data folder of deckhand up with --data-dir; as a service, read its journal with --unit deckhand.service")
+	}
+	return out, nil
+}
+
+// files opens the log in a data folder, if it has one, and those before it, which have the
+// time of their end in their names.
+func (o *options) files(dir string) ([]source, error) {
 	current := filepath.Join(dir, datadir.LogFile)
-	// The files before it have the time of their end in their names.
-	before, err := filepath.Glob(strings.TrimSuffix(current, ".jsonl") + "-*.jsonl")
+	names, err := filepath.Glob(strings.TrimSuffix(current, ".jsonl") + "-*.jsonl")
 	if err != nil {
 		return nil, fmt.Errorf("look for logs in %s: %w", dir, err)
 	}
-	for _, name := range append(before, current) {
-		switch f, err := openFile(name); {
+	var out []source
+	for _, name := range append(names, current) {
+		switch f, err := openFile(name, !o.follow); {
 		case err == nil:
 			out = append(out, f)
 		case !errors.Is(err, os.ErrNotExist):
-			return nil, env.Unreadable(name, err)
+			return nil, err
 		}
 	}
-	if len(out) > 0 {
-		return out, nil
-	}
-	if _, err := exec.LookPath("journalctl"); err != nil || set.DataDir != "" {
-		return nil, fault.New(fault.NotFound, "there is no log: %s does not exist", current).
-			WithFix("name the files of the roles' logs, or the data folder of deckhand up with --data-dir; as a service, read its journal with --unit deckhand.service")
-	}
-	return []source{o.journal(services)}, nil
+	return out, nil
 }
 
 func (o *options) journal(unit string) *journal {
 	// --all: without it a long message is left out.
-	j := &journal{args: []string{"--output", "json", "--all", "--no-pager", "--quiet", "--unit", unit}}
+	j := &journal{unit: unit, args: []string{"--output", "json", "--all", "--no-pager", "--quiet", "--unit", unit}}
 	if o.journalDir != "" {
 		j.args = append(j.args, "--directory", o.journalDir)
 	}
-	if !o.from.IsZero() {
+	// Lines of a task are known by those before, which are read as well.
+	if !o.from.IsZero() && o.task == "" {
 		j.args = append(j.args, "--since", o.from.UTC().Format("2006-01-02 15:04:05 UTC"))
 	}
 	return j

@@ -56,14 +56,15 @@ func show(ctx context.Context, t *testing.T, stdin string, out *screen, args ...
 const (
 	hubLog = `{"@level":"info","@message":"hub is ready","@module":"hub","@timestamp":"2026-01-01T10:00:00.000Z"}
 {"@level":"warn","@message":"call failed","@module":"hub.api","@timestamp":"2026-01-01T11:00:01.000Z","correlation_id":"c1","error":"no \u001b[31m"}
-{"@level":"info","@message":"a step began","@module":"hub.step","@timestamp":"2026-01-01T11:00:03.000Z","task_id":"task_a","step_id":"step_1"}
+{"@level":"info","@message":"a call runs","@module":"hub.step","@timestamp":"2026-01-01T11:00:03.000Z","task_id":"task_a","step_id":"step_1","exec_id":"step_1"}
 panic: what
 {"@level":"error","@message":"of another","@module":"hub.step","@timestamp":"2026-01-01T11:00:04.000Z","task_id":"task_b","correlation_id":"c1"}
 `
 	workerLog = `{"@level":"info","@message":"claimed","@module":"worker","@timestamp":"2026-01-01T12:00:02.000+01:00","task_id":"task_a","attempt":1,"correlation_id":"c1"}
 `
-	nodeLog = `{"@level":"info","@message":"a command ended","@module":"deckhand-node.exec","@timestamp":"2026-01-01T11:00:03.500Z","exec_id":"step_1","node_id":"node_1"}
-{"@level":"info","@message":"another ended","@module":"deckhand-node.exec","@timestamp":"2026-01-01T11:00:05.000Z","exec_id":"step_9","node_id":"node_1"}
+	nodeLog = `{"@level":"info","@message":"a command ended","@module":"deckhand-node.exec","@timestamp":"2026-01-01T11:00:03.500Z","exec_id":"step_1_2","node_id":"node_1"}
+{"@level":"info","@message":"another ended","@module":"deckhand-node.exec","@timestamp":"2026-01-01T11:00:05.000Z","exec_id":"step_9","node_id":"node_1","correlation_id":"c1"}
+{"@level":"info","@message":"a jail was made","@module":"deckhand-node.jail","@timestamp":"2026-01-01T11:00:06.000Z","jail_id":"jail_1","correlation_id":"c1"}
 `
 )
 
@@ -97,16 +98,17 @@ func TestOneTaskIsFollowedThroughAllRoles(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"all, by time": {nil, []string{"hub is ready", "call failed", "claimed", "a step began", "a command ended", "of another", "another ended"}},
-		// The call of its request came before the line that says whose it is.
-		"a task":              {[]string{"--task", "task_a"}, []string{"call failed", "claimed", "a step began", "a command ended"}},
-		"a task, by its head": {[]string{"--task", "task_b"}, []string{"call failed", "of another"}},
-		"a step":              {[]string{"--step", "step_1"}, []string{"a step began", "a command ended"}},
+		"all, by time": {nil, []string{"hub is ready", "call failed", "claimed", "a call runs", "a command ended", "of another", "another ended", "a jail was made"}},
+		// The call of its request came before the line that says whose it is. The other command is
+		// one of a subtask, whose request is the same.
+		"a task":              {[]string{"--task", "task_a"}, []string{"call failed", "claimed", "a call runs", "a command ended", "a jail was made"}},
+		"a task, by its head": {[]string{"--task", "task_b"}, []string{"call failed", "of another", "a jail was made"}},
+		"a step":              {[]string{"--step", "step_1"}, []string{"a call runs", "a command ended"}},
 		"a node":              {[]string{"--node", "node_1"}, []string{"a command ended", "another ended"}},
 		"a role":              {[]string{"--role", "worker"}, []string{"claimed"}},
-		"a level":             {[]string{"--level", "warn"}, []string{"call failed", "of another"}},
-		"since a time":        {[]string{"--since", "2026-01-01T11:00:03.5Z"}, []string{"a command ended", "of another", "another ended"}},
-		"for an hour":         {[]string{"--since", "59m57s"}, []string{"a step began", "a command ended", "of another", "another ended"}},
+		"a level":             {[]string{"--level", "warn"}, []string{"call failed", "of another", "a jail was made"}},
+		"since a time":        {[]string{"--since", "2026-01-01T11:00:03.5Z"}, []string{"a command ended", "of another", "another ended", "a jail was made"}},
+		"for an hour":         {[]string{"--since", "59m57s"}, []string{"a call runs", "a command ended", "of another", "another ended", "a jail was made"}},
 		"some":                {[]string{"--task", "task_a", "--role", "node", "--level", "info"}, []string{"a command ended"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,38 +117,43 @@ func TestOneTaskIsFollowedThroughAllRoles(t *testing.T) {
 			notes, err := show(t.Context(), t, "", out, append(append([]string{"--json"}, c.flags...), files...)...)
 			require.NoError(t, err)
 			require.Equal(t, c.want, messages(out.String()))
-			require.Contains(t, notes, "1 lines are no log lines")
+			require.Contains(t, notes, "skipped 1 line that")
 		})
 	}
+}
+
+// journaled adds the lines of a unit to the journal in a folder, the later the higher its
+// number: in a file of its own, by systemd's own writer.
+func journaled(t *testing.T, dir string, number int, unit, log string) {
+	t.Helper()
+	var text strings.Builder
+	at := time.Date(2026, 1, 1, 11, number, 0, 0, time.UTC)
+	for line := range strings.Lines(log) {
+		at = at.Add(time.Second)
+		fmt.Fprintf(&text, "__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=%[1]d\n_BOOT_ID=4a1d5c5f2a7b4cf3a2a2a7a0a1b2c3d4\n_SYSTEMD_UNIT=%s\nMESSAGE=%s\n\n",
+			at.UnixMicro(), unit, strings.TrimSpace(line))
+	}
+	input := filepath.Join(t.TempDir(), "export")
+	require.NoError(t, os.WriteFile(input, []byte(text.String()), 0o600))
+	said, err := exec.CommandContext(t.Context(), "/lib/systemd/systemd-journal-remote", "-o", filepath.Join(dir, fmt.Sprintf("test%d.journal", number)), input).CombinedOutput()
+	require.NoError(t, err, "%s", said)
 }
 
 // The journal that systemd's own writer has made is read like a file.
 func TestTheJournalIsRead(t *testing.T) {
 	t.Parallel()
-	var text strings.Builder
-	second := 0
-	entry := func(unit, message string) {
-		second++
-		fmt.Fprintf(&text, "__REALTIME_TIMESTAMP=%d\n_BOOT_ID=4a1d5c5f2a7b4cf3a2a2a7a0a1b2c3d4\n_SYSTEMD_UNIT=%s\nMESSAGE=%s\n\n",
-			time.Date(2026, 1, 1, 11, 0, second, 0, time.UTC).UnixMicro(), unit, message)
-	}
-	for line := range strings.Lines(hubLog) {
-		entry("deckhand-hub.service", strings.TrimSpace(line))
-	}
 	long := `{"@level":"info","@message":"long","@module":"worker","@timestamp":"2026-01-01T11:00:06Z","task_id":"task_a","text":"` + strings.Repeat("x", 10_000) + `"}`
-	entry("deckhand-worker.service", long)
-	entry("other.service", strings.ReplaceAll(workerLog, "\n", ""))
-	dir, input := t.TempDir(), filepath.Join(t.TempDir(), "export")
-	require.NoError(t, os.WriteFile(input, []byte(text.String()), 0o600))
-	said, err := exec.CommandContext(t.Context(), "/lib/systemd/systemd-journal-remote", "-o", filepath.Join(dir, "test.journal"), input).CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	dir := t.TempDir()
+	journaled(t, dir, 1, "deckhand-hub.service", hubLog)
+	journaled(t, dir, 2, "deckhand-worker.service", long)
+	journaled(t, dir, 3, "other.service", workerLog)
 	for name, c := range map[string]struct {
 		flags []string
 		want  []string
 	}{
-		"all services": {[]string{"--unit", "deckhand*"}, []string{"hub is ready", "call failed", "a step began", "of another", "long"}},
+		"all services": {[]string{"--unit", "deckhand*"}, []string{"hub is ready", "call failed", "a call runs", "of another", "long"}},
 		"one":          {[]string{"--unit", "deckhand-worker.service"}, []string{"long"}},
-		"a task":       {[]string{"--unit", "deckhand*", "--task", "task_a"}, []string{"a step began", "long"}},
+		"a task":       {[]string{"--unit", "deckhand*", "--task", "task_a"}, []string{"a call runs", "long"}},
 		"two":          {[]string{"--unit", "deckhand-worker.service", "--unit", "other.service", "--level", "info"}, []string{"claimed", "long"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,6 +218,75 @@ func TestNewLinesAreFollowed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, []byte(line("four")), 0o600))
 	until("one", "two", "three", "four")
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// A log that is cut off is read to its last byte, and lines that are too long are counted.
+func TestTheLastLineIsRead(t *testing.T) {
+	t.Parallel()
+	whole := strings.TrimSuffix(workerLog, "\n")
+	path := filepath.Join(t.TempDir(), "worker.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(whole), 0o600))
+	long := `{"@level":"info","@message":"` + strings.Repeat("x", 3<<20) + `"}` + "\n"
+	for name, c := range map[string]struct{ stdin, file string }{
+		"a file": {"", path}, "standard input": {whole, "-"}, "after a long one": {long + whole, "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := &screen{}
+			notes, err := show(t.Context(), t, c.stdin, out, "--json", c.file)
+			require.NoError(t, err)
+			require.Equal(t, []string{"claimed"}, messages(out.String()))
+			require.Equal(t, strings.HasPrefix(c.stdin, long), strings.Contains(notes, "skipped 1 line that"), notes)
+		})
+	}
+}
+
+// A machine may have had a deckhand up at a terminal, and a service since: both are shown.
+func TestTheLogOfUpAndTheJournalAreShownTogether(t *testing.T) {
+	dir, journal := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "log"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "log", "up.jsonl"), []byte(workerLog), 0o600))
+	t.Setenv("DECKHAND_DATA_DIR", dir)
+	out := &screen{}
+	_, err := show(t.Context(), t, "", out, "--json", "--journal-dir", journal)
+	require.NoError(t, err)
+	require.Equal(t, []string{"claimed"}, messages(out.String()))
+	journaled(t, journal, 1, "deckhand.service", nodeLog)
+	out = &screen{}
+	_, err = show(t.Context(), t, "", out, "--json", "--journal-dir", journal)
+	require.NoError(t, err)
+	require.Equal(t, []string{"claimed", "a command ended", "another ended", "a jail was made"}, messages(out.String()))
+
+	notes, err := show(t.Context(), t, "", out, "--journal-dir", t.TempDir(), "--unit", "deckhand*")
+	require.NoError(t, err)
+	require.Contains(t, notes, "the journal has no line of deckhand*")
+}
+
+// A journal is followed from the entry that was read last, also if there was none, and units
+// that log later are found.
+func TestTheJournalIsFollowed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out := &screen{}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := show(ctx, t, "", out, "--json", "--follow", "--journal-dir", dir, "--unit", "deckhand*")
+		ended <- err
+	}()
+	until := func(want ...string) {
+		t.Helper()
+		waittest.Until(t, 40*time.Second, "the lines "+strings.Join(want, ", "), func() bool {
+			return strings.Join(messages(out.String()), ",") == strings.Join(want, ",")
+		})
+	}
+	journaled(t, dir, 1, "deckhand-worker.service", workerLog)
+	until("claimed")
+	journaled(t, dir, 2, "deckhand-node.service", nodeLog)
+	until("claimed", "a command ended", "another ended", "a jail was made")
 	stop()
 	require.NoError(t, <-ended)
 }

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"time"
+
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 )
 
 // maxLine bounds a line: longer ones are left out.
@@ -21,8 +23,8 @@ const followEvery = 200 * time.Millisecond
 
 // source is a log.
 type source interface {
-	// again reports whether it can be read more than once.
-	again() bool
+	// rereadable reports whether it can be read more than once.
+	rereadable() bool
 	// read calls line with each line from the beginning to the end, until that returns false.
 	read(ctx context.Context, line func([]byte) bool) error
 	// follow calls line with each line that comes after what the last read has read, until
@@ -31,49 +33,50 @@ type source interface {
 	close()
 }
 
-// lines calls line with each line of r that ends, and returns how many bytes those have.
-func lines(r io.Reader, line func([]byte) bool) (read int64, err error) {
+// lines calls line with each line of r that ends, and returns how many bytes those have. Of a
+// line that is too long it passes the beginning, which is no line of a log. With last, what
+// follows the last line break is a line as well.
+func lines(r io.Reader, last bool, line func([]byte) bool) (read int64, err error) {
 	in := bufio.NewReaderSize(r, 64<<10)
-	var long []byte
+	var whole []byte
+	var length int64 // of the line, with what is left out of whole
 	for {
 		part, err := in.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
-			if len(long) <= maxLine {
-				long = append(long, part...)
-			} else {
-				read += int64(len(part))
-			}
-			continue
+		length += int64(len(part))
+		if len(whole) <= maxLine {
+			whole = append(whole, part...)
 		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return read, nil // the rest is being written
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			if last && length > 0 {
+				read += length
+				line(bytes.TrimSpace(whole))
 			}
+			return read, nil
+		case err != nil:
 			return read, err
 		}
-		whole := part
-		if long != nil {
-			whole = append(long, part...)
-			long = nil
-		}
-		read += int64(len(whole))
+		read += length
 		if len(whole) > maxLine {
-			whole = nil
+			whole = whole[:maxLine]
 		}
 		if !line(bytes.TrimSpace(whole)) {
 			return read, nil
 		}
+		whole, length = whole[:0], 0
 	}
 }
 
 // stream is standard input.
 type stream struct{ in io.Reader }
 
-func (s *stream) again() bool { return false }
-func (s *stream) close()      {}
+func (s *stream) rereadable() bool { return false }
+func (s *stream) close()           {}
 
 func (s *stream) read(_ context.Context, line func([]byte) bool) error {
-	if _, err := lines(s.in, line); err != nil {
+	if _, err := lines(s.in, true, line); err != nil {
 		return fmt.Errorf("read standard input: %w", err)
 	}
 	return nil
@@ -87,18 +90,20 @@ type file struct {
 	name   string
 	f      *os.File
 	offset int64
+	// whole reports that nothing is added to it: it is read to its last byte.
+	whole bool
 }
 
-func openFile(name string) (*file, error) {
+func openFile(name string, whole bool) (*file, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	return &file{name: name, f: f}, nil
+	return &file{name: name, f: f, whole: whole}, nil
 }
 
-func (s *file) again() bool { return true }
-func (s *file) close()      { _ = s.f.Close() }
+func (s *file) rereadable() bool { return true }
+func (s *file) close()           { _ = s.f.Close() }
 
 func (s *file) read(_ context.Context, line func([]byte) bool) error {
 	s.offset = 0
@@ -110,7 +115,7 @@ func (s *file) rest(line func([]byte) bool) error {
 	if _, err := s.f.Seek(s.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("read %s: %w", s.name, err)
 	}
-	n, err := lines(s.f, line)
+	n, err := lines(s.f, s.whole, line)
 	s.offset += n
 	if err != nil {
 		return fmt.Errorf("read %s: %w", s.name, err)
@@ -168,18 +173,50 @@ func (s *file) replaced(line func([]byte) bool) error {
 	return nil
 }
 
-// journal is the journal of systemd units, as journalctl prints it.
-type journal struct{ args []string }
+// reopenEvery is how often a journal that is followed is opened again: journalctl looks for
+// units of a pattern once.
+const reopenEvery = 10 * time.Second
 
-func (j *journal) again() bool { return true }
-func (j *journal) close()      {}
+// journal is the journal of systemd units, as journalctl prints it.
+type journal struct {
+	unit string
+	args []string
+	// cursor is the place of the last entry that was read; "" for none yet.
+	cursor string
+}
+
+func (j *journal) rereadable() bool { return true }
+func (j *journal) close()           {}
 
 func (j *journal) read(ctx context.Context, line func([]byte) bool) error {
+	j.cursor = ""
 	return j.run(ctx, line)
 }
 
 func (j *journal) follow(ctx context.Context, line func([]byte)) error {
-	return j.run(ctx, func(text []byte) bool { line(text); return true }, "--follow", "--lines", "0")
+	for {
+		args := []string{"--follow", "--no-tail"}
+		if j.cursor != "" {
+			args = append(args, "--after-cursor", j.cursor)
+		}
+		running, cancel := context.WithTimeout(ctx, reopenEvery)
+		err := j.run(running, func(text []byte) bool { line(text); return true }, args...)
+		over := running.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if over {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		// No unit has logged yet.
+		if err := backoff.Wait(ctx, followEvery); err != nil {
+			return context.Cause(ctx)
+		}
+	}
 }
 
 func (j *journal) run(ctx context.Context, line func([]byte) bool, more ...string) error {
@@ -196,8 +233,12 @@ func (j *journal) run(ctx context.Context, line func([]byte) bool, more ...strin
 		return fmt.Errorf("read the journal: %w", err)
 	}
 	enough := false
-	_, err = lines(out, func(text []byte) bool {
-		enough = !line(message(text))
+	_, err = lines(out, false, func(text []byte) bool {
+		cursor, message := read(text)
+		enough = !line(message)
+		if cursor != "" {
+			j.cursor = cursor
+		}
 		return !enough
 	})
 	if enough || err != nil {
@@ -210,32 +251,34 @@ func (j *journal) run(ctx context.Context, line func([]byte) bool, more ...strin
 	case err != nil:
 		return fmt.Errorf("read the journal: %w", err)
 	case ended != nil && bytes.Contains(stderr.Bytes(), []byte("No data available")):
-		return nil // no unit matches
+		return nil // no unit matches, or no journal may be read
 	case ended != nil:
 		return fmt.Errorf("read the journal: %w: %s", ended, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return nil
 }
 
-// message returns the message of an entry of the journal: a text, or bytes if it is not one.
-func message(entry []byte) []byte {
+// read returns the place of an entry of the journal and its message: a text, or bytes if it
+// is not one.
+func read(entry []byte) (cursor string, message []byte) {
 	var e struct {
+		Cursor  string          `json:"__CURSOR"`
 		Message json.RawMessage `json:"MESSAGE"`
 	}
 	var text string
 	var octets []uint16
 	if json.Unmarshal(entry, &e) != nil {
-		return nil
+		return "", entry
 	}
 	if json.Unmarshal(e.Message, &text) == nil {
-		return []byte(text)
+		return e.Cursor, []byte(text)
 	}
 	if json.Unmarshal(e.Message, &octets) != nil {
-		return nil
+		return e.Cursor, nil
 	}
 	out := make([]byte, len(octets))
 	for i, b := range octets {
 		out[i] = byte(b)
 	}
-	return out
+	return e.Cursor, out
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 // noteActive tells of the tasks that a drain or a lock does not end.
@@ -38,6 +37,9 @@ those that wait say why. With --wait the command returns when none runs any more
 deckhand node drain web-1 --wait --timeout 1h`,
 		Args: env.Args("NODE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Check(cmd); err != nil {
+				return err
+			}
 			client, err := e.Client()
 			if err != nil {
 				return err
@@ -47,35 +49,21 @@ deckhand node drain web-1 --wait --timeout 1h`,
 				return err
 			}
 			noteActive(e, res.GetActiveTasks())
-			if err := o.Drained(cmd.Context(), e, func(ctx context.Context) (int, error) { return running(ctx, client, res.GetNode().GetId()) }); err != nil {
+			node := res.GetNode()
+			if err := o.Drained(cmd, e, func(ctx context.Context) (int32, error) {
+				now, err := client.Nodes.GetNode(ctx, &deckhandv1.GetNodeRequest{NodeId: node.GetId()})
+				if err != nil {
+					return 0, err
+				}
+				node = now.GetNode()
+				return now.GetActiveTasks(), nil
+			}); err != nil {
 				return err
 			}
-			return output.Brief(e.Printer(), noun(e), res.GetNode())
+			return output.Brief(e.Printer(), noun(e), node)
 		},
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "shown to everybody who waits")
 	o.Flags(cmd.Flags())
 	return cmd
-}
-
-// running counts the tasks that run on a node.
-func running(ctx context.Context, client *sdk.Client, nodeID string) (int, error) {
-	n := 0
-	req := &deckhandv1.ListTasksRequest{
-		PageSize: 500, States: []deckhandv1.TaskState{deckhandv1.TaskState_TASK_STATE_STARTING, deckhandv1.TaskState_TASK_STATE_RUNNING},
-	}
-	for {
-		res, err := client.Tasks.ListTasks(ctx, req)
-		if err != nil {
-			return 0, err
-		}
-		for _, t := range res.GetTasks() {
-			if t.GetNodeId() == nodeID {
-				n++
-			}
-		}
-		if req.PageToken = res.GetNextPageToken(); req.GetPageToken() == "" {
-			return n, nil
-		}
-	}
 }

@@ -24,6 +24,9 @@ func drainCommand(e *env.Env) *cobra.Command {
 		Use: "drain WORKER", Short: "Stop new tasks on a worker; running tasks continue",
 		Example: `deckhand workers drain worker_3q9 --reason "new kernel"`, Args: env.Args("WORKER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Check(cmd); err != nil {
+				return err
+			}
 			client, err := e.Client()
 			if err != nil {
 				return err
@@ -32,10 +35,18 @@ func drainCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.Drained(cmd.Context(), e, func(ctx context.Context) (int, error) { return active(ctx, client, res.GetWorker().GetId()) }); err != nil {
+			worker := res.GetWorker()
+			if err := o.Drained(cmd, e, func(ctx context.Context) (int32, error) {
+				now, err := find(ctx, client, worker.GetId())
+				if err != nil || now == nil {
+					return 0, err // a worker that is gone runs nothing
+				}
+				worker = now
+				return now.GetActive(), nil
+			}); err != nil {
 				return err
 			}
-			return output.Brief(e.Printer(), noun(e), res.GetWorker())
+			return output.Brief(e.Printer(), noun(e), worker)
 		},
 	}
 	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for others")
@@ -43,21 +54,21 @@ func drainCommand(e *env.Env) *cobra.Command {
 	return cmd
 }
 
-// active returns how many tasks a worker runs: none if the hub no longer knows it.
-func active(ctx context.Context, client *sdk.Client, workerID string) (int, error) {
+// find returns a worker, nil if the hub does not know it.
+func find(ctx context.Context, client *sdk.Client, workerID string) (*deckhandv1.Worker, error) {
 	req := &deckhandv1.ListWorkersRequest{PageSize: 500}
 	for {
 		res, err := client.Queue.ListWorkers(ctx, req)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		for _, w := range res.GetWorkers() {
 			if w.GetId() == workerID {
-				return int(w.GetActive()), nil
+				return w, nil
 			}
 		}
 		if req.PageToken = res.GetNextPageToken(); req.GetPageToken() == "" {
-			return 0, nil
+			return nil, nil
 		}
 	}
 }

@@ -1210,8 +1210,10 @@ func (x *GetNodeRequest) GetNodeId() string {
 }
 
 type GetNodeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Tasks that hold or are about to hold a slot there.
+	ActiveTasks   int32 `protobuf:"varint,2,opt,name=active_tasks,json=activeTasks,proto3" json:"active_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1251,6 +1253,13 @@ func (x *GetNodeResponse) GetNode() *Node {
 		return x.Node
 	}
 	return nil
+}
+
+func (x *GetNodeResponse) GetActiveTasks() int32 {
+	if x != nil {
+		return x.ActiveTasks
+	}
+	return 0
 }
 
 type CreateJoinTokenRequest struct {
@@ -2087,9 +2096,10 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
 	"\x0eGetNodeRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"8\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"[\n" +
 	"\x0fGetNodeResponse\x12%\n" +
-	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"\xe5\x01\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\x12!\n" +
+	"\factive_tasks\x18\x02 \x01(\x05R\vactiveTasks\"\xe5\x01\n" +
 	"\x16CreateJoinTokenRequest\x12=\n" +
 	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x04\b\x80\xf5$2\x02\b\x01R\x03ttl\x12Q\n" +
