@@ -12,6 +12,8 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
+
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 )
 
 // readyTimeout bounds each look at what the hub needs.
@@ -124,7 +126,7 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // Check implements grpchealth.Checker: every service is as ready as the hub.
 func (r *readiness) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	if req.Service != "" && !strings.HasPrefix(req.Service, "deckhand.v1.") {
+	if req.Service != "" && req.Service != enrollmentv1connect.EnrollmentServiceName && !strings.HasPrefix(req.Service, "deckhand.v1.") {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", req.Service))
 	}
 	if !ready(r.look()) {

@@ -20,7 +20,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/internal/crashpoint"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/internal/traceparent"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -34,9 +33,6 @@ func (s *Steps) Execute(ctx context.Context, orgID string, le lease.Lease, stepI
 	if err != nil || State(step.State) != Started {
 		return step, err
 	}
-	// By this line the log of a node, which knows no tasks, is brought together with those of others.
-	logging.From(ctx, s.cfg.Log).Info("a call runs", "task_id", t.ID, "attempt", le.Attempt, "step_id", step.ID, "tool", step.Tool,
-		"exec_id", step.ExecID, "node_id", store.Text(step.NodeID))
 	crashpoint.At(crashpoint.AfterStart, t.ID, step.ID)
 	ctx, traced := s.cfg.Tracer.Span(ctx, "execute_tool "+step.Tool, attribute.String("gen_ai.operation.name", "execute_tool"),
 		attribute.String("gen_ai.tool.name", step.Tool), attribute.String("gen_ai.tool.call.id", step.CallID),

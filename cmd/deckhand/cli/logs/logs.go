@@ -103,7 +103,7 @@ func run(cmd *cobra.Command, e *env.Env, files []string, o options) error {
 	if err := r.merge(ctx); err != nil {
 		return err
 	}
-	sayEmpty(e, sources)
+	o.sayEmpty(e, sources)
 	if o.follow {
 		err = r.follow(ctx)
 	}
@@ -123,21 +123,23 @@ func run(cmd *cobra.Command, e *env.Env, files []string, o options) error {
 }
 
 // sayEmpty names the journals that had nothing, where nothing else was read.
-func sayEmpty(e *env.Env, sources []source) {
+func (o *options) sayEmpty(e *env.Env, sources []source) {
+	var units []string
 	for _, s := range sources {
-		if j, ok := s.(*journal); !ok || j.cursor != "" {
+		j, ok := s.(*journal)
+		if !ok || j.cursor != "" {
 			return
 		}
+		units = append(units, j.unit)
 	}
-	for _, s := range sources {
-		text := ""
-		if os.Geteuid() != 0 {
-			text = " that you may read: use sudo, or be in the group systemd-journal"
-		}
-		if j, ok := s.(*journal); ok {
-			e.Notef("the journal has no line of %s%s", j.unit, text)
-		}
+	text := "the journal has no line of " + strings.Join(units, " or ")
+	if o.since != "" {
+		text += " since " + o.since
 	}
+	if os.Geteuid() != 0 {
+		text += " that you may read: use sudo, or be in the group systemd-journal"
+	}
+	e.Notef("%s", text)
 }
 
 // since returns the time that a duration before now, or a time, names.
