@@ -22,18 +22,20 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// procedures returns every method of the public API.
+// procedures returns every method that the hub's address serves.
 func procedures() []protoreflect.MethodDescriptor {
 	var out []protoreflect.MethodDescriptor
-	protoregistry.GlobalFiles.RangeFilesByPackage("deckhand.v1", func(file protoreflect.FileDescriptor) bool {
-		for i := range file.Services().Len() {
-			methods := file.Services().Get(i).Methods()
-			for j := range methods.Len() {
-				out = append(out, methods.Get(j))
+	for _, pkg := range []protoreflect.FullName{"deckhand.v1", "deckhand.enrollment.v1"} {
+		protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(file protoreflect.FileDescriptor) bool {
+			for i := range file.Services().Len() {
+				methods := file.Services().Get(i).Methods()
+				for j := range methods.Len() {
+					out = append(out, methods.Get(j))
+				}
 			}
-		}
-		return true
-	})
+			return true
+		})
+	}
 	slices.SortFunc(out, func(a, b protoreflect.MethodDescriptor) int { return strings.Compare(path(a), path(b)) })
 	return out
 }

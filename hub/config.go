@@ -25,8 +25,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/dialguard"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/listenaddr"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/redact"
@@ -90,6 +92,9 @@ type Config struct {
 	// UndoWindow is how long after its end a task's changes of files can be taken
 	// back; 0 for 7 days, negative for ever.
 	UndoWindow time.Duration `koanf:"undo-window"`
+	// Supervised are the services that this process starts again when they end, and that the
+	// hub or its nodes depend on: those of deckhand up.
+	Supervised []*lifecycle.Restart `koanf:"-"`
 	// MaxActive caps an organisation's tasks that run at once.
 	MaxActive int `koanf:"max-active"`
 	// EventRetention is how long a finished task's events are kept; 0 for ever.
@@ -97,6 +102,8 @@ type Config struct {
 	// DrainDelay is how long a hub that is told to stop goes on serving while it
 	// says that it is not ready, for a balancer to notice.
 	DrainDelay time.Duration `koanf:"drain-delay"`
+	// DrainTimeout is how long calls in progress may go on after that: at most 1 h; 0 for not at all.
+	DrainTimeout time.Duration `koanf:"drain-timeout"`
 	// SessionIdle is for how long a login may go unused, and SessionLifetime how
 	// old it may get; 0 for 12 h and 7 days.
 	SessionIdle     time.Duration `koanf:"session-idle"`
@@ -265,6 +272,9 @@ func (c *Config) fill() error {
 		return invalid("tls-cert is %s, and tls-key is empty", c.TLSCert).WithFix("give the key of that certificate too: --tls-key FILE")
 	case c.NATSURL == "" && c.NATSListen == "" && !c.InProcessNATS:
 		return invalid("there is no bus").WithFix("name a NATS server with --nats-url, or run one inside this hub with --nats-listen 127.0.0.1:4222")
+	}
+	if err := drain.Check(c.DrainTimeout); err != nil {
+		return err
 	}
 	if err := c.checkBus(); err != nil {
 		return err

@@ -6,6 +6,6 @@ import "github.com/deckhand-sh/deckhand/hub/maintenance/diagnose"
 func (h *Hub) doctor() *diagnose.Doctor {
 	return diagnose.New(diagnose.Config{
 		Store: h.store, Bus: h.bus, Nodes: h.nodes, Node: h.node, Credentials: h.credentials, Plans: h.plans,
-		DataDir: h.cfg.DataDir, TLSCert: h.cfg.TLSCert, CAExpires: h.ca.NotAfter,
+		Replica: h.edge.CheckReplica, DataDir: h.cfg.DataDir, TLSCert: h.cfg.TLSCert, CAExpires: h.ca.NotAfter,
 	})
 }

@@ -54,6 +54,7 @@ func TestReadiness(t *testing.T) {
 		return string(all)
 	}
 	require.Contains(t, health("deckhand.v1.TaskService"), `"SERVING_STATUS_SERVING"`)
+	require.Contains(t, health("deckhand.enrollment.v1.EnrollmentService"), `"SERVING_STATUS_SERVING"`)
 	require.Contains(t, health("other.Service"), "not_found")
 
 	nats.Stop()

@@ -47,7 +47,7 @@ func (h *Hub) personaOf(ctx context.Context, t db.Task) (*persona.Persona, error
 func (h *Hub) endCredential(ctx context.Context, orgID, name string) {
 	rows, err := h.store.AllNodes(ctx, db.AllNodesParams{OrgID: orgID, StaleAfter: nodeStaleIntervals * heartbeatInterval})
 	if err != nil {
-		h.cfg.Log.Error("cannot have nodes forget a credential", "organisation", orgID, "credential", name, "error", err)
+		h.cfg.Log.Error("cannot have nodes forget a credential", "org_id", orgID, "credential", name, "error", err)
 		return
 	}
 	byNode := map[string][]struct{}{}
@@ -60,7 +60,7 @@ func (h *Hub) endCredential(ctx context.Context, orgID, name string) {
 		_, err := node.Egress().EndCredential(ctx, &nodev1.EndCredentialRequest{Credential: name})
 		// A daemon from before there were credentials has none.
 		if err != nil && status.Code(err) != codes.Unimplemented {
-			h.cfg.Log.Warn("a node has not forgotten a credential; what it has expires by itself", "organisation", orgID, "credential", name, "error", err)
+			h.cfg.Log.Warn("a node has not forgotten a credential; what it has expires by itself", "org_id", orgID, "credential", name, "error", err)
 		}
 	})
 }

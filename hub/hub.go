@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -117,6 +118,7 @@ type Hub struct {
 	nodeOrgs      sync.Map       // the organisation of each node, by id
 
 	nats       *bus.Server // nil when another server is used
+	supervised []*lifecycle.Restart
 	bus        *bus.Bus
 	edge       *edge.Edge
 	self       *replica.Replica
@@ -186,6 +188,15 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
+	h.supervised = slices.Clone(c.Supervised)
+	var busServer *lifecycle.Restart
+	if h.nats != nil {
+		busServer = &lifecycle.Restart{
+			Name: "NATS", Service: h.nats, Log: c.Log,
+			Fix: "see the hub's log for what it says, or use a NATS server of your own with --nats-url",
+		}
+		h.supervised = append(h.supervised, busServer)
+	}
 	if h.tools, err = tool.NewRegistry(); err != nil {
 		return err
 	}
@@ -195,7 +206,7 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		Tools: h.tools.Names(), States: task.States(), Open: task.OpenStates(), InboxKinds: inbox.Kinds(), Phases: phase.Names(), Limits: attempt.LimitKinds(),
 		StaleAfter: nodeStaleIntervals * heartbeatInterval,
 		Watches:    func() int64 { return h.watcher.Open() }, Links: func() int { return len(h.edge.Connected()) },
-		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() },
+		Bus: h.bus.Connected, Leading: func() bool { return h.leader.Leading() }, Supervised: h.supervised,
 	})
 	changes := &change.Feed{}
 	recorder := event.NewRecorder(event.RecorderConfig{
@@ -341,11 +352,8 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	if c.MetricsListen != "" {
 		h.Add("metrics", metricsserver.New(c.MetricsListen, c.Registry, nil, c.Log.Named("metrics")))
 	}
-	if h.nats != nil {
-		h.Add("bus server", &lifecycle.Restart{
-			Name: "the bus server", Service: h.nats, Log: c.Log,
-			Fix: "see the hub's log for what it says, or use a NATS server of your own with --nats-url",
-		})
+	if busServer != nil {
+		h.Add("bus server", busServer)
 	}
 	h.Add("bus", h.bus)
 	h.Add("known secrets", h.secrets)

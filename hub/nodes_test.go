@@ -289,7 +289,14 @@ func TestADrainedNodeStartsNoTask(t *testing.T) {
 	require.Equal(t, "new disk", res.GetNode().GetDrain().GetReason())
 	require.True(t, r.node.Drain().GetDraining(), "the node knows")
 	require.Equal(t, "new disk", r.node.Drain().GetReason())
+	active := func() int32 {
+		node, err := r.user.Nodes.GetNode(t.Context(), &deckhandv1.GetNodeRequest{NodeId: "sim"})
+		require.NoError(t, err)
+		return node.GetActiveTasks()
+	}
+	require.EqualValues(t, 1, active())
 	r.finish(lease)
+	require.Zero(t, active())
 	r.apply("other", scripted("other"))
 	for _, agent := range []string{"walker", "other"} { // with a home there, and without
 		task := r.submit(agent)
@@ -324,6 +331,9 @@ func TestADrainedNodeGivesBackWhatWasAdmitted(t *testing.T) {
 	_, err = r.user.Nodes.UndrainNode(t.Context(), &deckhandv1.UndrainNodeRequest{NodeId: "sim"})
 	require.NoError(t, err)
 	r.waitsFor(task, "admitted")
+	node, err := r.user.Nodes.GetNode(t.Context(), &deckhandv1.GetNodeRequest{NodeId: "sim"})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, node.GetActiveTasks(), "it is about to start there")
 	_, err = r.user.Nodes.LockNode(t.Context(), &deckhandv1.LockNodeRequest{NodeId: "sim", Reason: "upgrade"})
 	require.NoError(t, err)
 	require.Equal(t, "node sim is locked by admin: upgrade", r.task(task).GetReason())

@@ -12,6 +12,8 @@ import (
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
+
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 )
 
 // readyTimeout bounds each look at what the hub needs.
@@ -49,17 +51,35 @@ func ready(parts []part) bool {
 
 var _ grpchealth.Checker = (*readiness)(nil)
 
-// look returns each thing that the hub needs. Anybody may
-// ask, however often: it is looked at once a second, and why something is not as
-// it should be stands in the log.
+// restarting returns the services that this process starts again just now. It costs nothing.
+func (r *readiness) restarting() (names []string) {
+	for _, s := range r.hub.supervised {
+		if s.Restarting() {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// errRestarting is what is said of a service of restarting.
+var errRestarting = errors.New("it ended and is being started again; what depends on it waits")
+
+// look returns each thing that the hub needs, and the services that are started again just
+// now. Anybody may ask, however often: it is looked at once a second, and why something is not
+// as it should be stands in the log.
 func (r *readiness) look() []part {
+	restarting := r.restarting() // before a look that may wait for one of them
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second || r.draining.Err() != nil {
 		r.parts = r.lookNow(context.Background())
 		r.at = time.Now()
 	}
-	return r.parts
+	parts := slices.Clone(r.parts)
+	for _, name := range restarting {
+		parts = append(parts, part{name, errRestarting, false})
+	}
+	return parts
 }
 
 func (r *readiness) lookNow(ctx context.Context) (parts []part) {
@@ -106,7 +126,7 @@ func (r *readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 
 // Check implements grpchealth.Checker: every service is as ready as the hub.
 func (r *readiness) Check(_ context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
-	if req.Service != "" && !strings.HasPrefix(req.Service, "deckhand.v1.") {
+	if req.Service != "" && req.Service != enrollmentv1connect.EnrollmentServiceName && !strings.HasPrefix(req.Service, "deckhand.v1.") {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", req.Service))
 	}
 	if !ready(r.look()) {

@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/validate"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/api/console"
@@ -33,8 +34,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/search"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 	"github.com/deckhand-sh/deckhand/ui"
 )
@@ -46,8 +49,6 @@ const (
 	compressFrom      = 16 << 10
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// drainTime is how long calls may take to end when the hub stops.
-	drainTime = 5 * time.Second
 )
 
 // server puts all handlers onto the API's listener.
@@ -58,7 +59,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &httpServer{listeners: h.listeners(), delay: h.cfg.DrainDelay}
+	s := &httpServer{listeners: h.listeners(), delay: h.cfg.DrainDelay, timeout: h.cfg.DrainTimeout, log: h.cfg.Log}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(context.Background())
 	interceptors, err := h.cfg.Tracer.Interceptors()
@@ -145,7 +146,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(&api.Telemetry{
 		Nodes: h.nodes, Agents: h.agents, Node: h.telemetry, Draining: s.draining,
 	}, options...))
-	mux.Handle(deckhandv1connect.NewEnrollmentServiceHandler(enroller, options...))
+	mux.Handle(enrollmentv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{
 		Store: h.store, Bus: h.bus, Leases: h.leases, Reports: h.reports, Steps: h.steps, Inbox: h.inbox,
 		Agents: h.agents, Tools: h.tools, Plans: h.plans, Patterns: h.patterns, Redact: h.cfg.Redact, Memories: h.memories, Log: h.cfg.Log.Named("worker"), Draining: s.draining,
@@ -217,7 +218,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.http = &http.Server{
-		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(auth.SameOrigin(h.cfg.public, front.Refuse, front)))),
+		Handler:   auth.TrustProxies(h.cfg.trustedProxies, h.cfg.public.Transport(pages.Under(s.counted(auth.SameOrigin(h.cfg.public, front.Refuse, front))))),
 		Protocols: protocols, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: h.cfg.Log.Named("http").StandardLogger(nil),
 	}
@@ -235,6 +236,10 @@ type httpServer struct {
 	leaving context.Context
 	leave   context.CancelFunc
 	delay   time.Duration
+	// timeout is how long calls in progress may go on after that.
+	timeout time.Duration
+	calls   drain.Calls
+	log     hclog.Logger
 	// draining ends when the server takes no more calls.
 	draining context.Context
 	drain    context.CancelFunc
@@ -261,12 +266,41 @@ func (s *httpServer) Start(ctx context.Context) error {
 		case <-time.After(s.delay):
 		}
 		s.drain()
-		shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-		defer cancel()
-		if err := s.http.Shutdown(shutdown); err != nil {
-			return errors.Join(err, s.http.Close())
+		return s.shutdown(context.WithoutCancel(ctx))
+	})
+}
+
+// shutdown takes no more calls, and gives those in progress their time.
+func (s *httpServer) shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = s.http.Shutdown(ctx)
+	}()
+	if !(drain.Config{Timeout: s.timeout, Running: s.calls.Running, Log: s.log}.Wait(done)) {
+		cancel()
+		<-done
+	}
+	if err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}
+
+// counted counts the calls in progress, by the name of their procedure, or by the method and
+// the first part of the path: the rest may hold secrets.
+func (s *httpServer) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		if _, known := auth.RuleOf("/" + name); !known {
+			name, _, _ = strings.Cut(name, "/")
+			name = fmt.Sprintf("%s /%.32q", r.Method, name)
 		}
-		return nil
+		defer s.calls.Enter(name)()
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,8 @@ const (
 	statusUp       = "up"
 	statusDegraded = "degraded"
 	statusDown     = "down"
+	// statusRestarting is that of a service that has ended and is started again.
+	statusRestarting = "restarting"
 	// statusNone is that of nodes of which none is enrolled, and of what cannot be looked at
 	// without the database.
 	statusNone = "none"
@@ -24,7 +27,8 @@ const (
 
 // publicStatus is the page /status: whether Deckhand works, for people without a login. It names
 // parts and their states, and neither causes nor counts, names or versions: /readyz and
-// doctor have those. Everybody may read it, so it looks at most once in statusEvery.
+// doctor have those. A PostgreSQL, NATS or containerd of this process is there while it is
+// started again. Everybody may read it, so it looks at most once in statusEvery.
 type publicStatus struct {
 	hub   *Hub
 	ready *readiness
@@ -60,13 +64,22 @@ type statusPart struct {
 var statusNames = map[string]string{"serving": "api", "database": "database", "bus": "events", "vault": "secrets"}
 
 func (s *publicStatus) look() statusPage {
+	restarting := s.ready.restarting() // before a look that may wait for one of them
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.at) > statusEvery {
 		s.shown = s.lookNow(context.Background())
 		s.at = time.Now()
 	}
-	return s.shown
+	page := s.shown
+	page.Parts = slices.Clone(page.Parts)
+	for _, name := range restarting {
+		page.Parts = append(page.Parts, statusPart{name, statusRestarting})
+		if page.Status == statusUp {
+			page.Status = statusDegraded
+		}
+	}
+	return page
 }
 
 func (s *publicStatus) lookNow(ctx context.Context) statusPage {
@@ -79,7 +92,9 @@ func (s *publicStatus) lookNow(ctx context.Context) statusPage {
 		case p.problem != nil:
 			is = statusDegraded
 		}
-		page.Parts = append(page.Parts, statusPart{statusNames[p.name], is})
+		if name, known := statusNames[p.name]; known {
+			page.Parts = append(page.Parts, statusPart{name, is})
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

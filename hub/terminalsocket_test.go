@@ -12,6 +12,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/node/nodetest"
+	errorv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/error/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -120,7 +121,7 @@ func TestABrowsersTerminalIsRefused(t *testing.T) {
 	kind, data, err := conn.Read(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, websocket.MessageText, kind)
-	info := new(deckhandv1.ErrorInfo)
+	info := new(errorv1.ErrorInfo)
 	require.NoError(t, protojson.Unmarshal(data, info))
 	require.Contains(t, info.GetMessage(), "size")
 

@@ -77,7 +77,6 @@ type Client struct {
 	NodeExecs  deckhandv1connect.NodeExecServiceClient
 	Terminals  deckhandv1connect.TerminalServiceClient
 	Telemetry  deckhandv1connect.NodeTelemetryServiceClient
-	Enrollment deckhandv1connect.EnrollmentServiceClient
 	// Workers is for workers only.
 	Workers deckhandv1connect.WorkerServiceClient
 	Queue   deckhandv1connect.QueueServiceClient
@@ -181,7 +180,6 @@ func New(cfg Config) (*Client, error) {
 		NodeExecs:     deckhandv1connect.NewNodeExecServiceClient(client, target, options),
 		Terminals:     deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
 		Telemetry:     deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
-		Enrollment:    deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
 		Workers:       deckhandv1connect.NewWorkerServiceClient(client, target, options),
 		Queue:         deckhandv1connect.NewQueueServiceClient(client, target, options),
 		History:       deckhandv1connect.NewHistoryServiceClient(client, target, options),

@@ -33,8 +33,9 @@ const (
 // errStopping ends tasks when the worker stops.
 var errStopping = errors.New("the worker is stopping")
 
-// work runs a claimed task until it ends, its lease ends, or the worker stops.
-// ctx is the worker's: when it ends, the task is returned to the queue.
+// work runs a claimed task until it ends, its lease ends, or the worker's time to stop is
+// over: then the task is returned to the queue. ctx is the worker's: once it has ended, no
+// task is begun.
 func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, place *slot, sent time.Time) {
 	task := claim.GetTask()
 	base := logging.WithCorrelation(context.WithoutCancel(ctx), task.GetCorrelationId())
@@ -48,7 +49,11 @@ func (w *Worker) work(ctx context.Context, claim *deckhandv1.ClaimTaskResponse, 
 	defer w.leases.drop(h)
 	running, stop := context.WithCancelCause(leased)
 	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
+	if ctx.Err() != nil {
+		w.release(leased, h.lease, errStopping.Error(), log)
+		return
+	}
+	defer context.AfterFunc(w.ending, func() { stop(errStopping) })()
 
 	log.Info("claimed", "agent", task.GetAgentName(), "goal_bytes", len(task.GetGoal()))
 	outcome, err := w.runAttempt(running, claim, place, log)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
@@ -47,6 +48,9 @@ type Config struct {
 
 	// Measure reads the machine's figures; nil for the real ones.
 	Measure func(ctx context.Context) (pressure.Figures, error) `koanf:"-"`
+	// DrainTimeout is how long tasks may go on once the worker is told to stop, before they
+	// are handed back; 0 for not at all, at most 1 h.
+	DrainTimeout time.Duration `koanf:"drain-timeout"`
 	// MetricsListen is where metrics are served; empty for nowhere.
 	MetricsListen string `koanf:"metrics-listen"`
 	// Registry takes the metrics; nil for one of the worker's own.
@@ -87,6 +91,9 @@ func (c Config) Complete(_ context.Context) (*Worker, error) {
 	case c.Token == "":
 		return nil, fault.New(fault.Invalid, "token is empty").
 			WithFix("set DECKHAND_TOKEN to the worker token that the hub put into its data folder (worker-token)")
+	}
+	if err := drain.Check(c.DrainTimeout); err != nil {
+		return nil, err
 	}
 	if c.Name == "" {
 		host, err := os.Hostname()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +76,13 @@ func (l *leases) all() []*heldLease {
 		out = append(out, h)
 	}
 	return out
+}
+
+// tasks returns the ids of the tasks whose leases are held.
+func (l *leases) tasks() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.held))
 }
 
 // renewed moves a lease's end. A task that was stopped already stays stopped.

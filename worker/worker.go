@@ -4,10 +4,10 @@
 // events, models) goes through the hub.
 //
 // It holds no state that it cannot lose. If it is killed, its leases expire and
-// other workers continue where it stopped. If it is stopped, it returns its
-// tasks to the queue at no cost. If the hub cannot be reached, it retries with
-// jitter, and each of its tasks stops before its lease can have expired on the
-// hub's clock.
+// other workers continue where it stopped. If it is stopped, its tasks may go on for
+// Config.DrainTimeout, and then it returns them to the queue at no cost. If the hub cannot
+// be reached, it retries with jitter, and each of its tasks stops before its lease can
+// have expired on the hub's clock.
 package worker
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
@@ -47,6 +48,8 @@ type Worker struct {
 	// pressure reports whether this machine has room for new tasks.
 	pressure *pressure.Watch
 	tasks    sync.WaitGroup
+	// ending ends when tasks are handed back, since the worker stops.
+	ending context.Context
 	// registered is what the hub answered last; never nil once running.
 	registered atomic.Pointer[deckhandv1.RegisterWorkerResponse]
 	// forgotten is poked when the hub no longer knows this worker.
@@ -92,6 +95,17 @@ func (w *Worker) run(ctx context.Context) error {
 	defer renewer.Wait()
 	defer stopRenewing()
 	defer w.tasks.Wait()
+	ending, end := context.WithCancel(context.WithoutCancel(ctx))
+	w.ending = ending
+	defer func() {
+		idle := make(chan struct{})
+		go func() {
+			w.tasks.Wait()
+			close(idle)
+		}()
+		drain.Config{Timeout: w.cfg.DrainTimeout, Running: w.leases.tasks, Log: w.cfg.Log}.Wait(idle)
+		end()
+	}()
 
 	if err := w.pressure.Start(renewing); err != nil {
 		return fmt.Errorf("watch the machine: %w", err)

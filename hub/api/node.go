@@ -56,7 +56,11 @@ func (h *Nodes) GetNode(ctx context.Context, req *deckhandv1.GetNodeRequest) (*d
 	if err != nil {
 		return nil, err
 	}
-	return &deckhandv1.GetNodeResponse{Node: nodeMessage(row, seen)}, nil
+	active, err := h.Nodes.Active(ctx, row.Node)
+	if err != nil {
+		return nil, err
+	}
+	return &deckhandv1.GetNodeResponse{Node: nodeMessage(row, seen), ActiveTasks: int32(active)}, nil //nolint:gosec // bounded by the slots
 }
 
 // seen returns the tasks that took some locks and that the caller sees.

@@ -13,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
+	errorv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/error/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -54,7 +55,7 @@ func (h *Tasks) detail(ctx context.Context, m *deckhandv1.Task, t db.Task) (err 
 
 // action returns where a person can do something about a task that failed or does not go on;
 // nil for another one.
-func action(ctx context.Context, from *store.Store, t db.Task, agentName string) (*deckhandv1.Action, error) {
+func action(ctx context.Context, from *store.Store, t db.Task, agentName string) (*errorv1.Action, error) {
 	if task.State(t.State) == task.Succeeded || task.State(t.State) == task.Running {
 		return nil, nil
 	}
@@ -63,7 +64,7 @@ func action(ctx context.Context, from *store.Store, t db.Task, agentName string)
 		return nil, fmt.Errorf("load what task %s waits for: %w", t.ID, err)
 	}
 	if len(items) > 0 {
-		return &deckhandv1.Action{
+		return &errorv1.Action{
 			Label: itemActions[inbox.Kind(items[0].Kind)], Path: "/inbox?item=" + items[0].ID, Command: "deckhand inbox show " + items[0].ID,
 		}, nil
 	}
@@ -71,7 +72,7 @@ func action(ctx context.Context, from *store.Store, t db.Task, agentName string)
 	if !ok {
 		return nil, nil
 	}
-	return &deckhandv1.Action{Label: a.Label, Path: a.Path, Command: a.Command}, nil
+	return &errorv1.Action{Label: a.Label, Path: a.Path, Command: a.Command}, nil
 }
 
 // sourcesOf returns what an agent says that its result is based on. The arguments of its call

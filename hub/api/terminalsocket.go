@@ -17,6 +17,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/wsping"
+	errorv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/error/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
@@ -70,18 +71,18 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // infoOf returns an error in the form that a browser gets.
-func infoOf(err error) *deckhandv1.ErrorInfo {
+func infoOf(err error) *errorv1.ErrorInfo {
 	var e *connect.Error
 	if errors.As(err, &e) {
 		for _, detail := range e.Details() {
 			if value, err := detail.Value(); err == nil {
-				if info, ok := value.(*deckhandv1.ErrorInfo); ok {
+				if info, ok := value.(*errorv1.ErrorInfo); ok {
 					return info
 				}
 			}
 		}
 	}
-	return &deckhandv1.ErrorInfo{Code: connect.CodeOf(err).String(), Message: "the terminal broke off"}
+	return &errorv1.ErrorInfo{Code: connect.CodeOf(err).String(), Message: "the terminal broke off"}
 }
 
 // socket is a browser's end of a terminal.

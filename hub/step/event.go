@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/record/stop"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/logging"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
@@ -21,6 +25,13 @@ func executing(step db.Step) event.Draft {
 	return event.Draft{Type: eventkind.ToolExecuting, Payload: map[string]any{
 		"step_id": step.ID, "number": step.Number, "tool": step.Tool,
 	}}
+}
+
+// logStart logs a step's start, once it is stored. By this line the log of a node, which knows
+// no tasks, is brought together with those of others.
+func logStart(ctx context.Context, log hclog.Logger, step db.Step, attempt int32) {
+	logging.From(ctx, log).Info("a call runs", "task_id", step.TaskID, "attempt", attempt, "step_id", step.ID, "tool", step.Tool,
+		"exec_id", step.ExecID, "node_id", store.Text(step.NodeID))
 }
 
 // completed returns the event of a step's end; changed describes what it changed in its

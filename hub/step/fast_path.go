@@ -62,6 +62,9 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 	if err != nil {
 		return step, false, fmt.Errorf("store step: %w", err)
 	}
+	if State(step.State) == Started {
+		logStart(ctx, s.cfg.Log, step, le.Attempt)
+	}
 	s.granted.put(step, t)
 	return step, true, nil
 }

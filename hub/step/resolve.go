@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
@@ -239,23 +238,4 @@ func (s *Steps) reply(step db.Step, text string) (string, error) {
 		return "", fmt.Errorf("read the question of step %s: %w", step.ID, err)
 	}
 	return q.Check(text)
-}
-
-// OfExec returns the id of the step that an exec id on a node belongs to.
-func OfExec(execID string) string {
-	kind, rest, _ := strings.Cut(execID, "_")
-	id, _, _ := strings.Cut(rest, "_")
-	return kind + "_" + id
-}
-
-// RunOfExec returns the number of the step's run that an exec id on a node belongs to: exec ids
-// have it from the second run on.
-func RunOfExec(execID string) int32 {
-	_, rest, _ := strings.Cut(execID, "_")
-	_, run, found := strings.Cut(rest, "_")
-	n, err := strconv.ParseInt(run, 10, 32)
-	if !found || err != nil {
-		return 1
-	}
-	return int32(n)
 }

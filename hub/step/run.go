@@ -121,7 +121,7 @@ func (s *Steps) nextRun(ctx context.Context, step db.Step) (db.Step, error) {
 	if step.NodeID != nil {
 		s.cfg.AckOutcome(*step.NodeID, step.ExecID)
 	}
-	s.cfg.Log.Info("a node never started a command; it runs again under another exec id", "step_id", step.ID, "exec_id", next.ExecID)
+	s.cfg.Log.Info("a node never started a command; it runs again under another exec id", "task_id", step.TaskID, "step_id", step.ID, "exec_id", next.ExecID)
 	return next, nil
 }
 

@@ -41,6 +41,7 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 		return step, t, fmt.Errorf("start step %s: %w", stepID, err)
 	}
 	step.State, step.Attempt = string(Started), le.Attempt
+	logStart(ctx, s.cfg.Log, step, le.Attempt)
 	return step, t, nil
 }
 
@@ -185,5 +186,6 @@ func (s *Steps) begin(ctx context.Context, tx *event.Tx, t db.Task, one db.Step,
 	if err != nil {
 		return step, false, fmt.Errorf("start step %s: %w", one.ID, err)
 	}
+	tx.AfterCommit(func() { logStart(ctx, s.cfg.Log, step, t.Attempt) })
 	return step, true, tx.Append(t.OrgID, t.ID, event.Hub, executing(step))
 }

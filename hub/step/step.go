@@ -288,6 +288,7 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	drafts := []event.Draft{d.event(step)}
 	if step.StartedAt != nil {
 		drafts = append(drafts, executing(step))
+		tx.AfterCommit(func() { logStart(ctx, s.cfg.Log, step, t.Attempt) })
 		if step.FinishedAt != nil {
 			drafts = append(drafts, completed(step, result, nil))
 		}

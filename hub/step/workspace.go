@@ -69,7 +69,7 @@ func (s *Steps) EnsureWorkspaceRecorded(ctx context.Context, orgID, stepID strin
 		now = &nodev1.TakeSnapshotResponse{} // there is no jail yet, or it was removed
 	case err != nil:
 		// No space left, or a node that takes no snapshots: there is no state to bind to.
-		s.cfg.Log.Info("an approval is not bound to the workspace", "step_id", stepID, "reason", err)
+		s.cfg.Log.Info("an approval is not bound to the workspace", "task_id", step.TaskID, "step_id", stepID, "reason", err)
 		return false, nil
 	}
 	if err := s.cfg.Store.SetLookedAt(ctx, db.SetLookedAtParams{

@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/integration/harness"
+	"github.com/deckhand-sh/deckhand/internal/datadir"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/image/imagetest"
 	"github.com/deckhand-sh/deckhand/node/jail"
@@ -81,7 +82,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 		"dhu_…", strings.TrimSpace(harness.ReadFile(t, filepath.Join(dir, "admin-token"))),
 	)
 	roles := &roles{t: t}
-	stage := &stage{Fleet: f, dir: t.TempDir(), certs: certs}
+	stage := &stage{Fleet: f, dir: t.TempDir(), certs: certs, log: up.Output.String}
 	docs, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
 	ran := 0
@@ -115,6 +116,7 @@ func TestEveryDocumentedCommandWorks(t *testing.T) {
 					"trusted_root.json", filepath.Join(stage.dir, "trusted_root.json"), "tidy.md", filepath.Join(stage.dir, "tidy.md"),
 					"application_default_credentials.json", filepath.Join(stage.dir, "application_default_credentials.json"),
 					"backup-key.txt", filepath.Join(stage.dir, "backup-key.txt"), "/srv/backups", filepath.Join(stage.dir, "backups"), "age1...", stage.recipient(),
+					"hub.jsonl", filepath.Join(stage.dir, "hub.jsonl"), "worker.jsonl", filepath.Join(stage.dir, "worker.jsonl"), "node.jsonl", filepath.Join(stage.dir, "node.jsonl"),
 					"memory.jsonl", filepath.Join(stage.dir, "memory.jsonl"), "deckhand-bundle.tar.gz", filepath.Join(stage.dir, "deckhand-bundle.tar.gz"),
 					"deckhand-20261127T020000.000Z", stage.backup(), "/var/lib/deckhand-restored", stage.restored,
 					"postgres://deckhand:secret@db.example.com/deckhand", "'"+stage.database+"'").Replace(command)
@@ -150,6 +152,8 @@ type stage struct {
 	// database is the URL of the private database of deckhand up, and restored an empty
 	// data folder.
 	database, restored string
+	// log returns what deckhand up has logged.
+	log func() string
 	// apiHost and apiPort are those of an API with a certificate of its own.
 	apiHost, apiPort string
 }
@@ -215,6 +219,12 @@ func (s *stage) set(document string) (end func()) {
 			require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, file), []byte(text), 0o600))
 		}
 		return api.Close
+	case "monitoring.md":
+		// As on a terminal, and as of roles of their own.
+		for _, path := range []string{filepath.Join(s.Dir, datadir.LogFile), filepath.Join(s.dir, "hub.jsonl"), filepath.Join(s.dir, "worker.jsonl"), filepath.Join(s.dir, "node.jsonl")} {
+			require.NoError(s.T, os.MkdirAll(filepath.Dir(path), 0o700))
+			require.NoError(s.T, os.WriteFile(path, []byte(s.log()), 0o600))
+		}
 	case "browser.md":
 		require.NoError(s.T, os.WriteFile(filepath.Join(s.dir, "password.txt"), []byte("a-robots-password-3kd9\n"), 0o600))
 	case "office.md":

@@ -80,7 +80,8 @@ func Start(t testing.TB, env []string, path string, args ...string) *Process {
 	p := &Process{Cmd: exec.Command(path, args...), Output: &Buffer{}, Done: make(chan struct{})}
 	// Tests load the machine themselves: that is no reason to start nothing.
 	// And a hub that ends with the test is none that whoever ran sudo is to know.
-	p.Cmd.Env = append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off", "SUDO_UID="), env...)
+	// Nor does a role that is stopped wait for tasks, unless the test is about that.
+	p.Cmd.Env = append(append(os.Environ(), "DECKHAND_PRESSURE_MAX_LOAD=off", "DECKHAND_DRAIN_TIMEOUT=0s", "SUDO_UID="), env...)
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Output, p.Output
 	require.NoError(t, p.Cmd.Start())
 	go func() {

@@ -19,10 +19,11 @@ import (
 	"github.com/deckhand-sh/deckhand/node/jail/jailtest"
 )
 
-// previous is the commit that stands for the release before. It is one with checkpoints of
-// phases, whose key is another in the database, so that hubs of before cannot store checkpoints
-// beside those of today. Move it to the tag of a release once there is one.
-const previous = "9ceede59"
+// previous is the commit that stands for the release before: the first whose nodes enrol by
+// deckhand.enrollment.v1 and whose errors are deckhand.error.v1, so that programs of before do
+// not work with those of today. Nothing was released before it. Move it to the tag of a release
+// once there is one.
+const previous = "e64a57ee"
 
 // earlier returns the folder of its programs: the one that DECKHAND_PREVIOUS names, or a new
 // build.

@@ -2,7 +2,9 @@ package up
 
 import (
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +81,7 @@ func TestUpSurvivesKillAndStopsClean(t *testing.T) {
 	for said == "WATCHDOG=1" {
 		said = heard()
 	}
-	require.Equal(t, "STOPPING=1", said)
+	require.Contains(t, said, "STOPPING=1\nEXTEND_TIMEOUT_USEC=")
 }
 
 // startUp starts everything in a folder and waits until it is up.
@@ -133,18 +135,30 @@ func TestUpStartsWhatDiesAgain(t *testing.T) {
 	f.Persona("waiter", countAndWait)
 	id := f.Submit("waiter")
 	f.Started(id)
-	for _, name := range []string{"postgres", "containerd"} {
+	status := func() string {
+		res, err := http.Get(f.URL() + "/status") //nolint:noctx // of this machine
+		require.NoError(t, err)
+		defer res.Body.Close()
+		page, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return string(page)
+	}
+	for name, part := range map[string]string{"postgres": "PostgreSQL", "containerd": "containerd"} {
 		file := filepath.Join(dir, name, name+".pid")
 		before, err := child.Read(file)
 		require.NoError(t, err)
 		require.True(t, before.Alive())
+		restarting := `{"name":"` + part + `","status":"restarting"}`
+		require.NotContains(t, status(), restarting)
 		require.NoError(t, syscall.Kill(before.PID, syscall.SIGKILL))
+		waittest.Until(t, time.Minute, "the status page to name "+part, func() bool { return strings.Contains(status(), restarting) })
 		waittest.Until(t, time.Minute, name+" to run again", func() bool {
 			mustRun(t, up)
 			now, err := child.Read(file)
 			require.NoError(t, err)
 			return now.Alive() && now != before
 		})
+		waittest.Until(t, time.Minute, "the status page to name "+part+" no longer", func() bool { return !strings.Contains(status(), restarting) })
 	}
 	waittest.Until(t, time.Minute, "the task to be shown again", func() bool {
 		r := harness.Run(t, []string{"DECKHAND_DATA_DIR=" + dir}, "task", "show", id)
@@ -175,6 +189,15 @@ func TestUpStartsWhatDiesAgain(t *testing.T) {
 		require.Contains(t, up.Output.String(), `"part":"`+name+`"`)
 	}
 	require.Contains(t, up.Output.String(), "signal: killed")
+
+	// The log of everything shows the task in each role.
+	log := filepath.Join(t.TempDir(), "up.jsonl")
+	require.NoError(t, os.WriteFile(log, []byte(up.Output.String()), 0o600))
+	for _, role := range []string{"hub", "worker", "node"} {
+		require.Contains(t, f.CLI(0, "logs", log, "--task", id, "--role", role).Out, "up."+role, role)
+	}
+	// The line of a node names only its command.
+	require.Contains(t, f.CLI(0, "logs", log, "--task", id, "--role", "node").Out, "a command ended")
 }
 
 // A missing requirement is reported in one line, with what to do.

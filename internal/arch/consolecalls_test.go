@@ -17,8 +17,7 @@ import (
 // notInConsole are the RPCs that people call and the console does not, and why. A
 // service alone stands for all of its RPCs.
 var notInConsole = map[string]string{
-	"Workers":    "of workers only: no person calls it",
-	"Enrollment": "of nodes only: no person calls it",
+	"Workers": "of workers only: no person calls it",
 
 	"Terminals.OpenTerminal":       "browsers cannot stream both ways: the console's terminals go over the WebSocket at /terminals",
 	"NodeExecs.StartNodeExec":      "a person in the console opens a terminal, which records the same",

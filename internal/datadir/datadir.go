@@ -26,6 +26,8 @@ const (
 	WorkerTokenFile = "worker-token"
 	// URLFile holds the URL of the hub's API.
 	URLFile = "hub-url"
+	// LogFile is the log of a `deckhand up` at a terminal.
+	LogFile = "log/up.jsonl"
 )
 
 // Default returns the data folder that is used unless another is named:

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	errorv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/error/v1"
 )
 
 // This file is the one place where errors become RPC codes and come back.
@@ -66,15 +66,15 @@ func normal(err error) *Error {
 	return New(Internal, "internal error").WithFix("see the log of the process that answered").WithCause(err)
 }
 
-func (e *Error) info() *deckhandv1.ErrorInfo {
-	info := &deckhandv1.ErrorInfo{Code: string(e.Code), Message: e.Message, Fix: e.Fix, ObjectId: e.ObjectID}
+func (e *Error) info() *errorv1.ErrorInfo {
+	info := &errorv1.ErrorInfo{Code: string(e.Code), Message: e.Message, Fix: e.Fix, ObjectId: e.ObjectID}
 	if a, ok := ActionOf(e.Code, nil); ok {
-		info.Action = &deckhandv1.Action{Label: a.Label, Path: a.Path, Command: a.Command}
+		info.Action = &errorv1.Action{Label: a.Label, Path: a.Path, Command: a.Command}
 	}
 	return info
 }
 
-func fromInfo(code connect.Code, message string, info *deckhandv1.ErrorInfo, cause error) *Error {
+func fromInfo(code connect.Code, message string, info *errorv1.ErrorInfo, cause error) *Error {
 	if info == nil {
 		return &Error{Kind: kindOf(code), Message: message, Err: cause}
 	}
@@ -116,7 +116,7 @@ func FromConnect(err error) error {
 	}
 	for _, detail := range ce.Details() {
 		if value, derr := detail.Value(); derr == nil {
-			if info, ok := value.(*deckhandv1.ErrorInfo); ok {
+			if info, ok := value.(*errorv1.ErrorInfo); ok {
 				return fromInfo(ce.Code(), ce.Message(), info, err).WithRetryAfter(retryAfter(ce))
 			}
 		}
@@ -165,7 +165,7 @@ func FromGRPC(err error) error {
 		return normal(err)
 	}
 	for _, detail := range st.Details() {
-		if info, ok := detail.(*deckhandv1.ErrorInfo); ok {
+		if info, ok := detail.(*errorv1.ErrorInfo); ok {
 			return fromInfo(connect.Code(st.Code()), st.Message(), info, err)
 		}
 	}

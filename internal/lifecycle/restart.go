@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -39,9 +40,18 @@ type Restart struct {
 	Fix string
 	// Log receives a message for each end; nil for none.
 	Log hclog.Logger
+
+	restarting atomic.Bool
+	ends       atomic.Int64
 }
 
 var _ Service = (*Restart)(nil)
+
+// Restarting reports whether the service has ended and does not serve again yet.
+func (r *Restart) Restarting() bool { return r.restarting.Load() }
+
+// Ends returns how often the service has ended by itself.
+func (r *Restart) Ends() int64 { return r.ends.Load() }
 
 // Start starts the service and returns when it serves.
 func (r *Restart) Start(ctx context.Context) error {
@@ -71,6 +81,8 @@ func (r *Restart) keep(ctx context.Context) error {
 				return nil
 			case <-r.Service.Done():
 			}
+			r.restarting.Store(true)
+			r.ends.Add(1)
 			if err = r.Service.Err(); err == nil {
 				err = errors.New("it stopped without an error")
 			}
@@ -92,6 +104,7 @@ func (r *Restart) keep(ctx context.Context) error {
 			return nil
 		}
 		if err = r.Service.Start(ctx); err == nil {
+			r.restarting.Store(false)
 			r.Log.Info("a part runs again", "part", r.Name)
 		}
 		started = time.Now()

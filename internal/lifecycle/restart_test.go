@@ -54,6 +54,8 @@ func TestAServiceThatEndsIsStartedAgain(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		require.Len(t, s.starts, 5)
+		require.EqualValues(t, 3, r.Ends())
+		require.False(t, r.Restarting())
 		bound, end := 100*time.Millisecond, s.starts[0].Add(time.Hour)
 		for i, ran := range []time.Duration{time.Second, 0, time.Hour} {
 			wait := s.starts[i+1].Sub(end)

@@ -20,6 +20,15 @@ const (
 	Watchdog = "WATCHDOG=1"
 )
 
+// stopMargin is what a stop may take beside the time that is given to work in progress.
+const stopMargin = 30 * time.Second
+
+// StoppingWithin says that the service ends in order and gives work in progress some time
+// first. systemd waits for TimeoutStopSec of the unit, or longer if that needs more.
+func StoppingWithin(d time.Duration) string {
+	return fmt.Sprintf("%s\nEXTEND_TIMEOUT_USEC=%d", Stopping, (d + stopMargin).Microseconds())
+}
+
 // Send writes a message to the socket at address; an empty address takes nothing.
 func Send(address, text string) error {
 	if address == "" {

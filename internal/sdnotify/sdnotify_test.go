@@ -13,6 +13,11 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/sdnotify"
 )
 
+func TestAStopSaysHowLongItMayTake(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "STOPPING=1\nEXTEND_TIMEOUT_USEC=90000000", sdnotify.StoppingWithin(time.Minute))
+}
+
 func TestTheWatchdogIsFedWhileTheServiceIsAlive(t *testing.T) {
 	t.Parallel()
 	address := filepath.Join(t.TempDir(), "notify")

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
@@ -121,6 +122,9 @@ type Config struct {
 	// that of DataDir.
 	Pressure pressure.Limits `koanf:",squash"`
 
+	// DrainTimeout is how long the hub's calls in progress may go on once the daemon is told
+	// to stop; 0 for 3 s, at most 1 h. Commands go on in any case.
+	DrainTimeout time.Duration `koanf:"drain-timeout"`
 	// MetricsListen is where metrics are served; empty for nowhere.
 	MetricsListen string `koanf:"metrics-listen"`
 	// Registry takes the metrics; nil for one of the node's own.
@@ -182,6 +186,7 @@ func Flags(flags *pflag.FlagSet) {
 	flags.Duration("keep-changes", 7*24*time.Hour, "how long what a command changed in its workspace can be undone")
 	flags.Int64("keep-changes-bytes", 20<<30, "how much the contents kept for that may take in one workspace, the oldest going first")
 	flags.String("release-key", "", "public key of Deckhand's releases (minisign), by which upgrades that the hub asks for are verified; without the file there are none (default "+DefaultReleaseKey+")")
+	drain.Flags(flags)
 	pressure.Flags(flags)
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)
 	flags.Bool("soft-workspaces", false, "make workspaces plain folders, whose size is not held")
@@ -282,6 +287,9 @@ func (c *Config) fill() error {
 	}
 	if base := cmp.Or(c.UIDBase, jail.DefaultUIDBase); c.EgressUID-base < uidRange {
 		return invalid("egress-uid %d is one of the ids of the jails", c.EgressUID).WithFix("use one that is not between uid-base and the 65536th after it")
+	}
+	if err := drain.Check(c.DrainTimeout); err != nil {
+		return err
 	}
 	if c.Measure == nil {
 		c.Measure = pressure.Machine(c.DataDir)

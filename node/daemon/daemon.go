@@ -24,6 +24,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
+	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/node/diskforecast"
@@ -102,7 +103,9 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, fault.New(fault.Precondition, "a node makes jails, for which it needs root").
 			WithFix("run it with sudo, or as a system service")
 	}
-	d := &Daemon{cfg: c, replace: make(chan *upgrade.Ready, 1), notify: &notifier{address: c.NotifySocket, log: c.Log.Named("systemd")}}
+	d := &Daemon{replace: make(chan *upgrade.Ready, 1)}
+	c.Log = c.Log.With(logging.NodeID, ownID{d})
+	d.cfg, d.notify = c, &notifier{address: c.NotifySocket, log: c.Log.Named("systemd")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -206,9 +209,10 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 				c.Linked()
 			}
 		},
-		Pressure:   d.pressure.Now,
-		OnRecorded: func(ids []string) { d.execs.Recorded(ids) },
-		Log:        c.Log.Named("link"),
+		Pressure:     d.pressure.Now,
+		OnRecorded:   func(ids []string) { d.execs.Recorded(ids) },
+		DrainTimeout: c.DrainTimeout,
+		Log:          c.Log.Named("link"),
 	})
 	if err != nil {
 		return nil, err
@@ -264,7 +268,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return err
 	}
 	d.notify.ready()
-	d.cfg.Log.Info("node is ready", "node_id", d.identity.NodeID(), "name", d.cfg.Name, "edge", d.identity.EdgeAddress())
+	d.cfg.Log.Info("node is ready", "name", d.cfg.Name, "edge", d.identity.EdgeAddress())
 	return nil
 }
 
@@ -278,6 +282,20 @@ func (d *Daemon) latestUsage() *nodev1.TelemetrySample {
 
 // hubURL returns the address of the hub's API.
 func (d *Daemon) hubURL() string { return cmp.Or(d.cfg.HubURL, d.identity.HubURL()) }
+
+// ownID is the node's id in lines of its log: empty before it is enrolled.
+type ownID struct{ d *Daemon }
+
+// String returns the id.
+func (i ownID) String() string {
+	if i.d.identity == nil {
+		return ""
+	}
+	return i.d.identity.NodeID()
+}
+
+// MarshalText is String for JSON.
+func (i ownID) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
 
 // NodeID returns the id that the hub gave this node; empty before Start.
 func (d *Daemon) NodeID() string { return d.identity.NodeID() }
@@ -293,9 +311,9 @@ func (d *Daemon) watch(ctx context.Context) error {
 	var errs []error
 	select {
 	case <-ctx.Done():
-		d.notify.stopping()
+		d.notify.stopping(d.cfg.DrainTimeout)
 	case <-d.services.Done():
-		d.notify.stopping()
+		d.notify.stopping(d.cfg.DrainTimeout)
 	case ready := <-d.replace:
 		// systemd is not told that it stops: the process goes on.
 		d.notify.upgrading(ready.Version)
@@ -345,7 +363,7 @@ func (d *Daemon) enrol(ctx context.Context) error {
 	if err := d.identity.Enrol(ctx, d.enrolment(text)); err != nil {
 		return EnrolError{err}
 	}
-	d.cfg.Log.Info("enrolled", "node_id", d.identity.NodeID(), "hub", d.cfg.HubURL)
+	d.cfg.Log.Info("enrolled", "hub", d.cfg.HubURL)
 	return nil
 }
 

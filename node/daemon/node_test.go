@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/sdnotify"
 	"github.com/deckhand-sh/deckhand/node/exec"
 	"github.com/deckhand-sh/deckhand/node/initd"
 	"github.com/deckhand-sh/deckhand/node/jail"
@@ -54,8 +55,8 @@ func TestSystemdIsToldHowTheDaemonDoes(t *testing.T) {
 			require.Equal(t, "WATCHDOG=1", next())
 			n.linked(false)
 			require.Contains(t, next(), "No link", "the second contact was within a second of the first")
-			n.stopping()
-			require.Equal(t, "STOPPING=1", next())
+			n.stopping(0)
+			require.Equal(t, sdnotify.StoppingWithin(0), next())
 		})
 	}
 	(&notifier{}).ready() // without systemd nothing is said

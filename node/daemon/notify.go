@@ -29,8 +29,8 @@ const feedEvery = time.Second
 // ready says that the daemon serves.
 func (n *notifier) ready() { n.send(sdnotify.Ready + "\nSTATUS=Waiting for the hub") }
 
-// stopping says that it ends in order.
-func (n *notifier) stopping() { n.send(sdnotify.Stopping) }
+// stopping says that it ends in order, and how long that may take.
+func (n *notifier) stopping(within time.Duration) { n.send(sdnotify.StoppingWithin(within)) }
 
 // upgrading says that another program takes its place.
 func (n *notifier) upgrading(version string) { n.send("STATUS=Trying release " + version) }

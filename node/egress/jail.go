@@ -122,7 +122,7 @@ func (p *Proxy) serverOf(h http.Handler) *http.Server {
 // serve serves until the jail is left.
 func (j *jail) serve(l net.Listener) {
 	if err := j.server.Serve(listener{l, j}); !errors.Is(err, http.ErrServerClosed) {
-		j.p.cfg.Log.Error("a jail's way out is closed", "jail", j.id, "error", err)
+		j.p.cfg.Log.Error("a jail's way out is closed", "jail_id", j.id, "error", err)
 	}
 }
 

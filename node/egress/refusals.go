@@ -38,7 +38,7 @@ func (r *refusals) note(host, method string, why *allowlist.Refusal) {
 	defer r.mu.Unlock()
 	r.count++
 	r.sometimes.Do(func() {
-		r.log.Info("refused a connection out of a jail", "jail", r.jail, "host", clean(host, 260), "method", clean(method, 32),
+		r.log.Info("refused a connection out of a jail", "jail_id", r.jail, "host", clean(host, 260), "method", clean(method, 32),
 			"reason", clean(why.Reason, 600), "count", r.count)
 		r.count = 0
 	})
@@ -49,7 +49,7 @@ func (r *refusals) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.count > 0 {
-		r.log.Info("refused more connections out of a jail", "jail", r.jail, "count", r.count)
+		r.log.Info("refused more connections out of a jail", "jail_id", r.jail, "count", r.count)
 		r.count = 0
 	}
 }

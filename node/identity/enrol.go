@@ -14,8 +14,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/internal/version"
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+	enrollmentv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 )
 
 // callTimeout bounds a call to the hub's API.
@@ -56,7 +56,7 @@ func (i *Identity) Enrol(ctx context.Context, e Enrolment) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := client.EnrollNode(ctx, &deckhandv1.EnrollNodeRequest{
+	answer, err := client.EnrollNode(ctx, &enrollmentv1.EnrollNodeRequest{
 		JoinToken: token.Reveal(), Csr: request, Name: e.Name, Labels: e.Labels, Version: version.Version,
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func (i *Identity) Renew(ctx context.Context, hubURL string, httpClient *http.Cl
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := client.RenewCertificate(ctx, &deckhandv1.RenewCertificateRequest{
+	answer, err := client.RenewCertificate(ctx, &enrollmentv1.RenewCertificateRequest{
 		CertificatePem: r.CertificatePEM, Csr: request,
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func (i *Identity) Renew(ctx context.Context, hubURL string, httpClient *http.Cl
 	return nil
 }
 
-func enrollmentClient(hubURL string, client *http.Client) (deckhandv1connect.EnrollmentServiceClient, error) {
+func enrollmentClient(hubURL string, client *http.Client) (enrollmentv1connect.EnrollmentServiceClient, error) {
 	parsed, err := url.Parse(hubURL)
 	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") {
 		return nil, fault.New(fault.Invalid, "hub-url %q is not an address", hubURL).
@@ -130,7 +130,7 @@ func enrollmentClient(hubURL string, client *http.Client) (deckhandv1connect.Enr
 	if client == nil {
 		client = http.DefaultClient
 	}
-	return deckhandv1connect.NewEnrollmentServiceClient(client, hubURL), nil
+	return enrollmentv1connect.NewEnrollmentServiceClient(client, hubURL), nil
 }
 
 // explain turns a call's error into one for a person. The hub's own message is

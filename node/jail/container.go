@@ -397,7 +397,7 @@ func (m *Manager) sweep(ctx context.Context) error {
 		if err := m.endContainer(ctx, id, ctr); err != nil {
 			return fmt.Errorf("clear the rest of jail %s: %w", id, err)
 		}
-		m.cfg.Log.Info("cleared the rest of a jail", "jail", id)
+		m.cfg.Log.Info("cleared the rest of a jail", "jail_id", id)
 	}
 	if err := m.sweepRuntime(ctx); err != nil {
 		return err

@@ -52,7 +52,7 @@ func (m *Manager) openWay(ctx context.Context, rec *nodev1.JailRecord, conn *Ini
 		err = m.lead(ctx, rec.GetSpec(), conn)
 	}
 	if err != nil {
-		m.cfg.Log.Error("a jail has no way out", "jail", id, "error", err)
+		m.cfg.Log.Error("a jail has no way out", "jail_id", id, "error", err)
 		return
 	}
 	conn.Proxied = true
@@ -66,7 +66,7 @@ func (m *Manager) changeWay(ctx context.Context, spec *nodev1.JailSpec, conn *In
 	if err := m.cfg.Egress.Change(spec.GetJailId(), spec.GetEgress()); err != nil {
 		return err
 	}
-	m.cfg.Log.Info("changed the egress rules of a jail", "jail", spec.GetJailId(), "rules", len(spec.GetEgress().GetRules()))
+	m.cfg.Log.Info("changed the egress rules of a jail", "jail_id", spec.GetJailId(), "rules", len(spec.GetEgress().GetRules()))
 	return m.lead(ctx, spec, conn)
 }
 
@@ -86,7 +86,7 @@ func (m *Manager) lead(ctx context.Context, spec *nodev1.JailSpec, conn *Init) e
 	}
 	if problems := res.GetProblems(); len(problems) > 0 {
 		// Of a command that listens there already, for example.
-		m.cfg.Log.Warn("ports of a jail cannot be led out", "jail", spec.GetJailId(), "problems", strings.Join(problems, "; "))
+		m.cfg.Log.Warn("ports of a jail cannot be led out", "jail_id", spec.GetJailId(), "problems", strings.Join(problems, "; "))
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left
 		killCtx, cancel := context.WithTimeout(ctx, stopPatience)
 		defer cancel()
 		execs, left, err = killInside(killCtx, conn, by)
-		m.cfg.Log.Info("killed everything in a jail", "jail", id, "by", by, "execs", len(execs), "left", left, "error", err)
+		m.cfg.Log.Info("killed everything in a jail", "jail_id", id, "by", by, "execs", len(execs), "left", left, "error", err)
 		if err != nil || left > 0 {
 			// Its kernel may be what does not go on. The host can end that, with all in it.
 			rec.Stopped, rec.FrozenBy = true, nil
@@ -62,7 +62,7 @@ func (m *Manager) Kill(ctx context.Context, id, by string) (execs []string, left
 	killCtx, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	execs, left, err = k.run(killCtx)
-	m.cfg.Log.Info("killed everything in a jail", "jail", id, "by", by, "execs", len(execs), "left", left, "error", err)
+	m.cfg.Log.Info("killed everything in a jail", "jail_id", id, "by", by, "execs", len(execs), "left", left, "error", err)
 	if k.held && conn.Alive() {
 		err = errors.Join(err, m.applyFreeze(ctx, e, conn, id, rec.GetFrozenBy()))
 	}

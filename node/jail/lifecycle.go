@@ -100,7 +100,7 @@ func (m *Manager) endRest(ctx context.Context, id string) error {
 	if err := m.end(ctx, e, id); err != nil {
 		return fmt.Errorf("clear the rest of jail %s: %w", id, err)
 	}
-	m.cfg.Log.Info("cleared the rest of a jail", "jail", id)
+	m.cfg.Log.Info("cleared the rest of a jail", "jail_id", id)
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (m *Manager) stopIdle(ctx context.Context, id string) error {
 	if err := m.end(ctx, e, id); err != nil {
 		return fmt.Errorf("stop the idle jail %s: %w", id, err)
 	}
-	m.cfg.Log.Info("stopped an idle jail", "jail", id)
+	m.cfg.Log.Info("stopped an idle jail", "jail_id", id)
 	return nil
 }
 
@@ -209,7 +209,7 @@ func (m *Manager) sweepFolders() error {
 		if err := m.removeFolders(p); err != nil {
 			return fmt.Errorf("clear the rest of jail %s: %w", dir.Name(), err)
 		}
-		m.cfg.Log.Info("removed a half-made jail", "jail", dir.Name())
+		m.cfg.Log.Info("removed a half-made jail", "jail_id", dir.Name())
 	}
 	return nil
 }

@@ -25,10 +25,10 @@ func (m *Manager) change(ctx context.Context, p paths, rec *nodev1.JailRecord, s
 	}
 	if spec.GetMemoryBytes() > before.GetMemoryBytes() {
 		if err := m.limit(m.namespaced(ctx), spec); err != nil {
-			m.cfg.Log.Warn("cannot raise a running jail's memory; it is made again if nothing runs in it", "jail", spec.GetJailId(), "error", err)
+			m.cfg.Log.Warn("cannot raise a running jail's memory; it is made again if nothing runs in it", "jail_id", spec.GetJailId(), "error", err)
 			return false, nil
 		}
-		m.cfg.Log.Info("raised a jail's memory", "jail", spec.GetJailId(), "memory_bytes", spec.GetMemoryBytes())
+		m.cfg.Log.Info("raised a jail's memory", "jail_id", spec.GetJailId(), "memory_bytes", spec.GetMemoryBytes())
 	}
 	// A daemon that dies before this does both again.
 	rec.Spec = spec

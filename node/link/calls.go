@@ -20,24 +20,45 @@ import (
 // the correlation id, validates the request against the proto's rules, and maps
 // the error to one for the wire.
 func (s *session) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	if err := s.gate.enter(); err != nil {
-		return nil, fault.ToGRPC(err)
-	}
-	defer s.gate.leave()
 	ctx = incoming(ctx)
+	if endless[info.FullMethod] {
+		if err := s.gate.admit(); err != nil {
+			return nil, fault.ToGRPC(err)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ending, cancel)()
+	} else {
+		leave, err := s.gate.enter(info.FullMethod)
+		if err != nil {
+			return nil, fault.ToGRPC(err)
+		}
+		defer leave()
+	}
 	if err := s.link.validate(req); err != nil {
 		return nil, fault.ToGRPC(err)
 	}
 	response, err := handle(ctx, req)
+	if err != nil && endless[info.FullMethod] && s.ending.Err() != nil {
+		return nil, errStopping()
+	}
 	return response, s.link.answer(ctx, info.FullMethod, err)
 }
 
-// endless are the streams that last as long as somebody reads them: a stop does not wait
-// for them. A hub opens them again when the node is back.
+// errStopping is the end of a call that a stop does not wait for.
+func errStopping() error {
+	return fault.ToGRPC(fault.New(fault.Unavailable, "the node is stopping").
+		WithCode(fault.NodeUnavailable).WithFix("try again when the node is connected"))
+}
+
+// endless are the calls that last as long as somebody reads them or a command runs: a stop
+// does not wait for them. A hub makes them again when the node is back.
 var endless = map[string]bool{
 	nodev1.EgressService_Channel_FullMethodName:           true,
 	nodev1.EgressService_Tunnel_FullMethodName:            true,
 	nodev1.ExecService_ReadLog_FullMethodName:             true,
+	nodev1.ExecService_WaitExec_FullMethodName:            true,
 	nodev1.FileService_WatchFiles_FullMethodName:          true,
 	nodev1.TelemetryService_WatchTelemetry_FullMethodName: true,
 }
@@ -51,10 +72,11 @@ func (s *session) interceptStream(srv any, stream grpc.ServerStream, info *grpc.
 	if endless[info.FullMethod] {
 		return s.untilStop(ctx, srv, stream, info.FullMethod, handle)
 	}
-	if err := s.gate.enter(); err != nil {
+	leave, err := s.gate.enter(info.FullMethod)
+	if err != nil {
 		return fault.ToGRPC(err)
 	}
-	defer s.gate.leave()
+	defer leave()
 	return s.link.answer(ctx, info.FullMethod, handle(srv, &checked{ServerStream: stream, link: s.link, ctx: ctx}))
 }
 
@@ -69,8 +91,7 @@ func (s *session) untilStop(ctx context.Context, srv any, stream grpc.ServerStre
 	defer context.AfterFunc(s.ending, cancel)()
 	err := handle(srv, &checked{ServerStream: stream, link: s.link, ctx: ctx})
 	if s.ending.Err() != nil {
-		return fault.ToGRPC(fault.New(fault.Unavailable, "the node is stopping").
-			WithCode(fault.NodeUnavailable).WithFix("try again when the node is connected"))
+		return errStopping()
 	}
 	return s.link.answer(ctx, method, err)
 }

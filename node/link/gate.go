@@ -3,6 +3,7 @@ package link
 import (
 	"sync"
 
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
@@ -12,7 +13,7 @@ type gate struct {
 	mu      sync.Mutex
 	open    bool
 	drained chan struct{} // made by drain, closed when no call is inside
-	inside  int
+	inside  drain.Calls
 }
 
 // unlock opens the gate, unless it was drained before.
@@ -23,15 +24,22 @@ func (g *gate) unlock() bool {
 	return g.open
 }
 
-// enter counts a call in; leave must follow if it returns nil.
-func (g *gate) enter() error {
+// enter counts a call in; leave must be called if there is no error.
+func (g *gate) enter(method string) (leave func(), err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.open {
-		return errOutside()
+		return nil, errOutside()
 	}
-	g.inside++
-	return nil
+	left := g.inside.Enter(method)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		left()
+		if g.inside.Len() == 0 && g.drained != nil {
+			close(g.drained)
+		}
+	}, nil
 }
 
 // admit admits a call that drain does not wait for.
@@ -49,15 +57,6 @@ func errOutside() error {
 		WithCode(fault.NodeUnavailable).WithFix("try again when the node is connected")
 }
 
-func (g *gate) leave() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.inside--
-	if g.inside == 0 && g.drained != nil {
-		close(g.drained)
-	}
-}
-
 // drain shuts the gate and returns a channel that is closed when every call has
 // left.
 func (g *gate) drain() <-chan struct{} {
@@ -66,7 +65,7 @@ func (g *gate) drain() <-chan struct{} {
 	g.open = false
 	if g.drained == nil {
 		g.drained = make(chan struct{})
-		if g.inside == 0 {
+		if g.inside.Len() == 0 {
 			close(g.drained)
 		}
 	}

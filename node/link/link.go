@@ -68,7 +68,7 @@ type Config struct {
 	// 0 for 15 s and 30 s.
 	HandshakeTimeout time.Duration
 	// DrainTimeout is how long calls in progress may last once the link is asked
-	// to stop; 0 for 3 s. Those that have no end of their own are ended at once.
+	// to stop; 0 for not at all. Those that have no end of their own are ended at once.
 	DrainTimeout time.Duration
 	// MaxCalls is how many calls of the hub's may be in progress at once, streams among
 	// them; 0 for 4096. What comes above waits in the hub. Kinds of streams that
@@ -118,9 +118,6 @@ func New(cfg Config) (*Link, error) {
 	}
 	if cfg.Backoff == (backoff.Policy{}) {
 		cfg.Backoff = backoff.Policy{Base: 500 * time.Millisecond, Max: 10 * time.Second}
-	}
-	if cfg.DrainTimeout <= 0 {
-		cfg.DrainTimeout = 3 * time.Second
 	}
 	if cfg.MaxCalls == 0 {
 		cfg.MaxCalls = 4096

@@ -41,7 +41,7 @@ func TestTheGateIsDrainedWhenTheLastCallHasLeft(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var g gate
-		var inside int
+		var inside []func()
 		var opened bool
 		var drained <-chan struct{}
 		t.Repeat(map[string]func(*rapid.T){
@@ -50,27 +50,27 @@ func TestTheGateIsDrainedWhenTheLastCallHasLeft(t *testing.T) {
 				require.Equal(t, drained == nil, opened)
 			},
 			"enter": func(*rapid.T) {
-				err := g.enter()
+				leave, err := g.enter("/a/B")
 				if !opened {
 					require.True(t, fault.Is(err, fault.Unavailable))
 					return
 				}
 				require.NoError(t, err)
-				inside++
+				inside = append(inside, leave)
 			},
 			"leave": func(t *rapid.T) {
-				if inside == 0 {
+				if len(inside) == 0 {
 					t.Skip("nobody is inside")
 				}
-				g.leave()
-				inside--
+				inside[0]()
+				inside = inside[1:]
 			},
 			"drain": func(*rapid.T) {
 				drained, opened = g.drain(), false
 			},
 			"": func(*rapid.T) {
 				if drained != nil {
-					require.Equal(t, inside == 0, isClosed(drained))
+					require.Equal(t, len(inside) == 0, isClosed(drained))
 				}
 			},
 		})

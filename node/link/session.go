@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -80,15 +81,17 @@ func (s *session) wait() {
 // drain refuses new calls, ends those that have no end of their own, gives the others
 // in progress their time, and then ends the session in order.
 func (s *session) drain(timeout time.Duration) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	drained := s.gate.drain()
 	s.end()
-	select {
-	case <-drained:
-	case <-timer.C:
-	case <-s.conn.closed:
-	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		select {
+		case <-drained:
+		case <-s.conn.closed:
+		}
+	}()
+	drain.Config{Timeout: timeout, Running: s.gate.inside.Running, Log: s.link.cfg.Log}.Wait(over)
 	close(s.leave)
 	if !s.taken.Load() {
 		s.finish(context.Canceled)
@@ -125,7 +128,7 @@ func (s *session) hold(stream nodev1.SessionService_SessionServer) error {
 		return nil // it was ended meanwhile
 	}
 	interval := time.Duration(welcome.GetHeartbeatIntervalMs()) * time.Millisecond
-	s.link.cfg.Log.Info("linked to the hub", "node_id", s.link.cfg.Identity.NodeID(),
+	s.link.cfg.Log.Info("linked to the hub",
 		"epoch", welcome.GetEpoch(), "replica", welcome.GetReplica())
 	s.link.cfg.OnContact()
 	s.link.cfg.OnChange(true)

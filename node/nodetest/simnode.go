@@ -113,7 +113,7 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 		}
 	}
 	n.Service, err = link.New(link.Config{
-		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log, Pressure: cfg.Pressure,
+		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log, Pressure: cfg.Pressure, DrainTimeout: 3 * time.Second,
 		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
 			return &nodev1.SessionResponse_Hello{
 				Version: "simulated", Capability: nodelink.Capability, Runtimes: []string{"runc"}, Hostname: cfg.Name, Execs: n.running(),

@@ -158,7 +158,7 @@ func (s *Service) sample(ctx context.Context, now time.Time) *nodev1.TelemetrySa
 		}
 		usage, err := jailUsage(cg)
 		if err != nil {
-			s.cfg.Log.Debug("cannot read a jail's usage", "jail", id, "error", err)
+			s.cfg.Log.Debug("cannot read a jail's usage", "jail_id", id, "error", err)
 			continue
 		}
 		usage.JailId = id

@@ -103,7 +103,7 @@ Where it is shown:
 
 | where | how |
 |---|---|
-| API | the field ` + "`code`" + ` of the error detail ` + "`deckhand.v1.ErrorInfo`" + ` |
+| API | the field ` + "`code`" + ` of the error detail ` + "`deckhand.error.v1.ErrorInfo`" + ` |
 | command line | in brackets at the end of the line: ` + "`error: what happened: what to do (AGENT_010)`" + ` |
 | tasks, steps and events | ` + "`error_code`" + ` |
 | model calls through the hub | the headers ` + "`" + fault.CodeHeader + "` and `" + fault.FixHeader + "`" + ` |

@@ -26,7 +26,8 @@ func comment(d protoreflect.Descriptor) string {
 
 // nameOf returns the name of a type in the document.
 func nameOf(d protoreflect.Descriptor) string {
-	return strings.TrimPrefix(string(d.FullName()), "deckhand.v1.")
+	name := strings.TrimPrefix(string(d.FullName()), "deckhand.v1.")
+	return strings.TrimPrefix(name, "deckhand.error.v1.")
 }
 
 func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }

@@ -41,6 +41,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/insight"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/kill"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/knowledge"
+	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/logs"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/mcp"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/memory"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/node"
@@ -175,7 +176,7 @@ deckhand run log-triage "What went wrong last night?" --wait
 	add(groupStart, role.UpCommand(e), open.Command(e), agent.Command(e), run.Command(e), task.Command(e), inbox.Command(e), doctor.Command(e))
 	add(groupWork, search.Command(e), knowledge.Command(e), chat.Command(e), trigger.Command(e), destination.Command(e), kill.Command(e), hold.Command(e), audit.Command(e), eval.Command(e), pattern.Command(e), feedback.Command(e), insight.Command(e), mcp.Command(e))
 	add(groupFleet, provider.Command(e), node.Command(e), worker.Command(e), registry.Command(e), credential.Command(e), budget.Command(e), quota.Command(e), policy.Command(e), tool.Command(e), organisation.Command(e), retention.Command(e), memory.Command(e), user.Command(e), team.Command(e), token.Command(e), passkey.Command(e), access.Command(e), keys, hubcontext.Command(e))
-	add(groupRoles, role.HubCommand(e), role.WorkerCommand(e), backup.Command(e))
+	add(groupRoles, role.HubCommand(e), role.WorkerCommand(e), backup.Command(e), logs.Command(e))
 	add(groupOther, versionCommand(e))
 	e.KeepErrors(root)
 	return root

@@ -207,6 +207,8 @@ func TestNodeExecTypedWrongIsUsage(t *testing.T) {
 		"a shell without tty": {[]string{"node", "shell", "web-1", "--host"}, "needs a terminal"},
 		"a lock without why":  {[]string{"node", "lock", "web-1"}, "--reason is missing"},
 		"two beginnings":      {[]string{"node", "logs", "web-1", "x", "--tail", "1", "--since", "1m"}, "give one of"},
+		"no wait to end":      {[]string{"node", "drain", "web-1", "--timeout", "1m"}, "add --wait"},
+		"a wait below zero":   {[]string{"workers", "drain", "w", "--wait", "--timeout", "-1m"}, "--timeout is -1m0s"},
 		"a time that is none": {[]string{"node", "logs", "web-1", "x", "--since", "noon"}, "neither a time"},
 	} {
 		args := append(c.args[:2:2], append([]string{"--hub", h.url, "--token", testToken}, c.args[2:]...)...)

@@ -86,7 +86,9 @@ type Up struct {
 	cluster *postgres.Cluster // nil when an existing database is used
 	hub     *hub.Hub          // set when it was made
 	metrics *prometheus.Registry
-	unlock  func() error
+	// supervised are the daemons that are started again when they end.
+	supervised []*lifecycle.Restart
+	unlock     func() error
 }
 
 // Complete checks that the machine has what is needed and locks the data
@@ -203,10 +205,12 @@ type process interface {
 // restarted keeps a daemon up, so that its death costs only the time until it
 // is back.
 func (u *Up) restarted(name string, d process) lifecycle.Service {
-	return &lifecycle.Restart{
+	r := &lifecycle.Restart{
 		Name: name, Service: d, Log: u.cfg.Log,
 		Fix: fmt.Sprintf("read the end of %s, mend what it names (a full disk, too little memory), and start deckhand up again: no data was removed", d.LogFile()),
 	}
+	u.supervised = append(u.supervised, r)
+	return r
 }
 
 func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
@@ -226,7 +230,7 @@ func (u *Up) makeHub(ctx context.Context) (lifecycle.Service, error) {
 		return nil, err
 	}
 	cfg := u.cfg.Hub
-	cfg.DatabaseURL, cfg.LocalHTTP, cfg.MetricsListen = url, true, ""
+	cfg.DatabaseURL, cfg.LocalHTTP, cfg.MetricsListen, cfg.Supervised = url, true, "", u.supervised
 	cfg.InProcessNATS = cfg.NATSURL == "" && cfg.NATSListen == ""
 	cfg.Registry, cfg.Log, cfg.Redact, cfg.Tracer = u.metrics, u.cfg.Log.Named("hub"), u.cfg.Redact, u.cfg.Tracer
 	h, err := cfg.Complete(ctx)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	errorv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/error/v1"
 )
 
 const problemType = "application/problem+json"
@@ -94,7 +94,7 @@ func describe(code connect.Code, message string, details []proto.Message, reques
 	known := false
 	for _, d := range details {
 		switch d := d.(type) {
-		case *deckhandv1.ErrorInfo:
+		case *errorv1.ErrorInfo:
 			known = true
 			p.Detail, p.Fix, p.ObjectID = d.GetMessage(), d.GetFix(), d.GetObjectId()
 			if d.GetCode() != "" {

@@ -17,7 +17,7 @@ import (
 )
 
 // notForPeople are the services that workers and nodes call.
-var notForPeople = []string{"WorkerService", "EnrollmentService"}
+var notForPeople = []string{"WorkerService"}
 
 // Every unary procedure for people and programs has a path below /v1, and no other has one.
 func TestEveryUnaryProcedureForPeopleHasAPath(t *testing.T) {

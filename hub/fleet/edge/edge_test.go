@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 type execs struct {
 	nodev1.UnimplementedExecServiceServer
 
-	waiting chan struct{} // receives each WaitExec that has begun
-	release chan struct{} // lets WaitExec answer
+	waiting chan struct{} // receives each WaitExec and SearchLog that has begun
+	release chan struct{} // lets them answer
 }
 
 func newExecs() *execs {
@@ -57,6 +57,16 @@ func (e *execs) WaitExec(ctx context.Context, req *nodev1.WaitExecRequest) (*nod
 		return nil, ctx.Err()
 	case <-e.release:
 		return &nodev1.WaitExecResponse{Exec: &nodev1.Exec{ExecId: req.GetExecId()}}, nil
+	}
+}
+
+func (e *execs) SearchLog(ctx context.Context, _ *nodev1.SearchLogRequest) (*nodev1.SearchLogResponse, error) {
+	e.waiting <- struct{}{}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-e.release:
+		return &nodev1.SearchLogResponse{}, nil
 	}
 }
 
@@ -290,12 +300,17 @@ func TestANodeThatStopsLetsCallsUnderWayFinish(t *testing.T) {
 	services := newExecs()
 	n := h.start(id, services.register)
 	link := h.connected(id)
-	answered := make(chan error, 1)
+	answered, waited := make(chan error, 1), make(chan error, 1)
 	go func() {
-		_, err := link.Exec().WaitExec(t.Context(), &nodev1.WaitExecRequest{ExecId: "step_1"})
+		_, err := link.Exec().SearchLog(t.Context(), &nodev1.SearchLogRequest{ExecId: "step_1", Pattern: "x"})
 		answered <- err
 	}()
 	within(t, services.waiting, "the call to begin")
+	go func() {
+		_, err := link.Exec().WaitExec(t.Context(), &nodev1.WaitExecRequest{ExecId: "step_1"})
+		waited <- err
+	}()
+	within(t, services.waiting, "the wait for a command to begin")
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -311,6 +326,8 @@ func TestANodeThatStopsLetsCallsUnderWayFinish(t *testing.T) {
 			break
 		}
 	}
+	// The command may run for days: nobody waits for its end here.
+	require.True(t, fault.Is(within(t, waited, "the wait to end"), fault.Unavailable))
 	close(services.release)
 	require.NoError(t, within(t, answered, "the call to finish"))
 	within(t, stopped, "the node to stop")

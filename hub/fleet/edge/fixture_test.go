@@ -25,8 +25,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/identity"
 	"github.com/deckhand-sh/deckhand/node/link"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
-	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
 // patience bounds every wait for something that is bound to happen.
@@ -174,7 +174,7 @@ func newHub(t *testing.T, edits ...func(*edge.Config)) *hub {
 
 	enroller, err := enroll.New(enroll.Config{CA: h.ca, Store: h.store, EdgeAddress: listener.Addr().String()})
 	require.NoError(t, err)
-	_, handler := deckhandv1connect.NewEnrollmentServiceHandler(enroller)
+	_, handler := enrollmentv1connect.NewEnrollmentServiceHandler(enroller)
 	h.api = httptest.NewServer(handler)
 	t.Cleanup(h.api.Close)
 	return h
@@ -233,7 +233,7 @@ func (h *hub) startWith(id *identity.Identity, edit func(*link.Config)) *node {
 		Hello: func(context.Context) (*nodev1.SessionResponse_Hello, error) {
 			return &nodev1.SessionResponse_Hello{Version: "test", Capability: 1, Runtimes: []string{"runc"}}, nil
 		},
-		Backoff: backoff.Policy{Base: time.Millisecond, Max: 20 * time.Millisecond},
+		Backoff: backoff.Policy{Base: time.Millisecond, Max: 20 * time.Millisecond}, DrainTimeout: 3 * time.Second,
 	}
 	edit(&cfg)
 	var err error

@@ -325,6 +325,25 @@ func (p *peers) dial(ctx context.Context, address, replica string) (net.Conn, er
 	return conn, nil
 }
 
+// CheckReplica connects to the edge of a replica as the calls of its nodes do: both sides
+// show their certificates. It returns until when the other's is valid.
+func (e *Edge) CheckReplica(ctx context.Context, replica, address string) (validUntil time.Time, err error) {
+	conn, err := e.peers.dial(ctx, address, replica)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer conn.Close()
+	// The other side speaks first, once it has accepted the certificate of this one.
+	if err := conn.SetReadDeadline(time.Now().Add(peerDial)); err != nil {
+		return time.Time{}, fmt.Errorf("wait for replica %s: %w", replica, err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		return time.Time{}, fmt.Errorf("replica %s does not accept this one: %w", replica, err)
+	}
+	certificates := conn.(*tls.Conn).ConnectionState().PeerCertificates //nolint:forcetypeassert // of tls.Dialer
+	return certificates[0].NotAfter, nil
+}
+
 // remote is a node that another replica holds.
 type remote struct {
 	peers  *peers

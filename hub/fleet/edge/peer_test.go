@@ -271,3 +271,20 @@ func TestANodeIsToldOfARecordThroughTheReplicaThatHoldsIt(t *testing.T) {
 	first.Recorded(id.NodeID(), "step_3")
 	require.Equal(t, []string{"step_3"}, within(t, told, "the node to be told here"))
 }
+
+// A replica is reached by its name only, with both certificates.
+func TestAReplicaIsChecked(t *testing.T) {
+	t.Parallel()
+	first, second, _ := pair(t)
+	until, err := second.CheckReplica(t.Context(), "hub_1", first.Addr().String())
+	require.NoError(t, err)
+	require.False(t, until.IsZero())
+	_, err = first.CheckReplica(t.Context(), "hub_1", first.Addr().String())
+	require.NoError(t, err, "itself")
+
+	_, err = second.CheckReplica(t.Context(), "hub_3", first.Addr().String())
+	require.ErrorContains(t, err, "hub_3")
+	stranger := newHub(t)
+	_, err = stranger.CheckReplica(t.Context(), "hub_1", first.Addr().String())
+	require.Error(t, err, "of another authority")
+}

@@ -17,8 +17,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/ca"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+	enrollmentv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 )
 
 // lapsedGrace is how long after its certificate expired a known key may have
@@ -93,7 +93,7 @@ type Config struct {
 // the token, or the key.
 type Enroller struct{ cfg Config }
 
-var _ deckhandv1connect.EnrollmentServiceHandler = (*Enroller)(nil)
+var _ enrollmentv1connect.EnrollmentServiceHandler = (*Enroller)(nil)
 
 // New checks the configuration.
 func New(cfg Config) (*Enroller, error) {
@@ -107,7 +107,7 @@ func New(cfg Config) (*Enroller, error) {
 }
 
 // EnrollNode spends a join token.
-func (e *Enroller) EnrollNode(ctx context.Context, req *deckhandv1.EnrollNodeRequest) (*deckhandv1.EnrollNodeResponse, error) {
+func (e *Enroller) EnrollNode(ctx context.Context, req *enrollmentv1.EnrollNodeRequest) (*enrollmentv1.EnrollNodeResponse, error) {
 	token, err := jointoken.Parse(req.GetJoinToken())
 	if err != nil {
 		return nil, fault.ToConnect(err)
@@ -132,14 +132,14 @@ func (e *Enroller) EnrollNode(ctx context.Context, req *deckhandv1.EnrollNodeReq
 		return nil, fault.ToConnect(err)
 	}
 	e.cfg.Log.Info("node enrolled", "node_id", node.ID, "name", req.GetName())
-	return &deckhandv1.EnrollNodeResponse{
+	return &enrollmentv1.EnrollNodeResponse{
 		NodeId: node.ID, CertificatePem: certificate, CaPem: e.cfg.CA.PEM(), EdgeAddress: e.cfg.EdgeAddress,
 	}, nil
 }
 
 // RenewCertificate gives a node that slept through its certificate's end
 // another for the same key.
-func (e *Enroller) RenewCertificate(ctx context.Context, req *deckhandv1.RenewCertificateRequest) (*deckhandv1.RenewCertificateResponse, error) {
+func (e *Enroller) RenewCertificate(ctx context.Context, req *enrollmentv1.RenewCertificateRequest) (*enrollmentv1.RenewCertificateResponse, error) {
 	node, err := e.cfg.CA.VerifyLapsed(req.GetCertificatePem(), lapsedGrace)
 	if err != nil {
 		return nil, fault.ToConnect(err)
@@ -162,7 +162,7 @@ func (e *Enroller) RenewCertificate(ctx context.Context, req *deckhandv1.RenewCe
 		return nil, fault.ToConnect(err)
 	}
 	e.cfg.Log.Info("renewed an expired certificate", "node_id", node.ID)
-	return &deckhandv1.RenewCertificateResponse{
+	return &enrollmentv1.RenewCertificateResponse{
 		CertificatePem: certificate, EdgeAddress: e.cfg.EdgeAddress,
 	}, nil
 }

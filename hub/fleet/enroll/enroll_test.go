@@ -22,8 +22,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
 	"github.com/deckhand-sh/deckhand/node/identity"
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+	enrollmentv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,9 +48,9 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-func serve(t *testing.T, handler deckhandv1connect.EnrollmentServiceHandler) *httptest.Server {
+func serve(t *testing.T, handler enrollmentv1connect.EnrollmentServiceHandler) *httptest.Server {
 	t.Helper()
-	_, mux := deckhandv1connect.NewEnrollmentServiceHandler(handler)
+	_, mux := enrollmentv1connect.NewEnrollmentServiceHandler(handler)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server
@@ -200,18 +200,18 @@ func TestAnEnrolledMachineDoesNotMoveToAnotherHubByItself(t *testing.T) {
 
 // impostor is a hub that says yes to everything, with an authority of its own.
 type impostor struct {
-	deckhandv1connect.UnimplementedEnrollmentServiceHandler
+	enrollmentv1connect.UnimplementedEnrollmentServiceHandler
 
 	ca *ca.CA
 }
 
-func (i impostor) EnrollNode(_ context.Context, req *deckhandv1.EnrollNodeRequest) (*deckhandv1.EnrollNodeResponse, error) {
+func (i impostor) EnrollNode(_ context.Context, req *enrollmentv1.EnrollNodeRequest) (*enrollmentv1.EnrollNodeResponse, error) {
 	request, err := ca.ParseRequest(req.GetCsr())
 	if err != nil {
 		return nil, err
 	}
 	text, err := i.ca.IssueNode("node_1", "org_1", request)
-	return &deckhandv1.EnrollNodeResponse{
+	return &enrollmentv1.EnrollNodeResponse{
 		NodeId: "node_1", CertificatePem: text, CaPem: i.ca.PEM(), EdgeAddress: "127.0.0.1:1",
 	}, err
 }
@@ -268,8 +268,8 @@ func TestHubsThatCannotBeReachedAreNamed(t *testing.T) {
 func TestRequestsThatAreNoRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	client := deckhandv1connect.NewEnrollmentServiceClient(h.api.Client(), h.api.URL)
-	_, err := client.EnrollNode(t.Context(), &deckhandv1.EnrollNodeRequest{
+	client := enrollmentv1connect.NewEnrollmentServiceClient(h.api.Client(), h.api.URL)
+	_, err := client.EnrollNode(t.Context(), &enrollmentv1.EnrollNodeRequest{
 		JoinToken: h.store.add(h.ca, time.Hour), Csr: []byte("no"), Name: "web-1",
 	})
 	require.Equal(t, connect.CodeInvalidArgument, connect.CodeOf(err))
@@ -282,7 +282,7 @@ func TestRequestsThatAreNoRequestsAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	csr, err := other.Request()
 	require.NoError(t, err)
-	_, err = client.RenewCertificate(t.Context(), &deckhandv1.RenewCertificateRequest{
+	_, err = client.RenewCertificate(t.Context(), &enrollmentv1.RenewCertificateRequest{
 		CertificatePem: encode(config.Certificates[0]), Csr: csr,
 	})
 	require.Equal(t, connect.CodePermissionDenied, connect.CodeOf(err))

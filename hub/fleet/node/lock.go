@@ -260,6 +260,11 @@ func (n *Nodes) Undrain(ctx context.Context, node db.Node, by User) error {
 	})
 }
 
+// Active returns how many tasks hold or are about to hold a slot on a node.
+func (n *Nodes) Active(ctx context.Context, node db.Node) (int64, error) {
+	return activeOn(ctx, n.store.Queries, node)
+}
+
 func activeOn(ctx context.Context, q *db.Queries, node db.Node) (int64, error) {
 	active, err := q.CountActiveOnNode(ctx, db.CountActiveOnNodeParams{OrgID: node.OrgID, NodeID: node.ID})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	e "github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 	c "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
@@ -348,8 +349,8 @@ var rules = map[string]Rule{
 	c.SessionServiceCreateLoginCodeProcedure:          {Kind: User, Role: "viewer"},
 
 	// The join token, or the node's key, is the proof.
-	c.EnrollmentServiceEnrollNodeProcedure:       {Public: true},
-	c.EnrollmentServiceRenewCertificateProcedure: {Public: true},
+	e.EnrollmentServiceEnrollNodeProcedure:       {Public: true},
+	e.EnrollmentServiceRenewCertificateProcedure: {Public: true},
 
 	c.WorkerServiceRegisterWorkerProcedure:  {Kind: Worker},
 	c.WorkerServiceClaimTaskProcedure:       {Kind: Worker},

@@ -63,6 +63,9 @@ type Config struct {
 	Plans       *quota.Service
 	// DataDir is the hub's data folder, whose files others must not read.
 	DataDir string
+	// Replica connects to a hub as the calls of nodes that it holds do, and returns until when
+	// its certificate is valid.
+	Replica func(ctx context.Context, id, address string) (validUntil time.Time, err error)
 	// TLSCert is the file of the API's certificate; empty without HTTPS.
 	TLSCert string
 	// CAExpires is when the certificate authority of nodes and hubs ends.
@@ -276,13 +279,31 @@ func (d *Doctor) replicas(ctx context.Context) ([]Finding, error) {
 		f := Finding{"hub " + r.ID, OK, fmt.Sprintf("at %s, seen %d s ago", r.Address, r.Seconds), ""}
 		if r.Seconds > staleReplica {
 			f.State, f.Fix = Warn, "start it again, or wait until it is forgotten if it is gone for good"
-		} else if err := reach(ctx, r.Address); err != nil {
-			f.State, f.Evidence = Warn, f.Evidence+"; its edge cannot be reached: "+err.Error()
-			f.Fix = "let hubs reach each other's edge port, or name the address with --peer-address"
+		} else {
+			d.replica(ctx, &f, r.ID, r.Address)
 		}
 		out = append(out, f)
 	}
 	return out, nil
+}
+
+// replica connects to a hub as the calls of its nodes do, and adds to the finding what it finds.
+func (d *Doctor) replica(ctx context.Context, f *Finding, id, address string) {
+	if err := reach(ctx, address); err != nil {
+		f.State, f.Evidence = Warn, f.Evidence+"; its edge cannot be reached: "+err.Error()
+		f.Fix = "let hubs reach each other's edge port, or name the address with --peer-address"
+		return
+	}
+	until, err := d.cfg.Replica(ctx, id, address)
+	if err != nil {
+		f.State, f.Evidence = Warn, f.Evidence+"; what answers there is not this hub, or the two do not accept each other's certificates: "+err.Error()
+		f.Fix = "compare the clocks of the two machines, and that --peer-address names this hub; nodes that it holds cannot be called from here meanwhile"
+		return
+	}
+	f.Evidence += ", certificate valid until " + until.UTC().Format(time.DateTime) + " UTC"
+	if time.Until(until) < time.Hour {
+		f.State, f.Fix = Warn, "it renews its certificate itself: see its log for why it does not"
+	}
 }
 
 func (d *Doctor) authority(context.Context) ([]Finding, error) {

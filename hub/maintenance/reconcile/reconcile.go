@@ -28,6 +28,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
+	"github.com/deckhand-sh/deckhand/internal/execid"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -122,7 +123,7 @@ func (r *Reconciler) stopStep(s db.Step, by string) {
 		r.cfg.Edge.Recorded(*s.NodeID, s.ID)
 	}
 	if err != nil {
-		r.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "step_id", s.ID, "reason", err)
+		r.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "task_id", s.TaskID, "step_id", s.ID, "reason", err)
 	}
 }
 
@@ -140,7 +141,7 @@ func (r *Reconciler) interruptStep(s db.Step, by string) {
 		_, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ExecID, By: by})
 	}
 	if err != nil {
-		r.cfg.Log.Warn("an interrupted command was not killed; it goes on to its end", "step_id", s.ID, "node_id", *s.NodeID, "reason", err)
+		r.cfg.Log.Warn("an interrupted command was not killed; it goes on to its end", "task_id", s.TaskID, "step_id", s.ID, "node_id", *s.NodeID, "reason", err)
 	}
 }
 
@@ -168,7 +169,7 @@ func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
 	for _, e := range link.Hello().GetExecs() {
 		if strings.HasPrefix(e.GetExecId(), "step_") && e.GetState() != nodev1.ExecState_EXEC_STATE_ENDED {
 			ids = append(ids, e.GetExecId())
-			steps = append(steps, step.OfExec(e.GetExecId()))
+			steps = append(steps, execid.Step(e.GetExecId()))
 		}
 	}
 	if len(ids) == 0 {
@@ -209,10 +210,10 @@ func (r *Reconciler) endUnwanted(ctx context.Context, link *edge.Link) {
 			continue
 		}
 		if _, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: id, By: "hub: its step has ended"}); err != nil {
-			r.cfg.Log.Warn("cannot end a command whose step has ended", "step_id", id, "error", err)
+			r.cfg.Log.Warn("cannot end a command whose step has ended", "exec_id", id, "node_id", link.NodeID(), "error", err)
 			continue
 		}
-		r.cfg.Log.Info("ended a command whose step had ended", "step_id", id, "node_id", link.NodeID())
+		r.cfg.Log.Info("ended a command whose step had ended", "exec_id", id, "node_id", link.NodeID())
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/nodeexec"
+	"github.com/deckhand-sh/deckhand/internal/execid"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
@@ -173,7 +174,7 @@ func (c *Comparer) store(ctx context.Context, n db.NodesToCompareRow, entries []
 		if isExec(e.GetId()) {
 			execIDs = append(execIDs, e.GetId())
 		} else {
-			stepIDs = append(stepIDs, step.OfExec(e.GetId()))
+			stepIDs = append(stepIDs, execid.Step(e.GetId()))
 		}
 	}
 	rows, err := c.cfg.Store.RecoverableSteps(ctx, db.RecoverableStepsParams{OrgID: n.OrgID, Ids: stepIDs})
@@ -193,9 +194,9 @@ func (c *Comparer) store(ctx context.Context, n db.NodesToCompareRow, entries []
 		known[id] = true
 	}
 	for _, e := range entries {
-		id := step.OfExec(e.GetId())
+		id := execid.Step(e.GetId())
 		row, has := steps[id]
-		if known[e.GetId()] || has && !open[step.State(row.State)] && step.RunOfExec(e.GetId()) <= row.Run {
+		if known[e.GetId()] || has && !open[step.State(row.State)] && execid.Run(e.GetId()) <= row.Run {
 			continue
 		}
 		recovered++

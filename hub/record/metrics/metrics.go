@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
 
 // Config holds the dependencies of Metrics.
@@ -43,6 +44,8 @@ type Config struct {
 	Links   func() int
 	Bus     func() error
 	Leading func() bool
+	// Supervised are the services that this process starts again when they end.
+	Supervised []*lifecycle.Restart
 }
 
 // Metrics are one hub's.
@@ -131,6 +134,21 @@ func New(cfg Config) *Metrics {
 		}),
 	}
 	cfg.Registry.MustRegister(m.lag, m.webhookDuration)
+	for _, s := range cfg.Supervised {
+		part := prometheus.Labels{"part": s.Name}
+		cfg.Registry.MustRegister(
+			prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "deckhand_hub_part_restarting", Help: "1 while a service that this process keeps running is started again.", ConstLabels: part,
+			}, func() float64 {
+				if s.Restarting() {
+					return 1
+				}
+				return 0
+			}),
+			prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Name: "deckhand_hub_part_ends_total", Help: "Times that a service that this process keeps running ended by itself.", ConstLabels: part,
+			}, func() float64 { return float64(s.Ends()) }))
+	}
 	gauge("watches_open", "Watches that run.", func() float64 { return float64(cfg.Watches()) })
 	gauge("node_links", "Nodes whose link this hub holds.", func() float64 { return float64(cfg.Links()) })
 	gauge("bus_connected", "Whether the bus is connected.", func() float64 { return truth(cfg.Bus() == nil) })

@@ -15,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/storetest"
+	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver/scrapetest"
 )
 
@@ -30,7 +31,7 @@ func TestMetrics(t *testing.T) {
 		Registry: r, Tools: []string{"shell_exec"}, States: []string{"queued", "starting", "succeeded"}, Open: []string{"queued", "starting"},
 		InboxKinds: []string{"approval"}, Phases: []string{"think"}, Limits: []string{"tokens"}, StaleAfter: time.Minute, Queries: s.Queries, Pool: func() *pgxpool.Stat { return s.Pool() },
 		Watches: func() int64 { return 3 }, Links: func() int { return 2 },
-		Bus: func() error { return errors.New("away") }, Leading: func() bool { return true },
+		Bus: func() error { return errors.New("away") }, Leading: func() bool { return true }, Supervised: []*lifecycle.Restart{{Name: "PostgreSQL"}},
 	})
 	m.Events([]event.Draft{
 		{Type: "state_changed", Payload: map[string]any{"from": "queued", "to": "starting"}},
@@ -67,6 +68,9 @@ deckhand_hub_task_moves_total{from="queued",to="starting"} 1
 # TYPE deckhand_hub_steps_total counter
 deckhand_hub_steps_total{outcome="denied",tool="other"} 1
 deckhand_hub_steps_total{outcome="succeeded",tool="shell_exec"} 1
+# HELP deckhand_hub_part_restarting 1 while a service that this process keeps running is started again.
+# TYPE deckhand_hub_part_restarting gauge
+deckhand_hub_part_restarting{part="PostgreSQL"} 0
 # HELP deckhand_hub_events_total Events stored.
 # TYPE deckhand_hub_events_total counter
 deckhand_hub_events_total 13
@@ -96,7 +100,7 @@ deckhand_hub_bus_connected 0
 # HELP deckhand_hub_queue_oldest_wait_seconds How long the task has waited that has been in the queue longest.
 # TYPE deckhand_hub_queue_oldest_wait_seconds gauge
 deckhand_hub_queue_oldest_wait_seconds 0
-`), "deckhand_hub_task_moves_total", "deckhand_hub_steps_total", "deckhand_hub_events_total",
+`), "deckhand_hub_task_moves_total", "deckhand_hub_steps_total", "deckhand_hub_part_restarting", "deckhand_hub_events_total",
 		"deckhand_hub_inbox_asked_total", "deckhand_hub_inbox_closed_total", "deckhand_hub_limits_reached_total",
 		"deckhand_hub_api_requests_total", "deckhand_hub_nodes", "deckhand_hub_bus_connected", "deckhand_hub_queue_oldest_wait_seconds"))
 }

@@ -123,7 +123,7 @@ func (s *Service) ask(ctx context.Context, byNode map[string][]db.Wait) {
 				err = s.end(ctx, w)
 			}
 			if err != nil {
-				s.cfg.Log.Debug("cannot see to a call that waits; will try again", "step_id", w.StepID, "node_id", w.NodeID, "error", err)
+				s.cfg.Log.Debug("cannot see to a call that waits; will try again", "task_id", w.TaskID, "step_id", w.StepID, "node_id", w.NodeID, "error", err)
 			}
 		}
 	})

@@ -282,7 +282,7 @@ func (j *Journal) Send(ctx context.Context) {
 				// and dropped: the others must not wait for it.
 				if fault.Is(err, fault.Invalid) {
 					if most = max(1, len(some)/2); len(some) == 1 {
-						j.log.Error("the hub does not take the record of a request with a credential; it is dropped", "record", some[0].ID, "jail", some[0].JailID, "error", err)
+						j.log.Error("the hub does not take the record of a request with a credential; it is dropped", "record", some[0].ID, "jail_id", some[0].JailID, "error", err)
 						j.stored(1)
 					}
 					continue

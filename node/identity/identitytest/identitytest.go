@@ -22,13 +22,13 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/jointoken"
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
+	enrollmentv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
 )
 
 // Hub is the hub.
 type Hub struct {
-	deckhandv1connect.UnimplementedEnrollmentServiceHandler
+	enrollmentv1connect.UnimplementedEnrollmentServiceHandler
 
 	// URL is where it listens until the test ends.
 	URL string
@@ -41,7 +41,7 @@ type Hub struct {
 	cert *x509.Certificate
 
 	mu    sync.Mutex
-	asked []*deckhandv1.EnrollNodeRequest
+	asked []*enrollmentv1.EnrollNodeRequest
 }
 
 // New starts a hub with a CA of its own.
@@ -58,7 +58,7 @@ func New(t testing.TB) *Hub {
 	cert, err := x509.ParseCertificate(der)
 	require.NoError(t, err)
 	h := &Hub{key: key, cert: cert}
-	_, handler := deckhandv1connect.NewEnrollmentServiceHandler(h)
+	_, handler := enrollmentv1connect.NewEnrollmentServiceHandler(h)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	h.URL = server.URL
@@ -75,14 +75,14 @@ func (h *Hub) Token() string {
 }
 
 // Asked returns the enrolments that were asked for.
-func (h *Hub) Asked() []*deckhandv1.EnrollNodeRequest {
+func (h *Hub) Asked() []*enrollmentv1.EnrollNodeRequest {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.asked)
 }
 
 // EnrollNode enrols a machine as node_1.
-func (h *Hub) EnrollNode(_ context.Context, req *deckhandv1.EnrollNodeRequest) (*deckhandv1.EnrollNodeResponse, error) {
+func (h *Hub) EnrollNode(_ context.Context, req *enrollmentv1.EnrollNodeRequest) (*enrollmentv1.EnrollNodeResponse, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked = append(h.asked, req)
@@ -103,7 +103,7 @@ func (h *Hub) EnrollNode(_ context.Context, req *deckhandv1.EnrollNodeRequest) (
 	text := func(der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	}
-	return &deckhandv1.EnrollNodeResponse{
+	return &enrollmentv1.EnrollNodeResponse{
 		NodeId: "node_1", CertificatePem: text(der), CaPem: text(h.cert.Raw), EdgeAddress: h.Edge,
 	}, nil
 }

@@ -3,7 +3,7 @@ import { createFetchHandler } from "@connectrpc/connect/protocol";
 import { describe, expect, it } from "vitest";
 import { Client } from "./client.js";
 import { DeckhandError, isError } from "./error.js";
-import { ErrorInfoSchema } from "./gen/deckhand/v1/error_pb.js";
+import { ErrorInfoSchema } from "./gen/deckhand/error/v1/error_pb.js";
 import { InboxService } from "./gen/deckhand/v1/inbox_pb.js";
 import { SessionService } from "./gen/deckhand/v1/session_pb.js";
 import { TaskService } from "./gen/deckhand/v1/task_pb.js";

@@ -1,5 +1,5 @@
 import { Code, ConnectError } from "@connectrpc/connect";
-import { ErrorInfoSchema } from "./gen/deckhand/v1/error_pb.js";
+import { ErrorInfoSchema } from "./gen/deckhand/error/v1/error_pb.js";
 import type { ErrorCode } from "./gen/errors.js";
 
 /** RpcCode is the code of the RPC, which says what kind of error it is. Every error has one. */

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { describe, expect, it } from "vitest";
-import { ErrorInfoSchema } from "./gen/deckhand/v1/error_pb.js";
+import { ErrorInfoSchema } from "./gen/deckhand/error/v1/error_pb.js";
 import { WatchResponseSchema, type WatchResponse } from "./gen/deckhand/v1/event_pb.js";
 import { watch, type WatchOptions, type WatchRequest, type WatchStatus } from "./watch.js";
 

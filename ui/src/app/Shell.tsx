@@ -18,6 +18,7 @@ import { fetchAll } from "./chunks";
 import { Announcer } from "./Announcer";
 import { BottomBar } from "./BottomBar";
 import { nav, type NavItem } from "./nav";
+import { Restarting } from "./Restarting";
 import { useSession } from "./session";
 import { useDark } from "./theme";
 
@@ -106,6 +107,7 @@ function Frame() {
       </header>
       <div className="flex min-h-0 min-w-0 flex-col">
         {lost !== undefined && <Lost since={lost} />}
+        <Restarting lost={lost !== undefined} />
         <Holds />
         <main
           id="main"

@@ -17,7 +17,7 @@ import (
 // commandSynonyms are words that people try at a group of commands, and what
 // Deckhand calls it. They are looked up with the group before them.
 var commandSynonyms = map[string]string{ //nolint:gosec // words of commands, no secrets
-	"ps": "task list", "status": "task list", "tasks": "task list", "top": "node top", "logs": "task logs", "log": "task logs", "tail": "task logs",
+	"ps": "task list", "status": "task list", "tasks": "task list", "top": "node top", "log": "task logs", "tail": "task logs",
 	"watch": "task watch", "attach": "task watch", "events": "task watch", "steps": "task steps", "diff": "task diff", "cancel": "task cancel", "stop": "task cancel",
 	"pause": "task pause", "resume": "task resume", "retry": "task retry", "undo": "task undo", "message": "task message",
 	"agents": "agent list", "apply": "agent apply", "deploy": "agent apply", "nodes": "node list", "exec": "node exec", "shell": "node shell", "ssh": "node shell",

@@ -211,7 +211,7 @@ func ready(ctx context.Context, client *sdk.Client) ([]finding, bool) {
 		}
 		f := finding{name: name, state: ok, says: says}
 		if degraded, is := strings.CutPrefix(says, "degraded: "); is {
-			f.state, f.says, f.fix = warn, degraded, "it mends itself when the bus is back; see the hub's log"
+			f.state, f.says, f.fix = warn, degraded, "it mends itself; if it does not, see the hub's log"
 		} else if says != ok {
 			f.state, f.fix = fail, "see the hub's log; `deckhand up` keeps it in log/up.jsonl of its data folder"
 		}

@@ -9,7 +9,6 @@ package greeting
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -19,9 +18,12 @@ import (
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output/termsafe"
+	"github.com/deckhand-sh/deckhand/internal/drain"
+	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
 	"github.com/deckhand-sh/deckhand/internal/version"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -223,7 +225,7 @@ func seconds(d time.Duration) string {
 }
 
 // Errors returns a writer of the log that copies it to log and shows the errors in
-// it as lines for people.
+// it, and what a stop waits for, as lines for people.
 func (g *Greeting) Errors(log io.Writer) io.Writer { return &errorLines{g: g, log: log} }
 
 // errorLines is the log's sink. hclog writes one line at a time.
@@ -233,19 +235,18 @@ type errorLines struct {
 }
 
 func (w *errorLines) Write(line []byte) (int, error) {
-	var entry struct {
-		Level   string `json:"@level"`
-		Message string `json:"@message"`
-		Module  string `json:"@module"`
-		Error   string `json:"error"`
-	}
-	if json.Unmarshal(line, &entry) == nil && entry.Level == "error" {
+	entry, err := logging.Parse(line)
+	at := output.Dim.Render(w.g.cfg.Now().Format(time.TimeOnly))
+	switch {
+	case err != nil:
+	case entry.Level == hclog.Error:
 		text := entry.Message
-		if entry.Error != "" {
-			text += ": " + entry.Error
+		if why := entry.Text(logging.Error); why != "" {
+			text += ": " + why
 		}
-		w.g.linef("%s  %s  %s: %s", output.Dim.Render(w.g.cfg.Now().Format(time.TimeOnly)), output.Bad.Render("error"),
-			strings.TrimPrefix(entry.Module, "up."), termsafe.Line(text))
+		w.g.linef("%s  %s  %s: %s", at, output.Bad.Render("error"), strings.TrimPrefix(entry.Component, "up."), termsafe.Line(text))
+	case entry.Message == drain.Waiting:
+		w.g.linef("%s  waiting %s for %s of the %s to end: %s", at, termsafe.Line(entry.Text("time_left")), termsafe.Line(entry.Text("running")), entry.Role(), termsafe.Line(entry.Text("what")))
 	}
 	return w.log.Write(line)
 }

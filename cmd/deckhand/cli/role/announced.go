@@ -22,7 +22,6 @@ import (
 
 // The log of an `up` at a terminal: one file and one before it.
 const (
-	logFile      = "up.jsonl"
 	logMegabytes = 64
 	logsBefore   = 1
 )
@@ -57,10 +56,10 @@ func (s *announced) greet(cfg *up.Config, w *words) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "log"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(datadir.LogFile)), 0o700); err != nil {
 		return fault.New(fault.Precondition, "cannot make the folder of the log: %v", err).WithFix("use a folder you may write to, or sudo")
 	}
-	s.file = &lumberjack.Logger{Filename: filepath.Join(dir, "log", logFile), MaxSize: logMegabytes, MaxBackups: logsBefore}
+	s.file = &lumberjack.Logger{Filename: filepath.Join(dir, datadir.LogFile), MaxSize: logMegabytes, MaxBackups: logsBefore}
 	s.greeting = greeting.New(greeting.Config{
 		Out: w.terminal, DataDir: dir, LogFile: s.file.Filename, Slots: cfg.Worker.Slots, Limits: cfg.Node.Pressure, SSH: remote.Host(),
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/datadir"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 )
@@ -36,6 +37,7 @@ DECKHAND_NATS_URL=tls://hub:…@nats.example.com:4222 \
 deckhand hub --listen 0.0.0.0:7800 --tls-cert hub.pem --tls-key hub.key --edge-address hub.example.com:7801
 `,
 		flags: hubFlags, serviceDir: datadir.SystemHub,
+		stopping: func(cfg hub.Config) time.Duration { return cfg.DrainDelay + cfg.DrainTimeout },
 		complete: func(ctx context.Context, cfg hub.Config, with equipment) (lifecycle.Service, error) {
 			cfg.Log, cfg.Redact, cfg.Tracer = with.log, with.redactor, with.tracer
 			cfg.AnthropicKey = orEnvironment(cfg.AnthropicKey, "ANTHROPIC_API_KEY")
@@ -77,6 +79,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("oidc-groups-claim", "", "where the provider names groups; groups by default")
 	flags.String("oidc-organisation", "", "whose users they are; default by default")
 	flags.Duration("drain-delay", time.Second, "how long to go on serving, no longer ready, once told to stop")
+	drain.Flags(flags)
 	flags.Int("max-active", hub.DefaultMaxActive, "how many tasks of an organisation run at once")
 	flags.Int("max-active-per-user", hub.DefaultMaxPerUser, "how many tasks of one user run at once")
 	flags.Duration("undo-window", workspace.DefaultWindow, "how long after its end what a task changed can be undone; negative for ever")

@@ -16,6 +16,7 @@ import (
 	stdlog "log"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -60,6 +61,8 @@ type role[C any] struct {
 	serviceDir string
 	// flags registers the role's flags, with their defaults.
 	flags func(*pflag.FlagSet)
+	// stopping returns how long what runs may go on at a stop; nil for not at all.
+	stopping func(cfg C) time.Duration
 	// words says that a person at a terminal gets words instead of a log, unless
 	// --log-format asks for one: complete then calls equipment.greet.
 	words bool
@@ -229,7 +232,11 @@ func runRole[C any](ctx context.Context, e *env.Env, r role[C], flags *pflag.Fla
 		}
 	case <-service.Done():
 	}
-	systemd.stopping()
+	within := time.Duration(0)
+	if r.stopping != nil {
+		within = r.stopping(cfg)
+	}
+	systemd.stopping(within)
 	service.Stop()
 	if err := service.Err(); err != nil {
 		ended := masked(redactor, fmt.Errorf("%s ended: %w", r.use, err))

@@ -63,11 +63,11 @@ func (s *supervisor) ready(service lifecycle.Service) {
 	})
 }
 
-// stopping says that the role ends in order, which takes as long as systemd allows.
-func (s *supervisor) stopping() {
+// stopping says that the role ends in order, and how long that may take.
+func (s *supervisor) stopping(within time.Duration) {
 	s.stop()
 	s.feeding.Wait()
-	s.send(sdnotify.Stopping)
+	s.send(sdnotify.StoppingWithin(within))
 }
 
 func (s *supervisor) send(text string) {

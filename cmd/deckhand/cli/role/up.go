@@ -2,6 +2,7 @@ package role
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,7 +36,11 @@ sudo deckhand up
 sudo deckhand up --install
 sudo deckhand run log-triage "What went wrong last night?" --input /var/log/dpkg.log --wait
 `,
-		flags:   upFlags,
+		flags: upFlags,
+		// Worker, node and hub stop one after another.
+		stopping: func(cfg up.Config) time.Duration {
+			return cfg.Worker.DrainTimeout + cfg.Node.DrainTimeout + cfg.Hub.DrainDelay + cfg.Hub.DrainTimeout
+		},
 		words:   true,
 		instead: service,
 		complete: func(ctx context.Context, cfg up.Config, with equipment) (lifecycle.Service, error) {

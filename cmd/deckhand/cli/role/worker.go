@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
+	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/metricsserver"
 	"github.com/deckhand-sh/deckhand/internal/pressure"
@@ -25,7 +26,8 @@ that it cannot lose: run as many as you like, and stop any of them at any time.
 		example: `
 DECKHAND_TOKEN=dhw_… deckhand worker --hub-url https://hub.example.com --slots 16
 `,
-		flags: workerFlags,
+		flags:    workerFlags,
+		stopping: func(cfg worker.Config) time.Duration { return cfg.DrainTimeout },
 		complete: func(ctx context.Context, cfg worker.Config, with equipment) (lifecycle.Service, error) {
 			cfg.Log, cfg.Redactor, cfg.Tracer = with.log, with.redactor, with.tracer
 			if cfg.MetricsListen == "" {
@@ -50,6 +52,7 @@ func workerFlags(flags *pflag.FlagSet) {
 	flags.String("name", "", "what people see; host name and process id by default")
 	flags.Int("slots", 8, "how many tasks run at once")
 	flags.Duration("model-stall", 90*time.Second, "how long a model may be silent in the middle of a call")
+	drain.Flags(flags)
 	pressure.Flags(flags)
 	flags.String(metricsserver.Flag, "", metricsserver.Usage)
 	flags.String("pool", "", "pool of workers that it belongs to; \"default\" by default")

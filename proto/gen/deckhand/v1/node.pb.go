@@ -1210,8 +1210,10 @@ func (x *GetNodeRequest) GetNodeId() string {
 }
 
 type GetNodeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Tasks that hold or are about to hold a slot there.
+	ActiveTasks   int32 `protobuf:"varint,2,opt,name=active_tasks,json=activeTasks,proto3" json:"active_tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1251,6 +1253,13 @@ func (x *GetNodeResponse) GetNode() *Node {
 		return x.Node
 	}
 	return nil
+}
+
+func (x *GetNodeResponse) GetActiveTasks() int32 {
+	if x != nil {
+		return x.ActiveTasks
+	}
+	return 0
 }
 
 type CreateJoinTokenRequest struct {
@@ -1970,262 +1979,6 @@ func (x *ListNodeLocksResponse) GetNextPageToken() string {
 	return ""
 }
 
-type EnrollNodeRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	JoinToken string                 `protobuf:"bytes,1,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
-	// PKCS #10 request in DER, signed by the node's key.
-	Csr           []byte            `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`
-	Name          string            `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Version       string            `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EnrollNodeRequest) Reset() {
-	*x = EnrollNodeRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EnrollNodeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EnrollNodeRequest) ProtoMessage() {}
-
-func (x *EnrollNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EnrollNodeRequest.ProtoReflect.Descriptor instead.
-func (*EnrollNodeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{31}
-}
-
-func (x *EnrollNodeRequest) GetJoinToken() string {
-	if x != nil {
-		return x.JoinToken
-	}
-	return ""
-}
-
-func (x *EnrollNodeRequest) GetCsr() []byte {
-	if x != nil {
-		return x.Csr
-	}
-	return nil
-}
-
-func (x *EnrollNodeRequest) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *EnrollNodeRequest) GetLabels() map[string]string {
-	if x != nil {
-		return x.Labels
-	}
-	return nil
-}
-
-func (x *EnrollNodeRequest) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
-type EnrollNodeResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	NodeId string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	// The client certificate, valid for 24 hours, in PEM.
-	CertificatePem string `protobuf:"bytes,2,opt,name=certificate_pem,json=certificatePem,proto3" json:"certificate_pem,omitempty"`
-	// The hub's CA, in PEM.
-	CaPem string `protobuf:"bytes,3,opt,name=ca_pem,json=caPem,proto3" json:"ca_pem,omitempty"`
-	// host:port of the hub's edge, where the node dials its link.
-	EdgeAddress   string `protobuf:"bytes,4,opt,name=edge_address,json=edgeAddress,proto3" json:"edge_address,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *EnrollNodeResponse) Reset() {
-	*x = EnrollNodeResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *EnrollNodeResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*EnrollNodeResponse) ProtoMessage() {}
-
-func (x *EnrollNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use EnrollNodeResponse.ProtoReflect.Descriptor instead.
-func (*EnrollNodeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *EnrollNodeResponse) GetNodeId() string {
-	if x != nil {
-		return x.NodeId
-	}
-	return ""
-}
-
-func (x *EnrollNodeResponse) GetCertificatePem() string {
-	if x != nil {
-		return x.CertificatePem
-	}
-	return ""
-}
-
-func (x *EnrollNodeResponse) GetCaPem() string {
-	if x != nil {
-		return x.CaPem
-	}
-	return ""
-}
-
-func (x *EnrollNodeResponse) GetEdgeAddress() string {
-	if x != nil {
-		return x.EdgeAddress
-	}
-	return ""
-}
-
-type RenewCertificateRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The node's last certificate, in PEM.
-	CertificatePem string `protobuf:"bytes,1,opt,name=certificate_pem,json=certificatePem,proto3" json:"certificate_pem,omitempty"`
-	// PKCS #10 request in DER, signed by the same key.
-	Csr           []byte `protobuf:"bytes,2,opt,name=csr,proto3" json:"csr,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RenewCertificateRequest) Reset() {
-	*x = RenewCertificateRequest{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RenewCertificateRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RenewCertificateRequest) ProtoMessage() {}
-
-func (x *RenewCertificateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RenewCertificateRequest.ProtoReflect.Descriptor instead.
-func (*RenewCertificateRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *RenewCertificateRequest) GetCertificatePem() string {
-	if x != nil {
-		return x.CertificatePem
-	}
-	return ""
-}
-
-func (x *RenewCertificateRequest) GetCsr() []byte {
-	if x != nil {
-		return x.Csr
-	}
-	return nil
-}
-
-type RenewCertificateResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Valid for 24 hours, in PEM.
-	CertificatePem string `protobuf:"bytes,1,opt,name=certificate_pem,json=certificatePem,proto3" json:"certificate_pem,omitempty"`
-	// host:port of the hub's edge, which may have moved.
-	EdgeAddress   string `protobuf:"bytes,2,opt,name=edge_address,json=edgeAddress,proto3" json:"edge_address,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RenewCertificateResponse) Reset() {
-	*x = RenewCertificateResponse{}
-	mi := &file_deckhand_v1_node_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RenewCertificateResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RenewCertificateResponse) ProtoMessage() {}
-
-func (x *RenewCertificateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_node_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RenewCertificateResponse.ProtoReflect.Descriptor instead.
-func (*RenewCertificateResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_node_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *RenewCertificateResponse) GetCertificatePem() string {
-	if x != nil {
-		return x.CertificatePem
-	}
-	return ""
-}
-
-func (x *RenewCertificateResponse) GetEdgeAddress() string {
-	if x != nil {
-		return x.EdgeAddress
-	}
-	return ""
-}
-
 var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
@@ -2343,9 +2096,10 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
 	"\x0eGetNodeRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"8\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"[\n" +
 	"\x0fGetNodeResponse\x12%\n" +
-	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\"\xe5\x01\n" +
+	"\x04node\x18\x01 \x01(\v2\x11.deckhand.v1.NodeR\x04node\x12!\n" +
+	"\factive_tasks\x18\x02 \x01(\x05R\vactiveTasks\"\xe5\x01\n" +
 	"\x16CreateJoinTokenRequest\x12=\n" +
 	"\x03ttl\x18\x01 \x01(\v2\x19.google.protobuf.DurationB\x10\xbaH\r\xaa\x01\n" +
 	"\"\x04\b\x80\xf5$2\x02\b\x01R\x03ttl\x12Q\n" +
@@ -2397,33 +2151,11 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
 	"\x15ListNodeLocksResponse\x12+\n" +
 	"\x05locks\x18\x01 \x03(\v2\x15.deckhand.v1.NodeLockR\x05locks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x98\x03\n" +
-	"\x11EnrollNodeRequest\x12)\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xef\n" +
 	"\n" +
-	"join_token\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x02R\tjoinToken\x12\x1d\n" +
-	"\x03csr\x18\x02 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csr\x12J\n" +
-	"\x04name\x18\x03 \x01(\tB6\xbaH3r1\x10\x01(\x80\x012*^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$R\x04name\x12\x84\x01\n" +
-	"\x06labels\x18\x04 \x03(\v2*.deckhand.v1.EnrollNodeRequest.LabelsEntryB@\xbaH=\x9a\x01:\x10@\"\x1ar\x18(\x80\x012\x13^[^\\x00-\\x1f\\x7f]+$*\x1ar\x18(\x80\x012\x13^[^\\x00-\\x1f\\x7f]*$R\x06labels\x12+\n" +
-	"\aversion\x18\x05 \x01(\tB\x11\xbaH\x0er\f(@2\b^[ -~]*$R\aversion\x1a9\n" +
-	"\vLabelsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x01\n" +
-	"\x12EnrollNodeResponse\x12\x17\n" +
-	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12'\n" +
-	"\x0fcertificate_pem\x18\x02 \x01(\tR\x0ecertificatePem\x12\x15\n" +
-	"\x06ca_pem\x18\x03 \x01(\tR\x05caPem\x12!\n" +
-	"\fedge_address\x18\x04 \x01(\tR\vedgeAddress\"n\n" +
-	"\x17RenewCertificateRequest\x124\n" +
-	"\x0fcertificate_pem\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x01R\x0ecertificatePem\x12\x1d\n" +
-	"\x03csr\x18\x02 \x01(\fB\v\xbaH\bz\x06\x10\x01\x18\x80\x80\x01R\x03csr\"f\n" +
-	"\x18RenewCertificateResponse\x12'\n" +
-	"\x0fcertificate_pem\x18\x01 \x01(\tR\x0ecertificatePem\x12!\n" +
-	"\fedge_address\x18\x02 \x01(\tR\vedgeAddress2\xfb\n" +
-	"\n" +
-	"\vNodeService\x12`\n" +
-	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x90\x02\x01\x12d\n" +
-	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/nodes/{node_id}\x90\x02\x01\x12x\n" +
+	"\vNodeService\x12]\n" +
+	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12a\n" +
+	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/nodes/{node_id}\x12x\n" +
 	"\x0fCreateJoinToken\x12#.deckhand.v1.CreateJoinTokenRequest\x1a$.deckhand.v1.CreateJoinTokenResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/join-tokens\x12t\n" +
 	"\n" +
 	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:revoke\x12p\n" +
@@ -2431,15 +2163,11 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\vUndrainNode\x12\x1f.deckhand.v1.UndrainNodeRequest\x1a .deckhand.v1.UndrainNodeResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/nodes/{node_id}:undrain\x12l\n" +
 	"\bLockNode\x12\x1c.deckhand.v1.LockNodeRequest\x1a\x1d.deckhand.v1.LockNodeResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/nodes/{node_id}:lock\x12t\n" +
 	"\n" +
-	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:unlock\x12q\n" +
-	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-locks\x90\x02\x01\x12q\n" +
-	"\fUpgradeNodes\x12 .deckhand.v1.UpgradeNodesRequest\x1a!.deckhand.v1.UpgradeNodesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/node-rollouts\x12}\n" +
-	"\x10ListNodeRollouts\x12$.deckhand.v1.ListNodeRolloutsRequest\x1a%.deckhand.v1.ListNodeRolloutsResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/node-rollouts\x90\x02\x01\x12\x7f\n" +
-	"\x0fStopNodeRollout\x12#.deckhand.v1.StopNodeRolloutRequest\x1a$.deckhand.v1.StopNodeRolloutResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/node-rollouts:stop2\xc3\x01\n" +
-	"\x11EnrollmentService\x12M\n" +
-	"\n" +
-	"EnrollNode\x12\x1e.deckhand.v1.EnrollNodeRequest\x1a\x1f.deckhand.v1.EnrollNodeResponse\x12_\n" +
-	"\x10RenewCertificate\x12$.deckhand.v1.RenewCertificateRequest\x1a%.deckhand.v1.RenewCertificateResponseBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:unlock\x12n\n" +
+	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-locks\x12q\n" +
+	"\fUpgradeNodes\x12 .deckhand.v1.UpgradeNodesRequest\x1a!.deckhand.v1.UpgradeNodesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/node-rollouts\x12z\n" +
+	"\x10ListNodeRollouts\x12$.deckhand.v1.ListNodeRolloutsRequest\x1a%.deckhand.v1.ListNodeRolloutsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/node-rollouts\x12\x7f\n" +
+	"\x0fStopNodeRollout\x12#.deckhand.v1.StopNodeRolloutRequest\x1a$.deckhand.v1.StopNodeRolloutResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/node-rollouts:stopBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_node_proto_rawDescOnce sync.Once
@@ -2453,7 +2181,7 @@ func file_deckhand_v1_node_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_node_proto_rawDescData
 }
 
-var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_deckhand_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_deckhand_v1_node_proto_goTypes = []any{
 	(*Node)(nil),                     // 0: deckhand.v1.Node
 	(*NodeUpgrade)(nil),              // 1: deckhand.v1.NodeUpgrade
@@ -2486,83 +2214,73 @@ var file_deckhand_v1_node_proto_goTypes = []any{
 	(*UnlockNodeResponse)(nil),       // 28: deckhand.v1.UnlockNodeResponse
 	(*ListNodeLocksRequest)(nil),     // 29: deckhand.v1.ListNodeLocksRequest
 	(*ListNodeLocksResponse)(nil),    // 30: deckhand.v1.ListNodeLocksResponse
-	(*EnrollNodeRequest)(nil),        // 31: deckhand.v1.EnrollNodeRequest
-	(*EnrollNodeResponse)(nil),       // 32: deckhand.v1.EnrollNodeResponse
-	(*RenewCertificateRequest)(nil),  // 33: deckhand.v1.RenewCertificateRequest
-	(*RenewCertificateResponse)(nil), // 34: deckhand.v1.RenewCertificateResponse
-	nil,                              // 35: deckhand.v1.Node.LabelsEntry
-	nil,                              // 36: deckhand.v1.NodeRollout.LabelsEntry
-	nil,                              // 37: deckhand.v1.UpgradeNodesRequest.LabelsEntry
-	nil,                              // 38: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	nil,                              // 39: deckhand.v1.EnrollNodeRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 40: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 41: google.protobuf.Duration
+	nil,                              // 31: deckhand.v1.Node.LabelsEntry
+	nil,                              // 32: deckhand.v1.NodeRollout.LabelsEntry
+	nil,                              // 33: deckhand.v1.UpgradeNodesRequest.LabelsEntry
+	nil,                              // 34: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 36: google.protobuf.Duration
 }
 var file_deckhand_v1_node_proto_depIdxs = []int32{
-	35, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
-	40, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
-	40, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
+	31, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
+	35, // 1: deckhand.v1.Node.created_at:type_name -> google.protobuf.Timestamp
+	35, // 2: deckhand.v1.Node.last_seen_at:type_name -> google.protobuf.Timestamp
 	11, // 3: deckhand.v1.Node.drain:type_name -> deckhand.v1.NodeDrain
 	12, // 4: deckhand.v1.Node.lock:type_name -> deckhand.v1.NodeLock
 	10, // 5: deckhand.v1.Node.skills:type_name -> deckhand.v1.NodeSkill
 	1,  // 6: deckhand.v1.Node.upgrade:type_name -> deckhand.v1.NodeUpgrade
-	36, // 7: deckhand.v1.NodeRollout.labels:type_name -> deckhand.v1.NodeRollout.LabelsEntry
-	40, // 8: deckhand.v1.NodeRollout.created_at:type_name -> google.protobuf.Timestamp
-	40, // 9: deckhand.v1.NodeRollout.ended_at:type_name -> google.protobuf.Timestamp
+	32, // 7: deckhand.v1.NodeRollout.labels:type_name -> deckhand.v1.NodeRollout.LabelsEntry
+	35, // 8: deckhand.v1.NodeRollout.created_at:type_name -> google.protobuf.Timestamp
+	35, // 9: deckhand.v1.NodeRollout.ended_at:type_name -> google.protobuf.Timestamp
 	3,  // 10: deckhand.v1.NodeRollout.nodes:type_name -> deckhand.v1.NodeRolloutNode
-	37, // 11: deckhand.v1.UpgradeNodesRequest.labels:type_name -> deckhand.v1.UpgradeNodesRequest.LabelsEntry
+	33, // 11: deckhand.v1.UpgradeNodesRequest.labels:type_name -> deckhand.v1.UpgradeNodesRequest.LabelsEntry
 	2,  // 12: deckhand.v1.UpgradeNodesResponse.rollout:type_name -> deckhand.v1.NodeRollout
 	2,  // 13: deckhand.v1.ListNodeRolloutsResponse.rollouts:type_name -> deckhand.v1.NodeRollout
 	2,  // 14: deckhand.v1.StopNodeRolloutResponse.rollout:type_name -> deckhand.v1.NodeRollout
-	40, // 15: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
-	40, // 16: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
-	40, // 17: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
-	40, // 18: deckhand.v1.NodeLock.expires_at:type_name -> google.protobuf.Timestamp
+	35, // 15: deckhand.v1.NodeDrain.since:type_name -> google.protobuf.Timestamp
+	35, // 16: deckhand.v1.NodeLock.taken_at:type_name -> google.protobuf.Timestamp
+	35, // 17: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
+	35, // 18: deckhand.v1.NodeLock.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 19: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
 	0,  // 20: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
-	41, // 21: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	38, // 22: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	40, // 23: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	36, // 21: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 22: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	35, // 23: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 24: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
 	0,  // 25: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
 	0,  // 26: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
 	12, // 27: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
 	0,  // 28: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
 	12, // 29: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
-	39, // 30: deckhand.v1.EnrollNodeRequest.labels:type_name -> deckhand.v1.EnrollNodeRequest.LabelsEntry
-	13, // 31: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
-	15, // 32: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
-	17, // 33: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
-	19, // 34: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
-	21, // 35: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
-	23, // 36: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
-	25, // 37: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
-	27, // 38: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
-	29, // 39: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
-	4,  // 40: deckhand.v1.NodeService.UpgradeNodes:input_type -> deckhand.v1.UpgradeNodesRequest
-	6,  // 41: deckhand.v1.NodeService.ListNodeRollouts:input_type -> deckhand.v1.ListNodeRolloutsRequest
-	8,  // 42: deckhand.v1.NodeService.StopNodeRollout:input_type -> deckhand.v1.StopNodeRolloutRequest
-	31, // 43: deckhand.v1.EnrollmentService.EnrollNode:input_type -> deckhand.v1.EnrollNodeRequest
-	33, // 44: deckhand.v1.EnrollmentService.RenewCertificate:input_type -> deckhand.v1.RenewCertificateRequest
-	14, // 45: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
-	16, // 46: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
-	18, // 47: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
-	20, // 48: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
-	22, // 49: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
-	24, // 50: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
-	26, // 51: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
-	28, // 52: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
-	30, // 53: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
-	5,  // 54: deckhand.v1.NodeService.UpgradeNodes:output_type -> deckhand.v1.UpgradeNodesResponse
-	7,  // 55: deckhand.v1.NodeService.ListNodeRollouts:output_type -> deckhand.v1.ListNodeRolloutsResponse
-	9,  // 56: deckhand.v1.NodeService.StopNodeRollout:output_type -> deckhand.v1.StopNodeRolloutResponse
-	32, // 57: deckhand.v1.EnrollmentService.EnrollNode:output_type -> deckhand.v1.EnrollNodeResponse
-	34, // 58: deckhand.v1.EnrollmentService.RenewCertificate:output_type -> deckhand.v1.RenewCertificateResponse
-	45, // [45:59] is the sub-list for method output_type
-	31, // [31:45] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	13, // 30: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
+	15, // 31: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
+	17, // 32: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
+	19, // 33: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
+	21, // 34: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
+	23, // 35: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
+	25, // 36: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
+	27, // 37: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
+	29, // 38: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
+	4,  // 39: deckhand.v1.NodeService.UpgradeNodes:input_type -> deckhand.v1.UpgradeNodesRequest
+	6,  // 40: deckhand.v1.NodeService.ListNodeRollouts:input_type -> deckhand.v1.ListNodeRolloutsRequest
+	8,  // 41: deckhand.v1.NodeService.StopNodeRollout:input_type -> deckhand.v1.StopNodeRolloutRequest
+	14, // 42: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
+	16, // 43: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
+	18, // 44: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
+	20, // 45: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
+	22, // 46: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
+	24, // 47: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
+	26, // 48: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
+	28, // 49: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
+	30, // 50: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
+	5,  // 51: deckhand.v1.NodeService.UpgradeNodes:output_type -> deckhand.v1.UpgradeNodesResponse
+	7,  // 52: deckhand.v1.NodeService.ListNodeRollouts:output_type -> deckhand.v1.ListNodeRolloutsResponse
+	9,  // 53: deckhand.v1.NodeService.StopNodeRollout:output_type -> deckhand.v1.StopNodeRolloutResponse
+	42, // [42:54] is the sub-list for method output_type
+	30, // [30:42] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_proto_init() }
@@ -2576,9 +2294,9 @@ func file_deckhand_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_node_proto_rawDesc), len(file_deckhand_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   40,
+			NumMessages:   35,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   1,
 		},
 		GoTypes:           file_deckhand_v1_node_proto_goTypes,
 		DependencyIndexes: file_deckhand_v1_node_proto_depIdxs,

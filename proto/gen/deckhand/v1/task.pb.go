@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	v1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/error/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -409,7 +410,7 @@ type Task struct {
 	Sources []*TaskSource `protobuf:"bytes,95,rep,name=sources,proto3" json:"sources,omitempty"`
 	// Where a person can do something about a task that failed or is stopped. Only
 	// GetTask sets it.
-	Action *Action `protobuf:"bytes,96,opt,name=action,proto3" json:"action,omitempty"`
+	Action *v1.Action `protobuf:"bytes,96,opt,name=action,proto3" json:"action,omitempty"`
 	// Until when its changes of files can be undone; unset while it has not ended.
 	// Only GetTask sets it.
 	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,97,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
@@ -820,7 +821,7 @@ func (x *Task) GetSources() []*TaskSource {
 	return nil
 }
 
-func (x *Task) GetAction() *Action {
+func (x *Task) GetAction() *v1.Action {
 	if x != nil {
 		return x.Action
 	}
@@ -4004,7 +4005,7 @@ var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/error.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/error/v1/error.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
@@ -4012,7 +4013,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
 	"costMicros\x12!\n" +
-	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xff\x0f\n" +
+	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\x85\x10\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -4081,8 +4082,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\ttask_type\x18U \x01(\tR\btaskType\x12!\n" +
 	"\fquota_limits\x18V \x03(\tR\vquotaLimits\x12!\n" +
 	"\fresumed_turn\x18W \x01(\bR\vresumedTurn\x121\n" +
-	"\asources\x18_ \x03(\v2\x17.deckhand.v1.TaskSourceR\asources\x12+\n" +
-	"\x06action\x18` \x01(\v2\x13.deckhand.v1.ActionR\x06action\x129\n" +
+	"\asources\x18_ \x03(\v2\x17.deckhand.v1.TaskSourceR\asources\x121\n" +
+	"\x06action\x18` \x01(\v2\x19.deckhand.error.v1.ActionR\x06action\x129\n" +
 	"\n" +
 	"undo_until\x18a \x01(\v2\x1a.google.protobuf.TimestampR\tundoUntil\x12:\n" +
 	"\vactive_time\x18b \x01(\v2\x19.google.protobuf.DurationR\n" +
@@ -4464,7 +4465,7 @@ var file_deckhand_v1_task_proto_goTypes = []any{
 	(*ReadLogResponse)(nil),         // 50: deckhand.v1.ReadLogResponse
 	(*timestamppb.Timestamp)(nil),   // 51: google.protobuf.Timestamp
 	(*structpb.Struct)(nil),         // 52: google.protobuf.Struct
-	(*Action)(nil),                  // 53: deckhand.v1.Action
+	(*v1.Action)(nil),               // 53: deckhand.error.v1.Action
 	(*durationpb.Duration)(nil),     // 54: google.protobuf.Duration
 	(*Estimate)(nil),                // 55: deckhand.v1.Estimate
 	(*FileChange)(nil),              // 56: deckhand.v1.FileChange
@@ -4485,7 +4486,7 @@ var file_deckhand_v1_task_proto_depIdxs = []int32{
 	52, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
 	6,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
 	5,  // 12: deckhand.v1.Task.sources:type_name -> deckhand.v1.TaskSource
-	53, // 13: deckhand.v1.Task.action:type_name -> deckhand.v1.Action
+	53, // 13: deckhand.v1.Task.action:type_name -> deckhand.error.v1.Action
 	51, // 14: deckhand.v1.Task.undo_until:type_name -> google.protobuf.Timestamp
 	54, // 15: deckhand.v1.Task.active_time:type_name -> google.protobuf.Duration
 	3,  // 16: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
@@ -4580,7 +4581,6 @@ func file_deckhand_v1_task_proto_init() {
 	if File_deckhand_v1_task_proto != nil {
 		return
 	}
-	file_deckhand_v1_error_proto_init()
 	file_deckhand_v1_estimate_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_workspace_proto_init()

@@ -4,7 +4,7 @@ import { render, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import { AppliedTriggerSchema } from "@/gen/deckhand/v1/agent_pb";
-import { ErrorInfoSchema } from "@/gen/deckhand/v1/error_pb";
+import { ErrorInfoSchema } from "@/gen/deckhand/error/v1/error_pb";
 import { tryCommand } from "./Deployed";
 import { Remarks } from "./Draft";
 import { remarksOf } from "./problems";

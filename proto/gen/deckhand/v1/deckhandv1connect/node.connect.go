@@ -23,8 +23,6 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// NodeServiceName is the fully-qualified name of the NodeService service.
 	NodeServiceName = "deckhand.v1.NodeService"
-	// EnrollmentServiceName is the fully-qualified name of the EnrollmentService service.
-	EnrollmentServiceName = "deckhand.v1.EnrollmentService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -64,12 +62,6 @@ const (
 	// NodeServiceStopNodeRolloutProcedure is the fully-qualified name of the NodeService's
 	// StopNodeRollout RPC.
 	NodeServiceStopNodeRolloutProcedure = "/deckhand.v1.NodeService/StopNodeRollout"
-	// EnrollmentServiceEnrollNodeProcedure is the fully-qualified name of the EnrollmentService's
-	// EnrollNode RPC.
-	EnrollmentServiceEnrollNodeProcedure = "/deckhand.v1.EnrollmentService/EnrollNode"
-	// EnrollmentServiceRenewCertificateProcedure is the fully-qualified name of the EnrollmentService's
-	// RenewCertificate RPC.
-	EnrollmentServiceRenewCertificateProcedure = "/deckhand.v1.EnrollmentService/RenewCertificate"
 )
 
 // NodeServiceClient is a client for the deckhand.v1.NodeService service.
@@ -524,124 +516,4 @@ func (UnimplementedNodeServiceHandler) ListNodeRollouts(context.Context, *v1.Lis
 
 func (UnimplementedNodeServiceHandler) StopNodeRollout(context.Context, *v1.StopNodeRolloutRequest) (*v1.StopNodeRolloutResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeService.StopNodeRollout is not implemented"))
-}
-
-// EnrollmentServiceClient is a client for the deckhand.v1.EnrollmentService service.
-type EnrollmentServiceClient interface {
-	// EnrollNode registers the key that the node generated. Repeating it with the
-	// same token and key returns a new certificate; with another key it is
-	// refused.
-	EnrollNode(context.Context, *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error)
-	// RenewCertificate issues a new certificate, for the same key, to an enrolled
-	// node whose certificate expired less than 30 days ago, for example because
-	// the machine was off. Neither part of the request proves anything alone, and
-	// the response is useful only to the holder of the key, so replaying it gains
-	// nothing.
-	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
-}
-
-// NewEnrollmentServiceClient constructs a client for the deckhand.v1.EnrollmentService service. By
-// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
-// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
-// connect.WithGRPC() or connect.WithGRPCWeb() options.
-//
-// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
-// http://api.acme.com or https://acme.com/grpc).
-func NewEnrollmentServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) EnrollmentServiceClient {
-	baseURL = strings.TrimRight(baseURL, "/")
-	enrollmentServiceMethods := v1.File_deckhand_v1_node_proto.Services().ByName("EnrollmentService").Methods()
-	return &enrollmentServiceClient{
-		enrollNode: connect.NewClient[v1.EnrollNodeRequest, v1.EnrollNodeResponse](
-			httpClient,
-			baseURL+EnrollmentServiceEnrollNodeProcedure,
-			connect.WithSchema(enrollmentServiceMethods.ByName("EnrollNode")),
-			connect.WithClientOptions(opts...),
-		),
-		renewCertificate: connect.NewClient[v1.RenewCertificateRequest, v1.RenewCertificateResponse](
-			httpClient,
-			baseURL+EnrollmentServiceRenewCertificateProcedure,
-			connect.WithSchema(enrollmentServiceMethods.ByName("RenewCertificate")),
-			connect.WithClientOptions(opts...),
-		),
-	}
-}
-
-// enrollmentServiceClient implements EnrollmentServiceClient.
-type enrollmentServiceClient struct {
-	enrollNode       *connect.Client[v1.EnrollNodeRequest, v1.EnrollNodeResponse]
-	renewCertificate *connect.Client[v1.RenewCertificateRequest, v1.RenewCertificateResponse]
-}
-
-// EnrollNode calls deckhand.v1.EnrollmentService.EnrollNode.
-func (c *enrollmentServiceClient) EnrollNode(ctx context.Context, req *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error) {
-	response, err := c.enrollNode.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// RenewCertificate calls deckhand.v1.EnrollmentService.RenewCertificate.
-func (c *enrollmentServiceClient) RenewCertificate(ctx context.Context, req *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error) {
-	response, err := c.renewCertificate.CallUnary(ctx, connect.NewRequest(req))
-	if response != nil {
-		return response.Msg, err
-	}
-	return nil, err
-}
-
-// EnrollmentServiceHandler is an implementation of the deckhand.v1.EnrollmentService service.
-type EnrollmentServiceHandler interface {
-	// EnrollNode registers the key that the node generated. Repeating it with the
-	// same token and key returns a new certificate; with another key it is
-	// refused.
-	EnrollNode(context.Context, *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error)
-	// RenewCertificate issues a new certificate, for the same key, to an enrolled
-	// node whose certificate expired less than 30 days ago, for example because
-	// the machine was off. Neither part of the request proves anything alone, and
-	// the response is useful only to the holder of the key, so replaying it gains
-	// nothing.
-	RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error)
-}
-
-// NewEnrollmentServiceHandler builds an HTTP handler from the service implementation. It returns
-// the path on which to mount the handler and the handler itself.
-//
-// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
-// and JSON codecs. They also support gzip compression.
-func NewEnrollmentServiceHandler(svc EnrollmentServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
-	enrollmentServiceMethods := v1.File_deckhand_v1_node_proto.Services().ByName("EnrollmentService").Methods()
-	enrollmentServiceEnrollNodeHandler := connect.NewUnaryHandlerSimple(
-		EnrollmentServiceEnrollNodeProcedure,
-		svc.EnrollNode,
-		connect.WithSchema(enrollmentServiceMethods.ByName("EnrollNode")),
-		connect.WithHandlerOptions(opts...),
-	)
-	enrollmentServiceRenewCertificateHandler := connect.NewUnaryHandlerSimple(
-		EnrollmentServiceRenewCertificateProcedure,
-		svc.RenewCertificate,
-		connect.WithSchema(enrollmentServiceMethods.ByName("RenewCertificate")),
-		connect.WithHandlerOptions(opts...),
-	)
-	return "/deckhand.v1.EnrollmentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case EnrollmentServiceEnrollNodeProcedure:
-			enrollmentServiceEnrollNodeHandler.ServeHTTP(w, r)
-		case EnrollmentServiceRenewCertificateProcedure:
-			enrollmentServiceRenewCertificateHandler.ServeHTTP(w, r)
-		default:
-			http.NotFound(w, r)
-		}
-	})
-}
-
-// UnimplementedEnrollmentServiceHandler returns CodeUnimplemented from all methods.
-type UnimplementedEnrollmentServiceHandler struct{}
-
-func (UnimplementedEnrollmentServiceHandler) EnrollNode(context.Context, *v1.EnrollNodeRequest) (*v1.EnrollNodeResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EnrollmentService.EnrollNode is not implemented"))
-}
-
-func (UnimplementedEnrollmentServiceHandler) RenewCertificate(context.Context, *v1.RenewCertificateRequest) (*v1.RenewCertificateResponse, error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.EnrollmentService.RenewCertificate is not implemented"))
 }

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/node.proto.
  */
 export const file_deckhand_v1_node: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS9ub2RlLnByb3RvEgtkZWNraGFuZC52MSLYAwoETm9kZRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEi0KBmxhYmVscxgDIAMoCzIdLmRlY2toYW5kLnYxLk5vZGUuTGFiZWxzRW50cnkSDgoGc3RhdHVzGAQgASgJEg8KB3ZlcnNpb24YBSABKAkSEgoKY2FwYWJpbGl0eRgGIAEoBRIQCghydW50aW1lcxgHIAMoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3NlZW5fYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBWRyYWluGAogASgLMhYuZGVja2hhbmQudjEuTm9kZURyYWluEiMKBGxvY2sYCyABKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIQCghwcmVzc3VyZRgMIAEoCRImCgZza2lsbHMYDSADKAsyFi5kZWNraGFuZC52MS5Ob2RlU2tpbGwSKQoHdXBncmFkZRgOIAEoCzIYLmRlY2toYW5kLnYxLk5vZGVVcGdyYWRlGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiPgoLTm9kZVVwZ3JhZGUSDwoHdmVyc2lvbhgBIAEoCRINCgVzdGF0ZRgCIAEoCRIPCgdwcm9ibGVtGAMgASgJIrsDCgtOb2RlUm9sbG91dBIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEjQKBmxhYmVscxgDIAMoCzIkLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0LkxhYmVsc0VudHJ5Eg8KB3BlcmNlbnQYBCABKAUSFAoMbWF4X2ZhaWx1cmVzGAUgASgFEg0KBXN0YXRlGAYgASgJEg4KBnJlYXNvbhgHIAEoCRISCgpjcmVhdGVkX2J5GAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgVub2RlcxgLIAMoCzIcLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0Tm9kZRIPCgd3YWl0aW5nGAwgASgFEhEKCXVwZ3JhZGluZxgNIAEoBRIRCglpbnN0YWxsZWQYDiABKAUSDgoGZmFpbGVkGA8gASgFGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiUAoPTm9kZVJvbGxvdXROb2RlEg8KB25vZGVfaWQYASABKAkSDAoEbmFtZRgCIAEoCRINCgVzdGF0ZRgDIAEoCRIPCgdwcm9ibGVtGAQgASgJIroBChNVcGdyYWRlTm9kZXNSZXF1ZXN0Eg8KB3ZlcnNpb24YASABKAkSPAoGbGFiZWxzGAIgAygLMiwuZGVja2hhbmQudjEuVXBncmFkZU5vZGVzUmVxdWVzdC5MYWJlbHNFbnRyeRIPCgdwZXJjZW50GAMgASgFEhQKDG1heF9mYWlsdXJlcxgEIAEoBRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkEKFFVwZ3JhZGVOb2Rlc1Jlc3BvbnNlEikKB3JvbGxvdXQYASABKAsyGC5kZWNraGFuZC52MS5Ob2RlUm9sbG91dCJAChdMaXN0Tm9kZVJvbGxvdXRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJfChhMaXN0Tm9kZVJvbGxvdXRzUmVzcG9uc2USKgoIcm9sbG91dHMYASADKAsyGC5kZWNraGFuZC52MS5Ob2RlUm9sbG91dBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKAoWU3RvcE5vZGVSb2xsb3V0UmVxdWVzdBIOCgZyZWFzb24YASABKAkiRAoXU3RvcE5vZGVSb2xsb3V0UmVzcG9uc2USKQoHcm9sbG91dBgBIAEoCzIYLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0Ik0KCU5vZGVTa2lsbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEgwKBHBhdGgYAyABKAkSDwoHcHJvYmxlbRgEIAEoCSJSCglOb2RlRHJhaW4SCgoCYnkYASABKAkSDgoGcmVhc29uGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKcAgoITm9kZUxvY2sSCgoCaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIRCglub2RlX25hbWUYAyABKAkSCgoCYnkYBCABKAkSDgoGcmVhc29uGAUgASgJEg8KB2V4ZWNfaWQYBiABKAkSLAoIdGFrZW5fYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3JlbGVhc2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtyZWxlYXNlZF9ieRgJIAEoCRIPCgd0YXNrX2lkGAogASgJEi4KCmV4cGlyZXNfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjkKEExpc3ROb2Rlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiTgoRTGlzdE5vZGVzUmVzcG9uc2USIAoFbm9kZXMYASADKAsyES5kZWNraGFuZC52MS5Ob2RlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg5HZXROb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJIjIKD0dldE5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEuZGVja2hhbmQudjEuTm9kZSKwAQoWQ3JlYXRlSm9pblRva2VuUmVxdWVzdBImCgN0dGwYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SPwoGbGFiZWxzGAIgAygLMi8uZGVja2hhbmQudjEuQ3JlYXRlSm9pblRva2VuUmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlgKF0NyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEg0KBXRva2VuGAEgASgJEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIiQKEVJldm9rZU5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkiNQoSUmV2b2tlTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5kZWNraGFuZC52MS5Ob2RlIjMKEERyYWluTm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiSgoRRHJhaW5Ob2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLmRlY2toYW5kLnYxLk5vZGUSFAoMYWN0aXZlX3Rhc2tzGAIgASgFIiUKElVuZHJhaW5Ob2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJIjYKE1VuZHJhaW5Ob2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLmRlY2toYW5kLnYxLk5vZGUiMgoPTG9ja05vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIk0KEExvY2tOb2RlUmVzcG9uc2USIwoEbG9jaxgBIAEoCzIVLmRlY2toYW5kLnYxLk5vZGVMb2NrEhQKDGFjdGl2ZV90YXNrcxgCIAEoBSIzChFVbmxvY2tOb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEg0KBWZvcmNlGAIgASgIIjUKElVubG9ja05vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEuZGVja2hhbmQudjEuTm9kZSJgChRMaXN0Tm9kZUxvY2tzUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEhAKCHJlbGVhc2VkGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJIlYKFUxpc3ROb2RlTG9ja3NSZXNwb25zZRIkCgVsb2NrcxgBIAMoCzIVLmRlY2toYW5kLnYxLk5vZGVMb2NrEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK+AQoRRW5yb2xsTm9kZVJlcXVlc3QSEgoKam9pbl90b2tlbhgBIAEoCRILCgNjc3IYAiABKAwSDAoEbmFtZRgDIAEoCRI6CgZsYWJlbHMYBCADKAsyKi5kZWNraGFuZC52MS5FbnJvbGxOb2RlUmVxdWVzdC5MYWJlbHNFbnRyeRIPCgd2ZXJzaW9uGAUgASgJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiZAoSRW5yb2xsTm9kZVJlc3BvbnNlEg8KB25vZGVfaWQYASABKAkSFwoPY2VydGlmaWNhdGVfcGVtGAIgASgJEg4KBmNhX3BlbRgDIAEoCRIUCgxlZGdlX2FkZHJlc3MYBCABKAkiPwoXUmVuZXdDZXJ0aWZpY2F0ZVJlcXVlc3QSFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEgsKA2NzchgCIAEoDCJJChhSZW5ld0NlcnRpZmljYXRlUmVzcG9uc2USFwoPY2VydGlmaWNhdGVfcGVtGAEgASgJEhQKDGVkZ2VfYWRkcmVzcxgCIAEoCTKCCAoLTm9kZVNlcnZpY2USTwoJTGlzdE5vZGVzEh0uZGVja2hhbmQudjEuTGlzdE5vZGVzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3ROb2Rlc1Jlc3BvbnNlIgOQAgESSQoHR2V0Tm9kZRIbLmRlY2toYW5kLnYxLkdldE5vZGVSZXF1ZXN0GhwuZGVja2hhbmQudjEuR2V0Tm9kZVJlc3BvbnNlIgOQAgESXAoPQ3JlYXRlSm9pblRva2VuEiMuZGVja2hhbmQudjEuQ3JlYXRlSm9pblRva2VuUmVxdWVzdBokLmRlY2toYW5kLnYxLkNyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEk0KClJldm9rZU5vZGUSHi5kZWNraGFuZC52MS5SZXZva2VOb2RlUmVxdWVzdBofLmRlY2toYW5kLnYxLlJldm9rZU5vZGVSZXNwb25zZRJKCglEcmFpbk5vZGUSHS5kZWNraGFuZC52MS5EcmFpbk5vZGVSZXF1ZXN0Gh4uZGVja2hhbmQudjEuRHJhaW5Ob2RlUmVzcG9uc2USUAoLVW5kcmFpbk5vZGUSHy5kZWNraGFuZC52MS5VbmRyYWluTm9kZVJlcXVlc3QaIC5kZWNraGFuZC52MS5VbmRyYWluTm9kZVJlc3BvbnNlEkcKCExvY2tOb2RlEhwuZGVja2hhbmQudjEuTG9ja05vZGVSZXF1ZXN0Gh0uZGVja2hhbmQudjEuTG9ja05vZGVSZXNwb25zZRJNCgpVbmxvY2tOb2RlEh4uZGVja2hhbmQudjEuVW5sb2NrTm9kZVJlcXVlc3QaHy5kZWNraGFuZC52MS5VbmxvY2tOb2RlUmVzcG9uc2USWwoNTGlzdE5vZGVMb2NrcxIhLmRlY2toYW5kLnYxLkxpc3ROb2RlTG9ja3NSZXF1ZXN0GiIuZGVja2hhbmQudjEuTGlzdE5vZGVMb2Nrc1Jlc3BvbnNlIgOQAgESUwoMVXBncmFkZU5vZGVzEiAuZGVja2hhbmQudjEuVXBncmFkZU5vZGVzUmVxdWVzdBohLmRlY2toYW5kLnYxLlVwZ3JhZGVOb2Rlc1Jlc3BvbnNlEmQKEExpc3ROb2RlUm9sbG91dHMSJC5kZWNraGFuZC52MS5MaXN0Tm9kZVJvbGxvdXRzUmVxdWVzdBolLmRlY2toYW5kLnYxLkxpc3ROb2RlUm9sbG91dHNSZXNwb25zZSIDkAIBElwKD1N0b3BOb2RlUm9sbG91dBIjLmRlY2toYW5kLnYxLlN0b3BOb2RlUm9sbG91dFJlcXVlc3QaJC5kZWNraGFuZC52MS5TdG9wTm9kZVJvbGxvdXRSZXNwb25zZTLDAQoRRW5yb2xsbWVudFNlcnZpY2USTQoKRW5yb2xsTm9kZRIeLmRlY2toYW5kLnYxLkVucm9sbE5vZGVSZXF1ZXN0Gh8uZGVja2hhbmQudjEuRW5yb2xsTm9kZVJlc3BvbnNlEl8KEFJlbmV3Q2VydGlmaWNhdGUSJC5kZWNraGFuZC52MS5SZW5ld0NlcnRpZmljYXRlUmVxdWVzdBolLmRlY2toYW5kLnYxLlJlbmV3Q2VydGlmaWNhdGVSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS9ub2RlLnByb3RvEgtkZWNraGFuZC52MSLYAwoETm9kZRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEi0KBmxhYmVscxgDIAMoCzIdLmRlY2toYW5kLnYxLk5vZGUuTGFiZWxzRW50cnkSDgoGc3RhdHVzGAQgASgJEg8KB3ZlcnNpb24YBSABKAkSEgoKY2FwYWJpbGl0eRgGIAEoBRIQCghydW50aW1lcxgHIAMoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3NlZW5fYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBWRyYWluGAogASgLMhYuZGVja2hhbmQudjEuTm9kZURyYWluEiMKBGxvY2sYCyABKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIQCghwcmVzc3VyZRgMIAEoCRImCgZza2lsbHMYDSADKAsyFi5kZWNraGFuZC52MS5Ob2RlU2tpbGwSKQoHdXBncmFkZRgOIAEoCzIYLmRlY2toYW5kLnYxLk5vZGVVcGdyYWRlGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiPgoLTm9kZVVwZ3JhZGUSDwoHdmVyc2lvbhgBIAEoCRINCgVzdGF0ZRgCIAEoCRIPCgdwcm9ibGVtGAMgASgJIrsDCgtOb2RlUm9sbG91dBIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEjQKBmxhYmVscxgDIAMoCzIkLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0LkxhYmVsc0VudHJ5Eg8KB3BlcmNlbnQYBCABKAUSFAoMbWF4X2ZhaWx1cmVzGAUgASgFEg0KBXN0YXRlGAYgASgJEg4KBnJlYXNvbhgHIAEoCRISCgpjcmVhdGVkX2J5GAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCGVuZGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgVub2RlcxgLIAMoCzIcLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0Tm9kZRIPCgd3YWl0aW5nGAwgASgFEhEKCXVwZ3JhZGluZxgNIAEoBRIRCglpbnN0YWxsZWQYDiABKAUSDgoGZmFpbGVkGA8gASgFGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiUAoPTm9kZVJvbGxvdXROb2RlEg8KB25vZGVfaWQYASABKAkSDAoEbmFtZRgCIAEoCRINCgVzdGF0ZRgDIAEoCRIPCgdwcm9ibGVtGAQgASgJIroBChNVcGdyYWRlTm9kZXNSZXF1ZXN0Eg8KB3ZlcnNpb24YASABKAkSPAoGbGFiZWxzGAIgAygLMiwuZGVja2hhbmQudjEuVXBncmFkZU5vZGVzUmVxdWVzdC5MYWJlbHNFbnRyeRIPCgdwZXJjZW50GAMgASgFEhQKDG1heF9mYWlsdXJlcxgEIAEoBRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkEKFFVwZ3JhZGVOb2Rlc1Jlc3BvbnNlEikKB3JvbGxvdXQYASABKAsyGC5kZWNraGFuZC52MS5Ob2RlUm9sbG91dCJAChdMaXN0Tm9kZVJvbGxvdXRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJfChhMaXN0Tm9kZVJvbGxvdXRzUmVzcG9uc2USKgoIcm9sbG91dHMYASADKAsyGC5kZWNraGFuZC52MS5Ob2RlUm9sbG91dBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKAoWU3RvcE5vZGVSb2xsb3V0UmVxdWVzdBIOCgZyZWFzb24YASABKAkiRAoXU3RvcE5vZGVSb2xsb3V0UmVzcG9uc2USKQoHcm9sbG91dBgBIAEoCzIYLmRlY2toYW5kLnYxLk5vZGVSb2xsb3V0Ik0KCU5vZGVTa2lsbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEgwKBHBhdGgYAyABKAkSDwoHcHJvYmxlbRgEIAEoCSJSCglOb2RlRHJhaW4SCgoCYnkYASABKAkSDgoGcmVhc29uGAIgASgJEikKBXNpbmNlGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKcAgoITm9kZUxvY2sSCgoCaWQYASABKAkSDwoHbm9kZV9pZBgCIAEoCRIRCglub2RlX25hbWUYAyABKAkSCgoCYnkYBCABKAkSDgoGcmVhc29uGAUgASgJEg8KB2V4ZWNfaWQYBiABKAkSLAoIdGFrZW5fYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3JlbGVhc2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtyZWxlYXNlZF9ieRgJIAEoCRIPCgd0YXNrX2lkGAogASgJEi4KCmV4cGlyZXNfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjkKEExpc3ROb2Rlc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgFEhIKCnBhZ2VfdG9rZW4YAiABKAkiTgoRTGlzdE5vZGVzUmVzcG9uc2USIAoFbm9kZXMYASADKAsyES5kZWNraGFuZC52MS5Ob2RlEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhCg5HZXROb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJIkgKD0dldE5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEuZGVja2hhbmQudjEuTm9kZRIUCgxhY3RpdmVfdGFza3MYAiABKAUisAEKFkNyZWF0ZUpvaW5Ub2tlblJlcXVlc3QSJgoDdHRsGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEj8KBmxhYmVscxgCIAMoCzIvLmRlY2toYW5kLnYxLkNyZWF0ZUpvaW5Ub2tlblJlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJYChdDcmVhdGVKb2luVG9rZW5SZXNwb25zZRINCgV0b2tlbhgBIAEoCRIuCgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIkChFSZXZva2VOb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJIjUKElJldm9rZU5vZGVSZXNwb25zZRIfCgRub2RlGAEgASgLMhEuZGVja2hhbmQudjEuTm9kZSIzChBEcmFpbk5vZGVSZXF1ZXN0Eg8KB25vZGVfaWQYASABKAkSDgoGcmVhc29uGAIgASgJIkoKEURyYWluTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5kZWNraGFuZC52MS5Ob2RlEhQKDGFjdGl2ZV90YXNrcxgCIAEoBSIlChJVbmRyYWluTm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCSI2ChNVbmRyYWluTm9kZVJlc3BvbnNlEh8KBG5vZGUYASABKAsyES5kZWNraGFuZC52MS5Ob2RlIjIKD0xvY2tOb2RlUmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEg4KBnJlYXNvbhgCIAEoCSJNChBMb2NrTm9kZVJlc3BvbnNlEiMKBGxvY2sYASABKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIUCgxhY3RpdmVfdGFza3MYAiABKAUiMwoRVW5sb2NrTm9kZVJlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRINCgVmb3JjZRgCIAEoCCI1ChJVbmxvY2tOb2RlUmVzcG9uc2USHwoEbm9kZRgBIAEoCzIRLmRlY2toYW5kLnYxLk5vZGUiYAoUTGlzdE5vZGVMb2Nrc1JlcXVlc3QSDwoHbm9kZV9pZBgBIAEoCRIQCghyZWxlYXNlZBgCIAEoCBIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCSJWChVMaXN0Tm9kZUxvY2tzUmVzcG9uc2USJAoFbG9ja3MYASADKAsyFS5kZWNraGFuZC52MS5Ob2RlTG9jaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAky7gcKC05vZGVTZXJ2aWNlEkoKCUxpc3ROb2RlcxIdLmRlY2toYW5kLnYxLkxpc3ROb2Rlc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0Tm9kZXNSZXNwb25zZRJECgdHZXROb2RlEhsuZGVja2hhbmQudjEuR2V0Tm9kZVJlcXVlc3QaHC5kZWNraGFuZC52MS5HZXROb2RlUmVzcG9uc2USXAoPQ3JlYXRlSm9pblRva2VuEiMuZGVja2hhbmQudjEuQ3JlYXRlSm9pblRva2VuUmVxdWVzdBokLmRlY2toYW5kLnYxLkNyZWF0ZUpvaW5Ub2tlblJlc3BvbnNlEk0KClJldm9rZU5vZGUSHi5kZWNraGFuZC52MS5SZXZva2VOb2RlUmVxdWVzdBofLmRlY2toYW5kLnYxLlJldm9rZU5vZGVSZXNwb25zZRJKCglEcmFpbk5vZGUSHS5kZWNraGFuZC52MS5EcmFpbk5vZGVSZXF1ZXN0Gh4uZGVja2hhbmQudjEuRHJhaW5Ob2RlUmVzcG9uc2USUAoLVW5kcmFpbk5vZGUSHy5kZWNraGFuZC52MS5VbmRyYWluTm9kZVJlcXVlc3QaIC5kZWNraGFuZC52MS5VbmRyYWluTm9kZVJlc3BvbnNlEkcKCExvY2tOb2RlEhwuZGVja2hhbmQudjEuTG9ja05vZGVSZXF1ZXN0Gh0uZGVja2hhbmQudjEuTG9ja05vZGVSZXNwb25zZRJNCgpVbmxvY2tOb2RlEh4uZGVja2hhbmQudjEuVW5sb2NrTm9kZVJlcXVlc3QaHy5kZWNraGFuZC52MS5VbmxvY2tOb2RlUmVzcG9uc2USVgoNTGlzdE5vZGVMb2NrcxIhLmRlY2toYW5kLnYxLkxpc3ROb2RlTG9ja3NSZXF1ZXN0GiIuZGVja2hhbmQudjEuTGlzdE5vZGVMb2Nrc1Jlc3BvbnNlElMKDFVwZ3JhZGVOb2RlcxIgLmRlY2toYW5kLnYxLlVwZ3JhZGVOb2Rlc1JlcXVlc3QaIS5kZWNraGFuZC52MS5VcGdyYWRlTm9kZXNSZXNwb25zZRJfChBMaXN0Tm9kZVJvbGxvdXRzEiQuZGVja2hhbmQudjEuTGlzdE5vZGVSb2xsb3V0c1JlcXVlc3QaJS5kZWNraGFuZC52MS5MaXN0Tm9kZVJvbGxvdXRzUmVzcG9uc2USXAoPU3RvcE5vZGVSb2xsb3V0EiMuZGVja2hhbmQudjEuU3RvcE5vZGVSb2xsb3V0UmVxdWVzdBokLmRlY2toYW5kLnYxLlN0b3BOb2RlUm9sbG91dFJlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * Node is a machine that runs deckhand-node.
@@ -657,6 +657,13 @@ export type GetNodeResponse = Message<"deckhand.v1.GetNodeResponse"> & {
    * @generated from field: deckhand.v1.Node node = 1;
    */
   node?: Node | undefined;
+
+  /**
+   * Tasks that hold or are about to hold a slot there.
+   *
+   * @generated from field: int32 active_tasks = 2;
+   */
+  activeTasks: number;
 };
 
 /**
@@ -985,135 +992,6 @@ export const ListNodeLocksResponseSchema: GenMessage<ListNodeLocksResponse> = /*
   messageDesc(file_deckhand_v1_node, 30);
 
 /**
- * @generated from message deckhand.v1.EnrollNodeRequest
- */
-export type EnrollNodeRequest = Message<"deckhand.v1.EnrollNodeRequest"> & {
-  /**
-   * @generated from field: string join_token = 1;
-   */
-  joinToken: string;
-
-  /**
-   * PKCS #10 request in DER, signed by the node's key.
-   *
-   * @generated from field: bytes csr = 2;
-   */
-  csr: Uint8Array;
-
-  /**
-   * @generated from field: string name = 3;
-   */
-  name: string;
-
-  /**
-   * @generated from field: map<string, string> labels = 4;
-   */
-  labels: { [key: string]: string };
-
-  /**
-   * @generated from field: string version = 5;
-   */
-  version: string;
-};
-
-/**
- * Describes the message deckhand.v1.EnrollNodeRequest.
- * Use `create(EnrollNodeRequestSchema)` to create a new message.
- */
-export const EnrollNodeRequestSchema: GenMessage<EnrollNodeRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 31);
-
-/**
- * @generated from message deckhand.v1.EnrollNodeResponse
- */
-export type EnrollNodeResponse = Message<"deckhand.v1.EnrollNodeResponse"> & {
-  /**
-   * @generated from field: string node_id = 1;
-   */
-  nodeId: string;
-
-  /**
-   * The client certificate, valid for 24 hours, in PEM.
-   *
-   * @generated from field: string certificate_pem = 2;
-   */
-  certificatePem: string;
-
-  /**
-   * The hub's CA, in PEM.
-   *
-   * @generated from field: string ca_pem = 3;
-   */
-  caPem: string;
-
-  /**
-   * host:port of the hub's edge, where the node dials its link.
-   *
-   * @generated from field: string edge_address = 4;
-   */
-  edgeAddress: string;
-};
-
-/**
- * Describes the message deckhand.v1.EnrollNodeResponse.
- * Use `create(EnrollNodeResponseSchema)` to create a new message.
- */
-export const EnrollNodeResponseSchema: GenMessage<EnrollNodeResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 32);
-
-/**
- * @generated from message deckhand.v1.RenewCertificateRequest
- */
-export type RenewCertificateRequest = Message<"deckhand.v1.RenewCertificateRequest"> & {
-  /**
-   * The node's last certificate, in PEM.
-   *
-   * @generated from field: string certificate_pem = 1;
-   */
-  certificatePem: string;
-
-  /**
-   * PKCS #10 request in DER, signed by the same key.
-   *
-   * @generated from field: bytes csr = 2;
-   */
-  csr: Uint8Array;
-};
-
-/**
- * Describes the message deckhand.v1.RenewCertificateRequest.
- * Use `create(RenewCertificateRequestSchema)` to create a new message.
- */
-export const RenewCertificateRequestSchema: GenMessage<RenewCertificateRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 33);
-
-/**
- * @generated from message deckhand.v1.RenewCertificateResponse
- */
-export type RenewCertificateResponse = Message<"deckhand.v1.RenewCertificateResponse"> & {
-  /**
-   * Valid for 24 hours, in PEM.
-   *
-   * @generated from field: string certificate_pem = 1;
-   */
-  certificatePem: string;
-
-  /**
-   * host:port of the hub's edge, which may have moved.
-   *
-   * @generated from field: string edge_address = 2;
-   */
-  edgeAddress: string;
-};
-
-/**
- * Describes the message deckhand.v1.RenewCertificateResponse.
- * Use `create(RenewCertificateResponseSchema)` to create a new message.
- */
-export const RenewCertificateResponseSchema: GenMessage<RenewCertificateResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_node, 34);
-
-/**
  * NodeService shows and steers the fleet's machines.
  *
  * @generated from service deckhand.v1.NodeService
@@ -1250,40 +1128,4 @@ export const NodeService: GenService<{
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_node, 0);
-
-/**
- * EnrollmentService turns a join token into a node's certificate. It needs no
- * other authentication.
- *
- * @generated from service deckhand.v1.EnrollmentService
- */
-export const EnrollmentService: GenService<{
-  /**
-   * EnrollNode registers the key that the node generated. Repeating it with the
-   * same token and key returns a new certificate; with another key it is
-   * refused.
-   *
-   * @generated from rpc deckhand.v1.EnrollmentService.EnrollNode
-   */
-  enrollNode: {
-    methodKind: "unary";
-    input: typeof EnrollNodeRequestSchema;
-    output: typeof EnrollNodeResponseSchema;
-  },
-  /**
-   * RenewCertificate issues a new certificate, for the same key, to an enrolled
-   * node whose certificate expired less than 30 days ago, for example because
-   * the machine was off. Neither part of the request proves anything alone, and
-   * the response is useful only to the holder of the key, so replaying it gains
-   * nothing.
-   *
-   * @generated from rpc deckhand.v1.EnrollmentService.RenewCertificate
-   */
-  renewCertificate: {
-    methodKind: "unary";
-    input: typeof RenewCertificateRequestSchema;
-    output: typeof RenewCertificateResponseSchema;
-  },
-}> = /*@__PURE__*/
-  serviceDesc(file_deckhand_v1_node, 1);
 

@@ -2,11 +2,11 @@
 // versions:
 // 	protoc-gen-go v1.36.12
 // 	protoc        (unknown)
-// source: deckhand/v1/error.proto
+// source: deckhand/error/v1/error.proto
 
 // Errors as every Deckhand surface reports them.
 
-package deckhandv1
+package errorv1
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -44,7 +44,7 @@ type ErrorInfo struct {
 
 func (x *ErrorInfo) Reset() {
 	*x = ErrorInfo{}
-	mi := &file_deckhand_v1_error_proto_msgTypes[0]
+	mi := &file_deckhand_error_v1_error_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -56,7 +56,7 @@ func (x *ErrorInfo) String() string {
 func (*ErrorInfo) ProtoMessage() {}
 
 func (x *ErrorInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_error_proto_msgTypes[0]
+	mi := &file_deckhand_error_v1_error_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -69,7 +69,7 @@ func (x *ErrorInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorInfo.ProtoReflect.Descriptor instead.
 func (*ErrorInfo) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_error_proto_rawDescGZIP(), []int{0}
+	return file_deckhand_error_v1_error_proto_rawDescGZIP(), []int{0}
 }
 
 func (x *ErrorInfo) GetCode() string {
@@ -122,7 +122,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_deckhand_v1_error_proto_msgTypes[1]
+	mi := &file_deckhand_error_v1_error_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -134,7 +134,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_error_proto_msgTypes[1]
+	mi := &file_deckhand_error_v1_error_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -147,7 +147,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_error_proto_rawDescGZIP(), []int{1}
+	return file_deckhand_error_v1_error_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Action) GetLabel() string {
@@ -171,41 +171,41 @@ func (x *Action) GetCommand() string {
 	return ""
 }
 
-var File_deckhand_v1_error_proto protoreflect.FileDescriptor
+var File_deckhand_error_v1_error_proto protoreflect.FileDescriptor
 
-const file_deckhand_v1_error_proto_rawDesc = "" +
+const file_deckhand_error_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/error.proto\x12\vdeckhand.v1\"\x95\x01\n" +
+	"\x1ddeckhand/error/v1/error.proto\x12\x11deckhand.error.v1\"\x9b\x01\n" +
 	"\tErrorInfo\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x10\n" +
 	"\x03fix\x18\x03 \x01(\tR\x03fix\x12\x1b\n" +
-	"\tobject_id\x18\x04 \x01(\tR\bobjectId\x12+\n" +
-	"\x06action\x18\x18 \x01(\v2\x13.deckhand.v1.ActionR\x06action\"L\n" +
+	"\tobject_id\x18\x04 \x01(\tR\bobjectId\x121\n" +
+	"\x06action\x18\x18 \x01(\v2\x19.deckhand.error.v1.ActionR\x06action\"L\n" +
 	"\x06Action\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x18\n" +
-	"\acommand\x18\x03 \x01(\tR\acommandBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\acommand\x18\x03 \x01(\tR\acommandBEZCgithub.com/deckhand-sh/deckhand/proto/gen/deckhand/error/v1;errorv1b\x06proto3"
 
 var (
-	file_deckhand_v1_error_proto_rawDescOnce sync.Once
-	file_deckhand_v1_error_proto_rawDescData []byte
+	file_deckhand_error_v1_error_proto_rawDescOnce sync.Once
+	file_deckhand_error_v1_error_proto_rawDescData []byte
 )
 
-func file_deckhand_v1_error_proto_rawDescGZIP() []byte {
-	file_deckhand_v1_error_proto_rawDescOnce.Do(func() {
-		file_deckhand_v1_error_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_deckhand_v1_error_proto_rawDesc), len(file_deckhand_v1_error_proto_rawDesc)))
+func file_deckhand_error_v1_error_proto_rawDescGZIP() []byte {
+	file_deckhand_error_v1_error_proto_rawDescOnce.Do(func() {
+		file_deckhand_error_v1_error_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_deckhand_error_v1_error_proto_rawDesc), len(file_deckhand_error_v1_error_proto_rawDesc)))
 	})
-	return file_deckhand_v1_error_proto_rawDescData
+	return file_deckhand_error_v1_error_proto_rawDescData
 }
 
-var file_deckhand_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
-var file_deckhand_v1_error_proto_goTypes = []any{
-	(*ErrorInfo)(nil), // 0: deckhand.v1.ErrorInfo
-	(*Action)(nil),    // 1: deckhand.v1.Action
+var file_deckhand_error_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_deckhand_error_v1_error_proto_goTypes = []any{
+	(*ErrorInfo)(nil), // 0: deckhand.error.v1.ErrorInfo
+	(*Action)(nil),    // 1: deckhand.error.v1.Action
 }
-var file_deckhand_v1_error_proto_depIdxs = []int32{
-	1, // 0: deckhand.v1.ErrorInfo.action:type_name -> deckhand.v1.Action
+var file_deckhand_error_v1_error_proto_depIdxs = []int32{
+	1, // 0: deckhand.error.v1.ErrorInfo.action:type_name -> deckhand.error.v1.Action
 	1, // [1:1] is the sub-list for method output_type
 	1, // [1:1] is the sub-list for method input_type
 	1, // [1:1] is the sub-list for extension type_name
@@ -213,26 +213,26 @@ var file_deckhand_v1_error_proto_depIdxs = []int32{
 	0, // [0:1] is the sub-list for field type_name
 }
 
-func init() { file_deckhand_v1_error_proto_init() }
-func file_deckhand_v1_error_proto_init() {
-	if File_deckhand_v1_error_proto != nil {
+func init() { file_deckhand_error_v1_error_proto_init() }
+func file_deckhand_error_v1_error_proto_init() {
+	if File_deckhand_error_v1_error_proto != nil {
 		return
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_error_proto_rawDesc), len(file_deckhand_v1_error_proto_rawDesc)),
+			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_error_v1_error_proto_rawDesc), len(file_deckhand_error_v1_error_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
-		GoTypes:           file_deckhand_v1_error_proto_goTypes,
-		DependencyIndexes: file_deckhand_v1_error_proto_depIdxs,
-		MessageInfos:      file_deckhand_v1_error_proto_msgTypes,
+		GoTypes:           file_deckhand_error_v1_error_proto_goTypes,
+		DependencyIndexes: file_deckhand_error_v1_error_proto_depIdxs,
+		MessageInfos:      file_deckhand_error_v1_error_proto_msgTypes,
 	}.Build()
-	File_deckhand_v1_error_proto = out.File
-	file_deckhand_v1_error_proto_goTypes = nil
-	file_deckhand_v1_error_proto_depIdxs = nil
+	File_deckhand_error_v1_error_proto = out.File
+	file_deckhand_error_v1_error_proto_goTypes = nil
+	file_deckhand_error_v1_error_proto_depIdxs = nil
 }
