@@ -11,9 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// goingDown are the SQLSTATEs of a server that ends, or has just begun:
-// admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections.
-var goingDown = []string{"57P01", "57P02", "57P03", "53300"}
+// goingDown are the SQLSTATEs of a server that ends, has just begun, or became a standby:
+// admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections,
+// read_only_sql_transaction.
+var goingDown = []string{"57P01", "57P02", "57P03", "53300", "25006"}
 
 // Gone reports whether an error is the database's absence: it cannot be reached, or
 // ends, or starts. Nothing is wrong with what was asked, which may be asked
