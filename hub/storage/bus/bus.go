@@ -37,9 +37,9 @@ type Config struct {
 	// Authority vouches for the servers of tls:// URLs, as PEM; empty for those
 	// that the system trusts.
 	Authority string
-	// Replicas is how many members of a NATS cluster keep the wake-ups; 1 when
-	// 0.
-	Replicas int `koanf:"nats-replicas"`
+	// Replicas is how many members of a NATS cluster keep the wake-ups; 0 for 3 if URL
+	// names three servers or more, and 1 otherwise. With 3, one member may die.
+	Replicas int
 	// Log may be nil.
 	Log hclog.Logger
 }
@@ -55,6 +55,11 @@ const (
 	// maxAge is when unclaimed wake-ups expire; the sweeper publishes again for tasks
 	// that still wait.
 	maxAge = 15 * time.Minute
+	// clustered is how many members keep the wake-ups where there are so many.
+	clustered = 3
+	// pingInterval is how often a connection is tried. It is given up after two that had no
+	// response, so that a server that is cut off is left for another one.
+	pingInterval = 5 * time.Second
 	// ackWait is how long a worker has to claim what it pulled.
 	ackWait = 15 * time.Second
 )
@@ -84,6 +89,12 @@ func New(cfg Config) (*Bus, error) {
 	}
 	if cfg.EventsURL == "" {
 		cfg.EventsURL = cfg.URL
+	}
+	if cfg.Replicas == 0 {
+		cfg.Replicas = 1
+		if cfg.Server == nil && strings.Count(cfg.URL.Reveal(), ",")+1 >= clustered {
+			cfg.Replicas = clustered
+		}
 	}
 	return &Bus{cfg: cfg, reconnected: make(chan struct{}, 1), pools: map[string]bool{DefaultPool: true}}, nil
 }
@@ -156,7 +167,7 @@ func (b *Bus) dial(addr config.Secret, user string, password func(ServerConfig) 
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		nats.PingInterval(20 * time.Second),
+		nats.PingInterval(pingInterval),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			select {
 			case b.reconnected <- struct{}{}:
@@ -234,7 +245,7 @@ func (b *Bus) ensure(ctx context.Context) error {
 		Name: Stream, Subjects: []string{wakeSubject("*")},
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.MemoryStorage,
 		Discard: jetstream.DiscardOld, MaxBytes: maxMemory / 2, MaxAge: maxAge,
-		Replicas: max(b.cfg.Replicas, 1),
+		Replicas: b.cfg.Replicas,
 	})
 	if err != nil {
 		return fmt.Errorf("make the stream %s: %w", Stream, err)
