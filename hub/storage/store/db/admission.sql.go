@@ -68,7 +68,9 @@ func (q *Queries) AgentGoesOn(ctx context.Context, arg AgentGoesOnParams) error 
 
 const claimTask = `-- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2, quota_limits = '{}',
-    lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval
+    lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval,
+    -- An organisation without a memory has nothing to choose from: this needs no transaction of its own.
+    memories_chosen = memories_chosen OR NOT EXISTS (SELECT 1 FROM memories m WHERE m.org_id = tasks.org_id)
 WHERE tasks.id = $5 AND (tasks.org_id = $6) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = $7::int
   AND (coalesce(cardinality($8::text[]), 0) = 0 OR tasks.pool = ANY ($8::text[]))

@@ -631,11 +631,11 @@ func (q *Queries) LearningFailed(ctx context.Context, arg LearningFailedParams) 
 }
 
 const learntFrom = `-- name: LearntFrom :exec
-DELETE FROM learn_queue WHERE task_id = $1
+DELETE FROM learn_queue WHERE task_id = ANY ($1::text[])
 `
 
-func (q *Queries) LearntFrom(ctx context.Context, taskID string) error {
-	_, err := q.db.Exec(ctx, learntFrom, taskID)
+func (q *Queries) LearntFrom(ctx context.Context, taskIds []string) error {
+	_, err := q.db.Exec(ctx, learntFrom, taskIds)
 	return err
 }
 
@@ -1089,8 +1089,8 @@ func (q *Queries) MergePattern(ctx context.Context, arg MergePatternParams) (Pat
 	return i, err
 }
 
-const nextToLearn = `-- name: NextToLearn :one
-SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT 1 FOR UPDATE SKIP LOCKED
+const nextToLearn = `-- name: NextToLearn :many
+SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT $1 FOR UPDATE SKIP LOCKED
 `
 
 type NextToLearnRow struct {
@@ -1098,12 +1098,25 @@ type NextToLearnRow struct {
 	OrgID  string
 }
 
-// The ended task that has waited longest, locked; no row if there is none.
-func (q *Queries) NextToLearn(ctx context.Context) (NextToLearnRow, error) {
-	row := q.db.QueryRow(ctx, nextToLearn)
-	var i NextToLearnRow
-	err := row.Scan(&i.TaskID, &i.OrgID)
-	return i, err
+// The ended tasks that have waited longest, locked.
+func (q *Queries) NextToLearn(ctx context.Context, maxRows int32) ([]NextToLearnRow, error) {
+	rows, err := q.db.Query(ctx, nextToLearn, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NextToLearnRow{}
+	for rows.Next() {
+		var i NextToLearnRow
+		if err := rows.Scan(&i.TaskID, &i.OrgID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const offerOfTask = `-- name: OfferOfTask :one

@@ -68,7 +68,9 @@ ORDER BY admitted_at LIMIT @max_rows;
 -- name: ClaimTask :one
 -- Also returns the provider and the model that the task begins with.
 UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, worker_id = @worker_id, quota_limits = '{}',
-    lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
+    lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval,
+    -- An organisation without a memory has nothing to choose from: this needs no transaction of its own.
+    memories_chosen = memories_chosen OR NOT EXISTS (SELECT 1 FROM memories m WHERE m.org_id = tasks.org_id)
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = @attempt::int
   AND (coalesce(cardinality(@pools::text[]), 0) = 0 OR tasks.pool = ANY (@pools::text[]))
