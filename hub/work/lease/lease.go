@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -189,13 +190,9 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, le
 		params.Attempts = append(params.Attempts, le.Attempt)
 		params.Hashes = append(params.Hashes, ident.Hash(le.Token))
 	}
-	rows, err := l.cfg.Store.RenewLeases(ctx, params)
+	held, err := l.renew(ctx, params)
 	if err != nil {
 		return nil, draining, fmt.Errorf("renew %d leases: %w", len(leases), err)
-	}
-	held := make(map[db.RenewLeasesRow]bool, len(rows))
-	for _, row := range rows {
-		held[row] = true
 	}
 	l.cfg.OnChange("renewed", len(held))
 	l.cfg.OnChange("refused", len(leases)-len(held))
@@ -220,6 +217,66 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, le
 		}
 	}
 	return out, draining, nil
+}
+
+const (
+	// freeTries is how often leases are renewed whose tasks nobody else writes just then, before
+	// the others are waited for, and tryAgain is the pause between.
+	freeTries = 10
+	tryAgain  = 50 * time.Millisecond
+)
+
+// renew renews leases and returns which are held. On a busy database some of a worker's tasks are
+// always locked by a write that waits for the disk or for a standby: if the renewal of all of
+// them waited for one after the other, it would take longer than a lease.
+func (l *Leases) renew(ctx context.Context, all db.RenewLeasesParams) (map[db.RenewLeasesRow]bool, error) {
+	held := make(map[db.RenewLeasesRow]bool, len(all.Ids))
+	left := db.RenewFreeLeasesParams{OrgID: all.OrgID, Ttl: all.Ttl, Ids: all.Ids, Attempts: all.Attempts, Hashes: all.Hashes}
+	for tries := 1; ; tries++ {
+		rows, err := l.cfg.Store.RenewFreeLeases(ctx, left)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			held[db.RenewLeasesRow(row)] = true
+		}
+		if len(held) == len(all.Ids) {
+			return held, nil
+		}
+		live, err := l.cfg.Store.LiveLeases(ctx, db.LiveLeasesParams{Ids: all.Ids, Attempts: all.Attempts, Hashes: all.Hashes})
+		if err != nil {
+			return nil, err
+		}
+		locked := map[db.RenewLeasesRow]bool{}
+		for _, row := range live {
+			if lease := db.RenewLeasesRow(row); !held[lease] {
+				locked[lease] = true
+			}
+		}
+		if len(locked) == 0 {
+			return held, nil
+		}
+		left.Ids, left.Attempts, left.Hashes = nil, nil, nil
+		for i, id := range all.Ids {
+			if locked[db.RenewLeasesRow{ID: id, Attempt: all.Attempts[i]}] {
+				left.Ids, left.Attempts, left.Hashes = append(left.Ids, id), append(left.Attempts, all.Attempts[i]), append(left.Hashes, all.Hashes[i])
+			}
+		}
+		if tries == freeTries {
+			break
+		}
+		if err := backoff.Wait(ctx, tryAgain); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := l.cfg.Store.RenewLeases(ctx, db.RenewLeasesParams{OrgID: left.OrgID, Ttl: left.Ttl, Ids: left.Ids, Attempts: left.Attempts, Hashes: left.Hashes})
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		held[row] = true
+	}
+	return held, nil
 }
 
 // Stale is the error of a write whose lease has ended.
@@ -335,7 +392,8 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 			if err != nil {
 				return fmt.Errorf("lock task %s: %w", row.ID, err)
 			}
-			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
+			died, err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID, Ttl: l.cfg.TTL})
+			if err != nil {
 				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
 			}
 			tx.AfterCommit(func() {
@@ -343,7 +401,7 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 				l.cfg.OnChange("lost", 1)
 				l.cfg.Recorder.Publish(change.QueueChanged{OrgID: t.OrgID})
 			})
-			if int(t.WorkerLosses)+1 >= maxWorkerLosses {
+			if died > 0 && int(t.WorkerLosses)+1 >= maxWorkerLosses {
 				return task.Escalate(ctx, tx, t, fmt.Sprintf(
 					"%d workers in a row were lost while they ran this task, the last one %s (see their logs)", maxWorkerLosses, *t.WorkerID),
 					"", event.Hub)

@@ -13,7 +13,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/task/tasktest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
 // admitted returns a fixture with a worker and tasks that may be claimed.
@@ -146,7 +148,7 @@ func TestAStalledWorkerWritesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, string(task.Queued), f.Task(tasks[0].ID).State)
-	require.EqualValues(t, 1, f.Task(tasks[0].ID).WorkerLosses)
+	require.Zero(t, f.Task(tasks[0].ID).WorkerLosses, "it was heard since, and is not lost")
 	refused("after the sweep")
 	f.Exec("UPDATE tasks SET admitted_at = now()")
 	f.Run(f.Worker("second", 1), tasks[0].ID)
@@ -186,6 +188,36 @@ func TestClocksFiveMinutesApart(t *testing.T) {
 	}
 }
 
+// A task that is locked by a write keeps no other lease of its worker from being renewed, and is
+// renewed when the write is done.
+func TestALockedTaskHoldsUpNoRenewal(t *testing.T) {
+	t.Parallel()
+	f, worker, tasks := admitted(t, 2)
+	leases := []lease.Lease{f.Run(worker, tasks[0].ID), f.Run(worker, tasks[1].ID)}
+	f.Exec("UPDATE tasks SET lease_expires_at = now() + interval '10 s'")
+	writing, err := f.SQL.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = writing.Exec(t.Context(), "SELECT FROM tasks WHERE id = $1 FOR UPDATE", tasks[0].ID)
+	require.NoError(t, err)
+
+	var out []lease.Renewal
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		out, _, err = f.Leases.Renew(t.Context(), tasktest.Org, worker, "", leases)
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		row, err := f.Store.GetLeasedTask(t.Context(), db.GetLeasedTaskParams{ID: leases[1].TaskID, Attempt: leases[1].Attempt, LeaseHash: ident.Hash(leases[1].Token)})
+		return err == nil && time.Until(*row.LeaseExpiresAt) > tasktest.TTL/2
+	}, waittest.Limit(10*time.Second), 10*time.Millisecond, "the other lease is renewed meanwhile")
+	require.Empty(t, done, "the response waits for the locked one")
+	require.NoError(t, writing.Commit(t.Context()))
+	require.NoError(t, <-done)
+	require.Equal(t, []lease.Renewal{{TaskID: tasks[0].ID, Held: true}, {TaskID: tasks[1].ID, Held: true}}, out)
+	require.Greater(t, time.Until(*f.Task(tasks[0].ID).LeaseExpiresAt), tasktest.TTL/2)
+}
+
 // A task that was handed back costs nothing; one that loses five workers in a
 // row without progress goes to a person.
 func TestLossesAndHandingBack(t *testing.T) {
@@ -197,13 +229,21 @@ func TestLossesAndHandingBack(t *testing.T) {
 	got := f.Task(tasks[0].ID)
 	require.Zero(t, got.WorkerLosses+got.Failures)
 	require.Equal(t, tasks[0].Place.UnixMicro(), got.Place.UnixMicro(), "it keeps its place")
-	for range 5 {
-		again()
-		f.Run(worker, tasks[0].ID)
-		f.Exec("UPDATE tasks SET lease_expires_at = now() - interval '1 s'")
-		_, err := f.Leases.Sweep(t.Context())
-		require.NoError(t, err)
+	lose := func() {
+		for range 5 {
+			again()
+			f.Run(worker, tasks[0].ID)
+			f.Exec("UPDATE tasks SET lease_expires_at = now() - interval '1 s'")
+			_, err := f.Leases.Sweep(t.Context())
+			require.NoError(t, err)
+		}
 	}
+	lose()
+	got = f.Task(tasks[0].ID)
+	require.Equal(t, string(task.Queued), got.State, "the worker lives: it was heard after the lease was renewed")
+	require.Zero(t, got.WorkerLosses)
+	f.Exec("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+	lose()
 	got = f.Task(tasks[0].ID)
 	require.Equal(t, string(task.Escalated), got.State)
 	require.Contains(t, got.Reason, "5 workers in a row were lost")

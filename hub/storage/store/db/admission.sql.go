@@ -522,6 +522,57 @@ func (q *Queries) OrganisationsWithQueue(ctx context.Context) ([]string, error) 
 	return items, nil
 }
 
+const renewFreeLeases = `-- name: RenewFreeLeases :many
+UPDATE tasks t SET lease_expires_at = clock_timestamp() + $1::interval
+FROM (SELECT f.id FROM tasks f
+      JOIN (SELECT unnest($2::text[]) AS id, unnest($3::int[]) AS attempt, unnest($4::bytea[]) AS hash) AS l
+        ON f.id = l.id AND f.attempt = l.attempt AND f.lease_hash = l.hash
+      WHERE (f.org_id = $5) IS TRUE AND f.lease_expires_at > clock_timestamp()
+      FOR UPDATE OF f SKIP LOCKED) AS free
+WHERE t.id = free.id AND t.lease_expires_at > clock_timestamp()
+RETURNING t.id, t.attempt
+`
+
+type RenewFreeLeasesParams struct {
+	Ttl      time.Duration
+	Ids      []string
+	Attempts []int32
+	Hashes   [][]byte
+	OrgID    string
+}
+
+type RenewFreeLeasesRow struct {
+	ID      string
+	Attempt int32
+}
+
+// As RenewLeases, without those whose task another transaction has locked now.
+func (q *Queries) RenewFreeLeases(ctx context.Context, arg RenewFreeLeasesParams) ([]RenewFreeLeasesRow, error) {
+	rows, err := q.db.Query(ctx, renewFreeLeases,
+		arg.Ttl,
+		arg.Ids,
+		arg.Attempts,
+		arg.Hashes,
+		arg.OrgID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []RenewFreeLeasesRow{}
+	for rows.Next() {
+		var i RenewFreeLeasesRow
+		if err := rows.Scan(&i.ID, &i.Attempt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const renewLeases = `-- name: RenewLeases :many
 UPDATE tasks t SET lease_expires_at = clock_timestamp() + $1::interval
 FROM (SELECT unnest($3::text[]) AS id, unnest($4::int[]) AS attempt, unnest($5::bytea[]) AS hash) AS l

@@ -322,18 +322,25 @@ func (q *Queries) CountDependent(ctx context.Context, arg CountDependentParams) 
 	return err
 }
 
-const countWorkerLoss = `-- name: CountWorkerLoss :exec
-UPDATE tasks SET worker_losses = worker_losses + 1 WHERE id = $1 AND (org_id = $2) IS TRUE
+const countWorkerLoss = `-- name: CountWorkerLoss :execrows
+UPDATE tasks SET worker_losses = worker_losses + 1 WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE
+  AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = tasks.worker_id AND w.last_seen_at > tasks.lease_expires_at - $3::interval * 5 / 6)
 `
 
 type CountWorkerLossParams struct {
 	ID    string
 	OrgID string
+	Ttl   time.Duration
 }
 
-func (q *Queries) CountWorkerLoss(ctx context.Context, arg CountWorkerLossParams) error {
-	_, err := q.db.Exec(ctx, countWorkerLoss, arg.ID, arg.OrgID)
-	return err
+// Counts that a worker died with the task. A worker that called after it had renewed this lease
+// is alive: what has ended its lease was the hub's or the database's absence.
+func (q *Queries) CountWorkerLoss(ctx context.Context, arg CountWorkerLossParams) (int64, error) {
+	result, err := q.db.Exec(ctx, countWorkerLoss, arg.ID, arg.OrgID, arg.Ttl)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const createDependency = `-- name: CreateDependency :exec

@@ -101,6 +101,17 @@ WHERE t.id = l.id AND (t.org_id = @org_id) IS TRUE AND t.attempt = l.attempt AND
   AND t.lease_expires_at > clock_timestamp()
 RETURNING t.id, t.attempt;
 
+-- name: RenewFreeLeases :many
+-- As RenewLeases, without those whose task another transaction has locked now.
+UPDATE tasks t SET lease_expires_at = clock_timestamp() + @ttl::interval
+FROM (SELECT f.id FROM tasks f
+      JOIN (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
+        ON f.id = l.id AND f.attempt = l.attempt AND f.lease_hash = l.hash
+      WHERE (f.org_id = @org_id) IS TRUE AND f.lease_expires_at > clock_timestamp()
+      FOR UPDATE OF f SKIP LOCKED) AS free
+WHERE t.id = free.id AND t.lease_expires_at > clock_timestamp()
+RETURNING t.id, t.attempt;
+
 -- name: LiveLeases :many
 -- Those of the leases that are live by the database's clock.
 SELECT t.id, t.attempt

@@ -139,8 +139,11 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE;
 -- name: SetTaskOverride :exec
 UPDATE tasks SET override = @override WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
--- name: CountWorkerLoss :exec
-UPDATE tasks SET worker_losses = worker_losses + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;
+-- name: CountWorkerLoss :execrows
+-- Counts that a worker died with the task. A worker that called after it had renewed this lease
+-- is alive: what has ended its lease was the hub's or the database's absence.
+UPDATE tasks SET worker_losses = worker_losses + 1 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE
+  AND NOT EXISTS (SELECT 1 FROM workers w WHERE w.id = tasks.worker_id AND w.last_seen_at > tasks.lease_expires_at - @ttl::interval * 5 / 6);
 
 -- name: AddTaskUsage :exec
 UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
