@@ -13,9 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/task/tasktest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/persona"
-	"github.com/deckhand-sh/deckhand/internal/waittest"
 )
 
 // admitted returns a fixture with a worker and tasks that may be claimed.
@@ -188,34 +186,57 @@ func TestClocksFiveMinutesApart(t *testing.T) {
 	}
 }
 
-// A task that is locked by a write keeps no other lease of its worker from being renewed, and is
-// renewed when the write is done.
+// A task that stays locked by a write keeps no other lease of its worker from being renewed, and
+// does not delay the response. Its own lease stays as it was, and is renewed when the lock ends.
 func TestALockedTaskHoldsUpNoRenewal(t *testing.T) {
 	t.Parallel()
 	f, worker, tasks := admitted(t, 2)
 	leases := []lease.Lease{f.Run(worker, tasks[0].ID), f.Run(worker, tasks[1].ID)}
-	f.Exec("UPDATE tasks SET lease_expires_at = now() + interval '10 s'")
+	f.Exec("UPDATE tasks SET lease_expires_at = now() + interval '20 s'")
 	writing, err := f.SQL.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = writing.Exec(t.Context(), "SELECT FROM tasks WHERE id = $1 FOR UPDATE", tasks[0].ID)
 	require.NoError(t, err)
 
-	var out []lease.Renewal
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		out, _, err = f.Leases.Renew(t.Context(), tasktest.Org, worker, "", leases)
-		done <- err
-	}()
-	require.Eventually(t, func() bool {
-		row, err := f.Store.GetLeasedTask(t.Context(), db.GetLeasedTaskParams{ID: leases[1].TaskID, Attempt: leases[1].Attempt, LeaseHash: ident.Hash(leases[1].Token)})
-		return err == nil && time.Until(*row.LeaseExpiresAt) > tasktest.TTL/2
-	}, waittest.Limit(10*time.Second), 10*time.Millisecond, "the other lease is renewed meanwhile")
-	require.Empty(t, done, "the response waits for the locked one")
+	out, _, err := f.Leases.Renew(t.Context(), tasktest.Org, worker, "", leases)
+	require.NoError(t, err)
+	require.Equal(t, []lease.Renewal{{TaskID: tasks[0].ID, Deferred: true}, {TaskID: tasks[1].ID, Held: true}}, out)
+	require.Less(t, time.Until(*f.Task(tasks[0].ID).LeaseExpiresAt), 21*time.Second)
+	require.Greater(t, time.Until(*f.Task(tasks[1].ID).LeaseExpiresAt), 21*time.Second)
+
 	require.NoError(t, writing.Commit(t.Context()))
-	require.NoError(t, <-done)
+	out, _, err = f.Leases.Renew(t.Context(), tasktest.Org, worker, "", leases)
+	require.NoError(t, err)
 	require.Equal(t, []lease.Renewal{{TaskID: tasks[0].ID, Held: true}, {TaskID: tasks[1].ID, Held: true}}, out)
-	require.Greater(t, time.Until(*f.Task(tasks[0].ID).LeaseExpiresAt), tasktest.TTL/2)
+}
+
+// A transaction that stores a row which refers to a task does not keep its lease from being
+// renewed.
+func TestARowThatRefersToATaskIsNoLockOfIt(t *testing.T) {
+	t.Parallel()
+	f, worker, tasks := admitted(t, 1)
+	le := f.Run(worker, tasks[0].ID)
+	writing, err := f.SQL.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = writing.Exec(t.Context(), "SELECT FROM tasks WHERE id = $1 FOR KEY SHARE", tasks[0].ID) // as a foreign key does
+	require.NoError(t, err)
+	out, _, err := f.Leases.Renew(t.Context(), tasktest.Org, worker, "", []lease.Lease{le})
+	require.NoError(t, err)
+	require.Equal(t, []lease.Renewal{{TaskID: tasks[0].ID, Held: true}}, out)
+	require.NoError(t, writing.Rollback(t.Context()))
+}
+
+// lose has a task claimed so many times, and its lease end each time.
+func lose(t *testing.T, f *tasktest.Fixture, worker, id string, times int) db.Task {
+	t.Helper()
+	for range times {
+		f.Exec("UPDATE tasks SET admitted_at = now() WHERE id = $1", id)
+		f.Run(worker, id)
+		f.Exec("UPDATE tasks SET lease_expires_at = now() - interval '1 s' WHERE id = $1", id)
+		_, err := f.Leases.Sweep(t.Context())
+		require.NoError(t, err)
+	}
+	return f.Task(id)
 }
 
 // A task that was handed back costs nothing; one that loses five workers in a
@@ -223,28 +244,31 @@ func TestALockedTaskHoldsUpNoRenewal(t *testing.T) {
 func TestLossesAndHandingBack(t *testing.T) {
 	t.Parallel()
 	f, worker, tasks := admitted(t, 1)
-	again := func() { f.Exec("UPDATE tasks SET admitted_at = now()") }
 	le := f.Run(worker, tasks[0].ID)
 	require.NoError(t, f.Leases.Release(t.Context(), tasktest.Org, le, "the worker is stopping"))
 	got := f.Task(tasks[0].ID)
-	require.Zero(t, got.WorkerLosses+got.Failures)
+	require.Zero(t, got.WorkerLosses+got.LeaseLapses+got.Failures)
 	require.Equal(t, tasks[0].Place.UnixMicro(), got.Place.UnixMicro(), "it keeps its place")
-	lose := func() {
-		for range 5 {
-			again()
-			f.Run(worker, tasks[0].ID)
-			f.Exec("UPDATE tasks SET lease_expires_at = now() - interval '1 s'")
-			_, err := f.Leases.Sweep(t.Context())
-			require.NoError(t, err)
-		}
-	}
-	lose()
-	got = f.Task(tasks[0].ID)
-	require.Equal(t, string(task.Queued), got.State, "the worker lives: it was heard after the lease was renewed")
-	require.Zero(t, got.WorkerLosses)
 	f.Exec("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
-	lose()
-	got = f.Task(tasks[0].ID)
+	got = lose(t, f, worker, tasks[0].ID, 4)
+	require.Equal(t, string(task.Queued), got.State)
+	require.Equal(t, "worker "+worker+" was lost; waits for another", got.Reason)
+	got = lose(t, f, worker, tasks[0].ID, 1)
 	require.Equal(t, string(task.Escalated), got.State)
 	require.Contains(t, got.Reason, "5 workers in a row were lost")
+}
+
+// A lease that ends under a worker that lives loses no worker, but a task to which it happens 20
+// times in a row goes to a person: it may be the task that stalls its workers.
+func TestLapsesUnderAWorkerThatLives(t *testing.T) {
+	t.Parallel()
+	f, worker, tasks := admitted(t, 1)
+	got := lose(t, f, worker, tasks[0].ID, 19)
+	require.Equal(t, string(task.Queued), got.State, "the worker was heard after the lease was renewed")
+	require.Contains(t, got.Reason, "although worker "+worker+" lives")
+	require.Zero(t, got.WorkerLosses)
+	require.EqualValues(t, 19, got.LeaseLapses)
+	got = lose(t, f, worker, tasks[0].ID, 1)
+	require.Equal(t, string(task.Escalated), got.State)
+	require.Contains(t, got.Reason, "its lease ended 20 times in a row without progress")
 }

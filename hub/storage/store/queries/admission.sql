@@ -93,22 +93,15 @@ UPDATE attempts SET ended_at = now(), outcome = @outcome
 WHERE org_id = @org_id AND task_id = @task_id AND attempt = @attempt AND ended_at IS NULL;
 
 -- name: RenewLeases :many
--- One statement for all of a worker's leases; returns those that are still
--- live.
-UPDATE tasks t SET lease_expires_at = clock_timestamp() + @ttl::interval
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
-WHERE t.id = l.id AND (t.org_id = @org_id) IS TRUE AND t.attempt = l.attempt AND t.lease_hash = l.hash
-  AND t.lease_expires_at > clock_timestamp()
-RETURNING t.id, t.attempt;
-
--- name: RenewFreeLeases :many
--- As RenewLeases, without those whose task another transaction has locked now.
+-- One statement for all of a worker's leases. It returns those that it renewed: the live ones,
+-- without those whose task another transaction writes now. Rows that refer to a task do not
+-- count as such a write.
 UPDATE tasks t SET lease_expires_at = clock_timestamp() + @ttl::interval
 FROM (SELECT f.id FROM tasks f
       JOIN (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
         ON f.id = l.id AND f.attempt = l.attempt AND f.lease_hash = l.hash
       WHERE (f.org_id = @org_id) IS TRUE AND f.lease_expires_at > clock_timestamp()
-      FOR UPDATE OF f SKIP LOCKED) AS free
+      FOR NO KEY UPDATE OF f SKIP LOCKED) AS free
 WHERE t.id = free.id AND t.lease_expires_at > clock_timestamp()
 RETURNING t.id, t.attempt;
 
