@@ -44,7 +44,7 @@ const (
 	defaultCheck          = 2 * time.Second
 	defaultCheckTimeout   = 3 * time.Second
 	defaultSessionTimeout = 9 * time.Second
-	connectTimeout        = 5 * time.Second
+	closeTimeout          = 5 * time.Second
 )
 
 // Config says where the lock is and how often to check it.
@@ -131,17 +131,15 @@ func (e *Elector) term(ctx context.Context) error {
 		return fmt.Errorf("read the database's URL: %w", err)
 	}
 	cfg := pool.ConnConfig
-	cfg.RuntimeParams["application_name"] = "deckhand leader"
+	cfg.RuntimeParams["application_name"] = store.LeaderApplication
 	cfg.RuntimeParams["idle_session_timeout"] = strconv.FormatInt(e.cfg.SessionTimeout.Milliseconds(), 10)
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
-	conn, err := pgx.ConnectConfig(connecting, cfg)
-	cancel()
+	conn, err := pgx.ConnectConfig(ctx, cfg) // which has a time-out for each host
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() {
 		// Closing ends the session, and with it the lock.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = conn.Close(closing)
 	}()

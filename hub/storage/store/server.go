@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -30,7 +31,9 @@ const (
 // Parse returns the settings of a database URL, with those of a pool. The URL may name
 // several hosts, of which one is the primary at a time: a connection is made to the first
 // that takes writes, and one that was promoted is found by the next connection. A standby is
-// never used, since it would give each hub that reaches it the leader's lock.
+// never used, whatever target_session_attrs says, since it would give each hub that reaches it the
+// leader's lock. The server ends a session whose machine is cut off: until then, the row locks of
+// its transaction stop others.
 func Parse(url string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -39,15 +42,32 @@ func Parse(url string) (*pgxpool.Config, error) {
 			WithFix("use postgres://user:password@host:5432/database, with several hosts as host1:5432,host2:5432").WithCause(err)
 	}
 	to := cfg.ConnConfig
-	if to.ValidateConnect == nil {
-		to.ValidateConnect = takesWrites
+	to.ValidateConnect = takesWrites
+	fatal := to.OnPgError
+	to.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		return err.Code != readOnly && fatal(conn, err) // false closes the connection
 	}
 	if to.ConnectTimeout == 0 {
 		to.ConnectTimeout = hostTimeout
 	}
+	setDefaults(to, map[string]string{
+		"tcp_keepalives_idle":     strconv.Itoa(int(silence.Seconds()) / 3),
+		"tcp_keepalives_interval": strconv.Itoa(int(silence.Seconds()) / 3),
+		"tcp_keepalives_count":    "2",
+		"tcp_user_timeout":        strconv.FormatInt(silence.Milliseconds(), 10),
+	})
 	dialer := &net.Dialer{Timeout: to.ConnectTimeout, KeepAlive: silence / 3, Control: endSilent}
 	to.DialFunc = dialer.DialContext
 	return cfg, nil
+}
+
+// setDefaults sets settings of the session that the database's URL does not.
+func setDefaults(cfg *pgx.ConnConfig, settings map[string]string) {
+	for name, value := range settings {
+		if cfg.RuntimeParams[name] == "" {
+			cfg.RuntimeParams[name] = value
+		}
+	}
 }
 
 // errStandby is the error of a connection to a server that takes no writes.
@@ -89,6 +109,35 @@ func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
 		return nil, connectFault(cfg.ConnConfig, err)
 	}
 	return conn, nil
+}
+
+// application is how the server names the sessions of a Store, unless the database's URL does.
+const application = "deckhand"
+
+// Sessions returns how many sessions of hubs and their tools, that of conn not counted, a database
+// has now.
+func Sessions(ctx context.Context, conn *pgx.Conn) (n int, err error) {
+	names := []string{application, LeaderApplication}
+	if named := conn.Config().RuntimeParams["application_name"]; named != "" {
+		names = append(names, named)
+	}
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+		WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name = ANY($1)`, names).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the sessions of hubs: %w", err)
+	}
+	return n, nil
+}
+
+// LeaderApplication is how the server names the session of a hub's leader election.
+const LeaderApplication = "deckhand leader"
+
+// TakesWrites refuses a connection to a server that takes no writes, as a standby does.
+func TakesWrites(ctx context.Context, conn *pgx.Conn) error {
+	if err := takesWrites(ctx, conn.PgConn()); err != nil {
+		return connectFault(conn.Config(), err)
+	}
+	return nil
 }
 
 // hosts returns the servers that a database URL names.

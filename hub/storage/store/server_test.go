@@ -2,12 +2,11 @@ package store_test
 
 import (
 	"context"
-	"net"
-	"net/url"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
@@ -15,33 +14,12 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// withHosts returns a database URL with others before its own server.
-func withHosts(t *testing.T, database string, before ...string) string {
-	t.Helper()
-	u, err := url.Parse(database)
-	require.NoError(t, err)
-	query := u.Query()
-	hosts, ports := "", ""
-	for _, address := range before {
-		host, port, err := net.SplitHostPort(address)
-		require.NoError(t, err)
-		hosts, ports = hosts+host+",", ports+port+","
-	}
-	query.Set("host", hosts+query.Get("host"))
-	query.Set("port", ports+query.Get("port"))
-	query.Set("connect_timeout", "1")
-	u.RawQuery = query.Encode()
-	return u.String()
-}
-
 // A URL may name several servers. One that is away, and one that takes connections and never
 // responds, cost the time of a connection and no more.
 func TestAServerThatRespondsIsFoundAmongSeveral(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, silent.Close()) })
-	s, err := store.Open(t.Context(), withHosts(t, postgrestest.Database(t), "127.0.0.1:9", silent.Addr().String()))
+	url := postgrestest.BehindHosts(t, postgrestest.Database(t), "127.0.0.1:9", postgrestest.Silent(t))
+	s, err := store.Open(t.Context(), url+"&connect_timeout=1")
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, s.Current(t.Context()))
@@ -66,6 +44,45 @@ func TestAServerThatTakesNoWritesIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = conn.Exec(t.Context(), "CREATE TABLE t ()")
 	require.True(t, store.Gone(err), "%v", err)
+}
+
+// A connection on which the server refused a write is not used again: the server became read-only,
+// and another one may be the primary now.
+func TestAConnectionThatTakesNoWritesIsClosed(t *testing.T) {
+	t.Parallel()
+	cfg, err := store.Parse(postgrestest.Database(t))
+	require.NoError(t, err)
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer pool.Close()
+	_, err = pool.Exec(t.Context(), "SET default_transaction_read_only = on")
+	require.NoError(t, err)
+	_, err = pool.Exec(t.Context(), "CREATE TABLE t ()")
+	require.True(t, store.Gone(err), "%v", err)
+	_, err = pool.Exec(t.Context(), "CREATE TABLE t ()")
+	require.NoError(t, err)
+}
+
+// The server ends the session of a hub that is cut off, whatever it was doing, and with it the
+// row locks of its transaction. What the URL says comes first.
+func TestTheServerEndsASessionThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	settings := func(url string) map[string]string {
+		cfg, err := store.Parse(url)
+		require.NoError(t, err)
+		return cfg.ConnConfig.RuntimeParams
+	}
+	got := settings(database)
+	require.Equal(t, "15000", got["tcp_user_timeout"])
+	require.Equal(t, "5", got["tcp_keepalives_idle"])
+	require.Equal(t, "5", got["tcp_keepalives_interval"])
+	require.Equal(t, "2", got["tcp_keepalives_count"])
+	require.Equal(t, "30000", settings(database + "&tcp_user_timeout=30000")["tcp_user_timeout"])
+	s, err := store.Open(t.Context(), database)
+	require.NoError(t, err)
+	s.Close()
 }
 
 // A database URL is checked without being shown.

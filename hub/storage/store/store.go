@@ -86,13 +86,14 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if !strings.Contains(url, "pool_max_conns") {
 		cfg.MaxConns = maxConns
 	}
-	// The hub's statements are short and always the same: planning them each time costs
-	// more than running them.
-	for name, value := range map[string]string{"plan_cache_mode": "force_generic_plan", "jit": "off"} {
-		if cfg.ConnConfig.RuntimeParams[name] == "" {
-			cfg.ConnConfig.RuntimeParams[name] = value
-		}
-	}
+	setDefaults(cfg.ConnConfig, map[string]string{
+		"application_name": application,
+		// The hub's statements are short and always the same: planning them each time costs
+		// more than running them.
+		"plan_cache_mode": "force_generic_plan", "jit": "off",
+		// A hub that hangs in a transaction keeps its row locks no longer.
+		"idle_in_transaction_session_timeout": "60000",
+	})
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open database pool: %w", err)
@@ -138,7 +139,6 @@ func SchemaOn(ctx context.Context, conn *pgx.Conn) (int64, error) {
 	var version int64
 	err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
 	var pg *pgconn.PgError
-	const undefinedTable = "42P01"
 	if errors.As(err, &pg) && pg.Code == undefinedTable {
 		return 0, nil
 	}
