@@ -5,6 +5,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/backup"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/restore"
 )
 
 func adoptCommand(e *env.Env) *cobra.Command {
@@ -34,7 +35,11 @@ by itself. See https://github.com/deckhand-sh/deckhand/blob/main/docs/backup.md.
 			if err != nil {
 				return err
 			}
-			e.Notef("The newest event of the database is of %s", done.Until.Format("2006-01-02 15:04:05 MST"))
+			if done.Until.Equal(restore.Unknown) {
+				e.Notef("The database has no event that tells its time: nodes are asked for everything that they have on record")
+			} else {
+				e.Notef("The newest event of the database is of %s", done.Until.Format("2006-01-02 15:04:05 MST"))
+			}
 			noteBegun(e, done.Begun, done.Until)
 			return nil
 		},

@@ -140,7 +140,7 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 	return cmd
 }
 
-// noteBegun says what waits, ended and was dropped in a database of a time.
+// noteBegun says what waits, was ended and was dropped in a database whose state is of a time.
 func noteBegun(e *env.Env, done restore.Begun, of time.Time) {
 	since := of.Format("2006-01-02 15:04:05 MST")
 	if done.Tasks > 0 {
