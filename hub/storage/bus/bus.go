@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,7 +39,8 @@ type Config struct {
 	// that the system trusts.
 	Authority string
 	// Replicas is how many members of a NATS cluster keep the wake-ups; 0 for 3 if URL
-	// names three servers or more, and 1 otherwise. With 3, one member may die.
+	// names three servers or more, and otherwise for what there is, and 1 at first. With 3, one
+	// member may die.
 	Replicas int
 	// Log may be nil.
 	Log hclog.Logger
@@ -89,12 +91,6 @@ func New(cfg Config) (*Bus, error) {
 	}
 	if cfg.EventsURL == "" {
 		cfg.EventsURL = cfg.URL
-	}
-	if cfg.Replicas == 0 {
-		cfg.Replicas = 1
-		if cfg.Server == nil && strings.Count(cfg.URL.Reveal(), ",")+1 >= clustered {
-			cfg.Replicas = clustered
-		}
 	}
 	return &Bus{cfg: cfg, reconnected: make(chan struct{}, 1), pools: map[string]bool{DefaultPool: true}}, nil
 }
@@ -239,16 +235,53 @@ func (b *Bus) restore(ctx context.Context) {
 	}
 }
 
+// replicas returns how many members of a cluster are to keep the wake-ups. Without a setting, a hub
+// never lowers the number: hubs whose URLs name different numbers of servers would change it in turn.
+func (b *Bus) replicas(ctx context.Context) (int, error) {
+	if b.cfg.Replicas > 0 {
+		return b.cfg.Replicas, nil
+	}
+	want := 1
+	if b.cfg.Server == nil && strings.Count(b.cfg.URL.Reveal(), ",")+1 >= clustered {
+		want = clustered
+	}
+	stream, err := b.js.Stream(ctx, Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return want, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at the stream %s: %w", Stream, err)
+	}
+	return max(want, stream.CachedInfo().Config.Replicas), nil
+}
+
+// tooFewMembers are JetStream's errors of a stream with more replicas than the cluster has members
+// now: no peers, insufficient resources, and no cluster at all.
+var tooFewMembers = []jetstream.ErrorCode{10005, 10023, 10074}
+
+func streamFault(err error, replicas int) error {
+	var api *jetstream.APIError
+	if replicas > 1 && errors.As(err, &api) && slices.Contains(tooFewMembers, api.ErrorCode) {
+		return fault.New(fault.Unavailable, "NATS cannot keep the wake-ups in %d places: %s", replicas, api.Description).
+			WithFix("see that %d members of the NATS cluster run, or set --nats-replicas 1 if the URLs are not those of a cluster", replicas).WithCause(err)
+	}
+	return fmt.Errorf("make the stream %s: %w", Stream, err)
+}
+
 // ensure creates the stream and every known pool's consumer, if they are absent.
 func (b *Bus) ensure(ctx context.Context) error {
-	_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	replicas, err := b.replicas(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: Stream, Subjects: []string{wakeSubject("*")},
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.MemoryStorage,
 		Discard: jetstream.DiscardOld, MaxBytes: maxMemory / 2, MaxAge: maxAge,
-		Replicas: b.cfg.Replicas,
+		Replicas: replicas,
 	})
 	if err != nil {
-		return fmt.Errorf("make the stream %s: %w", Stream, err)
+		return streamFault(err, replicas)
 	}
 	b.mu.Lock()
 	pools := make([]string, 0, len(b.pools))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/storage/bus"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
 // startCluster starts three NATS servers with the documented configuration.
@@ -59,19 +60,45 @@ func port(t *testing.T, u *url.URL) int {
 	return n
 }
 
+// Three addresses of one server are no cluster: the operator is told what to set.
+func TestThreeAddressesOfOneServerAreNoCluster(t *testing.T) {
+	t.Parallel()
+	opts, err := server.ProcessConfigFile("../../../docs/nats.conf")
+	require.NoError(t, err)
+	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, t.TempDir(), true, true
+	s, err := server.NewServer(opts)
+	require.NoError(t, err)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	require.True(t, s.ReadyForConnections(patience))
+	hub := clusterURLs("hub", "change-me-1", s, s, s)
+	events := clusterURLs("hub-events", "change-me-2", s)
+	_, err = bus.Connect(t.Context(), bus.Config{URL: hub, EventsURL: events})
+	require.True(t, fault.Is(err, fault.Unavailable), "%v", err)
+	require.Contains(t, fault.As(err).Fix, "--nats-replicas 1")
+	connect(t, bus.Config{URL: hub, EventsURL: events, Replicas: 1})
+}
+
+// clusterURLs returns the URLs of servers for one of their users.
+func clusterURLs(user, password string, members ...*server.Server) config.Secret {
+	var out []string
+	for _, s := range members {
+		out = append(out, "nats://"+user+":"+password+"@"+strings.TrimPrefix(s.ClientURL(), "nats://"))
+	}
+	return config.Secret(strings.Join(out, ","))
+}
+
 // In a cluster of three, any one may die with no wake-up lost, also the one that leads the
 // stream.
 func TestAMemberOfAClusterMayDie(t *testing.T) {
 	t.Parallel()
 	members := startCluster(t)
-	urls := func(user, password string) config.Secret {
-		var out []string
-		for _, s := range members {
-			out = append(out, "nats://"+user+":"+password+"@"+strings.TrimPrefix(s.ClientURL(), "nats://"))
-		}
-		return config.Secret(strings.Join(out, ","))
-	}
-	b := connect(t, bus.Config{URL: urls("hub", "change-me-1"), EventsURL: urls("hub-events", "change-me-2"), WorkerURL: urls("worker", "change-me-3")})
+	b := connect(t, bus.Config{
+		URL: clusterURLs("hub", "change-me-1", members...), EventsURL: clusterURLs("hub-events", "change-me-2", members...),
+		WorkerURL: clusterURLs("worker", "change-me-3", members...),
+	})
+	// A hub that knows one member only does not take the others' copies away.
+	connect(t, bus.Config{URL: clusterURLs("hub", "change-me-1", members[0]), EventsURL: clusterURLs("hub-events", "change-me-2", members[0])})
 	const pool = "org_default-default"
 	a := access(t, b, pool, "worker_1")
 	require.Equal(t, 2, strings.Count(a.URL, ","), "a worker knows all members")

@@ -55,7 +55,7 @@ func hubFlags(flags *pflag.FlagSet) {
 	flags.String("data-dir", hubDataDir(), "folder of the keyset and of the first tokens")
 	flags.String("database-url", "", "PostgreSQL database, where several hosts may be named, with commas between them, of which the primary is used; better in DECKHAND_DATABASE_URL, which other users cannot see")
 	flags.String("nats-url", "", "NATS server with JetStream, as the hub's user, or the members of a cluster with commas between them; better in DECKHAND_NATS_URL")
-	flags.Int("nats-replicas", 0, "how many members of a NATS cluster keep the wake-ups; 3 if --nats-url names three or more, else 1")
+	flags.Int("nats-replicas", 0, "how many members of a NATS cluster keep the wake-ups; 3 if --nats-url names three or more, else as many as do, and 1 at first")
 	flags.String("nats-events-url", "", "the same server, as the user of the events account; --nats-url by default")
 	flags.String("nats-worker-url", "", "the same server, as the workers' user")
 	flags.String("nats-ca", "", "PEM file of the authority that vouches for the servers of tls:// NATS URLs; those of the system by default")
