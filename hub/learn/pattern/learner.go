@@ -17,10 +17,11 @@ import (
 
 const (
 	// LearnEvery is how often the leader looks for ended runs, batch how many it learns from at
-	// once, and batches how often one after the other.
+	// once, and batches how often one after the other. A batch is small, since it keeps patterns
+	// locked until it ends, and a task that is to be offered one of them waits so long at its start.
 	LearnEvery = time.Second
-	batch      = 50
-	batches    = 4
+	batch      = 10
+	batches    = 20
 	// maxSteps bounds what is read of a run.
 	maxSteps = 1000
 	// retryAfter is how long a run waits that could not be learned from, the longer the
