@@ -36,7 +36,7 @@ type scaleSize struct {
 func sizeOfScale(t testing.TB) scaleSize {
 	s := scaleSize{hubs: 2, workers: 2, nodes: 6, processes: 3, tasks: 12, commands: 3, seconds: 3, calm: 6}
 	if soaking() {
-		s = scaleSize{hubs: 3, workers: 4, nodes: 200, processes: 10, tasks: 2000, commands: 3, seconds: 60, calm: 300}
+		s = scaleSize{hubs: 3, workers: 4, nodes: 200, processes: 10, tasks: 600, commands: 3, seconds: 20, calm: 200}
 	}
 	fields := map[string]*int{
 		"hubs": &s.hubs, "workers": &s.workers, "nodes": &s.nodes, "processes": &s.processes, "tasks": &s.tasks, "commands": &s.commands,
