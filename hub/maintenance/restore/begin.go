@@ -1,7 +1,7 @@
 // Package restore continues the work of an installation whose database was restored to an
 // earlier state: from a backup, by PostgreSQL's own means, or by the promotion of a standby that
-// lacks the last commits. Below, the backup is that state, whatever it came from. Begin prepares the restored database; a Comparer then brings it into line
-// with the nodes.
+// lacks the last commits. Below, the backup is that state, whatever it came from. Begin prepares
+// the restored database; a Comparer then brings it into line with the nodes.
 //
 // A restored database is older than the world. Nodes have run commands that it does not
 // know, tasks that it takes for running have ended, and a hub that still works on the

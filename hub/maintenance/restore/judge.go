@@ -160,7 +160,7 @@ func shownEffects(effects []db.RecoveredEffectsOfTaskRow) []any {
 // letter is what the agent is told. all is how many effects there are.
 func letter(effects []db.RecoveredEffectsOfTaskRow, all int64) string {
 	var b strings.Builder
-	b.WriteString("The hub was restored to an earlier state, and you have lost your latest turns. These commands and file operations of yours or of others in this workspace ran after it. Do not repeat them before you have looked at what they did:\n")
+	b.WriteString("The hub was restored to an earlier state, and you have lost your latest turns. These commands and file operations of yours or of others in this workspace ran after that state. Do not repeat them before you have looked at what they did:\n")
 	for _, e := range effects {
 		fmt.Fprintf(&b, "- %s on %s: %s (%s)\n", e.BeganAt.UTC().Format(time.RFC3339), e.NodeName, e.What, e.Outcome)
 	}

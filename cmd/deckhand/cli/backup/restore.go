@@ -143,6 +143,9 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 // noteBegun says what waits, was ended and was dropped in a database whose state is of a time.
 func noteBegun(e *env.Env, done restore.Begun, of time.Time) {
 	since := of.Format("2006-01-02 15:04:05 MST")
+	if of.Equal(restore.Unknown) {
+		since = "its last change"
+	}
 	if done.Tasks > 0 {
 		e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s and a person has resumed each; deckhand task list shows why each waits", done.Tasks, done.Nodes, since)
 	}
