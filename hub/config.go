@@ -70,6 +70,9 @@ type Config struct {
 	// NATSCA is a PEM file of the authority that vouches for the servers of those
 	// URLs; empty for those that the system trusts.
 	NATSCA string `koanf:"nats-ca"`
+	// NATSReplicas is how many members of a NATS cluster keep the wake-ups, an odd number up
+	// to 5; 0 for 3 if NATSURL names three servers or more, and 1 otherwise.
+	NATSReplicas int `koanf:"nats-replicas"`
 	// NATSListen runs a NATS server inside this hub, on that address; off loopback
 	// with TLS, for which the hub's own authority vouches.
 	NATSListen string `koanf:"nats-listen"`
@@ -172,14 +175,16 @@ type Config struct {
 
 // Defaults.
 const (
-	DefaultListen      = "127.0.0.1:7800"
-	DefaultEdgeListen  = "0.0.0.0:7801"
-	DefaultLeaseTTL    = 30 * time.Second
+	DefaultListen     = "127.0.0.1:7800"
+	DefaultEdgeListen = "0.0.0.0:7801"
+	// DefaultLeaseTTL has the tasks of a worker that died continue elsewhere within 10 s.
+	DefaultLeaseTTL    = 7 * time.Second
 	DefaultMaxActive   = 1000
 	DefaultMaxPerUser  = 3
 	DefaultAnthropic   = "https://api.anthropic.com"
 	minLeaseTTL        = time.Second
 	maxLeaseTTL        = 10 * time.Minute
+	maxNATSReplicas    = 5
 	keysetFile         = "keyset.json"
 	maxDrainDelay      = 5 * time.Minute
 	minSession         = 5 * time.Minute
@@ -252,6 +257,8 @@ func (c *Config) fill() error {
 		return invalid("database-url is empty").WithFix("name a PostgreSQL database: postgres://user:password@host:5432/deckhand")
 	case c.LeaseTTL < minLeaseTTL || c.LeaseTTL > maxLeaseTTL:
 		return invalid("lease-ttl is %s", c.LeaseTTL).WithFix("use %s to %s", minLeaseTTL, maxLeaseTTL)
+	case c.NATSReplicas < 0 || c.NATSReplicas > maxNATSReplicas || c.NATSReplicas > 0 && c.NATSReplicas%2 == 0:
+		return invalid("nats-replicas is %d", c.NATSReplicas).WithFix("use 1, 3 or 5, and no more than there are members in the cluster of --nats-url")
 	case c.MaxActive < 1:
 		return invalid("max-active is %d", c.MaxActive).WithFix("use 1 or more")
 	case c.EventRetention < 0 || c.EventRetention > 0 && c.EventRetention < time.Hour:

@@ -184,7 +184,8 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	if h.bus, err = bus.New(bus.Config{
-		Server: h.nats, URL: c.NATSURL, EventsURL: c.NATSEventsURL, WorkerURL: c.NATSWorkerURL, Authority: c.natsAuthority, Log: c.Log.Named("bus"),
+		Server: h.nats, URL: c.NATSURL, EventsURL: c.NATSEventsURL, WorkerURL: c.NATSWorkerURL, Authority: c.natsAuthority, Replicas: c.NATSReplicas,
+		Log: c.Log.Named("bus"),
 	}); err != nil {
 		return err
 	}

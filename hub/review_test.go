@@ -246,14 +246,14 @@ func TestAReviewWaitsAfterARestore(t *testing.T) {
 	r.exec("INSERT INTO restores (id, backup_id, taken_at, epoch_floor) VALUES ('restore_1', 'backup_1', now() - interval '1 hour', 1)")
 	r.exec("INSERT INTO restored_tasks (task_id, org_id, restore_id) SELECT id, org_id, 'restore_1' FROM tasks WHERE id = '" + task.GetId() + "'")
 	_, err := r.answer(accept(item.GetId()))
-	require.ErrorContains(t, err, "restored from a backup")
+	require.ErrorContains(t, err, "restored to an earlier state")
 	// No node has to be asked here, so that the hub's leader gives its verdict by itself.
 	require.Eventually(t, func() bool {
 		return r.sql("SELECT verdict FROM restored_tasks WHERE task_id = $1", task.GetId()) == "uncertain"
 	}, waittest.Limit(30*time.Second), 10*time.Millisecond)
 	_, err = r.answer(reject(item.GetId(), "no"))
 	require.ErrorContains(t, err, "deckhand task resume "+task.GetId())
-	require.Contains(t, r.task(task.GetId()).GetReason(), "restored from a backup")
+	require.Contains(t, r.task(task.GetId()).GetReason(), "restored to an earlier state")
 	ids, _ := sent.all()
 	require.Empty(t, ids)
 

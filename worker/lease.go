@@ -183,9 +183,11 @@ func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 		return fmt.Errorf("the hub answered %d renewals for %d leases", len(res.GetRenewals()), len(all))
 	}
 	for i, renewal := range res.GetRenewals() {
-		if renewal.GetHeld() {
+		switch {
+		case renewal.GetHeld():
 			all[i].renewed(sent, registered.GetLeaseTtl().AsDuration())
-		} else {
+		case renewal.GetDeferred(): // its end stays as it is
+		default:
 			all[i].cancel(errGone{renewal.GetReason()})
 		}
 	}

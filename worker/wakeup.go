@@ -33,6 +33,9 @@ const (
 	// claimRetry is how long a wake-up is put back when the hub could not be
 	// asked.
 	claimRetry = 2 * time.Second
+	// pingInterval is how often the connection to the bus is tried; it is given up after
+	// two that had no response.
+	pingInterval = 5 * time.Second
 )
 
 // connect returns a connection to the bus. Each time that it has come back
@@ -44,6 +47,7 @@ func (w *Worker) connect(bus *deckhandv1.RegisterWorkerResponse_Bus, again chan<
 	options := []nats.Option{
 		nats.Name(w.cfg.Name), nats.UserInfo(bus.GetUsername(), bus.GetPassword()),
 		nats.MaxReconnects(-1), nats.ReconnectJitter(500*time.Millisecond, 2*time.Second), nats.Timeout(5 * time.Second),
+		nats.PingInterval(pingInterval),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			select {
 			case again <- struct{}{}:

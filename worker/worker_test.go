@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -302,6 +303,31 @@ func TestARenewalThatSaysTheLeaseIsGoneStopsTheTaskAtOnce(t *testing.T) {
 	task := hub.Task("task_1")
 	require.Zero(t, task.Stale, "nothing more was written")
 	require.Equal(t, queued, task.Task.GetState())
+}
+
+// A lease whose renewal was deferred keeps its end: its task goes on until then, and after the
+// next renewal.
+func TestATaskWhoseRenewalIsDeferredGoesOn(t *testing.T) {
+	t.Parallel()
+	var deferred atomic.Int32
+	release := make(chan struct{})
+	hub := hubtest.New(t, hubtest.Config{
+		LeaseTTL: waittest.Limit(3 * time.Second), Hold: 50 * time.Millisecond,
+		Defer: func(task string) bool { return task == "task_1" && deferred.Add(1) == 1 },
+		Exec: func(hubtest.Call) hubtest.Result {
+			<-release
+			return hubtest.Result{Observation: "ok"}
+		},
+	})
+	start(t, hub, nil)
+	submit(t, hub, "task_1", twoTurns)
+	hub.Wake(t, "task_1")
+	hub.WaitFor(t, "task_1", func(hubtest.Task) bool { return hub.Renewals() >= 3 })
+	close(release)
+	hub.WaitState(t, "task_1", succeeded)
+	require.Greater(t, deferred.Load(), int32(3), "its first renewal was deferred")
+	task := hub.Task("task_1")
+	require.Zero(t, task.Stale+task.Released)
 }
 
 func TestLeasesOutliveManyRenewals(t *testing.T) {

@@ -275,7 +275,7 @@ func (h *Workers) RenewLeases(ctx context.Context, req *deckhandv1.RenewLeasesRe
 	}
 	res := &deckhandv1.RenewLeasesResponse{Draining: draining}
 	for _, r := range renewals {
-		res.Renewals = append(res.Renewals, &deckhandv1.RenewLeasesResponse_Renewal{TaskId: r.TaskID, Held: r.Held, Reason: r.Reason})
+		res.Renewals = append(res.Renewals, &deckhandv1.RenewLeasesResponse_Renewal{TaskId: r.TaskID, Held: r.Held, Deferred: r.Deferred, Reason: r.Reason})
 	}
 	return res, nil
 }

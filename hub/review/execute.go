@@ -299,7 +299,7 @@ func afterRestore(ctx context.Context, tx *event.Tx, t db.Task) error {
 	}
 	why := held.Reason
 	if why == "" {
-		why = "the hub was restored from a backup, and has not compared the task with its nodes yet"
+		why = "the hub was restored to an earlier state, and has not compared the task with its nodes yet"
 	}
 	return fault.New(fault.Precondition, "the review of %s cannot be decided yet: %s", t.ID, why).WithObject(t.ID).
 		WithFix("see whether its deferred calls were made since, leave those out, and release it first: deckhand task resume %s", t.ID)

@@ -153,7 +153,7 @@ func TestARestoredHubRepeatsNothingThatItsNodesDid(t *testing.T) {
 		t.Helper()
 		waittest.Until(t, time.Minute, "the task to be compared", func() bool {
 			got := f.Task(id)
-			return got.State == "TASK_STATE_PAUSED" && strings.Contains(got.Reason, "restored from a backup")
+			return got.State == "TASK_STATE_PAUSED" && strings.Contains(got.Reason, "restored to an earlier state")
 		})
 	}
 	paused(running)
@@ -162,7 +162,7 @@ func TestARestoredHubRepeatsNothingThatItsNodesDid(t *testing.T) {
 	require.Equal(t, "running\n", ran(f, "running"))
 
 	waittest.Until(t, time.Minute, "the tasks to be compared", func() bool { return f.Task(approved).State == "TASK_STATE_PAUSED" })
-	require.Contains(t, f.Task(approved).Reason, "restored from a backup")
+	require.Contains(t, f.Task(approved).Reason, "restored to an earlier state")
 	var events string
 	waittest.Until(t, time.Minute, "what was recovered to be shown", func() bool {
 		events = f.CLI(0, "task", "watch", forgotten, "--type", "task.restored", "--follow=false", "-o", "jsonl").Out

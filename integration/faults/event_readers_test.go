@@ -144,7 +144,7 @@ func (u *unit) process() int {
 }
 
 // resident returns how much memory a unit's process has, in bytes.
-func (u *unit) resident(t *testing.T) int64 {
+func (u *unit) resident(t testing.TB) int64 {
 	t.Helper()
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.process()))
 	require.NoError(t, err)

@@ -94,7 +94,7 @@ func (r *rig) events(taskID string) int {
 // ended.
 func (r *rig) wakeups(t *testing.T) {
 	_, url, _ := strings.Cut(r.natsEnv[1], "=")
-	conn, err := nats.Connect(url, nats.RootCAs(r.natsPEM("", "cert")))
+	conn, err := nats.Connect(url, nats.RootCAs(r.natsPEM("cert")))
 	require.NoError(t, err)
 	t.Cleanup(conn.Close)
 	js, err := jetstream.New(conn)

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if config := os.Getenv(envNATS); config != "" {
 		serveNATS(config)
 	}
+	if config := os.Getenv(envNodes); config != "" {
+		serveNodes(config)
+	}
 	code := m.Run()
 	if binaries.dir != "" {
 		_ = os.RemoveAll(binaries.dir)

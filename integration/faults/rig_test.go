@@ -47,9 +47,11 @@ type rig struct {
 	db       *pgxpool.Pool
 	socket   string // containerd's
 	natsEnv  []string
-	leaseTTL time.Duration
-	api      string // where the balancer, or the only hub, is
-	client   *sdk.Client
+	// hubArgs and workerArgs are more flags of hubs and workers.
+	hubArgs, workerArgs []string
+	leaseTTL            time.Duration
+	api                 string // where the balancer, or the only hub, is
+	client              *sdk.Client
 	// operator is where the test's own calls come from.
 	operator *host
 
@@ -63,6 +65,14 @@ var serial atomic.Int32
 
 // newRig makes the folder and starts what all roles need.
 func newRig(t testing.TB, leaseTTL time.Duration) *rig {
+	t.Helper()
+	r := newBareRig(t, leaseTTL)
+	r.startContainerd()
+	return r
+}
+
+// newBareRig is newRig without containerd, for nodes that have no jails.
+func newBareRig(t testing.TB, leaseTTL time.Duration) *rig {
 	t.Helper()
 	needRoot(t)
 	r := &rig{t: t, number: serial.Add(1), leaseTTL: waittest.Limit(leaseTTL), settled: map[string]task{}}
@@ -84,8 +94,7 @@ func newRig(t testing.TB, leaseTTL time.Duration) *rig {
 	r.startPostgres()
 	r.db, err = pgxpool.New(t.Context(), r.database)
 	require.NoError(t, err)
-	t.Cleanup(r.db.Close)
-	r.startContainerd()
+	t.Cleanup(func() { r.db.Close() })
 	return r
 }
 
@@ -130,9 +139,11 @@ func (r *rig) startHub(on *host, api, edge, edgeTold string) {
 		require.NoError(r.t, os.WriteFile(filepath.Join(dir, "keyset.json"), keyset, 0o600))
 	}
 	r.hubs = append(r.hubs, r.unit(fmt.Sprintf("hub-%d", n), syscall.SIGTERM, func() *exec.Cmd {
-		cmd := on.command(bin(r.t, "deckhand"), "hub", "--data-dir", dir, "--listen", api, "--edge-listen", edge,
+		cmd := on.command(bin(r.t, "deckhand"), append([]string{
+			"hub", "--data-dir", dir, "--listen", api, "--edge-listen", edge,
 			"--edge-address", edgeTold, "--insecure-http", "--lease-ttl", r.leaseTTL.String(), "--max-active-per-user", "1000", "--notify-allow", "127.0.0.0/8",
-			"--provider-allow", "127.0.0.0/8")
+			"--provider-allow", "127.0.0.0/8",
+		}, r.hubArgs...)...)
 		cmd.Env = r.env(append(r.natsEnv, "DECKHAND_DATABASE_URL="+r.database)...)
 		return cmd
 	}))
@@ -171,6 +182,7 @@ func (r *rig) startWorker(on *host, slots int) {
 	name := fmt.Sprintf("worker-%d", len(r.workers)+1)
 	r.workers = append(r.workers, r.unit(name, syscall.SIGTERM, func() *exec.Cmd {
 		cmd := on.command(bin(r.t, "deckhand"), "worker", "--hub-url", r.api, "--name", name, "--slots", fmt.Sprint(slots))
+		cmd.Args = append(cmd.Args, r.workerArgs...)
 		cmd.Env = r.env("DECKHAND_TOKEN=" + r.token("worker-token"))
 		return cmd
 	}))

@@ -48,39 +48,77 @@ func serveNATS(config string) {
 
 // startNATS starts a NATS server with the documented configuration.
 func (r *rig) startNATS(on *host, address string) {
-	documented, err := os.ReadFile("../../docs/nats.conf")
-	require.NoError(r.t, err)
-	config := filepath.Join(r.dir, "nats.conf")
-	listen := fmt.Sprintf("listen: %q\ntls { cert_file: %q, key_file: %q }\n", address, r.natsPEM(address, "cert"), r.natsPEM(address, "key"))
-	require.NoError(r.t, os.WriteFile(config, append([]byte(listen), documented...), 0o600))
-	url := func(user, password string) string { return fmt.Sprintf("tls://%s:%s@%s", user, password, address) }
-	r.natsEnv = []string{
-		"DECKHAND_NATS_CA=" + r.natsPEM(address, "cert"),
-		"DECKHAND_NATS_URL=" + url("hub", "change-me-1"),
-		"DECKHAND_NATS_EVENTS_URL=" + url("hub-events", "change-me-2"),
-		"DECKHAND_NATS_WORKER_URL=" + url("worker", "change-me-3"),
-	}
-	r.nats = r.unit("nats", syscall.SIGTERM, func() *exec.Cmd {
-		cmd := on.command(os.Args[0])
-		cmd.Env = append(os.Environ(), envNATS+"="+config)
-		return cmd
-	})
+	r.nats = r.startNATSCluster([]*host{on}, address)[0]
 }
 
-// natsPEM returns the file of the certificate or the key of the NATS server, which
+// startNATSCluster starts a NATS server with the documented configuration at each of the
+// addresses, on the host of the same number; several are members of one cluster.
+func (r *rig) startNATSCluster(on []*host, addresses ...string) (members []*unit) {
+	documented, err := os.ReadFile("../../docs/nats.conf")
+	require.NoError(r.t, err)
+	certificate, key := r.natsPEM("cert", addresses...), r.natsPEM("key", addresses...)
+	urls := func(user, password string) string {
+		var out []string
+		for _, address := range addresses {
+			out = append(out, fmt.Sprintf("tls://%s:%s@%s", user, password, address))
+		}
+		return strings.Join(out, ",")
+	}
+	r.natsEnv = []string{
+		"DECKHAND_NATS_CA=" + certificate,
+		"DECKHAND_NATS_URL=" + urls("hub", "change-me-1"),
+		"DECKHAND_NATS_EVENTS_URL=" + urls("hub-events", "change-me-2"),
+		"DECKHAND_NATS_WORKER_URL=" + urls("worker", "change-me-3"),
+	}
+	var routes []string
+	for _, address := range addresses {
+		routes = append(routes, fmt.Sprintf("%q", "nats://"+routeOf(address)))
+	}
+	for i, address := range addresses {
+		name := "nats"
+		text := fmt.Sprintf("listen: %q\ntls { cert_file: %q, key_file: %q }\n", address, certificate, key)
+		if len(addresses) > 1 {
+			name = fmt.Sprintf("nats-%d", i+1)
+			text += fmt.Sprintf("server_name: %s\ncluster { name: deckhand, listen: %q, routes: [%s] }\n", name, routeOf(address), strings.Join(routes, ", "))
+		}
+		const memory = "max_memory_store: 256MB"
+		require.Contains(r.t, string(documented), memory)
+		text += strings.Replace(string(documented), memory, fmt.Sprintf("%s, store_dir: %q", memory, filepath.Join(r.dir, name)), 1)
+		config := filepath.Join(r.dir, name+".conf")
+		require.NoError(r.t, os.WriteFile(config, []byte(text), 0o600))
+		members = append(members, r.unit(name, syscall.SIGTERM, func() *exec.Cmd {
+			cmd := on[i].command(os.Args[0])
+			cmd.Env = append(os.Environ(), envNATS+"="+config)
+			return cmd
+		}))
+	}
+	return members
+}
+
+// routeOf returns where the NATS server of an address listens for the others of its cluster.
+func routeOf(address string) string {
+	host, _, _ := net.SplitHostPort(address) // it has a port
+	return net.JoinHostPort(host, "6222")
+}
+
+// natsPEM returns the file of the certificate or the key of the NATS servers, which
 // it makes the first time.
-func (r *rig) natsPEM(address, which string) string {
+func (r *rig) natsPEM(which string, addresses ...string) string {
 	path := func(name string) string { return filepath.Join(r.dir, "nats-"+name+".pem") }
 	if _, err := os.Stat(path(which)); err == nil {
 		return path(which)
 	}
-	host, _, err := net.SplitHostPort(address)
-	require.NoError(r.t, err)
+	var ips []net.IP
+	for _, address := range addresses {
+		host, _, err := net.SplitHostPort(address)
+		require.NoError(r.t, err)
+		ips = append(ips, net.ParseIP(host))
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(r.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.ParseIP(host)}, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: ips, IsCA: true, BasicConstraintsValid: true,
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(r.t, err)

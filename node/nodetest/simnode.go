@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/identity"
+	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -53,6 +54,10 @@ type Config struct {
 	Telemetry func() *nodev1.TelemetrySample
 	// Kept are the samples that the node keeps.
 	Kept []*nodev1.TelemetrySample
+	// Ledger, if set, is where the node records commands before it starts them, so that
+	// another node with the same ledger and identity has them. A command that had not ended is
+	// given to Run again, which must continue it: as an init that lived on would.
+	Ledger *ledger.Ledger
 	// Refuse, if set, is the node's error for every command.
 	Refuse error
 	Log    hclog.Logger
@@ -65,7 +70,7 @@ type Node struct {
 	nodev1.UnimplementedExecServiceServer
 	nodev1.UnimplementedFileServiceServer
 	nodev1.UnimplementedJailServiceServer
-	nodev1.UnimplementedNodeServiceServer
+	listing
 	nodev1.UnimplementedSnapshotServiceServer
 	nodev1.UnimplementedTelemetryServiceServer
 
@@ -101,7 +106,7 @@ type command struct {
 func New(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, execs: map[string]*command{}, files: map[string][]byte{},
-		buried: map[string]*nodev1.Exec{}, holders: map[string][]string{}, jails: map[string]*nodev1.JailSpec{},
+		buried: map[string]*nodev1.Exec{}, holders: map[string][]string{}, jails: map[string]*nodev1.JailSpec{}, listing: listing{ledger: cfg.Ledger},
 	}
 	var err error
 	if n.identity, err = identity.Open(identity.Config{Dir: cfg.Dir}); err != nil {
@@ -111,6 +116,9 @@ func New(ctx context.Context, cfg Config) (*Node, error) {
 		if err := n.identity.Enrol(ctx, identity.Enrolment{HubURL: cfg.HubURL, JoinToken: cfg.JoinToken, Name: cfg.Name}); err != nil {
 			return nil, err
 		}
+	}
+	if err := adopt(ctx, n); err != nil {
+		return nil, err
 	}
 	n.Service, err = link.New(link.Config{
 		Identity: n.identity, HubURL: cfg.HubURL, Log: cfg.Log, Pressure: cfg.Pressure, DrainTimeout: 3 * time.Second,
@@ -224,7 +232,7 @@ func (n *Node) EnsureJail(_ context.Context, req *nodev1.EnsureJailRequest) (*no
 }
 
 // StartExec starts a command, or returns the existing one with that id.
-func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
+func (n *Node) StartExec(ctx context.Context, req *nodev1.StartExecRequest) (*nodev1.StartExecResponse, error) {
 	if n.cfg.Refuse != nil {
 		return nil, fault.ToGRPC(n.cfg.Refuse)
 	}
@@ -246,25 +254,13 @@ func (n *Node) StartExec(_ context.Context, req *nodev1.StartExecRequest) (*node
 	if by := n.holders[spec.GetJailId()]; len(by) > 0 {
 		return nil, fault.ToGRPC(fault.New(fault.Precondition, "jail %s is frozen by %s", spec.GetJailId(), strings.Join(by, ", ")))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	now := timestamppb.Now()
-	c := &command{Live: newLive(spec), done: make(chan struct{}), cancel: cancel, exec: &nodev1.Exec{
-		ExecId: spec.GetExecId(), JailId: spec.GetJailId(), State: nodev1.ExecState_EXEC_STATE_RUNNING, CreatedAt: now, StartedAt: now,
-	}}
-	n.execs[spec.GetExecId()] = c
-	go func() {
-		defer cancel()
-		end := n.run(ctx, c.Live)
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		c.exec = &nodev1.Exec{
-			ExecId: spec.GetExecId(), JailId: spec.GetJailId(), State: nodev1.ExecState_EXEC_STATE_ENDED,
-			EndReason: end.GetEndReason(), ExitCode: end.GetExitCode(), Signal: end.GetSignal(), StartError: end.GetStartError(), Workspace: end.GetWorkspace(), Egress: end.GetEgress(),
-			KilledBy: c.killer, LogBytes: c.end(), CreatedAt: now, StartedAt: now, EndedAt: timestamppb.Now(),
+	if n.cfg.Ledger != nil {
+		// The lock is kept: what is on the ledger is in n.execs too.
+		if _, _, err := n.cfg.Ledger.Exec(ctx, spec, "simulated"); err != nil {
+			return nil, fault.ToGRPC(err)
 		}
-		close(c.done)
-	}()
-	return &nodev1.StartExecResponse{Exec: c.exec}, nil
+	}
+	return &nodev1.StartExecResponse{Exec: begin(n, spec, timestamppb.Now()).exec}, nil
 }
 
 // ListExecs returns the commands of a jail, or of all.

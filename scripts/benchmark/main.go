@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 )
 
 func main() {
@@ -22,7 +23,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "usage: scripts/bench NAME, where NAME is one of %v\n", names())
 		os.Exit(2)
 	}
-	out, err := benchmarks[os.Args[1]](ctx)
+	out, err := profiled(ctx, benchmarks[os.Args[1]])
 	if err == nil {
 		out["name"] = os.Args[1]
 		err = json.NewEncoder(os.Stdout).Encode(out)
@@ -31,4 +32,24 @@ func main() {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+}
+
+// envProfile names the file that gets a CPU profile of what runs in this process.
+const envProfile = "DECKHAND_BENCH_PROFILE"
+
+func profiled(ctx context.Context, run func(context.Context) (result, error)) (out result, err error) {
+	path := os.Getenv(envProfile)
+	if path == "" {
+		return run(ctx)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, file.Close()) }()
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, err
+	}
+	defer pprof.StopCPUProfile()
+	return run(ctx)
 }

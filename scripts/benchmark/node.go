@@ -137,7 +137,7 @@ func keep(ctx context.Context, workers *sdk.Client, workerID string, lease *deck
 		res, err := workers.Workers.RenewLeases(ctx, &deckhandv1.RenewLeasesRequest{
 			WorkerId: workerID, Leases: []*deckhandv1.Lease{lease},
 		})
-		if err != nil || !res.GetRenewals()[0].GetHeld() {
+		if err != nil || !res.GetRenewals()[0].GetHeld() && !res.GetRenewals()[0].GetDeferred() {
 			return
 		}
 	}

@@ -50,6 +50,8 @@ type Config struct {
 	// Lose is like Fail, but the RPC takes effect and only its response is
 	// lost.
 	Lose func(name string, n int) error
+	// Defer says that a task's lease cannot be renewed now; nil for none.
+	Defer func(taskID string) bool
 	// Settle says how much of a piece of thinking can be shown; nil for all.
 	Settle func(text string) int
 	// Left is called with each RPC whose caller went away before the response.

@@ -112,7 +112,11 @@ func (h *Hub) RenewLeases(_ context.Context, req *deckhandv1.RenewLeasesRequest)
 	for _, lease := range req.GetLeases() {
 		renewal := &deckhandv1.RenewLeasesResponse_Renewal{TaskId: lease.GetTaskId(), Reason: "lost"}
 		task := h.tasks[lease.GetTaskId()]
-		if task != nil && task.token == lease.GetToken() && time.Now().Before(task.expires) {
+		live := task != nil && task.token == lease.GetToken() && time.Now().Before(task.expires)
+		switch {
+		case live && h.cfg.Defer != nil && h.cfg.Defer(lease.GetTaskId()):
+			renewal.Deferred, renewal.Reason = true, ""
+		case live:
 			task.expires = time.Now().Add(h.cfg.LeaseTTL)
 			renewal.Held, renewal.Reason = true, ""
 			h.renewed++

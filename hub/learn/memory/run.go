@@ -54,6 +54,9 @@ func (m *Memories) ForRun(ctx context.Context, t db.Task, tokens int) ([]Told, e
 	if tokens <= 0 {
 		return nil, nil
 	}
+	if t.MemoriesChosen && t.Attempt == 1 {
+		return nil, nil // the claim found that there are none
+	}
 	if !t.MemoriesChosen {
 		err := m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 			n, err := tx.ChooseMemories(ctx, db.ChooseMemoriesParams{OrgID: t.OrgID, ID: t.ID})

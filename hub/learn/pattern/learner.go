@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	// LearnEvery is how often the leader looks for ended runs, and batch how many it learns
-	// from at once.
+	// LearnEvery is how often the leader looks for ended runs, batch how many it learns from at
+	// once, and batches how often one after the other. A batch is small, since it keeps patterns
+	// locked until it ends, and a task that is to be offered one of them waits so long at its start.
 	LearnEvery = time.Second
-	batch      = 50
+	batch      = 10
+	batches    = 20
 	// maxSteps bounds what is read of a run.
 	maxSteps = 1000
 	// retryAfter is how long a run waits that could not be learned from, the longer the
@@ -39,15 +41,35 @@ type Learner struct {
 	Failures Failures
 }
 
-// Learn learns from the runs that have ended, up to a batch of them.
+// Learn learns from the runs that have ended, up to some batches of them. The runs of a batch
+// share a transaction. If it fails each gets its own, so that one that nothing can be learned
+// from holds up no other.
 func (l *Learner) Learn(ctx context.Context) error {
+	for range batches {
+		ids, err := l.some(ctx, batch)
+		if err != nil && len(ids) > 0 && ctx.Err() == nil {
+			err = l.oneByOne(ctx, len(ids))
+		}
+		if err != nil || len(ids) < batch {
+			return err
+		}
+	}
+	return nil
+}
+
+// oneByOne learns from up to n runs.
+func (l *Learner) oneByOne(ctx context.Context, n int) error {
 	var failed []error
-	for range batch {
-		more, err := l.next(ctx)
+	for range n {
+		ids, err := l.some(ctx, 1)
 		if err != nil {
 			failed = append(failed, err)
+			if len(ids) > 0 && ctx.Err() == nil {
+				// It waits behind the others, and is left alone after some times.
+				failed = append(failed, l.Patterns.cfg.Store.LearningFailed(ctx, db.LearningFailedParams{TaskID: ids[0], Pause: retryAfter}))
+			}
 		}
-		if !more || ctx.Err() != nil {
+		if len(ids) == 0 || ctx.Err() != nil {
 			break
 		}
 	}
@@ -62,29 +84,29 @@ func (l *Learner) Purge(ctx context.Context) error {
 	return nil
 }
 
-// next learns from one run, and reports whether there may be more.
-func (l *Learner) next(ctx context.Context) (more bool, err error) {
-	id := ""
+// some learns from up to n runs in one transaction, and returns which these were, also if it
+// fails.
+func (l *Learner) some(ctx context.Context, n int32) (ids []string, err error) {
 	err = l.Patterns.cfg.Store.Tx(ctx, func(q *db.Queries) error {
-		id = ""
-		row, err := q.NextToLearn(ctx)
-		if store.IsNotFound(err) {
+		ids = nil
+		rows, err := q.NextToLearn(ctx, n)
+		if err != nil {
+			return fmt.Errorf("find ended runs: %w", err)
+		}
+		for _, row := range rows {
+			ids = append(ids, row.TaskID)
+		}
+		if len(ids) == 0 {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("find an ended run: %w", err)
+		for _, row := range rows {
+			if err := l.learn(ctx, q, row.OrgID, row.TaskID); err != nil {
+				return fmt.Errorf("learn from task %s: %w", row.TaskID, err)
+			}
 		}
-		id = row.TaskID
-		if err := l.learn(ctx, q, row.OrgID, id); err != nil {
-			return fmt.Errorf("learn from task %s: %w", id, err)
-		}
-		return q.LearntFrom(ctx, id)
+		return q.LearntFrom(ctx, ids)
 	})
-	if err != nil && id != "" && ctx.Err() == nil {
-		// It waits behind the others, and is left alone after some times.
-		return true, errors.Join(err, l.Patterns.cfg.Store.LearningFailed(ctx, db.LearningFailedParams{TaskID: id, Pause: retryAfter}))
-	}
-	return id != "", err
+	return ids, err
 }
 
 func (l *Learner) learn(ctx context.Context, q *db.Queries, orgID, taskID string) error {

@@ -115,14 +115,12 @@ func (s *Service) offer(ctx context.Context, t db.Task, agentName string) (strin
 	if err != nil || !set.Enabled {
 		return "", err
 	}
-	before, err := s.OfferOf(limited, t.OrgID, t.ID)
-	switch {
-	case err != nil:
-		return "", err
-	case before != nil:
+	if t.Attempt > 1 || t.ResumedAt > 0 {
+		before, err := s.OfferOf(limited, t.OrgID, t.ID)
+		if err != nil || before == nil {
+			return "", err
+		}
 		return s.offeredText(limited, t, *before)
-	case t.Attempt > 1 || t.ResumedAt > 0:
-		return "", nil
 	}
 	found, err := s.Match(limited, Asked{
 		OrgID: t.OrgID, User: t.CreatedBy, TaskType: cmp.Or(t.TaskType, agentName), Goal: t.Title + "\n" + t.Goal, MinConfidence: set.MinConfidence, MaxRows: 1,

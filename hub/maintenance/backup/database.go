@@ -22,6 +22,7 @@ var poolParameters = []string{
 	"pool_max_conns", "pool_min_conns", "pool_min_idle_conns", "pool_max_conn_lifetime", "pool_max_conn_idle_time", "pool_health_check_period",
 	"pool_max_conn_lifetime_jitter", "default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity",
 	"plan_cache_mode", "jit", "search_path",
+	"tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "idle_in_transaction_session_timeout",
 }
 
 // forPrograms returns a database URL as PostgreSQL's programs take it, without its

@@ -92,7 +92,7 @@ func Restore(ctx context.Context, dir string, to Target) (out Restored, err erro
 		}
 	}
 	to.Progress("schema and tasks")
-	if out.Begun, err = begin(ctx, url, out.Manifest); err != nil {
+	if out.Begun, err = begin(ctx, url, restore.Backup{Kind: restore.FromBackup, ID: out.ID, TakenAt: out.TakenAt}); err != nil {
 		return out, err
 	}
 	return out, finish(ctx, url)
@@ -113,7 +113,7 @@ func finish(ctx context.Context, url config.Secret) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	if _, err := conn.Exec(ctx, "DROP TABLE "+store.Unfinished); err != nil {
-		return fmt.Errorf("record that the restore is complete: %w", err)
+		return fmt.Errorf("record that the database is complete: %w", err)
 	}
 	return nil
 }
@@ -159,8 +159,8 @@ func load(ctx context.Context, dir string, url config.Secret, m Manifest) error 
 		return err
 	}
 	// No hub starts on the database from here until finish.
-	if _, err := conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS "+store.Unfinished+" ()"); err != nil {
-		return fmt.Errorf("record that the restore has begun: %w", err)
+	if err := store.BeginUnfinished(ctx, conn, store.Restoring); err != nil {
+		return err
 	}
 	if err := run(ctx, "pg_restore", reader, url, "--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error", filepath.Join(dir, DatabaseFile)); err != nil {
 		return err
@@ -209,7 +209,7 @@ func compareHeads(ctx context.Context, conn *pgx.Conn, dir string) error {
 }
 
 // begin brings the schema up to date and prepares the work to go on.
-func begin(ctx context.Context, url config.Secret, m Manifest) (restore.Begun, error) {
+func begin(ctx context.Context, url config.Secret, from restore.Backup) (restore.Begun, error) {
 	st, err := store.Open(ctx, url.Reveal())
 	if err != nil {
 		return restore.Begun{}, err
@@ -218,5 +218,5 @@ func begin(ctx context.Context, url config.Secret, m Manifest) (restore.Begun, e
 	recorder := event.NewRecorder(event.RecorderConfig{
 		Store: st, Redact: &redact.Redactor{}, Notify: func(string, string) {}, Changes: &change.Feed{},
 	})
-	return restore.Begin(ctx, recorder, st, restore.Backup{ID: m.ID, TakenAt: m.TakenAt})
+	return restore.Begin(ctx, recorder, st, from)
 }

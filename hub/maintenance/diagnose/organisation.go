@@ -50,7 +50,7 @@ func (d *Doctor) restore(ctx context.Context, orgID string) ([]Finding, error) {
 	if err != nil || row.Tasks == 0 && row.Nodes == "" {
 		return nil, err
 	}
-	f := Finding{"restore", Warn, fmt.Sprintf("%d tasks wait since the hub was restored from a backup", row.Tasks), "look at each that had not ended (deckhand task list), and resume or cancel it, also those that wait for a person"}
+	f := Finding{"restore", Warn, fmt.Sprintf("%d tasks wait since the hub was restored to an earlier state", row.Tasks), "look at each that had not ended (deckhand task list), and resume or cancel it, also those that wait for a person"}
 	if row.Nodes != "" {
 		f.Evidence += "; these nodes have not said what ran since: " + row.Nodes
 		f.Fix = "start deckhand-node there, or revoke a node that is gone: deckhand node revoke"

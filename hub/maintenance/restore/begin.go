@@ -1,6 +1,7 @@
-// Package restore continues the work of an installation whose database was restored from
-// a backup. Begin prepares the restored database; a Comparer then brings it into line
-// with the nodes.
+// Package restore continues the work of an installation whose database was restored to an
+// earlier state: from a backup, by PostgreSQL's own means, or by the promotion of a standby that
+// lacks the last commits. Below, the backup is that state, whatever it came from. Begin prepares
+// the restored database; a Comparer then brings it into line with the nodes.
 //
 // A restored database is older than the world. Nodes have run commands that it does not
 // know, tasks that it takes for running have ended, and a hub that still works on the
@@ -44,11 +45,26 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
+// Kind is what a database was restored from, as the audit names it.
+type Kind string
+
+// FromBackup is a backup of deckhand backup create, and FromDatabase a database that was adopted in
+// its place.
+const (
+	FromBackup   Kind = "backup"
+	FromDatabase Kind = "database"
+)
+
 // Backup identifies what a database was restored from.
 type Backup struct {
-	ID      string
+	Kind Kind
+	ID   string
+	// TakenAt is the time of the state, or Unknown.
 	TakenAt time.Time
 }
+
+// Unknown is the time of a state of which nothing is known: nodes are asked for all that they have.
+var Unknown = time.Unix(0, 0)
 
 // Begun is what Begin found.
 type Begun struct {
@@ -63,10 +79,10 @@ type Begun struct {
 // By is who does what a restore does.
 var by = event.Actor{Kind: "hub", ID: "restore"}
 
-// CheckClock refuses to restore while this machine's clock is behind the time of the backup.
+// CheckClock refuses to restore while this machine's clock is behind the time of the state.
 func CheckClock(takenAt time.Time) error {
 	if now := time.Now(); now.Before(takenAt) {
-		return fault.New(fault.Precondition, "the backup was taken at %s, and the clock of this machine says %s",
+		return fault.New(fault.Precondition, "the state to restore is of %s, and the clock of this machine says %s",
 			takenAt.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339)).
 			WithFix("set the clock: the order of sessions with the nodes depends on it")
 	}
@@ -80,7 +96,10 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 	}
 	now := time.Now()
 	id := ident.New("restore")
-	when := from.TakenAt.UTC().Format(time.RFC3339)
+	when := "an unknown time"
+	if !from.TakenAt.Equal(Unknown) {
+		when = from.TakenAt.UTC().Format(time.RFC3339)
+	}
 	leased, err := st.LeasedTasks(ctx)
 	if err != nil {
 		return out, fmt.Errorf("find the tasks that were running: %w", err)
@@ -91,7 +110,7 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 			if err != nil {
 				return fmt.Errorf("lock task %s: %w", row.ID, err)
 			}
-			_, err = task.Requeue(ctx, tx, t, "the hub was restored from a backup of "+when, "lost", by)
+			_, err = task.Requeue(ctx, tx, t, "the hub was restored to its state of "+when, "lost", by)
 			return err
 		}); err != nil {
 			return out, err
@@ -117,10 +136,10 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 		if out.Tasks, err = tx.RestoredTasks(ctx, id); err != nil {
 			return fmt.Errorf("hold the tasks that had not ended: %w", err)
 		}
-		if err := tx.UnadmitTasks(ctx, "the hub was restored from a backup of "+when); err != nil {
+		if err := tx.UnadmitTasks(ctx, "the hub was restored to its state of "+when); err != nil {
 			return fmt.Errorf("take admitted tasks back: %w", err)
 		}
-		dropped := "the hub was restored from a backup of " + when + ", in which this waited: it may have been done since"
+		dropped := "the hub was restored to its state of " + when + ", in which this waited: it may have been done since"
 		if out.Deliveries, err = tx.DropAcceptedDeliveries(ctx, dropped+"; replay it if it was not"); err != nil {
 			return fmt.Errorf("drop deliveries: %w", err)
 		}
@@ -132,8 +151,8 @@ func Begin(ctx context.Context, recorder *event.Recorder, st *store.Store, from 
 		}
 		for _, org := range orgs {
 			if err := audit.Append(tx, audit.Entry{
-				OrgID: org, By: by, Action: "hub.restored", ObjectKind: "backup", ObjectID: from.ID,
-				After: map[string]any{"backup_taken_at": when, "epoch_floor": now.UnixMicro()},
+				OrgID: org, By: by, Action: "hub.restored", ObjectKind: string(from.Kind), ObjectID: from.ID,
+				After: map[string]any{"state_of": when, "epoch_floor": now.UnixMicro()},
 			}); err != nil {
 				return err
 			}

@@ -230,7 +230,7 @@ func (c *Comparer) attach(ctx context.Context, orgID string, row db.RecoverableS
 			return fmt.Errorf("grant recovered step %s: %w", row.ID, err)
 		}
 		if _, err := q.StartRecoveredStep(ctx, db.StartRecoveredStepParams{
-			OrgID: orgID, ID: row.ID, BeganAt: e.GetCreatedAt().AsTime(), Reason: "it ran before the hub was restored from a backup, as its node shows",
+			OrgID: orgID, ID: row.ID, BeganAt: e.GetCreatedAt().AsTime(), Reason: "it ran before the hub was restored to an earlier state, as its node shows",
 		}); err != nil {
 			return fmt.Errorf("start recovered step %s: %w", row.ID, err)
 		}

@@ -16,7 +16,7 @@ import (
 
 // The verdicts on a task. With either of them a person decides how it goes on.
 const (
-	recovered = "recovered" // it did something that the backup does not have
+	recovered = "recovered" // it did something that the restored database does not have
 	uncertain = "uncertain" // it may have done something that no node knows of
 )
 
@@ -77,12 +77,12 @@ func (c *Comparer) judgeTask(ctx context.Context, orgID, restoreID string, row d
 	if err != nil {
 		return fmt.Errorf("count the recovered effects of %s: %w", row.ID, err)
 	}
-	verdict, why := uncertain, "no node shows a command of it that the backup does not have, but it may have acted where no node sees it"
+	verdict, why := uncertain, "no node shows a command of it that the restored database does not have, but it may have acted where no node sees it"
 	if n.Own > 0 {
-		verdict, why = recovered, commands(n.Own)+" of it that the backup does not have"
+		verdict, why = recovered, commands(n.Own)+" of it that the restored database does not have"
 	}
 	if n.Elsewhere > 0 {
-		why += "; " + commands(n.Elsewhere) + " of tasks, machines or workspaces that the backup cannot tell, some of which may be this task's"
+		why += "; " + commands(n.Elsewhere) + " of tasks, machines or workspaces that the restored database cannot tell, some of which may be this task's"
 	}
 	if problems != "" {
 		why += "; what ran is not wholly known (" + problems + ")"
@@ -92,7 +92,7 @@ func (c *Comparer) judgeTask(ctx context.Context, orgID, restoreID string, row d
 		if err != nil {
 			return fmt.Errorf("lock task %s: %w", row.ID, err)
 		}
-		reason := "the hub was restored from a backup: " + why + "; look at the task, then go on with: deckhand task resume " + t.ID
+		reason := "the hub was restored to an earlier state: " + why + "; look at the task, then go on with: deckhand task resume " + t.ID
 		judged, err := tx.JudgeRestoredTask(ctx, db.JudgeRestoredTaskParams{OrgID: orgID, TaskID: t.ID, Verdict: verdict, Reason: reason})
 		if err != nil || judged == 0 {
 			return err
@@ -160,7 +160,7 @@ func shownEffects(effects []db.RecoveredEffectsOfTaskRow) []any {
 // letter is what the agent is told. all is how many effects there are.
 func letter(effects []db.RecoveredEffectsOfTaskRow, all int64) string {
 	var b strings.Builder
-	b.WriteString("The hub was restored from a backup, and you have lost your latest turns. These commands and file operations of yours or of others in this workspace ran after the backup. Do not repeat them before you have looked at what they did:\n")
+	b.WriteString("The hub was restored to an earlier state, and you have lost your latest turns. These commands and file operations of yours or of others in this workspace ran after that state. Do not repeat them before you have looked at what they did:\n")
 	for _, e := range effects {
 		fmt.Fprintf(&b, "- %s on %s: %s (%s)\n", e.BeganAt.UTC().Format(time.RFC3339), e.NodeName, e.What, e.Outcome)
 	}

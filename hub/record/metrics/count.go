@@ -136,7 +136,7 @@ func (m *Metrics) Admitted(admitted, waiting int) {
 	m.admissions.WithLabelValues("waiting").Add(float64(waiting))
 }
 
-// Leases counts what became of leases: "renewed", "refused" or "lost".
+// Leases counts what became of leases: "renewed", "deferred", "refused" or "lost".
 func (m *Metrics) Leases(what string, n int) { m.leases.WithLabelValues(what).Add(float64(n)) }
 
 // Sent notes how late an event reached a watch.

@@ -177,7 +177,7 @@ func (m *Metrics) begin(cfg Config) {
 		m.closed.WithLabelValues(kind, "answered")
 		m.closed.WithLabelValues(kind, "expired")
 	}
-	for _, what := range []string{"claimed", "renewed", "refused", "lost"} {
+	for _, what := range []string{"claimed", "renewed", "deferred", "refused", "lost"} {
 		m.leases.WithLabelValues(what)
 	}
 	for _, what := range []string{"warning", "reached"} {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,9 +38,10 @@ type Config struct {
 	// Authority vouches for the servers of tls:// URLs, as PEM; empty for those
 	// that the system trusts.
 	Authority string
-	// Replicas is how many members of a NATS cluster keep the wake-ups; 1 when
-	// 0.
-	Replicas int `koanf:"nats-replicas"`
+	// Replicas is how many members of a NATS cluster keep the wake-ups; 0 for 3 if URL
+	// names three servers or more, and otherwise for what there is, and 1 at first. With 3, one
+	// member may die.
+	Replicas int
 	// Log may be nil.
 	Log hclog.Logger
 }
@@ -55,6 +57,11 @@ const (
 	// maxAge is when unclaimed wake-ups expire; the sweeper publishes again for tasks
 	// that still wait.
 	maxAge = 15 * time.Minute
+	// clustered is how many members keep the wake-ups where there are so many.
+	clustered = 3
+	// pingInterval is how often a connection is tried. It is given up after two that had no
+	// response, so that a server that is cut off is left for another one.
+	pingInterval = 5 * time.Second
 	// ackWait is how long a worker has to claim what it pulled.
 	ackWait = 15 * time.Second
 )
@@ -156,7 +163,7 @@ func (b *Bus) dial(addr config.Secret, user string, password func(ServerConfig) 
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),
 		nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		nats.PingInterval(20 * time.Second),
+		nats.PingInterval(pingInterval),
 		nats.ReconnectHandler(func(*nats.Conn) {
 			select {
 			case b.reconnected <- struct{}{}:
@@ -228,16 +235,53 @@ func (b *Bus) restore(ctx context.Context) {
 	}
 }
 
+// replicas returns how many members of a cluster are to keep the wake-ups. Without a setting, a hub
+// never lowers the number: hubs whose URLs name different numbers of servers would change it in turn.
+func (b *Bus) replicas(ctx context.Context) (int, error) {
+	if b.cfg.Replicas > 0 {
+		return b.cfg.Replicas, nil
+	}
+	want := 1
+	if b.cfg.Server == nil && strings.Count(b.cfg.URL.Reveal(), ",")+1 >= clustered {
+		want = clustered
+	}
+	stream, err := b.js.Stream(ctx, Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return want, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at the stream %s: %w", Stream, err)
+	}
+	return max(want, stream.CachedInfo().Config.Replicas), nil
+}
+
+// tooFewMembers are JetStream's errors of a stream with more replicas than the cluster has members
+// now: no peers, insufficient resources, and no cluster at all.
+var tooFewMembers = []jetstream.ErrorCode{10005, 10023, 10074}
+
+func streamFault(err error, replicas int) error {
+	var api *jetstream.APIError
+	if replicas > 1 && errors.As(err, &api) && slices.Contains(tooFewMembers, api.ErrorCode) {
+		return fault.New(fault.Unavailable, "NATS cannot keep the wake-ups in %d places: %s", replicas, api.Description).
+			WithFix("see that %d members of the NATS cluster run, or set --nats-replicas 1 if the URLs are not those of a cluster", replicas).WithCause(err)
+	}
+	return fmt.Errorf("make the stream %s: %w", Stream, err)
+}
+
 // ensure creates the stream and every known pool's consumer, if they are absent.
 func (b *Bus) ensure(ctx context.Context) error {
-	_, err := b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+	replicas, err := b.replicas(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = b.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: Stream, Subjects: []string{wakeSubject("*")},
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.MemoryStorage,
 		Discard: jetstream.DiscardOld, MaxBytes: maxMemory / 2, MaxAge: maxAge,
-		Replicas: max(b.cfg.Replicas, 1),
+		Replicas: replicas,
 	})
 	if err != nil {
-		return fmt.Errorf("make the stream %s: %w", Stream, err)
+		return streamFault(err, replicas)
 	}
 	b.mu.Lock()
 	pools := make([]string, 0, len(b.pools))

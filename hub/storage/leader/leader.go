@@ -31,8 +31,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 )
@@ -44,7 +44,7 @@ const (
 	defaultCheck          = 2 * time.Second
 	defaultCheckTimeout   = 3 * time.Second
 	defaultSessionTimeout = 9 * time.Second
-	connectTimeout        = 5 * time.Second
+	closeTimeout          = 5 * time.Second
 )
 
 // Config says where the lock is and how often to check it.
@@ -126,29 +126,29 @@ func (e *Elector) loop(ctx context.Context) error {
 // term uses one connection: it tries to take the lock until it has it, and leads until
 // the connection breaks. It returns the connection's error.
 func (e *Elector) term(ctx context.Context) error {
-	pool, err := pgxpool.ParseConfig(e.cfg.DatabaseURL) // takes a pool's settings out of the URL
+	pool, err := store.Parse(e.cfg.DatabaseURL)
 	if err != nil {
-		return errors.New("read the database's URL") // the cause would quote it
+		return fmt.Errorf("read the database's URL: %w", err)
 	}
 	cfg := pool.ConnConfig
-	cfg.RuntimeParams["application_name"] = "deckhand leader"
+	cfg.RuntimeParams["application_name"] = store.LeaderApplication
 	cfg.RuntimeParams["idle_session_timeout"] = strconv.FormatInt(e.cfg.SessionTimeout.Milliseconds(), 10)
-	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
-	conn, err := pgx.ConnectConfig(connecting, cfg)
-	cancel()
+	conn, err := pgx.ConnectConfig(ctx, cfg) // which has a time-out for each host
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer func() {
 		// Closing ends the session, and with it the lock.
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
 	for {
-		var locked bool
-		if err := e.ask(ctx, conn, &locked, "SELECT pg_try_advisory_lock($1)", int64(lockKey)); err != nil {
-			return fmt.Errorf("try for the lock: %w", err)
+		trying, cancel := context.WithTimeout(ctx, e.cfg.CheckTimeout)
+		locked, err := Take(trying, conn)
+		cancel()
+		if err != nil {
+			return err
 		}
 		if locked {
 			return e.lead(ctx, conn)
@@ -157,6 +157,15 @@ func (e *Elector) term(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// Take takes the leader's lock for as long as the connection lasts, and reports whether it has:
+// it does not while a hub runs on the database.
+func Take(ctx context.Context, conn *pgx.Conn) (taken bool, err error) {
+	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(lockKey)).Scan(&taken); err != nil {
+		return false, fmt.Errorf("try for the leader's lock: %w", err)
+	}
+	return taken, nil
 }
 
 // ask sends one question on the session, within the time that the leader has.

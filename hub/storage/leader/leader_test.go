@@ -134,6 +134,15 @@ func TestASilentSessionLosesTheLock(t *testing.T) {
 	require.Equal(t, term{"next", true}, e.next())
 }
 
+// The first server that the URL names is silent, as one whose machine has lost power: the lock is
+// taken on the next one.
+func TestASilentServerHoldsUpNoElection(t *testing.T) {
+	t.Parallel()
+	e := &election{t: t, url: postgrestest.BehindHosts(t, postgrestest.Database(t), postgrestest.Silent(t)), terms: make(chan term, 10)}
+	e.stand("a")
+	require.Equal(t, term{"a", true}, e.next())
+}
+
 func TestASessionTimeoutMustOutlastTheChecks(t *testing.T) {
 	t.Parallel()
 	_, err := leader.New(leader.Config{DatabaseURL: "postgres://x", Check: time.Second, CheckTimeout: time.Second, SessionTimeout: time.Second})

@@ -11,9 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// goingDown are the SQLSTATEs of a server that ends, or has just begun:
-// admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections.
-var goingDown = []string{"57P01", "57P02", "57P03", "53300"}
+// readOnly is read_only_sql_transaction, the SQLSTATE of a write on a standby.
+const readOnly = "25006"
+
+// goingDown are the SQLSTATEs of a server that ends, has just begun, or became a standby:
+// admin_shutdown, crash_shutdown, cannot_connect_now, too_many_connections,
+// read_only_sql_transaction.
+var goingDown = []string{"57P01", "57P02", "57P03", "53300", readOnly}
 
 // Gone reports whether an error is the database's absence: it cannot be reached, or
 // ends, or starts. Nothing is wrong with what was asked, which may be asked
@@ -33,6 +37,9 @@ func Gone(err error) bool {
 	return pgconn.SafeToRetry(err) || errors.As(err, &network) && !network.Timeout() ||
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
 }
+
+// undefinedTable is the SQLSTATE of a table that does not exist.
+const undefinedTable = "42P01"
 
 // queryCanceled is the SQLSTATE of a statement that the server ended for its time.
 const queryCanceled = "57014"

@@ -79,20 +79,21 @@ const maxConns = 32
 // Open connects to the database at url and brings its schema up to date. Many
 // hubs may do so at once: the migration holds a lock.
 func Open(ctx context.Context, url string) (*Store, error) {
-	cfg, err := parse(url)
+	cfg, err := Parse(url)
 	if err != nil {
 		return nil, err
 	}
 	if !strings.Contains(url, "pool_max_conns") {
 		cfg.MaxConns = maxConns
 	}
-	// The hub's statements are short and always the same: planning them each time costs
-	// more than running them.
-	for name, value := range map[string]string{"plan_cache_mode": "force_generic_plan", "jit": "off"} {
-		if cfg.ConnConfig.RuntimeParams[name] == "" {
-			cfg.ConnConfig.RuntimeParams[name] = value
-		}
-	}
+	setDefaults(cfg.ConnConfig, map[string]string{
+		"application_name": application,
+		// The hub's statements are short and always the same: planning them each time costs
+		// more than running them.
+		"plan_cache_mode": "force_generic_plan", "jit": "off",
+		// A hub that hangs in a transaction keeps its row locks no longer.
+		"idle_in_transaction_session_timeout": "60000",
+	})
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open database pool: %w", err)
@@ -107,42 +108,6 @@ func Open(ctx context.Context, url string) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
-}
-
-// parse returns the settings of a database URL, with those of a pool.
-func parse(url string) (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		// The error may quote the URL, and with it the password.
-		return nil, fault.New(fault.Invalid, "database-url is not a PostgreSQL URL").
-			WithFix("use postgres://user:password@host:5432/database").WithCause(err)
-	}
-	return cfg, nil
-}
-
-// Connect opens one connection to the database at url, which may have settings of a pool.
-// It changes nothing there.
-func Connect(ctx context.Context, url string) (*pgx.Conn, error) {
-	cfg, err := parse(url)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
-	if err != nil {
-		return nil, connectFault(cfg.ConnConfig, err)
-	}
-	return conn, nil
-}
-
-func connectFault(cfg *pgx.ConnConfig, err error) error {
-	where := fmt.Sprintf("database %q on %s:%d as user %q", cfg.Database, cfg.Host, cfg.Port, cfg.User)
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return fault.New(fault.Unavailable, "%s refused the connection: %s", where, pg.Message).
-			WithFix("check database-url: its user, password and database name").WithCause(err)
-	}
-	return fault.New(fault.Unavailable, "cannot reach %s", where).
-		WithFix("check database-url and that PostgreSQL runs there").WithCause(err)
 }
 
 // Current reports whether the database responds and has the schema of this release, or a
@@ -174,7 +139,6 @@ func SchemaOn(ctx context.Context, conn *pgx.Conn) (int64, error) {
 	var version int64
 	err := conn.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied").Scan(&version)
 	var pg *pgconn.PgError
-	const undefinedTable = "42P01"
 	if errors.As(err, &pg) && pg.Code == undefinedTable {
 		return 0, nil
 	}

@@ -52,7 +52,8 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 	}, without)
 }
 
-// No hub starts on a database into which a part of a backup was restored.
+// No hub starts on a database into which a part of a backup was restored, or that was adopted in
+// part, and the operator is told to repeat what was begun: an adopted database is the only copy.
 func TestAnUnfinishedRestoreIsRefused(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Database(t)
@@ -63,9 +64,19 @@ func TestAnUnfinishedRestoreIsRefused(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	_, err = conn.Exec(t.Context(), "CREATE TABLE "+store.Unfinished+" ()")
-	require.NoError(t, err)
-	require.True(t, fault.Is(s.RefuseUnfinished(t.Context()), fault.Precondition))
+	for begun, fix := range map[store.Operation]string{
+		store.Restoring: "empty the database and run deckhand backup restore again",
+		store.Adopting:  "run deckhand backup adopt again",
+	} {
+		for _, op := range []store.Operation{begun, store.Restoring, store.Adopting} {
+			require.NoError(t, store.BeginUnfinished(t.Context(), conn, op))
+		}
+		err = s.RefuseUnfinished(t.Context())
+		require.True(t, fault.Is(err, fault.Precondition), "%v", err)
+		require.Equal(t, fix, fault.As(err).Fix)
+		_, err = conn.Exec(t.Context(), "DROP TABLE "+store.Unfinished)
+		require.NoError(t, err)
+	}
 }
 
 // An index in one collation is of no use to a comparison in another: what

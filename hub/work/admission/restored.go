@@ -8,8 +8,8 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
-// restoredTasks returns the tasks that do not start since the hub was restored from a backup,
-// and why: their nodes have not said yet what ran after the backup, or a person has not
+// restoredTasks returns the tasks that do not start since the hub was restored to an earlier state,
+// and why: their nodes have not said yet what ran after that, or a person has not
 // looked at what did.
 func restoredTasks(ctx context.Context, q *db.Queries, orgID string) (map[string]string, error) {
 	rows, err := q.RestoreHolds(ctx, orgID)
@@ -25,10 +25,10 @@ func restoredTasks(ctx context.Context, q *db.Queries, orgID string) (map[string
 		switch {
 		case why != "":
 		case row.Nodes != "":
-			why = fmt.Sprintf("the hub was restored from a backup of %s, and what ran since on these nodes is not known yet: %s; start deckhand-node there, or revoke a node that is gone: deckhand node revoke",
+			why = fmt.Sprintf("the hub was restored to its state of %s, and what ran since on these nodes is not known yet: %s; start deckhand-node there, or revoke a node that is gone: deckhand node revoke",
 				row.TakenAt.UTC().Format(time.RFC3339), row.Nodes)
 		default:
-			why = "the hub was restored from a backup, and compares the task with its nodes"
+			why = "the hub was restored to an earlier state, and compares the task with its nodes"
 		}
 		held[row.TaskID] = why
 	}

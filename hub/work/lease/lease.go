@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/message"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
@@ -43,7 +44,7 @@ type Config struct {
 	// not runs as soon as it is claimed.
 	Jailed func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
 	// OnChange, if set, is called with an outcome and the number of leases that had it:
-	// "renewed", "refused" at a renewal, or "lost" to the sweeper.
+	// "renewed", "deferred" or "refused" at a renewal, or "lost" to the sweeper.
 	OnChange func(what string, n int)
 }
 
@@ -172,13 +173,16 @@ func unregistered(workerID string) error {
 // Renewal is what became of one lease.
 type Renewal struct {
 	TaskID string
-	Held   bool
+	// Held reports that the lease was renewed, and Deferred that it has not ended and could not
+	// be renewed, since its task is locked: it ends when it would have ended anyway.
+	Held, Deferred bool
 	// Reason is why a lease has ended: the task's state, or "lost".
 	Reason string
 }
 
-// Renew renews all of a worker's leases in one statement. pressure is why the worker
-// takes no new tasks, empty if it does; draining reports that it may not take any.
+// Renew renews those of a worker's leases whose tasks are not locked, and waits for no lock.
+// pressure is why the worker takes no new tasks, empty if it does; draining reports that it may
+// not take any.
 func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, leases []Lease) (out []Renewal, draining bool, err error) {
 	if draining, err = l.touch(ctx, orgID, workerID, pressure); err != nil || len(leases) == 0 {
 		return nil, draining, err
@@ -189,18 +193,16 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, le
 		params.Attempts = append(params.Attempts, le.Attempt)
 		params.Hashes = append(params.Hashes, ident.Hash(le.Token))
 	}
-	rows, err := l.cfg.Store.RenewLeases(ctx, params)
+	held, deferred, err := l.renew(ctx, params)
 	if err != nil {
 		return nil, draining, fmt.Errorf("renew %d leases: %w", len(leases), err)
 	}
-	held := make(map[db.RenewLeasesRow]bool, len(rows))
-	for _, row := range rows {
-		held[row] = true
-	}
+	refused := len(leases) - len(held) - len(deferred)
 	l.cfg.OnChange("renewed", len(held))
-	l.cfg.OnChange("refused", len(leases)-len(held))
+	l.cfg.OnChange("deferred", len(deferred))
+	l.cfg.OnChange("refused", refused)
 	gone := map[string]string{}
-	if len(held) < len(leases) {
+	if refused > 0 {
 		states, err := l.cfg.Store.TaskStates(ctx, db.TaskStatesParams{OrgID: orgID, Ids: params.Ids})
 		if err != nil {
 			return nil, draining, fmt.Errorf("read states of lost leases: %w", err)
@@ -211,8 +213,9 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, le
 	}
 	out = make([]Renewal, len(leases))
 	for i, le := range leases {
-		out[i] = Renewal{TaskID: le.TaskID, Held: held[db.RenewLeasesRow{ID: le.TaskID, Attempt: le.Attempt}]}
-		if !out[i].Held {
+		row := db.LiveLeasesRow{ID: le.TaskID, Attempt: le.Attempt}
+		out[i] = Renewal{TaskID: le.TaskID, Held: held[row], Deferred: deferred[row]}
+		if !out[i].Held && !out[i].Deferred {
 			out[i].Reason = "lost"
 			if state := gone[le.TaskID]; task.State(state).Final() && state != "" {
 				out[i].Reason = state
@@ -220,6 +223,57 @@ func (l *Leases) Renew(ctx context.Context, orgID, workerID, pressure string, le
 		}
 	}
 	return out, draining, nil
+}
+
+const (
+	// tryFor is for how long the renewal of leases whose tasks are locked is tried again, and
+	// tryAgain is the pause between. A worker waits for the response no longer than a third of a
+	// lease.
+	tryFor   = 500 * time.Millisecond
+	tryAgain = 50 * time.Millisecond
+)
+
+// renew renews leases and returns which it renewed, and which are live and were not renewed. On a
+// busy database some of a worker's tasks are always locked by a write that waits for the disk or
+// for a standby, and a hub that was cut off may keep a lock for longer than a lease: none of them
+// may delay the response, by which the worker keeps its other tasks.
+func (l *Leases) renew(ctx context.Context, left db.RenewLeasesParams) (held, deferred map[db.LiveLeasesRow]bool, err error) {
+	held = make(map[db.LiveLeasesRow]bool, len(left.Ids))
+	for began := time.Now(); ; {
+		rows, err := l.cfg.Store.RenewLeases(ctx, left)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, row := range rows {
+			held[db.LiveLeasesRow(row)] = true
+		}
+		if len(rows) == len(left.Ids) {
+			return held, nil, nil
+		}
+		live, err := l.cfg.Store.LiveLeases(ctx, db.LiveLeasesParams{Ids: left.Ids, Attempts: left.Attempts, Hashes: left.Hashes})
+		if err != nil {
+			return nil, nil, err
+		}
+		deferred = make(map[db.LiveLeasesRow]bool, len(left.Ids)-len(rows))
+		for _, row := range live {
+			if !held[row] {
+				deferred[row] = true
+			}
+		}
+		if len(deferred) == 0 || time.Since(began) > tryFor {
+			return held, deferred, nil
+		}
+		again := db.RenewLeasesParams{OrgID: left.OrgID, Ttl: left.Ttl}
+		for i, id := range left.Ids {
+			if deferred[db.LiveLeasesRow{ID: id, Attempt: left.Attempts[i]}] {
+				again.Ids, again.Attempts, again.Hashes = append(again.Ids, id), append(again.Attempts, left.Attempts[i]), append(again.Hashes, left.Hashes[i])
+			}
+		}
+		left = again
+		if err := backoff.Wait(ctx, tryAgain); err != nil {
+			return nil, nil, err
+		}
+	}
 }
 
 // Stale is the error of a write whose lease has ended.
@@ -309,9 +363,14 @@ func (l *Leases) Release(ctx context.Context, orgID string, le Lease, reason str
 	})
 }
 
-// maxWorkerLosses is how many workers may be lost with one task before a person
-// must look: it may be the task that kills them.
-const maxWorkerLosses = 5
+const (
+	// maxWorkerLosses is how many workers may be lost with one task before a person
+	// must look: it may be the task that kills them.
+	maxWorkerLosses = 5
+	// maxLapses is how often a task's lease may end under a worker that lives. It is higher,
+	// since an overloaded hub or database ends the leases of all tasks.
+	maxLapses = 20
+)
 
 // sweepBatch bounds what one sweep takes on.
 const sweepBatch = 500
@@ -335,23 +394,52 @@ func (l *Leases) Sweep(ctx context.Context) (int, error) {
 			if err != nil {
 				return fmt.Errorf("lock task %s: %w", row.ID, err)
 			}
-			if err := tx.CountWorkerLoss(ctx, db.CountWorkerLossParams{OrgID: t.OrgID, ID: t.ID}); err != nil {
-				return fmt.Errorf("count worker loss of %s: %w", t.ID, err)
+			alive, err := l.alive(ctx, tx.Queries, t)
+			if err != nil {
+				return err
+			}
+			lost, err := tx.CountLostLease(ctx, db.CountLostLeaseParams{OrgID: t.OrgID, ID: t.ID, Alive: alive})
+			if err != nil {
+				return fmt.Errorf("count the lost lease of %s: %w", t.ID, err)
 			}
 			tx.AfterCommit(func() {
 				swept++
 				l.cfg.OnChange("lost", 1)
 				l.cfg.Recorder.Publish(change.QueueChanged{OrgID: t.OrgID})
 			})
-			if int(t.WorkerLosses)+1 >= maxWorkerLosses {
+			switch {
+			case !alive && lost.WorkerLosses >= maxWorkerLosses:
 				return task.Escalate(ctx, tx, t, fmt.Sprintf(
 					"%d workers in a row were lost while they ran this task, the last one %s (see their logs)", maxWorkerLosses, *t.WorkerID),
 					"", event.Hub)
+			case alive && lost.LeaseLapses >= maxLapses:
+				return task.Escalate(ctx, tx, t, fmt.Sprintf(
+					"its lease ended %d times in a row without progress, although its workers live: the task may stall them, or the hub or its database is too slow (see --lease-ttl)", maxLapses),
+					"", event.Hub)
 			}
-			_, err = task.Requeue(ctx, tx, t, "worker "+*t.WorkerID+" was lost; waits for another", "lost", event.Hub)
+			reason := "worker " + *t.WorkerID + " was lost; waits for another"
+			if alive {
+				reason = "the lease ended although worker " + *t.WorkerID + " lives: it stalled, or the hub or its database is too slow; waits for a worker"
+			}
+			_, err = task.Requeue(ctx, tx, t, reason, "lost", event.Hub)
 			return err
 		})
 		errs = append(errs, err)
 	}
 	return swept, errors.Join(errs...)
+}
+
+// alive reports whether the worker of a task whose lease has ended lives: it called after it had
+// renewed that lease. What has ended the lease is then that it stalled, or the absence of the hub or
+// the database.
+func (l *Leases) alive(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
+	w, err := q.GetWorker(ctx, db.GetWorkerParams{OrgID: t.OrgID, ID: *t.WorkerID})
+	if store.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("load worker %s: %w", *t.WorkerID, err)
+	}
+	renewed := t.LeaseExpiresAt.Add(-l.cfg.TTL)
+	return w.LastSeenAt.After(renewed.Add(l.cfg.TTL / 6)), nil
 }

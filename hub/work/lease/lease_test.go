@@ -146,7 +146,7 @@ func TestAStalledWorkerWritesNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, string(task.Queued), f.Task(tasks[0].ID).State)
-	require.EqualValues(t, 1, f.Task(tasks[0].ID).WorkerLosses)
+	require.Zero(t, f.Task(tasks[0].ID).WorkerLosses, "it was heard since, and is not lost")
 	refused("after the sweep")
 	f.Exec("UPDATE tasks SET admitted_at = now()")
 	f.Run(f.Worker("second", 1), tasks[0].ID)
@@ -186,25 +186,89 @@ func TestClocksFiveMinutesApart(t *testing.T) {
 	}
 }
 
+// A task that stays locked by a write keeps no other lease of its worker from being renewed, and
+// does not delay the response. Its own lease stays as it was, and is renewed when the lock ends.
+func TestALockedTaskHoldsUpNoRenewal(t *testing.T) {
+	t.Parallel()
+	f, worker, tasks := admitted(t, 2)
+	leases := []lease.Lease{f.Run(worker, tasks[0].ID), f.Run(worker, tasks[1].ID)}
+	f.Exec("UPDATE tasks SET lease_expires_at = now() + interval '20 s'")
+	writing, err := f.SQL.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = writing.Exec(t.Context(), "SELECT FROM tasks WHERE id = $1 FOR UPDATE", tasks[0].ID)
+	require.NoError(t, err)
+
+	out, _, err := f.Leases.Renew(t.Context(), tasktest.Org, worker, "", leases)
+	require.NoError(t, err)
+	require.Equal(t, []lease.Renewal{{TaskID: tasks[0].ID, Deferred: true}, {TaskID: tasks[1].ID, Held: true}}, out)
+	require.Less(t, time.Until(*f.Task(tasks[0].ID).LeaseExpiresAt), 21*time.Second)
+	require.Greater(t, time.Until(*f.Task(tasks[1].ID).LeaseExpiresAt), 21*time.Second)
+
+	require.NoError(t, writing.Commit(t.Context()))
+	out, _, err = f.Leases.Renew(t.Context(), tasktest.Org, worker, "", leases)
+	require.NoError(t, err)
+	require.Equal(t, []lease.Renewal{{TaskID: tasks[0].ID, Held: true}, {TaskID: tasks[1].ID, Held: true}}, out)
+}
+
+// A transaction that stores a row which refers to a task does not keep its lease from being
+// renewed.
+func TestARowThatRefersToATaskIsNoLockOfIt(t *testing.T) {
+	t.Parallel()
+	f, worker, tasks := admitted(t, 1)
+	le := f.Run(worker, tasks[0].ID)
+	writing, err := f.SQL.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = writing.Exec(t.Context(), "SELECT FROM tasks WHERE id = $1 FOR KEY SHARE", tasks[0].ID) // as a foreign key does
+	require.NoError(t, err)
+	out, _, err := f.Leases.Renew(t.Context(), tasktest.Org, worker, "", []lease.Lease{le})
+	require.NoError(t, err)
+	require.Equal(t, []lease.Renewal{{TaskID: tasks[0].ID, Held: true}}, out)
+	require.NoError(t, writing.Rollback(t.Context()))
+}
+
+// lose has a task claimed so many times, and its lease end each time.
+func lose(t *testing.T, f *tasktest.Fixture, worker, id string, times int) db.Task {
+	t.Helper()
+	for range times {
+		f.Exec("UPDATE tasks SET admitted_at = now() WHERE id = $1", id)
+		f.Run(worker, id)
+		f.Exec("UPDATE tasks SET lease_expires_at = now() - interval '1 s' WHERE id = $1", id)
+		_, err := f.Leases.Sweep(t.Context())
+		require.NoError(t, err)
+	}
+	return f.Task(id)
+}
+
 // A task that was handed back costs nothing; one that loses five workers in a
 // row without progress goes to a person.
 func TestLossesAndHandingBack(t *testing.T) {
 	t.Parallel()
 	f, worker, tasks := admitted(t, 1)
-	again := func() { f.Exec("UPDATE tasks SET admitted_at = now()") }
 	le := f.Run(worker, tasks[0].ID)
 	require.NoError(t, f.Leases.Release(t.Context(), tasktest.Org, le, "the worker is stopping"))
 	got := f.Task(tasks[0].ID)
-	require.Zero(t, got.WorkerLosses+got.Failures)
+	require.Zero(t, got.WorkerLosses+got.LeaseLapses+got.Failures)
 	require.Equal(t, tasks[0].Place.UnixMicro(), got.Place.UnixMicro(), "it keeps its place")
-	for range 5 {
-		again()
-		f.Run(worker, tasks[0].ID)
-		f.Exec("UPDATE tasks SET lease_expires_at = now() - interval '1 s'")
-		_, err := f.Leases.Sweep(t.Context())
-		require.NoError(t, err)
-	}
-	got = f.Task(tasks[0].ID)
+	f.Exec("UPDATE workers SET last_seen_at = now() - interval '1 hour'")
+	got = lose(t, f, worker, tasks[0].ID, 4)
+	require.Equal(t, string(task.Queued), got.State)
+	require.Equal(t, "worker "+worker+" was lost; waits for another", got.Reason)
+	got = lose(t, f, worker, tasks[0].ID, 1)
 	require.Equal(t, string(task.Escalated), got.State)
 	require.Contains(t, got.Reason, "5 workers in a row were lost")
+}
+
+// A lease that ends under a worker that lives loses no worker, but a task to which it happens 20
+// times in a row goes to a person: it may be the task that stalls its workers.
+func TestLapsesUnderAWorkerThatLives(t *testing.T) {
+	t.Parallel()
+	f, worker, tasks := admitted(t, 1)
+	got := lose(t, f, worker, tasks[0].ID, 19)
+	require.Equal(t, string(task.Queued), got.State, "the worker was heard after the lease was renewed")
+	require.Contains(t, got.Reason, "although worker "+worker+" lives")
+	require.Zero(t, got.WorkerLosses)
+	require.EqualValues(t, 19, got.LeaseLapses)
+	got = lose(t, f, worker, tasks[0].ID, 1)
+	require.Equal(t, string(task.Escalated), got.State)
+	require.Contains(t, got.Reason, "its lease ended 20 times in a row without progress")
 }

@@ -35,7 +35,7 @@ deckhand backup list /srv/backups
 deckhand backup verify /srv/backups/deckhand-20261127T020000.000Z --identity backup-key.txt
 sudo deckhand backup restore /srv/backups/deckhand-20261127T020000.000Z --identity backup-key.txt
 `)
-	cmd.AddCommand(keyCommand(e), createCommand(e), listCommand(e), verifyCommand(e), restoreCommand(e), restoreNodeCommand(e))
+	cmd.AddCommand(keyCommand(e), createCommand(e), listCommand(e), verifyCommand(e), restoreCommand(e), adoptCommand(e), restoreNodeCommand(e))
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/up"
 	"github.com/deckhand-sh/deckhand/hub/maintenance/backup"
+	"github.com/deckhand-sh/deckhand/hub/maintenance/restore"
 	"github.com/deckhand-sh/deckhand/internal/config"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -122,14 +124,7 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 					return err
 				}
 			}
-			if done.Tasks > 0 {
-				e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s and a person has resumed each; deckhand task list shows why each waits", done.Tasks, done.Nodes, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
-			}
-			e.Notef("All %d sessions of people were ended. What was revoked, disabled or changed since %s is as it was before: revoke tokens, users, nodes and credentials again, and set policies, roles and kill switches anew (deckhand audit list of the lost hub, where it was exported, shows which)", done.Sessions, done.TakenAt.Format("2006-01-02 15:04:05 MST"))
-			e.Notef("Nodes that were enrolled since are refused, and what ran on them is on no list: look there before you resume tasks")
-			if n := done.Deliveries + done.Notifications; n > 0 {
-				e.Notef("%d deliveries and %d notifications that waited in the backup were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination notifications", done.Deliveries, done.Notifications)
-			}
+			noteBegun(e, done.Begun, done.TakenAt)
 			shown, err := item(args[0], done.Manifest, "")
 			if err != nil {
 				return err
@@ -143,6 +138,22 @@ DECKHAND_DATABASE_URL=postgres://... deckhand backup restore /srv/backups/deckha
 	cmd.Flags().StringVar(&identity, "identity", "", "file of the private key, as deckhand backup key made it")
 	cmd.Flags().StringVar(&nodeDir, "node-dir", "", "empty folder that gets the data of the node in the backup")
 	return cmd
+}
+
+// noteBegun says what waits, was ended and was dropped in a database whose state is of a time.
+func noteBegun(e *env.Env, done restore.Begun, of time.Time) {
+	since := of.Format("2006-01-02 15:04:05 MST")
+	if of.Equal(restore.Unknown) {
+		since = "its last change"
+	}
+	if done.Tasks > 0 {
+		e.Notef("%d tasks had not ended. They wait until the nodes (%d) have said what ran since %s and a person has resumed each; deckhand task list shows why each waits", done.Tasks, done.Nodes, since)
+	}
+	e.Notef("All %d sessions of people were ended. What was revoked, disabled or changed since %s is as it was before: revoke tokens, users, nodes and credentials again, and set policies, roles and kill switches anew (deckhand audit list of the lost hub, where it was exported, shows which)", done.Sessions, since)
+	e.Notef("Nodes that were enrolled since are refused, and what ran on them is on no list: look there before you resume tasks")
+	if n := done.Deliveries + done.Notifications; n > 0 {
+		e.Notef("%d deliveries and %d notifications that waited then were dropped, since they may have been handled since: deckhand trigger deliveries, deckhand destination notifications", done.Deliveries, done.Notifications)
+	}
 }
 
 func restoreNodeCommand(e *env.Env) *cobra.Command {

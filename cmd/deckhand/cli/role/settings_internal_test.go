@@ -177,7 +177,7 @@ func TestUpIsInstalledAsAService(t *testing.T) {
 	require.Contains(t, string(text), "\nlisten: 0.0.0.0:7800\n")
 	require.Contains(t, string(text), "\ninsecure-http: true\n")
 	require.Contains(t, string(text), "\nshow-paths: [\"/var/log\",\"/srv\"]\n")
-	require.Contains(t, string(text), "\n#lease-ttl: 30s\n")
+	require.Contains(t, string(text), "\n#lease-ttl: "+hub.DefaultLeaseTTL.String()+"\n")
 	require.NotContains(t, string(text), "#install", "no setting")
 	info, err := os.Stat(filepath.Join(etc, upFile))
 	require.NoError(t, err)

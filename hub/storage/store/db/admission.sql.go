@@ -68,13 +68,15 @@ func (q *Queries) AgentGoesOn(ctx context.Context, arg AgentGoesOnParams) error 
 
 const claimTask = `-- name: ClaimTask :one
 UPDATE tasks SET state = 'starting', reason = $1, attempt = attempt + 1, worker_id = $2, quota_limits = '{}',
-    lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval
+    lease_hash = $3, lease_expires_at = clock_timestamp() + $4::interval,
+    -- An organisation without a memory has nothing to choose from: this needs no transaction of its own.
+    memories_chosen = memories_chosen OR NOT EXISTS (SELECT 1 FROM memories m WHERE m.org_id = tasks.org_id)
 WHERE tasks.id = $5 AND (tasks.org_id = $6) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = $7::int
   AND (coalesce(cardinality($8::text[]), 0) = 0 OR tasks.pool = ANY ($8::text[]))
   AND EXISTS (SELECT 1 FROM workers w WHERE w.id = $2 AND w.org_id = $6 AND w.drained_at IS NULL AND w.pressure = ''
                 AND w.pool = tasks.pool)
-RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, tasks.settled_iterations, tasks.settled_tokens, tasks.settled_tool_calls, tasks.quota_limits, tasks.written_files, tasks.largest_file, tasks.memories_chosen, tasks.untrusted_at,
+RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, tasks.settled_iterations, tasks.settled_tokens, tasks.settled_tool_calls, tasks.quota_limits, tasks.written_files, tasks.largest_file, tasks.memories_chosen, tasks.untrusted_at, tasks.lease_lapses,
     coalesce(override ->> 'provider', (SELECT v.provider FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '')::text AS provider,
     CASE WHEN override ? 'provider' THEN coalesce(override ->> 'model', '')
          ELSE coalesce((SELECT v.model FROM agent_versions v WHERE v.agent_id = tasks.agent_id AND v.version = tasks.agent_version), '') END::text AS model
@@ -201,6 +203,7 @@ func (q *Queries) ClaimTask(ctx context.Context, arg ClaimTaskParams) (ClaimTask
 		&i.Task.LargestFile,
 		&i.Task.MemoriesChosen,
 		&i.Task.UntrustedAt,
+		&i.Task.LeaseLapses,
 		&i.Provider,
 		&i.Model,
 	)
@@ -377,7 +380,7 @@ func (q *Queries) LockAdmission(ctx context.Context, orgID string) error {
 }
 
 const lockExpiredLease = `-- name: LockExpiredLease :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND lease_hash IS NOT NULL AND lease_expires_at <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -481,6 +484,7 @@ func (q *Queries) LockExpiredLease(ctx context.Context, arg LockExpiredLeasePara
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
@@ -522,18 +526,21 @@ func (q *Queries) OrganisationsWithQueue(ctx context.Context) ([]string, error) 
 
 const renewLeases = `-- name: RenewLeases :many
 UPDATE tasks t SET lease_expires_at = clock_timestamp() + $1::interval
-FROM (SELECT unnest($3::text[]) AS id, unnest($4::int[]) AS attempt, unnest($5::bytea[]) AS hash) AS l
-WHERE t.id = l.id AND (t.org_id = $2) IS TRUE AND t.attempt = l.attempt AND t.lease_hash = l.hash
-  AND t.lease_expires_at > clock_timestamp()
+FROM (SELECT f.id FROM tasks f
+      JOIN (SELECT unnest($2::text[]) AS id, unnest($3::int[]) AS attempt, unnest($4::bytea[]) AS hash) AS l
+        ON f.id = l.id AND f.attempt = l.attempt AND f.lease_hash = l.hash
+      WHERE (f.org_id = $5) IS TRUE AND f.lease_expires_at > clock_timestamp()
+      FOR NO KEY UPDATE OF f SKIP LOCKED) AS free
+WHERE t.id = free.id AND t.lease_expires_at > clock_timestamp()
 RETURNING t.id, t.attempt
 `
 
 type RenewLeasesParams struct {
 	Ttl      time.Duration
-	OrgID    string
 	Ids      []string
 	Attempts []int32
 	Hashes   [][]byte
+	OrgID    string
 }
 
 type RenewLeasesRow struct {
@@ -541,15 +548,16 @@ type RenewLeasesRow struct {
 	Attempt int32
 }
 
-// One statement for all of a worker's leases; returns those that are still
-// live.
+// One statement for all of a worker's leases. It returns those that it renewed: the live ones,
+// without those whose task another transaction writes now. Rows that refer to a task do not
+// count as such a write.
 func (q *Queries) RenewLeases(ctx context.Context, arg RenewLeasesParams) ([]RenewLeasesRow, error) {
 	rows, err := q.db.Query(ctx, renewLeases,
 		arg.Ttl,
-		arg.OrgID,
 		arg.Ids,
 		arg.Attempts,
 		arg.Hashes,
+		arg.OrgID,
 	)
 	if err != nil {
 		return nil, err

@@ -1485,6 +1485,7 @@ type Task struct {
 	LargestFile       int64
 	MemoriesChosen    bool
 	UntrustedAt       *time.Time
+	LeaseLapses       int32
 }
 
 type TaskBrowser struct {

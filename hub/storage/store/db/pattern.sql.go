@@ -631,11 +631,11 @@ func (q *Queries) LearningFailed(ctx context.Context, arg LearningFailedParams) 
 }
 
 const learntFrom = `-- name: LearntFrom :exec
-DELETE FROM learn_queue WHERE task_id = $1
+DELETE FROM learn_queue WHERE task_id = ANY ($1::text[])
 `
 
-func (q *Queries) LearntFrom(ctx context.Context, taskID string) error {
-	_, err := q.db.Exec(ctx, learntFrom, taskID)
+func (q *Queries) LearntFrom(ctx context.Context, taskIds []string) error {
+	_, err := q.db.Exec(ctx, learntFrom, taskIds)
 	return err
 }
 
@@ -1089,8 +1089,8 @@ func (q *Queries) MergePattern(ctx context.Context, arg MergePatternParams) (Pat
 	return i, err
 }
 
-const nextToLearn = `-- name: NextToLearn :one
-SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT 1 FOR UPDATE SKIP LOCKED
+const nextToLearn = `-- name: NextToLearn :many
+SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT $1 FOR UPDATE SKIP LOCKED
 `
 
 type NextToLearnRow struct {
@@ -1098,12 +1098,25 @@ type NextToLearnRow struct {
 	OrgID  string
 }
 
-// The ended task that has waited longest, locked; no row if there is none.
-func (q *Queries) NextToLearn(ctx context.Context) (NextToLearnRow, error) {
-	row := q.db.QueryRow(ctx, nextToLearn)
-	var i NextToLearnRow
-	err := row.Scan(&i.TaskID, &i.OrgID)
-	return i, err
+// The ended tasks that have waited longest, locked.
+func (q *Queries) NextToLearn(ctx context.Context, maxRows int32) ([]NextToLearnRow, error) {
+	rows, err := q.db.Query(ctx, nextToLearn, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []NextToLearnRow{}
+	for rows.Next() {
+		var i NextToLearnRow
+		if err := rows.Scan(&i.TaskID, &i.OrgID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const offerOfTask = `-- name: OfferOfTask :one
@@ -1725,7 +1738,7 @@ func (q *Queries) RunReadUntrusted(ctx context.Context, arg RunReadUntrustedPara
 }
 
 const runToLearn = `-- name: RunToLearn :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, coalesce(a.name, '')::text AS agent_name
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, t.lease_lapses, coalesce(a.name, '')::text AS agent_name
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id WHERE t.org_id = $1 AND t.id = $2
 `
 
@@ -1834,6 +1847,7 @@ func (q *Queries) RunToLearn(ctx context.Context, arg RunToLearnParams) (RunToLe
 		&i.Task.LargestFile,
 		&i.Task.MemoriesChosen,
 		&i.Task.UntrustedAt,
+		&i.Task.LeaseLapses,
 		&i.AgentName,
 	)
 	return i, err

@@ -112,7 +112,7 @@ func (q *Queries) FirstPriority(ctx context.Context, orgID string) (int32, error
 }
 
 const lockDueTask = `-- name: LockDueTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks
 WHERE (org_id = $1) IS TRUE AND id = $2 AND state IN ('waiting', 'paused') AND not_before <= clock_timestamp()
 FOR UPDATE SKIP LOCKED
 `
@@ -216,6 +216,7 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
@@ -223,7 +224,7 @@ func (q *Queries) LockDueTask(ctx context.Context, arg LockDueTaskParams) (Task,
 const moveInQueue = `-- name: MoveInQueue :one
 UPDATE tasks SET share = $1, priority = $2, place = $3, moved_at = clock_timestamp()
 WHERE org_id = $4 AND id = $5 AND in_queue
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses
 `
 
 type MoveInQueueParams struct {
@@ -334,6 +335,7 @@ func (q *Queries) MoveInQueue(ctx context.Context, arg MoveInQueueParams) (Task,
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }

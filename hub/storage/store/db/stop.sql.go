@@ -229,7 +229,7 @@ func (q *Queries) LockOpenTasksOfVersion(ctx context.Context, arg LockOpenTasksO
 }
 
 const lockStoppedTasks = `-- name: LockStoppedTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at FROM tasks t
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, t.lease_lapses FROM tasks t
 WHERE t.org_id = $1 AND t.state = 'paused'
   AND t.id IN (SELECT s.task_id FROM stopped_tasks s WHERE s.org_id = $1 AND s.kind = $2 AND s.subject = $3)
 ORDER BY t.id FOR UPDATE
@@ -342,6 +342,7 @@ func (q *Queries) LockStoppedTasks(ctx context.Context, arg LockStoppedTasksPara
 			&i.LargestFile,
 			&i.MemoriesChosen,
 			&i.UntrustedAt,
+			&i.LeaseLapses,
 		); err != nil {
 			return nil, err
 		}

@@ -416,7 +416,7 @@ func (q *Queries) LockLineage(ctx context.Context, lineageID string) error {
 }
 
 const newestOfStep = `-- name: NewestOfStep :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, a.name AS agent_name FROM tasks t JOIN agents a ON a.id = t.agent_id
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, t.lease_lapses, a.name AS agent_name FROM tasks t JOIN agents a ON a.id = t.agent_id
 WHERE t.org_id = $1 AND t.parent_step_id = $2::text ORDER BY t.finished_at IS NULL DESC, t.created_at DESC, t.id DESC LIMIT 1
 `
 
@@ -526,6 +526,7 @@ func (q *Queries) NewestOfStep(ctx context.Context, arg NewestOfStepParams) (New
 		&i.Task.LargestFile,
 		&i.Task.MemoriesChosen,
 		&i.Task.UntrustedAt,
+		&i.Task.LeaseLapses,
 		&i.AgentName,
 	)
 	return i, err

@@ -85,7 +85,7 @@ UPDATE tasks SET agent_id = $1, agent_version = $2, workspace_scope = $3, jail_i
         LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = $2::int WHERE a.id = $1::text), ''),
     assignee = $5, assigned_by = $6, assigned_at = clock_timestamp(), created_by_role = $7
 WHERE tasks.id = $8 AND (tasks.org_id = $9) IS TRUE
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses
 `
 
 type AssignTaskParams struct {
@@ -204,6 +204,7 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
@@ -322,18 +323,30 @@ func (q *Queries) CountDependent(ctx context.Context, arg CountDependentParams) 
 	return err
 }
 
-const countWorkerLoss = `-- name: CountWorkerLoss :exec
-UPDATE tasks SET worker_losses = worker_losses + 1 WHERE id = $1 AND (org_id = $2) IS TRUE
+const countLostLease = `-- name: CountLostLease :one
+UPDATE tasks SET worker_losses = worker_losses + CASE WHEN $1::boolean THEN 0 ELSE 1 END,
+    lease_lapses = lease_lapses + CASE WHEN $1::boolean THEN 1 ELSE 0 END
+WHERE id = $2 AND (org_id = $3) IS TRUE
+RETURNING worker_losses, lease_lapses
 `
 
-type CountWorkerLossParams struct {
+type CountLostLeaseParams struct {
+	Alive bool
 	ID    string
 	OrgID string
 }
 
-func (q *Queries) CountWorkerLoss(ctx context.Context, arg CountWorkerLossParams) error {
-	_, err := q.db.Exec(ctx, countWorkerLoss, arg.ID, arg.OrgID)
-	return err
+type CountLostLeaseRow struct {
+	WorkerLosses int32
+	LeaseLapses  int32
+}
+
+// Counts that a lease ended without its worker: as a lost worker, or as a lapse if it lives.
+func (q *Queries) CountLostLease(ctx context.Context, arg CountLostLeaseParams) (CountLostLeaseRow, error) {
+	row := q.db.QueryRow(ctx, countLostLease, arg.Alive, arg.ID, arg.OrgID)
+	var i CountLostLeaseRow
+	err := row.Scan(&i.WorkerLosses, &i.LeaseLapses)
+	return i, err
 }
 
 const createDependency = `-- name: CreateDependency :exec
@@ -370,7 +383,7 @@ SELECT $1::text, $2::text, $3::text, $4::int, $5::text, $6::text, $7::text, $8::
            LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = $4::int WHERE a.id = $3::text), '')
 WHERE NOT held($2::text, $3::text, $19::text, $18::text)
 ON CONFLICT (org_id, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at
+RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses
 `
 
 type CreateTaskParams struct {
@@ -546,6 +559,7 @@ func (q *Queries) CreateTask(ctx context.Context, arg CreateTaskParams) (Task, e
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
@@ -727,7 +741,7 @@ func (q *Queries) FindTasks(ctx context.Context, arg FindTasksParams) ([]FindTas
 }
 
 const getLeasedTask = `-- name: GetLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks
 WHERE id = $1 AND attempt = $2 AND lease_hash = $3 AND lease_expires_at > clock_timestamp()
 `
 
@@ -832,12 +846,13 @@ func (q *Queries) GetLeasedTask(ctx context.Context, arg GetLeasedTaskParams) (T
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
 
 const getTask = `-- name: GetTask :one
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, t.lease_lapses, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -952,6 +967,7 @@ func (q *Queries) GetTask(ctx context.Context, arg GetTaskParams) (GetTaskRow, e
 		&i.Task.LargestFile,
 		&i.Task.MemoriesChosen,
 		&i.Task.UntrustedAt,
+		&i.Task.LeaseLapses,
 		&i.AgentName,
 		&i.Provider,
 		&i.Model,
@@ -986,7 +1002,7 @@ func (q *Queries) GetTurn(ctx context.Context, arg GetTurnParams) (Turn, error) 
 }
 
 const listTasks = `-- name: ListTasks :many
-SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
+SELECT t.id, t.org_id, t.agent_id, t.agent_version, t.title, t.goal, t.state, t.reason, t.priority, t.pool, t.workspace_scope, t.jail_id, t.node_id, t.created_by, t.created_by_role, t.idempotency_key, t.correlation_id, t.input_count, t.origin_id, t.parent_id, t.admitted_at, t.attempt, t.worker_losses, t.worker_id, t.lease_hash, t.lease_expires_at, t.turn_count, t.iteration, t.progress, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cost_micros, t.summary, t.error_code, t.error_message, t.created_at, t.queued_at, t.started_at, t.finished_at, t.lineage_id, t.trigger_id, t.override, t.resumed_at, t.pause_next, t.messages_waiting, t.share, t.place, t.moved_at, t.not_before, t.failures, t.dependents, t.context, t.conversation, t.assignee, t.assigned_by, t.assigned_at, t.traceparent, t.artifact_count, t.parent_step_id, t.handed_from, t.manifest, t.subtasks, t.in_queue, t.keeps_jail, t.counted_in, t.outage_provider, t.outage_model, t.outage_since, t.image, t.image_digest, t.devcontainer, t.task_type, t.phase_ms, t.retries, t.denied_calls, t.limit_tokens, t.resumed_turn, t.granted_iterations, t.granted_tokens, t.granted_tool_calls, t.settled_iterations, t.settled_tokens, t.settled_tool_calls, t.quota_limits, t.written_files, t.largest_file, t.memories_chosen, t.untrusted_at, t.lease_lapses, coalesce(a.name, '')::text AS agent_name, coalesce(t.override ->> 'provider', v.provider, '')::text AS provider,
        CASE WHEN t.override ? 'provider' THEN coalesce(t.override ->> 'model', '') ELSE coalesce(v.model, '') END::text AS model,
        coalesce((SELECT h.seq FROM event_heads h WHERE h.task_id = t.id), 0)::bigint AS event_seq
 FROM tasks t LEFT JOIN agents a ON a.id = t.agent_id
@@ -1149,6 +1165,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 			&i.Task.LargestFile,
 			&i.Task.MemoriesChosen,
 			&i.Task.UntrustedAt,
+			&i.Task.LeaseLapses,
 			&i.AgentName,
 			&i.Provider,
 			&i.Model,
@@ -1202,7 +1219,7 @@ func (q *Queries) ListTurns(ctx context.Context, arg ListTurnsParams) ([]Turn, e
 }
 
 const lockLeasedTask = `-- name: LockLeasedTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks
 WHERE id = $1 AND (org_id = $2) IS TRUE AND attempt = $3 AND lease_hash = $4
   AND lease_expires_at > clock_timestamp()
 FOR UPDATE
@@ -1315,12 +1332,13 @@ func (q *Queries) LockLeasedTask(ctx context.Context, arg LockLeasedTaskParams) 
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
 
 const lockLiveTasks = `-- name: LockLiveTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks
 WHERE org_id = $1 AND finished_at IS NULL
   AND CASE $2::text WHEN 'task' THEN id = ANY ($3::text[]) WHEN 'agent' THEN agent_id = $4::text
       WHEN 'trigger' THEN trigger_id = $4 WHEN 'node' THEN node_id = $4
@@ -1442,6 +1460,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 			&i.LargestFile,
 			&i.MemoriesChosen,
 			&i.UntrustedAt,
+			&i.LeaseLapses,
 		); err != nil {
 			return nil, err
 		}
@@ -1454,7 +1473,7 @@ func (q *Queries) LockLiveTasks(ctx context.Context, arg LockLiveTasksParams) ([
 }
 
 const lockTask = `-- name: LockTask :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks WHERE id = $1 AND (org_id = $2) IS TRUE FOR UPDATE
 `
 
 type LockTaskParams struct {
@@ -1556,12 +1575,13 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (Task, error
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
 
 const lockTasks = `-- name: LockTasks :many
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks WHERE org_id = $1 AND id = ANY ($2::text[]) ORDER BY created_at, id FOR UPDATE
 `
 
 type LockTasksParams struct {
@@ -1671,6 +1691,7 @@ func (q *Queries) LockTasks(ctx context.Context, arg LockTasksParams) ([]Task, e
 			&i.LargestFile,
 			&i.MemoriesChosen,
 			&i.UntrustedAt,
+			&i.LeaseLapses,
 		); err != nil {
 			return nil, err
 		}
@@ -1698,10 +1719,11 @@ UPDATE tasks SET
     error_message = coalesce($5, error_message), progress = coalesce($6, progress),
     iteration = greatest(iteration, $7::int),
     worker_losses = CASE WHEN $7::int IS NULL THEN worker_losses ELSE 0 END,
+    lease_lapses = CASE WHEN $7::int IS NULL THEN lease_lapses ELSE 0 END,
     failures = CASE WHEN $7::int IS NULL THEN failures ELSE 0 END,
     phase_ms = added(phase_ms, $8::bigint[])
 WHERE tasks.id = $9 AND (tasks.org_id = $10) IS TRUE
-RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, tasks.settled_iterations, tasks.settled_tokens, tasks.settled_tool_calls, tasks.quota_limits, tasks.written_files, tasks.largest_file, tasks.memories_chosen, tasks.untrusted_at, (tasks.finished_at IS NOT NULL AND coalesce((
+RETURNING tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, tasks.settled_iterations, tasks.settled_tokens, tasks.settled_tool_calls, tasks.quota_limits, tasks.written_files, tasks.largest_file, tasks.memories_chosen, tasks.untrusted_at, tasks.lease_lapses, (tasks.finished_at IS NOT NULL AND coalesce((
     SELECT true FROM steps s WHERE s.task_id = tasks.id AND s.state IN ('proposed', 'waiting', 'granted', 'started')
     ORDER BY s.number LIMIT 1), false))::boolean AS has_open_steps
 `
@@ -1834,6 +1856,7 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow
 		&i.Task.LargestFile,
 		&i.Task.MemoriesChosen,
 		&i.Task.UntrustedAt,
+		&i.Task.LeaseLapses,
 		&i.HasOpenSteps,
 	)
 	return i, err
@@ -1842,7 +1865,7 @@ func (q *Queries) MoveTask(ctx context.Context, arg MoveTaskParams) (MoveTaskRow
 const pinTaskImage = `-- name: PinTaskImage :one
 UPDATE tasks SET image = $1, devcontainer = $2,
                  image_digest = CASE WHEN image = $1::text THEN image_digest ELSE $3::text END
-WHERE org_id = $4 AND id = $5 RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at
+WHERE org_id = $4 AND id = $5 RETURNING id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses
 `
 
 type PinTaskImageParams struct {
@@ -1954,6 +1977,7 @@ func (q *Queries) PinTaskImage(ctx context.Context, arg PinTaskImageParams) (Tas
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
@@ -2005,7 +2029,7 @@ func (q *Queries) SetPendingReason(ctx context.Context, arg SetPendingReasonPara
 }
 
 const setRetry = `-- name: SetRetry :exec
-UPDATE tasks SET override = $1, worker_losses = 0, failures = 0, retries = retries + 1, error_code = '', error_message = ''
+UPDATE tasks SET override = $1, worker_losses = 0, lease_lapses = 0, failures = 0, retries = retries + 1, error_code = '', error_message = ''
 WHERE id = $2 AND (org_id = $3) IS TRUE
 `
 
@@ -2038,7 +2062,7 @@ func (q *Queries) SetTaskOverride(ctx context.Context, arg SetTaskOverrideParams
 }
 
 const setTaskProgress = `-- name: SetTaskProgress :exec
-UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0, failures = 0,
+UPDATE tasks SET iteration = greatest(iteration, $1::int), progress = $2, worker_losses = 0, lease_lapses = 0, failures = 0,
     phase_ms = added(phase_ms, $3::bigint[])
 WHERE id = $4 AND (org_id = $5) IS TRUE
 `
@@ -2138,7 +2162,7 @@ func (q *Queries) TaskActiveTime(ctx context.Context, arg TaskActiveTimeParams) 
 }
 
 const taskByIdempotencyKey = `-- name: TaskByIdempotencyKey :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks WHERE org_id = $1 AND idempotency_key = $2
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks WHERE org_id = $1 AND idempotency_key = $2
 `
 
 type TaskByIdempotencyKeyParams struct {
@@ -2240,6 +2264,7 @@ func (q *Queries) TaskByIdempotencyKey(ctx context.Context, arg TaskByIdempotenc
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }
@@ -2279,7 +2304,7 @@ func (q *Queries) TaskInputs(ctx context.Context, arg TaskInputsParams) ([]TaskI
 }
 
 const taskOfAgent = `-- name: TaskOfAgent :one
-SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at FROM tasks
+SELECT id, org_id, agent_id, agent_version, title, goal, state, reason, priority, pool, workspace_scope, jail_id, node_id, created_by, created_by_role, idempotency_key, correlation_id, input_count, origin_id, parent_id, admitted_at, attempt, worker_losses, worker_id, lease_hash, lease_expires_at, turn_count, iteration, progress, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros, summary, error_code, error_message, created_at, queued_at, started_at, finished_at, lineage_id, trigger_id, override, resumed_at, pause_next, messages_waiting, share, place, moved_at, not_before, failures, dependents, context, conversation, assignee, assigned_by, assigned_at, traceparent, artifact_count, parent_step_id, handed_from, manifest, subtasks, in_queue, keeps_jail, counted_in, outage_provider, outage_model, outage_since, image, image_digest, devcontainer, task_type, phase_ms, retries, denied_calls, limit_tokens, resumed_turn, granted_iterations, granted_tokens, granted_tool_calls, settled_iterations, settled_tokens, settled_tool_calls, quota_limits, written_files, largest_file, memories_chosen, untrusted_at, lease_lapses FROM tasks
 WHERE org_id = $1 AND agent_id = $2 AND finished_at IS NULL AND state <> 'escalated'
   AND (started_at IS NOT NULL OR state = 'starting')
 ORDER BY started_at DESC NULLS FIRST, id LIMIT 1
@@ -2384,6 +2409,7 @@ func (q *Queries) TaskOfAgent(ctx context.Context, arg TaskOfAgentParams) (Task,
 		&i.LargestFile,
 		&i.MemoriesChosen,
 		&i.UntrustedAt,
+		&i.LeaseLapses,
 	)
 	return i, err
 }

@@ -68,7 +68,9 @@ ORDER BY admitted_at LIMIT @max_rows;
 -- name: ClaimTask :one
 -- Also returns the provider and the model that the task begins with.
 UPDATE tasks SET state = 'starting', reason = @reason, attempt = attempt + 1, worker_id = @worker_id, quota_limits = '{}',
-    lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval
+    lease_hash = @lease_hash, lease_expires_at = clock_timestamp() + @ttl::interval,
+    -- An organisation without a memory has nothing to choose from: this needs no transaction of its own.
+    memories_chosen = memories_chosen OR NOT EXISTS (SELECT 1 FROM memories m WHERE m.org_id = tasks.org_id)
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE AND state = 'queued' AND (admitted_at IS NOT NULL) IS TRUE
   AND attempt + 1 = @attempt::int
   AND (coalesce(cardinality(@pools::text[]), 0) = 0 OR tasks.pool = ANY (@pools::text[]))
@@ -91,12 +93,16 @@ UPDATE attempts SET ended_at = now(), outcome = @outcome
 WHERE org_id = @org_id AND task_id = @task_id AND attempt = @attempt AND ended_at IS NULL;
 
 -- name: RenewLeases :many
--- One statement for all of a worker's leases; returns those that are still
--- live.
+-- One statement for all of a worker's leases. It returns those that it renewed: the live ones,
+-- without those whose task another transaction writes now. Rows that refer to a task do not
+-- count as such a write.
 UPDATE tasks t SET lease_expires_at = clock_timestamp() + @ttl::interval
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
-WHERE t.id = l.id AND (t.org_id = @org_id) IS TRUE AND t.attempt = l.attempt AND t.lease_hash = l.hash
-  AND t.lease_expires_at > clock_timestamp()
+FROM (SELECT f.id FROM tasks f
+      JOIN (SELECT unnest(@ids::text[]) AS id, unnest(@attempts::int[]) AS attempt, unnest(@hashes::bytea[]) AS hash) AS l
+        ON f.id = l.id AND f.attempt = l.attempt AND f.lease_hash = l.hash
+      WHERE (f.org_id = @org_id) IS TRUE AND f.lease_expires_at > clock_timestamp()
+      FOR NO KEY UPDATE OF f SKIP LOCKED) AS free
+WHERE t.id = free.id AND t.lease_expires_at > clock_timestamp()
 RETURNING t.id, t.attempt;
 
 -- name: LiveLeases :many

@@ -1,9 +1,9 @@
--- name: NextToLearn :one
--- The ended task that has waited longest, locked; no row if there is none.
-SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+-- name: NextToLearn :many
+-- The ended tasks that have waited longest, locked.
+SELECT task_id, org_id FROM learn_queue WHERE failures < 5 AND queued_at <= clock_timestamp() ORDER BY queued_at LIMIT @max_rows FOR UPDATE SKIP LOCKED;
 
 -- name: LearntFrom :exec
-DELETE FROM learn_queue WHERE task_id = @task_id;
+DELETE FROM learn_queue WHERE task_id = ANY (@task_ids::text[]);
 
 -- name: LearningFailed :exec
 UPDATE learn_queue SET failures = failures + 1, queued_at = clock_timestamp() + (failures + 1) * @pause::interval WHERE task_id = @task_id;

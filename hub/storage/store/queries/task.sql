@@ -119,6 +119,7 @@ UPDATE tasks SET
     error_message = coalesce(sqlc.narg(error_message), error_message), progress = coalesce(sqlc.narg(progress), progress),
     iteration = greatest(iteration, sqlc.narg(iteration)::int),
     worker_losses = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN worker_losses ELSE 0 END,
+    lease_lapses = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN lease_lapses ELSE 0 END,
     failures = CASE WHEN sqlc.narg(iteration)::int IS NULL THEN failures ELSE 0 END,
     phase_ms = added(phase_ms, sqlc.narg(phases)::bigint[])
 WHERE tasks.id = @id AND (tasks.org_id = @org_id) IS TRUE
@@ -139,8 +140,12 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE;
 -- name: SetTaskOverride :exec
 UPDATE tasks SET override = @override WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
--- name: CountWorkerLoss :exec
-UPDATE tasks SET worker_losses = worker_losses + 1 WHERE id = @id AND (org_id = @org_id) IS TRUE;
+-- name: CountLostLease :one
+-- Counts that a lease ended without its worker: as a lost worker, or as a lapse if it lives.
+UPDATE tasks SET worker_losses = worker_losses + CASE WHEN @alive::boolean THEN 0 ELSE 1 END,
+    lease_lapses = lease_lapses + CASE WHEN @alive::boolean THEN 1 ELSE 0 END
+WHERE id = @id AND (org_id = @org_id) IS TRUE
+RETURNING worker_losses, lease_lapses;
 
 -- name: AddTaskUsage :exec
 UPDATE tasks SET turn_count = greatest(turn_count, @turn::int),
@@ -166,7 +171,7 @@ WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: SetTaskProgress :exec
 -- phases are the milliseconds of the iteration's phases; empty if they are not known.
-UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, failures = 0,
+UPDATE tasks SET iteration = greatest(iteration, @iteration::int), progress = @progress, worker_losses = 0, lease_lapses = 0, failures = 0,
     phase_ms = added(phase_ms, @phases::bigint[])
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
@@ -221,7 +226,7 @@ UPDATE tasks SET reason = @reason WHERE org_id = @org_id AND id = @id AND state 
 -- name: SetRetry :exec
 -- Sets the overrides for the retry of an escalated task, and resets its
 -- counters.
-UPDATE tasks SET override = @override, worker_losses = 0, failures = 0, retries = retries + 1, error_code = '', error_message = ''
+UPDATE tasks SET override = @override, worker_losses = 0, lease_lapses = 0, failures = 0, retries = retries + 1, error_code = '', error_message = ''
 WHERE id = @id AND (org_id = @org_id) IS TRUE;
 
 -- name: LockLiveTasks :many

@@ -2587,10 +2587,14 @@ func (x *ClaimTaskResponse_ToldMemory) GetSource() string {
 type RenewLeasesResponse_Renewal struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// False: the lease is gone; stop the task without writing anything.
+	// The lease was renewed. If it was neither renewed nor deferred, it is gone: stop
+	// the task without writing anything.
 	Held bool `protobuf:"varint,2,opt,name=held,proto3" json:"held,omitempty"`
 	// Why it is gone: "cancelled", "lost" or the state the task is in.
-	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The lease has not ended and was not renewed, since another transaction was writing
+	// the task: it ends when it would have ended without this call.
+	Deferred      bool `protobuf:"varint,4,opt,name=deferred,proto3" json:"deferred,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2644,6 +2648,13 @@ func (x *RenewLeasesResponse_Renewal) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *RenewLeasesResponse_Renewal) GetDeferred() bool {
+	if x != nil {
+		return x.Deferred
+	}
+	return false
 }
 
 // Skill says how something is done; its SKILL.md has the rest.
@@ -2815,14 +2826,15 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x12RenewLeasesRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x125\n" +
 	"\x06leases\x18\x02 \x03(\v2\x12.deckhand.v1.LeaseB\t\xbaH\x06\x92\x01\x03\x10\x90NR\x06leases\x12$\n" +
-	"\bpressure\x18< \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\"\xc7\x01\n" +
+	"\bpressure\x18< \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\bpressure\"\xe3\x01\n" +
 	"\x13RenewLeasesResponse\x12D\n" +
 	"\brenewals\x18\x01 \x03(\v2(.deckhand.v1.RenewLeasesResponse.RenewalR\brenewals\x12\x1a\n" +
-	"\bdraining\x18< \x01(\bR\bdraining\x1aN\n" +
+	"\bdraining\x18< \x01(\bR\bdraining\x1aj\n" +
 	"\aRenewal\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x12\n" +
 	"\x04held\x18\x02 \x01(\bR\x04held\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"D\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1a\n" +
+	"\bdeferred\x18\x04 \x01(\bR\bdeferred\"D\n" +
 	"\x10StartTaskRequest\x120\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.deckhand.v1.LeaseB\x06\xbaH\x03\xc8\x01\x01R\x05lease\"\xb9\x03\n" +
 	"\x11StartTaskResponse\x12\x17\n" +
