@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -21,6 +22,8 @@ type resolver struct {
 	b   *browser
 	url string
 	at  string
+	// quiet keeps what is not found out of the log.
+	quiet bool
 }
 
 func newResolver(t *testing.T, folder string) *resolver {
@@ -33,6 +36,12 @@ func newResolver(t *testing.T, folder string) *resolver {
 	b := newBrowser("", t.TempDir(), proxy)
 	t.Cleanup(b.close)
 	return &resolver{t: t, b: b, url: server.URL}
+}
+
+func (r *resolver) log(format string, args ...any) {
+	if !r.quiet {
+		r.t.Logf(format, args...)
+	}
 }
 
 func (r *resolver) current() *page {
@@ -53,13 +62,14 @@ func (r *resolver) finds(ctx context.Context, page, target, is string) bool {
 	p := r.current()
 	e, err := p.resolve(ctx, target, forAction)
 	if err != nil {
-		r.t.Logf("not found: %s: %q: %s", page, target, err)
+		r.log("not found: %s: %q: %s", page, target, err)
 		return false
 	}
 	raw, err := p.on(ctx, e, is)
 	require.NoError(r.t, err)
-	if string(raw) != "true" {
-		r.t.Logf("another one: %s: %q is %s, not the one that is meant: %s", page, target, e.describe(), raw)
+	require.Contains(r.t, []string{"true", "false"}, string(raw), "%s: %q", page, target)
+	if string(raw) == "false" {
+		r.log("another one: %s: %q is %s", page, target, e.describe())
 		return false
 	}
 	return true
@@ -91,12 +101,18 @@ var publicPages = map[string]string{
 	"apg": "aria-practices/content",
 	// github.com/cypress-io/cypress-example-kitchensink at ae5284ece83008b5f9ac1982201d38a82c3a1420
 	"kitchensink": "cypress-example-kitchensink/app",
+	// github.com/bonigarcia/selenium-webdriver-java at de0d00a5ebd8deb15431af0c2227f7074d37ea34
+	"seleniumjava": "selenium-webdriver-java/docs",
+	// github.com/mdn/learning-area at ca1ff0bd06e12b96a6742ffdf040bb22966e5a5e
+	"mdn": "learning-area",
 }
 
 // Nine of ten elements of pages from public test suites are found at the first try.
-// testdata/targets/public.tsv has the checkout, the page, whether the scorer may be tuned on it,
-// the target, and the selector of the element that is meant. The pages are not ours, so they are
-// not in this repository: DECKHAND_PUBLIC_PAGES is the folder with the checkouts.
+// testdata/targets/public.tsv has the checkout, the page, the part of the set, the target, and the
+// selector of the element that is meant. The scorer was tuned on the part tuned only; what failed
+// in held was seen once, and fresh was labelled after that. So failures are printed of tuned only.
+// The pages are not ours, so they are not in this repository: DECKHAND_PUBLIC_PAGES is the folder
+// with the checkouts.
 func TestTargetsOfPublicPages(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("DECKHAND_PUBLIC_PAGES")
@@ -113,20 +129,21 @@ func TestTargetsOfPublicPages(t *testing.T) {
 			at = label[0]
 			r = newResolver(t, filepath.Join(folder, publicPages[at]))
 		}
-		half := label[2]
-		all[half]++
+		part := label[2]
+		all[part]++
+		r.quiet = part != "tuned"
 		if r.finds(ctx, label[1], label[3], `function() {
 			const meant = document.querySelector(`+quote(label[4])+`);
 			if (!meant) return 'the selector matches nothing';
 			return meant === this || meant.contains(this);
 		}`) {
-			found[half]++
+			found[part]++
 		}
 	}
-	for _, half := range []string{"tuned", "held"} {
-		t.Logf("%s: %d of %d targets are found at the first try (%.0f %%)", half, found[half], all[half], 100*float64(found[half])/float64(all[half]))
+	for _, part := range []string{"tuned", "held", "fresh"} {
+		t.Logf("%s: %d of %d targets are found at the first try (%.1f %%)", part, found[part], all[part], 100*float64(found[part])/float64(all[part]))
+		assert.GreaterOrEqual(t, found[part]*100, all[part]*90, part)
 	}
-	require.GreaterOrEqual(t, (found["tuned"]+found["held"])*100, (all["tuned"]+all["held"])*90)
 }
 
 func readLabels(t *testing.T, path string, fields int) (out [][]string) {
