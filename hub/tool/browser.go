@@ -57,6 +57,10 @@ type Browser struct {
 	// Known returns the passwords that were typed before: a browser that is started keeps them
 	// out of its results.
 	Known func(ctx context.Context) ([]browserlink.Secret, error)
+	// Targets returns the elements that words meant in earlier runs, and Used is told what became
+	// of the target of the call.
+	Targets func(ctx context.Context) ([]browserlink.Target, error)
+	Used    func(ctx context.Context, used browserlink.UsedTarget) error
 	// Number is the step's.
 	Number int64
 }
@@ -287,6 +291,9 @@ func beginBrowser(ctx context.Context, c Call, key browserlink.Key, keeper *node
 	if start.Session, err = c.Browser.Session(ctx); err != nil {
 		return err
 	}
+	if start.Targets, err = c.Browser.Targets(ctx); err != nil {
+		return err
+	}
 	data, err := json.Marshal(start)
 	if err != nil {
 		return fmt.Errorf("encode what the browser begins with: %w", err)
@@ -322,6 +329,7 @@ type browserAnswer struct {
 	URL        string       `json:"url"`
 	Title      string       `json:"title"`
 	Session    []byte       `json:"session"`
+	Target     []byte       `json:"target"`
 	Typed      bool         `json:"typed"`
 	Files      []struct {
 		Name   string `json:"name"`
@@ -424,6 +432,14 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 		result.Outcome["host"] = u.Hostname()
 	}
 	result.Browser = openSession(key, c.ExecID, said.Session)
+	if len(said.Target) > 0 {
+		// What cannot be opened is not the keeper's.
+		if used, err := key.OpenTarget(c.ExecID, said.Target); err == nil {
+			if err := c.Browser.Used(ctx, used); err != nil {
+				return Result{}, err
+			}
+		}
+	}
 	// What became of a password is unknown if the keeper ended.
 	if typesPassword(name, c) != "" && (said.Typed || said.Error != "" && !said.Ended) {
 		problem := said.Error

@@ -52,6 +52,8 @@ type browser struct {
 	kept    keptState
 	secrets secrets
 	typings int
+	// targets are those that are remembered; for the call in progress.
+	targets targets
 }
 
 // download is a file that a page had the browser save.

@@ -244,7 +244,13 @@ func (c *call) target(use purpose) (element, error) {
 	if strings.TrimSpace(c.args.Target) == "" {
 		return element{}, errors.New("target: say which element is meant, for example e12 of a snapshot")
 	}
-	e, err := c.resolve(c.ctx, c.args.Target, use)
+	defer func() { c.root = nil }() // what comes after may change the page
+	e, remembered, err := c.remembered(use)
+	if !remembered && err == nil {
+		if e, err = c.resolve(c.ctx, c.args.Target, use); err == nil {
+			err = c.remember(e, use)
+		}
+	}
 	if err != nil {
 		return e, fmt.Errorf("target: %w", err)
 	}

@@ -17,6 +17,18 @@ import (
 type page struct {
 	b *browser
 	t *tab
+	// root is the page's tree while a call looks for its target: it is read once for that.
+	root *node
+}
+
+// looked returns the tree in which a target is looked for.
+func (p *page) looked(ctx context.Context) (*node, error) {
+	if p.root != nil {
+		return p.root, nil
+	}
+	root, err := p.tree(ctx)
+	p.root = root
+	return root, err
 }
 
 // remote is a value of a page.
@@ -216,18 +228,28 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// A page that has asked for something, or loaded, is given long to do what follows from that, and
+// one that has not is given brief: time for its scripts to draw what an action changed.
+const (
+	brief = 40 * time.Millisecond
+	long  = 150 * time.Millisecond
+)
+
 // settle waits until a page does nothing any more that the action before may have begun, for
 // at most a time. It reports whether it does.
 func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) (bool, error) {
-	const quiet = 150 * time.Millisecond
 	end := time.Now().Add(most)
-	calm := time.Now()
+	calm, quiet := time.Now(), brief
 	for {
 		p.b.mu.Lock()
 		stop := p.t.dialog != nil || p.t.crashed
 		busy := p.t.loading
 		for _, r := range p.t.requests {
-			if r.waits() && !r.began.Before(since) {
+			if r.began.Before(since) {
+				continue
+			}
+			quiet = long
+			if r.waits() {
 				busy = true
 			}
 		}
@@ -235,7 +257,7 @@ func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) 
 		p.b.mu.Unlock()
 		now := time.Now()
 		if busy {
-			calm = now
+			calm, quiet = now, long
 		}
 		switch {
 		case stop:
@@ -245,7 +267,7 @@ func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) 
 		case !busy && now.Sub(calm) >= quiet:
 			return true, nil
 		}
-		wait := time.NewTimer(min(50*time.Millisecond, time.Until(end)+time.Millisecond))
+		wait := time.NewTimer(min(50*time.Millisecond, quiet-now.Sub(calm)+time.Millisecond, time.Until(end)+time.Millisecond))
 		select {
 		case <-changed:
 		case <-wait.C:

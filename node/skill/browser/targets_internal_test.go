@@ -47,7 +47,7 @@ func (r *resolver) log(format string, args ...any) {
 func (r *resolver) current() *page {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
-	return &page{r.b, r.b.active}
+	return &page{b: r.b, t: r.b.active}
 }
 
 // finds resolves a target in a page, and reports whether it is the element that is meant, which

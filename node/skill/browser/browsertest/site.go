@@ -6,6 +6,7 @@ package browsertest
 import (
 	"encoding/csv"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"strconv"
@@ -95,6 +96,12 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "odd")
 	case "/missing":
 		http.Error(w, "missing", http.StatusNotFound)
+	case "/labels": // buttons with the names that the address says
+		body := ""
+		for _, name := range r.URL.Query()["name"] {
+			body += `<button onclick="out.textContent = 'clicked ' + this.textContent">` + html.EscapeString(name) + `</button> `
+		}
+		_, _ = io.WriteString(w, page("Labels", "<h1>Labels</h1>"+body+"<p id=out role=status></p>"))
 	case "/big":
 		_, _ = io.WriteString(w, "<!doctype html><title>Big</title><ul>")
 		for i := range 2000 {

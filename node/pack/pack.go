@@ -1,0 +1,345 @@
+// Package pack keeps programs for jails that their images lack, such as Chromium, as packs: the
+// files of an archive, in a folder that every jail of the node is shown read-only.
+//
+// A Store has the packs of a node, and a Pin says which archive a pack is made of. Nothing is
+// installed whose SHA-256 is not the pinned one, and an archive that names anything outside of its
+// own folder is refused whole. A pack is unpacked beside the others and then put in its place at
+// once: whatever dies in between, jails see all of it or nothing. Versions stay beside each other
+// until they are pruned, which keeps those that a process uses.
+package pack
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/deckhand-sh/deckhand/internal/fault"
+)
+
+const (
+	// MaxArchive bounds an archive in bytes.
+	MaxArchive = 2 << 30
+	// current is the link to the version that jails use, in the folder of a pack.
+	current = "current"
+)
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+
+// Store keeps the packs of a node. Several processes may use one.
+type Store struct{ dir string }
+
+// Open returns the store in a node's data folder. It creates what is missing.
+func Open(dataDir string) (*Store, error) {
+	s := &Store{filepath.Join(dataDir, "packs")}
+	for _, dir := range []string{s.dir, s.Shown(), s.dir + "/new"} {
+		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // jails read what is in it
+			return nil, fmt.Errorf("make the folder of packs: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// Shown returns the folder that jails are shown: it has NAME/current/ with the files of each pack.
+func (s *Store) Shown() string { return filepath.Join(s.dir, "shown") }
+
+// Pack is a version of a pack that is installed.
+type Pack struct {
+	Name string `json:"name"`
+	// SHA256 is the archive's.
+	SHA256 string `json:"sha256"`
+	// Source is where the archive came from.
+	Source    string    `json:"source"`
+	Bytes     int64     `json:"bytes"`
+	Files     int       `json:"files"`
+	Installed time.Time `json:"installed"`
+	// Current reports that jails use it, and InUse that a process does.
+	Current bool `json:"-"`
+	InUse   bool `json:"-"`
+}
+
+// List returns what is installed, sorted by name, the current versions first.
+func (s *Store) List() ([]Pack, error) {
+	records, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	var out []Pack
+	for _, path := range records {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read the record of a pack: %w", err)
+		}
+		var p Pack
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path, err)
+		}
+		if _, err := os.Stat(s.folder(p)); err != nil {
+			continue // it was being put there, or taken away, when something died
+		}
+		target, err := os.Readlink(filepath.Join(s.Shown(), p.Name, current))
+		p.Current = err == nil && target == p.SHA256
+		out = append(out, p)
+	}
+	used, err := inUse(out)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		out[i].InUse = used[out[i].SHA256]
+	}
+	slices.SortFunc(out, func(a, b Pack) int {
+		if a.Name != b.Name {
+			return strings.Compare(a.Name, b.Name)
+		}
+		if a.Current != b.Current {
+			return map[bool]int{true: -1, false: 1}[a.Current]
+		}
+		return b.Installed.Compare(a.Installed)
+	})
+	return out, nil
+}
+
+func (s *Store) folder(p Pack) string { return filepath.Join(s.Shown(), p.Name, p.SHA256) }
+func (s *Store) record(p Pack) string { return filepath.Join(s.dir, p.Name+"-"+p.SHA256+".json") }
+
+// lock makes changes of the store wait for each other.
+func (s *Store) lock() (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the packs: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil { //nolint:gosec // a file descriptor
+		return nil, errors.Join(fmt.Errorf("lock the packs: %w", err), f.Close())
+	}
+	// What another process left when it died.
+	if err = os.RemoveAll(s.dir + "/new"); err == nil {
+		err = os.Mkdir(s.dir+"/new", 0o755) //nolint:gosec // as the others
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make room for a pack: %w", err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// Fetch downloads the archive of a pin and installs it.
+func (s *Store) Fetch(ctx context.Context, client *http.Client, pin Pin) (Pack, error) {
+	if pin.URL == "" {
+		return Pack{}, fault.New(fault.Precondition, "the pin of %s has no url", pin.Name).WithFix("add it, or import the archive as a file")
+	}
+	if p, ok, err := s.has(pin); ok || err != nil {
+		return p, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, pin.URL, nil)
+	if err != nil {
+		return Pack{}, fault.New(fault.Invalid, "the url of the pin %s is none", pin.Name).WithCause(err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return Pack{}, fault.New(fault.Unavailable, "cannot download the pack %s", pin.Name).WithCause(err).WithFix("try again, or import the archive as a file")
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusOK {
+		return Pack{}, fault.New(fault.Unavailable, "cannot download the pack %s: %s", pin.Name, res.Status).WithFix("check the url of its pin")
+	}
+	return s.install(ctx, pin, res.Body, pin.URL)
+}
+
+// Import installs the archive of a pin from a file.
+func (s *Store) Import(ctx context.Context, pin Pin, archive io.Reader, source string) (Pack, error) {
+	if p, ok, err := s.has(pin); ok || err != nil {
+		return p, err
+	}
+	return s.install(ctx, pin, archive, source)
+}
+
+// has returns the pack of a pin if it is installed, and makes it the current one.
+func (s *Store) has(pin Pin) (Pack, bool, error) {
+	all, err := s.List()
+	if err != nil {
+		return Pack{}, false, err
+	}
+	for _, p := range all {
+		if p.Name == pin.Name && p.SHA256 == pin.SHA256 {
+			if p.Current {
+				return p, true, nil
+			}
+			unlock, err := s.lock()
+			if err != nil {
+				return p, false, err
+			}
+			defer unlock()
+			return p, true, s.use(&p)
+		}
+	}
+	return Pack{}, false, nil
+}
+
+// install checks and unpacks an archive, and makes it the current version of its pack.
+func (s *Store) install(ctx context.Context, pin Pin, archive io.Reader, source string) (Pack, error) {
+	if err := pin.check(); err != nil {
+		return Pack{}, err
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return Pack{}, err
+	}
+	defer unlock()
+	file, err := os.CreateTemp(s.dir+"/new", "archive-")
+	if err != nil {
+		return Pack{}, fmt.Errorf("keep the archive: %w", err)
+	}
+	defer func() { _ = errors.Join(file.Close(), os.Remove(file.Name())) }()
+	digest := sha256.New()
+	n, err := io.Copy(io.MultiWriter(file, digest), io.LimitReader(reader{ctx, archive}, MaxArchive+1))
+	switch got := hex.EncodeToString(digest.Sum(nil)); {
+	case err != nil:
+		return Pack{}, fault.New(fault.Unavailable, "the archive of %s was not read whole", pin.Name).WithCause(err).WithFix("try again")
+	case n > MaxArchive:
+		return Pack{}, fault.New(fault.Invalid, "the archive of %s is larger than %d GiB", pin.Name, MaxArchive>>30)
+	case got != pin.SHA256:
+		return Pack{}, fault.New(fault.Denied, "the archive of %s has the SHA-256 %s, and its pin says %s: nothing was installed", pin.Name, got, pin.SHA256).
+			WithFix("get the right archive, or change the pin if you trust this one")
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return Pack{}, err
+	}
+	at := filepath.Join(s.dir, "new", pin.Name)
+	p := Pack{Name: pin.Name, SHA256: pin.SHA256, Source: source, Installed: time.Now().UTC()}
+	if p.Files, p.Bytes, err = unpack(ctx, file, at); err != nil {
+		return Pack{}, errors.Join(err, os.RemoveAll(at))
+	}
+	raw, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return Pack{}, err
+	}
+	err = os.MkdirAll(filepath.Dir(s.folder(p)), 0o755) //nolint:gosec // jails read what is in it
+	if err == nil {
+		err = os.RemoveAll(s.folder(p)) // without a record: something died
+	}
+	if err == nil {
+		err = os.Rename(at, s.folder(p))
+	}
+	if err == nil {
+		err = os.WriteFile(s.record(p), append(raw, '\n'), 0o644) //nolint:gosec // operators read it
+	}
+	if err != nil {
+		return Pack{}, fmt.Errorf("put the pack %s in its place: %w", p.Name, err)
+	}
+	return p, s.use(&p)
+}
+
+// use makes a version the one that jails use; the lock is held.
+func (s *Store) use(p *Pack) error {
+	link := filepath.Join(s.dir, "new", current)
+	err := os.Symlink(p.SHA256, link)
+	if err == nil {
+		err = os.Rename(link, filepath.Join(s.Shown(), p.Name, current))
+	}
+	if err != nil {
+		return fmt.Errorf("make a version of the pack %s the current one: %w", p.Name, err)
+	}
+	p.Current = true
+	return nil
+}
+
+// Prune deletes the versions that are not the current ones of their packs, and all of the packs
+// with some names. It keeps what a process uses, and returns what it deleted and what it kept for
+// that reason.
+func (s *Store) Prune(names ...string) (deleted, kept []Pack, err error) {
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	all, err := s.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(p Pack) bool { return p.Name == name }) {
+			return nil, nil, fault.New(fault.NotFound, "there is no pack %q on this node", name).WithFix("list what there is: deckhand-node pack list")
+		}
+	}
+	for _, p := range all {
+		if p.Current && !slices.Contains(names, p.Name) {
+			continue
+		}
+		if p.InUse {
+			kept = append(kept, p)
+			continue
+		}
+		if p.Current {
+			err = os.Remove(filepath.Join(s.Shown(), p.Name, current))
+		}
+		if err == nil {
+			err = os.RemoveAll(s.folder(p))
+		}
+		if err == nil {
+			err = os.Remove(s.record(p))
+		}
+		if err != nil {
+			return deleted, kept, fmt.Errorf("delete a version of the pack %s: %w", p.Name, err)
+		}
+		deleted = append(deleted, p)
+		_ = os.Remove(filepath.Dir(s.folder(p))) // if it is empty
+	}
+	return deleted, kept, nil
+}
+
+// inUse returns which versions a process of the machine runs or has mapped, by their digest, which
+// is a part of the path whatever root the process has.
+func inUse(packs []Pack) (map[string]bool, error) {
+	used := map[string]bool{}
+	if len(packs) == 0 {
+		return used, nil
+	}
+	look := func(text string) {
+		for _, p := range packs {
+			used[p.SHA256] = used[p.SHA256] || strings.Contains(text, "/"+p.Name+"/"+p.SHA256+"/")
+		}
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	for _, process := range processes {
+		for _, name := range []string{"exe", "cwd"} {
+			if target, err := os.Readlink(filepath.Join(process, name)); err == nil {
+				look(target + "/")
+			}
+		}
+		maps, err := os.ReadFile(filepath.Join(process, "maps"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("look which packs are in use: %w", err)
+		}
+		look(string(maps))
+	}
+	return used, nil
+}
+
+// reader reads until a context ends.
+type reader struct {
+	ctx context.Context //nolint:containedctx // it lives as long as one copy
+	io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
