@@ -12,8 +12,8 @@ import (
 // question is a target in parts.
 type question struct {
 	text string // as it was written, for words
-	// role is the kind of element; empty for any.
-	role string
+	// role is the kind of element, empty for any, and kind the stem of the word for it.
+	role, kind string
 	// name is its accessible name, or a part of it; with exact it is the whole.
 	name  string
 	exact bool
@@ -77,6 +77,7 @@ func (n *node) fitsRole(role string) bool {
 var idle = map[string]bool{
 	"the": true, "a": true, "an": true, "that": true, "which": true, "says": true, "say": true, "saying": true, "labeled": true, "labelled": true, "called": true, "named": true,
 	"with": true, "label": true, "text": true, "click": true, "on": true, "of": true, "to": true, "for": true, "and": true, "is": true, "element": true, "please": true, "reading": true, "this": true, "by": true,
+	"your": true, "my": true,
 }
 
 // weak are words for kinds of elements that rather say what one is for if another such word
@@ -142,9 +143,9 @@ func parseWords(text string) question {
 			q.words = append(q.words, "?"+stem(word))
 		case i == 0 && commands[word] && len(all) > 1:
 			q.words = append(q.words, "?"+stem(word))
-		case roleWords[word] != "" && (q.role == "" || isWeak || roleWords[word] == "field" || q.role == "checkbox" && word == "box"):
+		case roleWords[word] != "":
 			if q.role == "" || isWeak {
-				q.role, isWeak = roleWords[word], weak[word]
+				q.role, q.kind, isWeak = roleWords[word], stem(word), weak[word]
 			}
 			// It may be a part of the name, too: "Menu", "Search box".
 			q.words = append(q.words, "?"+stem(word))
@@ -186,6 +187,7 @@ func rank(root *node, q question, use purpose) (out []scored) {
 			out = append(out, scored{n, s, place})
 		}
 	})
+	preferActs(out, q)
 	slices.SortStableFunc(out, byScore)
 	return out
 }
@@ -266,23 +268,13 @@ func (n *node) score(q question, use purpose) float64 {
 		switch {
 		case n.fitsRole(q.role):
 			score += 0.2
-		case !q.called(own):
+		case slices.Contains(own, q.kind): // "Date" is the name of a button, too
+			score -= 0.2
+		default:
 			score -= 0.35
 		}
 	}
-	if n.starts(q, own) {
-		score += 0.1
-	}
 	return score + q.placed(n) + q.stated(n) + n.bonus(q, use)
-}
-
-// called reports whether the word for the kind of element is a part of a name: "Date" is the
-// name of a button, too.
-func (q question) called(name []string) bool {
-	return slices.ContainsFunc(q.words, func(word string) bool {
-		word, optional := strings.CutPrefix(word, "?")
-		return optional && slices.Contains(name, word)
-	})
 }
 
 // placed is for what is near an element.
@@ -306,13 +298,27 @@ func (q question) stated(n *node) (score float64) {
 	return score
 }
 
-// starts reports whether what is asked for begins with what an element does: "save the notes"
-// is the button Save rather than the field Notes.
-func (n *node) starts(q question, name []string) bool {
-	if len(q.words) < 2 || q.words[0][0] == '?' || len(name) == 0 {
-		return false
+// preferActs prefers what begins with what is asked for, unless something has all of its words:
+// "save the notes" is the button Save rather than the field Notes, and "search orders" is the
+// field of that name rather than the button Search.
+func preferActs(all []scored, q question) {
+	if q.exact || q.name != "" || len(q.words) < 2 || q.words[0][0] == '?' {
+		return
 	}
-	return similar(q.words[0], name[0]) >= 0.7 && (n.fitsRole("button") || n.fitsRole("link") || n.fitsRole("menuitem"))
+	missing := func(name []string) bool {
+		return slices.ContainsFunc(q.words, func(word string) bool {
+			return word[0] != '?' && !slices.ContainsFunc(name, func(have string) bool { return similar(word, have) >= 0.7 })
+		})
+	}
+	if slices.ContainsFunc(all, func(one scored) bool { return one.node.interactive() && !missing(stems(one.node.name)) }) {
+		return
+	}
+	for i := range all {
+		n := all[i].node
+		if name := stems(n.name); len(name) > 0 && similar(q.words[0], name[0]) >= 0.7 && (n.fitsRole("button") || n.fitsRole("link") || n.fitsRole("menuitem")) {
+			all[i].score += 0.1
+		}
+	}
 }
 
 // bonus is for what is likely to be meant for a purpose.

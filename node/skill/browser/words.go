@@ -74,12 +74,13 @@ var synonyms = groups(
 	"buy purchase order pay checkout", "setting preference option configuration", "edit modify change", "add create new plus", "save store apply", "ok okay confirm accept agree",
 	"download export", "upload attach import", "postcode zip postal zipcode", "surname lastname", "quantity qty amount", "city town", "menu navigation hamburger",
 	"color colour", "favorite favourite", "website web www url homepage", "display show view", "start launch begin",
+	"max maximum", "min minimum", "cvc cvv",
 )
 
 // phrases are words that are written apart, or with a hyphen, and mean one thing.
 var phrases = map[string]string{
 	"log in": "login", "sign in": "signin", "log out": "logout", "sign out": "signout", "log off": "logoff", "sign up": "signup", "e mail": "email",
-	"last name": "lastname", "family name": "lastname", "user name": "username", "zip code": "zipcode", "postal code": "zipcode", "post code": "postcode",
+	"last name": "lastname", "family name": "lastname", "first name": "firstname", "given name": "firstname", "security code": "cvc", "user name": "username", "zip code": "zipcode", "postal code": "zipcode", "post code": "postcode",
 	"text area": "textarea", "text box": "textbox", "text field": "textfield", "check box": "checkbox", "combo box": "combobox", "drop down": "dropdown",
 	"spin button": "spinbutton", "tree item": "treeitem", "read only": "readonly",
 	"shopping cart": "cart", "shopping basket": "cart", "shopping bag": "cart",
