@@ -74,13 +74,13 @@ func TestJailsAreShownThePacks(t *testing.T) {
 		require.NoError(t, err)
 		return len(all) == 1 && all[0].InUse
 	})
-	deleted, kept, err := packs.Prune("tool")
+	deleted, kept, err := packs.Prune(t.Context(), "tool")
 	require.NoError(t, err)
 	require.Empty(t, deleted)
 	require.Len(t, kept, 1)
 	_, err = m.Stop(t.Context(), ids[0])
 	require.NoError(t, err)
-	deleted, _, err = packs.Prune("tool")
+	deleted, _, err = packs.Prune(t.Context(), "tool")
 	require.NoError(t, err)
 	require.Len(t, deleted, 1)
 }
@@ -119,7 +119,7 @@ func TestChromiumOfAPackRunsInAnImageWithoutOne(t *testing.T) {
 		`/chromium --headless=new --no-sandbox --no-zygote --disable-gpu --disable-dev-shm-usage --user-data-dir=/tmp/profile --dump-dom 'data:text/html,<h1>In the pack</h1>' 2>/tmp/said || cat /tmp/said`)
 	require.Zero(t, end.GetExitCode(), text)
 	require.Contains(t, text, "<h1>In the pack</h1>")
-	_, kept, err := packs.Prune()
+	_, kept, err := packs.Prune(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, kept)
 }

@@ -35,22 +35,45 @@ const (
 	MaxArchive = 2 << 30
 	// current is the link to the version that jails use, in the folder of a pack.
 	current = "current"
+	// stalled is how long a download may bring nothing, and lockEvery how often a command looks
+	// whether another one has ended.
+	stalled   = time.Minute
+	lockEvery = 100 * time.Millisecond
 )
 
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+var (
+	nameForm   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+	digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	recordForm = regexp.MustCompile(`^([a-z][a-z0-9-]{0,39})-([0-9a-f]{64})\.json$`)
+	errStalled = errors.New("nothing comes")
+)
 
-// Store keeps the packs of a node. Several processes may use one.
+// Store keeps the packs of a node. Several processes may use one. Whatever dies in between, a
+// version is there whole or not at all: a folder is put in its place after all of it was written
+// and after its record, and is taken away before that.
 type Store struct{ dir string }
+
+// At returns the store in a node's data folder as it is.
+func At(dataDir string) *Store { return &Store{filepath.Join(dataDir, "packs")} }
 
 // Open returns the store in a node's data folder. It creates what is missing.
 func Open(dataDir string) (*Store, error) {
-	s := &Store{filepath.Join(dataDir, "packs")}
-	for _, dir := range []string{s.dir, s.Shown(), s.dir + "/new"} {
-		if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // jails read what is in it
+	s := At(dataDir)
+	for _, dir := range []string{s.dir, s.Shown(), s.making()} {
+		if err := makeFolder(dir); err != nil {
 			return nil, fmt.Errorf("make the folder of packs: %w", err)
 		}
 	}
 	return s, nil
+}
+
+// makeFolder makes a folder that jails read, whatever the umask is.
+func makeFolder(dir string) error {
+	err := os.MkdirAll(dir, 0o755) //nolint:gosec // jails read what is in it
+	if err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // as above
+	}
+	return err
 }
 
 // Shown returns the folder that jails are shown: it has NAME/current/ with the files of each pack.
@@ -66,9 +89,11 @@ type Pack struct {
 	Bytes     int64     `json:"bytes"`
 	Files     int       `json:"files"`
 	Installed time.Time `json:"installed"`
-	// Current reports that jails use it, and InUse that a process does.
+	// Current reports that jails use it, and InUse that a process runs it or has mapped a file of it.
 	Current bool `json:"-"`
 	InUse   bool `json:"-"`
+	// Broken reports that its record cannot be read: it is not taken for installed.
+	Broken bool `json:"-"`
 }
 
 // List returns what is installed, sorted by name, the current versions first.
@@ -79,13 +104,20 @@ func (s *Store) List() ([]Pack, error) {
 	}
 	var out []Pack
 	for _, path := range records {
+		m := recordForm.FindStringSubmatch(filepath.Base(path))
+		if m == nil {
+			continue
+		}
 		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was deleted meanwhile
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read the record of a pack: %w", err)
 		}
 		var p Pack
-		if err := json.Unmarshal(raw, &p); err != nil {
-			return nil, fmt.Errorf("read %s: %w", path, err)
+		if json.Unmarshal(raw, &p) != nil || p.Name != m[1] || p.SHA256 != m[2] {
+			p = Pack{Name: m[1], SHA256: m[2], Broken: true}
 		}
 		if _, err := os.Stat(s.folder(p)); err != nil {
 			continue // it was being put there, or taken away, when something died
@@ -113,21 +145,37 @@ func (s *Store) List() ([]Pack, error) {
 	return out, nil
 }
 
+func (s *Store) making() string       { return filepath.Join(s.dir, "new") }
 func (s *Store) folder(p Pack) string { return filepath.Join(s.Shown(), p.Name, p.SHA256) }
 func (s *Store) record(p Pack) string { return filepath.Join(s.dir, p.Name+"-"+p.SHA256+".json") }
 
 // lock makes changes of the store wait for each other.
-func (s *Store) lock() (unlock func(), err error) {
+func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(s.dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the packs: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil { //nolint:gosec // a file descriptor
-		return nil, errors.Join(fmt.Errorf("lock the packs: %w", err), f.Close())
+	for wait := time.NewTicker(lockEvery); ; {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor
+		if err == nil {
+			wait.Stop()
+			break
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			wait.Stop()
+			return nil, errors.Join(fmt.Errorf("lock the packs: %w", err), f.Close())
+		}
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			_ = f.Close()
+			return nil, fault.New(fault.Unavailable, "another command about packs is running").WithCause(ctx.Err()).WithFix("try again when it has ended")
+		}
 	}
 	// What another process left when it died.
-	if err = os.RemoveAll(s.dir + "/new"); err == nil {
-		err = os.Mkdir(s.dir+"/new", 0o755) //nolint:gosec // as the others
+	if err = os.RemoveAll(s.making()); err == nil {
+		err = makeFolder(s.making())
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make room for a pack: %w", err), f.Close())
@@ -140,12 +188,16 @@ func (s *Store) Fetch(ctx context.Context, client *http.Client, pin Pin) (Pack, 
 	if pin.URL == "" {
 		return Pack{}, fault.New(fault.Precondition, "the pin of %s has no url", pin.Name).WithFix("add it, or import the archive as a file")
 	}
-	if p, ok, err := s.has(pin); ok || err != nil {
+	if p, ok, err := s.has(ctx, pin); ok || err != nil {
 		return p, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, pin.URL, nil)
+	loading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(stalled, func() { cancel(errStalled) })
+	defer watchdog.Stop()
+	req, err := http.NewRequestWithContext(loading, http.MethodGet, pin.URL, nil)
 	if err != nil {
-		return Pack{}, fault.New(fault.Invalid, "the url of the pin %s is none", pin.Name).WithCause(err)
+		return Pack{}, fault.New(fault.Invalid, "the url of the pin %s is not valid", pin.Name).WithCause(err)
 	}
 	res, err := client.Do(req)
 	if err != nil {
@@ -155,86 +207,123 @@ func (s *Store) Fetch(ctx context.Context, client *http.Client, pin Pin) (Pack, 
 	if res.StatusCode != http.StatusOK {
 		return Pack{}, fault.New(fault.Unavailable, "cannot download the pack %s: %s", pin.Name, res.Status).WithFix("check the url of its pin")
 	}
-	return s.install(ctx, pin, res.Body, pin.URL)
+	file, err := s.keep(loading, pin, reader{loading, res.Body, func() { watchdog.Reset(stalled) }})
+	if err != nil {
+		return Pack{}, err
+	}
+	defer func() { _ = file.Close() }()
+	return s.install(ctx, pin, file, pin.URL)
 }
 
 // Import installs the archive of a pin from a file.
 func (s *Store) Import(ctx context.Context, pin Pin, archive io.Reader, source string) (Pack, error) {
-	if p, ok, err := s.has(pin); ok || err != nil {
+	if p, ok, err := s.has(ctx, pin); ok || err != nil {
 		return p, err
 	}
-	return s.install(ctx, pin, archive, source)
+	file, err := s.keep(ctx, pin, reader{ctx, archive, nil})
+	if err != nil {
+		return Pack{}, err
+	}
+	defer func() { _ = file.Close() }()
+	return s.install(ctx, pin, file, source)
 }
 
-// has returns the pack of a pin if it is installed, and makes it the current one.
-func (s *Store) has(pin Pin) (Pack, bool, error) {
+// find returns the pack of a pin if it is installed.
+func (s *Store) find(pin Pin) (Pack, bool, error) {
 	all, err := s.List()
 	if err != nil {
 		return Pack{}, false, err
 	}
 	for _, p := range all {
-		if p.Name == pin.Name && p.SHA256 == pin.SHA256 {
-			if p.Current {
-				return p, true, nil
-			}
-			unlock, err := s.lock()
-			if err != nil {
-				return p, false, err
-			}
-			defer unlock()
-			return p, true, s.use(&p)
+		if p.Name == pin.Name && p.SHA256 == pin.SHA256 && !p.Broken {
+			return p, true, nil
 		}
 	}
 	return Pack{}, false, nil
 }
 
-// install checks and unpacks an archive, and makes it the current version of its pack.
-func (s *Store) install(ctx context.Context, pin Pin, archive io.Reader, source string) (Pack, error) {
-	if err := pin.check(); err != nil {
-		return Pack{}, err
+// has returns the pack of a pin if it is installed, and makes it the current one.
+func (s *Store) has(ctx context.Context, pin Pin) (Pack, bool, error) {
+	p, ok, err := s.find(pin)
+	if !ok || err != nil || p.Current {
+		return p, ok, err
 	}
-	unlock, err := s.lock()
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return p, false, err
+	}
+	defer unlock()
+	if p, ok, err = s.find(pin); !ok || err != nil {
+		return p, ok, err
+	}
+	return p, true, s.use(&p)
+}
+
+// keep copies an archive into a file without a name, and checks that it is the one of a pin. The
+// store is not locked meanwhile.
+func (s *Store) keep(ctx context.Context, pin Pin, archive io.Reader) (_ *os.File, err error) {
+	if err := pin.check(); err != nil {
+		return nil, err
+	}
+	file, err := os.CreateTemp(s.dir, "archive-")
+	if err == nil {
+		err = os.Remove(file.Name())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keep the archive: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
+	digest := sha256.New()
+	n, err := io.Copy(io.MultiWriter(file, digest), io.LimitReader(archive, MaxArchive+1))
+	switch got := hex.EncodeToString(digest.Sum(nil)); {
+	case err != nil && errors.Is(context.Cause(ctx), errStalled):
+		return nil, fault.New(fault.Unavailable, "the download of %s brought nothing for %s", pin.Name, stalled).WithFix("try again, or import the archive as a file")
+	case err != nil:
+		return nil, fault.New(fault.Unavailable, "the archive of %s was not read whole", pin.Name).WithCause(err).WithFix("try again")
+	case n > MaxArchive:
+		return nil, fault.New(fault.Invalid, "the archive of %s is larger than %d GiB", pin.Name, MaxArchive>>30)
+	case got != pin.SHA256:
+		return nil, fault.New(fault.Denied, "the archive of %s has the SHA-256 %s, and its pin says %s: nothing was installed", pin.Name, got, pin.SHA256).
+			WithFix("get the right archive, or change the pin if you trust this one")
+	}
+	_, err = file.Seek(0, io.SeekStart)
+	return file, err
+}
+
+// install unpacks an archive, and makes it the current version of its pack.
+func (s *Store) install(ctx context.Context, pin Pin, archive io.Reader, source string) (Pack, error) {
+	unlock, err := s.lock(ctx)
 	if err != nil {
 		return Pack{}, err
 	}
 	defer unlock()
-	file, err := os.CreateTemp(s.dir+"/new", "archive-")
-	if err != nil {
-		return Pack{}, fmt.Errorf("keep the archive: %w", err)
+	if p, ok, err := s.find(pin); ok || err != nil { // another process was first
+		if ok {
+			err = s.use(&p)
+		}
+		return p, err
 	}
-	defer func() { _ = errors.Join(file.Close(), os.Remove(file.Name())) }()
-	digest := sha256.New()
-	n, err := io.Copy(io.MultiWriter(file, digest), io.LimitReader(reader{ctx, archive}, MaxArchive+1))
-	switch got := hex.EncodeToString(digest.Sum(nil)); {
-	case err != nil:
-		return Pack{}, fault.New(fault.Unavailable, "the archive of %s was not read whole", pin.Name).WithCause(err).WithFix("try again")
-	case n > MaxArchive:
-		return Pack{}, fault.New(fault.Invalid, "the archive of %s is larger than %d GiB", pin.Name, MaxArchive>>30)
-	case got != pin.SHA256:
-		return Pack{}, fault.New(fault.Denied, "the archive of %s has the SHA-256 %s, and its pin says %s: nothing was installed", pin.Name, got, pin.SHA256).
-			WithFix("get the right archive, or change the pin if you trust this one")
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return Pack{}, err
-	}
-	at := filepath.Join(s.dir, "new", pin.Name)
+	at := filepath.Join(s.making(), pin.Name)
 	p := Pack{Name: pin.Name, SHA256: pin.SHA256, Source: source, Installed: time.Now().UTC()}
-	if p.Files, p.Bytes, err = unpack(ctx, file, at); err != nil {
+	if p.Files, p.Bytes, err = unpack(ctx, archive, at); err != nil {
 		return Pack{}, errors.Join(err, os.RemoveAll(at))
 	}
-	raw, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return Pack{}, err
-	}
-	err = os.MkdirAll(filepath.Dir(s.folder(p)), 0o755) //nolint:gosec // jails read what is in it
+	err = s.drop(p) // what cannot be read, or has no record
 	if err == nil {
-		err = os.RemoveAll(s.folder(p)) // without a record: something died
+		err = s.write(p)
+	}
+	if err == nil {
+		err = makeFolder(filepath.Dir(s.folder(p)))
 	}
 	if err == nil {
 		err = os.Rename(at, s.folder(p))
 	}
 	if err == nil {
-		err = os.WriteFile(s.record(p), append(raw, '\n'), 0o644) //nolint:gosec // operators read it
+		err = flush(filepath.Dir(s.folder(p)), s.Shown())
 	}
 	if err != nil {
 		return Pack{}, fmt.Errorf("put the pack %s in its place: %w", p.Name, err)
@@ -242,12 +331,65 @@ func (s *Store) install(ctx context.Context, pin Pin, archive io.Reader, source 
 	return p, s.use(&p)
 }
 
+// write writes the record of a pack; the lock is held.
+func (s *Store) write(p Pack) error {
+	raw, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(s.making(), "record"))
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(raw, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), s.record(p))
+	}
+	if err == nil {
+		err = flush(s.dir)
+	}
+	return err
+}
+
+// drop deletes a version if it is there: its folder at once, and then its record. The lock is held.
+func (s *Store) drop(p Pack) error {
+	away := filepath.Join(s.making(), "old")
+	err := os.Rename(s.folder(p), away)
+	if err == nil {
+		err = flush(filepath.Dir(s.folder(p)))
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.Remove(s.record(p))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(away)
+}
+
+// flush has the disk keep what folders contain.
+func flush(folders ...string) error {
+	for _, one := range folders {
+		f, err := os.Open(one)
+		if err != nil {
+			return err
+		}
+		if err = errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // use makes a version the one that jails use; the lock is held.
 func (s *Store) use(p *Pack) error {
-	link := filepath.Join(s.dir, "new", current)
+	link := filepath.Join(s.making(), current)
 	err := os.Symlink(p.SHA256, link)
 	if err == nil {
 		err = os.Rename(link, filepath.Join(s.Shown(), p.Name, current))
+	}
+	if err == nil {
+		err = flush(filepath.Join(s.Shown(), p.Name))
 	}
 	if err != nil {
 		return fmt.Errorf("make a version of the pack %s the current one: %w", p.Name, err)
@@ -256,15 +398,17 @@ func (s *Store) use(p *Pack) error {
 	return nil
 }
 
-// Prune deletes the versions that are not the current ones of their packs, and all of the packs
-// with some names. It keeps what a process uses, and returns what it deleted and what it kept for
-// that reason.
-func (s *Store) Prune(names ...string) (deleted, kept []Pack, err error) {
-	unlock, err := s.lock()
-	if err != nil {
-		return nil, nil, err
+// Prune deletes the versions that are not the current ones of their packs, all of the packs with
+// some names, and what is left of versions. It keeps what a process runs or has mapped, and returns
+// what it deleted and what it kept for that reason.
+func (s *Store) Prune(ctx context.Context, names ...string) (deleted, kept []Pack, err error) {
+	if _, err := os.Stat(s.dir); err == nil {
+		unlock, err := s.lock(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer unlock()
 	}
-	defer unlock()
 	all, err := s.List()
 	if err != nil {
 		return nil, nil, err
@@ -286,10 +430,7 @@ func (s *Store) Prune(names ...string) (deleted, kept []Pack, err error) {
 			err = os.Remove(filepath.Join(s.Shown(), p.Name, current))
 		}
 		if err == nil {
-			err = os.RemoveAll(s.folder(p))
-		}
-		if err == nil {
-			err = os.Remove(s.record(p))
+			err = s.drop(p)
 		}
 		if err != nil {
 			return deleted, kept, fmt.Errorf("delete a version of the pack %s: %w", p.Name, err)
@@ -297,7 +438,39 @@ func (s *Store) Prune(names ...string) (deleted, kept []Pack, err error) {
 		deleted = append(deleted, p)
 		_ = os.Remove(filepath.Dir(s.folder(p))) // if it is empty
 	}
-	return deleted, kept, nil
+	return deleted, kept, s.dropRest(all)
+}
+
+// dropRest deletes folders without a record, and records without a folder; the lock is held.
+func (s *Store) dropRest(known []Pack) error {
+	var rest []Pack
+	folders, err := filepath.Glob(filepath.Join(s.Shown(), "*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, path := range folders {
+		if p := (Pack{Name: filepath.Base(filepath.Dir(path)), SHA256: filepath.Base(path)}); digestForm.MatchString(p.SHA256) {
+			rest = append(rest, p)
+		}
+	}
+	records, err := filepath.Glob(filepath.Join(s.dir, "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, path := range records {
+		if m := recordForm.FindStringSubmatch(filepath.Base(path)); m != nil {
+			rest = append(rest, Pack{Name: m[1], SHA256: m[2]})
+		}
+	}
+	for _, p := range rest {
+		if slices.ContainsFunc(known, func(other Pack) bool { return other.Name == p.Name && other.SHA256 == p.SHA256 }) {
+			continue
+		}
+		if err := s.drop(p); err != nil {
+			return fmt.Errorf("delete what is left of the pack %s: %w", p.Name, err)
+		}
+	}
+	return nil
 }
 
 // inUse returns which versions a process of the machine runs or has mapped, by their digest, which
@@ -335,11 +508,17 @@ func inUse(packs []Pack) (map[string]bool, error) {
 type reader struct {
 	ctx context.Context //nolint:containedctx // it lives as long as one copy
 	io.Reader
+	// got is called after each part; nil for nothing.
+	got func()
 }
 
 func (r reader) Read(p []byte) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return r.Reader.Read(p)
+	n, err := r.Reader.Read(p)
+	if n > 0 && r.got != nil {
+		r.got()
+	}
+	return n, err
 }

@@ -53,7 +53,7 @@ func PinOf(file, name string) (Pin, error) {
 	}
 	all, err := yaml.Parser().Unmarshal(raw)
 	if err != nil {
-		return Pin{}, fault.New(fault.Invalid, "%s is no YAML", file).WithCause(err)
+		return Pin{}, fault.New(fault.Invalid, "%s is not valid YAML", file).WithCause(err)
 	}
 	of, ok := all[name].(map[string]any)
 	if !ok {
@@ -68,7 +68,7 @@ func PinOf(file, name string) (Pin, error) {
 		case ok && key == "url":
 			pin.URL = text
 		default:
-			return Pin{}, fault.New(fault.Invalid, "%s: %s.%s is not known, or no text", file, name, key).WithFix("use url and sha256")
+			return Pin{}, fault.New(fault.Invalid, "%s: %s.%s is not known, or not a text", file, name, key).WithFix("use url and sha256")
 		}
 	}
 	return pin, pin.check()

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -29,12 +32,12 @@ const (
 // nobody but root can write to, and returns their number and size. It refuses an archive with
 // names or links that lead out of the folder, and one with anything but files, folders and links.
 func unpack(ctx context.Context, archive io.Reader, to string) (files int, size int64, err error) {
-	in, end, err := decompress(reader{ctx, archive})
+	in, end, err := decompress(reader{ctx, archive, nil})
 	if err != nil {
 		return 0, 0, err
 	}
 	defer end()
-	if err := os.Mkdir(to, 0o755); err != nil { //nolint:gosec // jails read what is in it
+	if err := makeFolder(to); err != nil {
 		return 0, 0, fmt.Errorf("make the folder of the pack: %w", err)
 	}
 	root, err := os.OpenRoot(to)
@@ -74,7 +77,7 @@ func unpack(ctx context.Context, archive io.Reader, to string) (files int, size 
 			files++
 			err = write(root, name, t, h)
 		case tar.TypeSymlink:
-			if path.IsAbs(h.Linkname) || !filepath.IsLocal(path.Join(path.Dir(name), h.Linkname)) {
+			if !within(name, h.Linkname) {
 				return files, size, refused("the link %.100q leads out of its folder", name)
 			}
 			err = root.Symlink(h.Linkname, name)
@@ -94,7 +97,46 @@ func unpack(ctx context.Context, archive io.Reader, to string) (files int, size 
 	if files == 0 {
 		return 0, 0, refused("it has no file")
 	}
-	return files, size, nil
+	return files, size, finish(root)
+}
+
+// finish refuses links that lead out of the folder, by way of others too; has everybody read all
+// folders, whatever the umask is; and has the disk keep everything.
+func finish(root *os.Root) error {
+	err := fs.WalkDir(root.FS(), ".", func(name string, is fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case is.IsDir():
+			return root.Chmod(name, 0o755)
+		case is.Type() == fs.ModeSymlink:
+			if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return refused("the link %.100q leads out of its folder, or nowhere", name).WithCause(err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	f, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close()) //nolint:gosec // a file descriptor
+}
+
+// within reports whether the target of a link stays in the folder of an archive: it goes up first,
+// if at all, and not as far as out of it.
+func within(name, target string) bool {
+	down := false
+	for part := range strings.SplitSeq(target, "/") {
+		if part == ".." && down {
+			return false
+		}
+		down = down || part != ".." && part != "." && part != ""
+	}
+	return !path.IsAbs(target) && filepath.IsLocal(path.Join(path.Dir(name), target))
 }
 
 func refused(format string, args ...any) *fault.Error {

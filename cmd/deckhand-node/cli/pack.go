@@ -10,6 +10,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/internal/bytesize"
 	"github.com/deckhand-sh/deckhand/internal/config"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/node/daemon"
 	"github.com/deckhand-sh/deckhand/node/pack"
 )
@@ -40,7 +41,7 @@ node. They may be used while the node runs.`,
 
 // register adds the flags to a command.
 func (f *packFlags) register(cmd *cobra.Command, pins bool) {
-	cmd.Flags().StringVar(&f.config, "config", "", "YAML file of the node, whose data-dir is used")
+	cmd.Flags().StringVar(&f.config, "config", "", "YAML file of the node, whose data-dir is used (default "+nodeConfig+", if it is there)")
 	if pins {
 		cmd.Flags().StringVar(&f.pins, "pins", pack.DefaultPins, "YAML file with the pins")
 		config.NotAKey(cmd.Flags(), "pins")
@@ -53,13 +54,34 @@ func (f *packFlags) register(cmd *cobra.Command, pins bool) {
 	})
 }
 
-// store opens the node's packs.
-func (f *packFlags) store(cmd *cobra.Command) (*pack.Store, error) {
+// nodeConfig is the configuration of a node that was installed.
+const nodeConfig = "/etc/deckhand/" + configName
+
+// dataDir returns the data folder of the node.
+func (f *packFlags) dataDir(cmd *cobra.Command) (string, error) {
+	if f.config == "" {
+		if _, err := os.Stat(nodeConfig); err == nil {
+			f.config = nodeConfig
+		}
+	}
 	var cfg daemon.Config
 	if err := config.Load(cmd.Flags(), f.config, &cfg); err != nil {
-		return nil, usageError{err}
+		return "", usageError{err}
 	}
-	return pack.Open(cfg.DataDir)
+	return cfg.DataDir, nil
+}
+
+// open opens the node's packs, for a pack more.
+func (f *packFlags) open(cmd *cobra.Command) (*pack.Store, error) {
+	dir, err := f.dataDir(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fault.New(fault.Precondition, "there is no node with the data folder %s", dir).WithCause(err).
+			WithFix("give the node's configuration with --config, or its folder with --data-dir")
+	}
+	return pack.Open(dir)
 }
 
 func packListCommand() *cobra.Command {
@@ -67,11 +89,11 @@ func packListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the packs of this node", Args: noArguments}
 	f.register(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		s, err := f.store(cmd)
+		dir, err := f.dataDir(cmd)
 		if err != nil {
 			return err
 		}
-		all, err := s.List()
+		all, err := pack.At(dir).List()
 		if err != nil {
 			return err
 		}
@@ -92,6 +114,9 @@ func line(p pack.Pack) string {
 	if p.InUse {
 		state += ", in use"
 	}
+	if p.Broken {
+		return fmt.Sprintf("%s  %s  %s, its record cannot be read: fetch or import it again", p.Name, p.SHA256[:12], state)
+	}
 	return fmt.Sprintf("%s  %s  %s  %d files  %s  %s", p.Name, p.SHA256[:12], bytesize.Format(p.Bytes), p.Files, p.Installed.Format("2006-01-02 15:04"), state)
 }
 
@@ -100,7 +125,7 @@ func packFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "fetch NAME", Short: "Download the archive that a pin names, and install it", Args: names(1)}
 	f.register(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := f.store(cmd)
+		s, err := f.open(cmd)
 		if err != nil {
 			return err
 		}
@@ -122,7 +147,7 @@ func packImportCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "import NAME ARCHIVE", Short: "Install the archive of a pin from a file, for nodes without a network", Args: names(2)}
 	f.register(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := f.store(cmd)
+		s, err := f.open(cmd)
 		if err != nil {
 			return err
 		}
@@ -148,15 +173,15 @@ func packPruneCommand() *cobra.Command {
 	var f packFlags
 	cmd := &cobra.Command{
 		Use: "prune [NAME...]", Short: "Delete old versions of packs, and all of the packs that are named",
-		Long: "Deletes the versions of packs that jails do not use any more, and all versions of the\npacks that are named. What a process uses is kept.",
+		Long: "Deletes the versions of packs that jails do not use any more, and all versions of the\npacks that are named. What a process runs or has mapped is kept.",
 	}
 	f.register(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := f.store(cmd)
+		dir, err := f.dataDir(cmd)
 		if err != nil {
 			return err
 		}
-		deleted, kept, err := s.Prune(args...)
+		deleted, kept, err := pack.At(dir).Prune(cmd.Context(), args...)
 		for _, p := range deleted {
 			fmt.Fprintln(cmd.OutOrStdout(), "deleted "+line(p))
 		}
