@@ -87,15 +87,23 @@ func browserStart(ctx context.Context) (_ result, err error) {
 		})
 		return err
 	}
-	byHand := func() error {
-		if keeper != "" { // the browser of ours, which would slow this one down
-			_, _ = m.exec.SignalExec(ctx, &nodev1.SignalExecRequest{ExecId: keeper, Signal: 9, Tree: true})
-			keeper = ""
+	// end ends the browser of ours, which would slow the next one down.
+	end := func() error {
+		if keeper == "" {
+			return nil
 		}
+		if _, err := m.exec.SignalExec(ctx, &nodev1.SignalExecRequest{ExecId: keeper, Signal: 9, Tree: true}); err != nil {
+			return err
+		}
+		_, err := m.exec.WaitExec(ctx, &nodev1.WaitExecRequest{ExecId: keeper, Timeout: durationpb.New(time.Minute), UntilEnd: true})
+		keeper = ""
+		return err
+	}
+	byHand := func() error {
 		_, err := m.run(ctx, id, "/bin/bash", "-c", `/usr/bin/chromium --headless=new --no-sandbox --disable-dev-shm-usage --disable-gpu --user-data-dir=$(mktemp -d) --dump-dom `+address+` | grep -q "<h1>Forms"`)
 		return err
 	}
-	a, b, err := pair(n, ours, byHand)
+	a, b, err := pair(n, ours, byHand, end)
 	if err != nil {
 		return nil, err
 	}
