@@ -211,7 +211,8 @@ func (b *binding) fits(method string, path httprule.Path) bool {
 	return len(b.paths) == 0 || slices.ContainsFunc(b.paths, func(one httprule.Pattern) bool { return one.Covers(method, path) })
 }
 
-// reads reports whether only requests that change nothing fit: those of a task in review mode.
+// reads reports whether only requests that change nothing fit: those of a task in review mode, and
+// those of a credential that is bound to such methods.
 func (b *binding) reads() bool {
 	return len(b.GetMethods()) > 0 && !slices.ContainsFunc(b.GetMethods(), func(m string) bool {
 		return m != http.MethodGet && m != http.MethodHead && m != http.MethodOptions
