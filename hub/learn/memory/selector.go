@@ -2,7 +2,9 @@ package memory
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
@@ -23,7 +25,8 @@ const (
 	newSelector, hitSelector, leastSelector = 0.6, 0.3, 0.2
 )
 
-// Selectors returns the selectors of a run's agent, those that were used last first.
+// Selectors returns the selectors of a run's agent, one for each key, those that were used last
+// first. Of two with a key it returns the one that preferred prefers.
 func (m *Memories) Selectors(ctx context.Context, r scope.Run, most int32) ([]db.Memory, error) {
 	user, err := userID(ctx, m.cfg.Store.Queries, r.Viewer)
 	if err != nil {
@@ -33,12 +36,34 @@ func (m *Memories) Selectors(ctx context.Context, r scope.Run, most int32) ([]db
 	if err != nil {
 		return nil, fmt.Errorf("read the selectors of agent %s: %w", r.AgentID, err)
 	}
-	return rows, nil
+	best := map[string]db.Memory{} // by key
+	for _, row := range rows {
+		if other, ok := best[row.Key]; !ok || preferred(row, other) {
+			best[row.Key] = row
+		}
+	}
+	return slices.DeleteFunc(rows, func(row db.Memory) bool { return best[row.Key].ID != row.ID }), nil
+}
+
+// preferred reports whether a run is given a rather than b, which have the same key: what is still
+// used, then what a person answers for, then what is the user's own.
+func preferred(a, b db.Memory) bool {
+	used := func(is db.Memory) bool {
+		return is.Confidence >= leastSelector && (is.ExpiresAt == nil || is.ExpiresAt.After(time.Now()))
+	}
+	switch {
+	case used(a) != used(b):
+		return used(a)
+	case (a.ConfirmedBy != "") != (b.ConfirmedBy != ""):
+		return a.ConfirmedBy != ""
+	}
+	return a.OnlyFor != "" && b.OnlyFor == ""
 }
 
 // UseSelector counts a use of the selector with the draft's key, or stores the draft's value in
 // its place; without a value a selector that missed is only trusted less. What a person wrote or
-// confirmed is counted and not changed. A selector is untrusted: its name is what a page says.
+// confirmed is counted and not changed, and a value that was deleted is not stored again while it
+// can be restored. A selector is untrusted: its name is what a page says.
 func (m *Memories) UseSelector(ctx context.Context, v visibility.Viewer, d Draft, hit, missed bool) error {
 	return m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		var err error
@@ -49,8 +74,8 @@ func (m *Memories) UseSelector(ctx context.Context, v visibility.Viewer, d Draft
 			return err
 		}
 		d.Type, d.Untrusted, d.ConfirmedBy = Selector, true, ""
-		is, found, err := selectorOf(ctx, tx, v, d)
-		if err != nil {
+		is, found, deleted, err := selectorOf(ctx, tx, v, d)
+		if err != nil || deleted || hit && !found {
 			return err
 		}
 		d.Confidence = newSelector
@@ -93,17 +118,24 @@ func (m *Memories) UseSelector(ctx context.Context, v visibility.Viewer, d Draft
 	})
 }
 
-// selectorOf returns the selector that a run was given for a key: the user's own, or the one for
-// all. A deleted one is none.
-func selectorOf(ctx context.Context, tx *event.Tx, v visibility.Viewer, d Draft) (db.Memory, bool, error) {
+// selectorOf returns the selector that a run is given for a key: of the user's own and the one for
+// all the one that is preferred. deleted reports that one with the draft's value was deleted.
+func selectorOf(ctx context.Context, tx *event.Tx, v visibility.Viewer, d Draft) (is db.Memory, found, deleted bool, err error) {
+	value, err := json.Marshal(d.Value)
+	if err != nil {
+		return is, false, false, fmt.Errorf("encode the selector %s: %w", d.Key, err)
+	}
 	for _, onlyFor := range []string{d.OnlyFor, ""} {
-		is, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, onlyFor))
-		if err == nil && is.DeletedAt == nil {
-			return is, true, nil
-		}
-		if err != nil && !store.IsNotFound(err) {
-			return db.Memory{}, false, fmt.Errorf("find memory %s: %w", d.Key, err)
+		one, err := tx.LockMemory(ctx, keyOf(v.OrgID, d, onlyFor))
+		switch {
+		case store.IsNotFound(err):
+		case err != nil:
+			return is, false, false, fmt.Errorf("find memory %s: %w", d.Key, err)
+		case one.DeletedAt != nil:
+			deleted = deleted || d.Value != nil && sameJSON(one.Value, value)
+		case !found || preferred(one, is):
+			is, found = one, true
 		}
 	}
-	return db.Memory{}, false, nil
+	return is, found, deleted && !found, nil
 }

@@ -1,6 +1,7 @@
 package memory_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -96,4 +97,93 @@ func TestSelectorsAreWeighedByTheirUse(t *testing.T) {
 	}
 	require.True(t, keys["c.example/ new"] && keys["a.example/ pay"] && keys["b.example/1 x"])
 	require.False(t, keys["b.example/520 x"])
+}
+
+// A value that a person deleted is not learnt again, whatever a browser that still has it reports.
+func TestADeletedSelectorStaysDeleted(t *testing.T) {
+	t.Parallel()
+	f := newSelectors(t)
+	f.use("ann", map[string]any{"role": "button", "name": "Wrong"}, false, false)
+	rows := f.of("ann")
+	require.Len(t, rows, 1)
+	_, err := f.m.Delete(t.Context(), visibility.As(tasktest.Org, "ann", "basic"), []string{rows[0].ID}, tasktest.By("ann"))
+	require.NoError(t, err)
+	require.Empty(t, f.of("ann"))
+	f.use("ann", map[string]any{"role": "button", "name": "Wrong"}, true, false)
+	f.use("ann", map[string]any{"name": "Wrong", "role": "button"}, false, false)
+	f.use("ann", nil, false, true)
+	require.Empty(t, f.of("ann"))
+	f.use("ann", map[string]any{"role": "button", "name": "Right"}, false, true)
+	rows = f.of("ann")
+	require.Len(t, rows, 1)
+	require.JSONEq(t, `{"role": "button", "name": "Right"}`, string(rows[0].Value))
+}
+
+// Of two selectors with a key, a run is given what a person wrote, and that one is weighed. Once it
+// has missed too often, it is given its user's own.
+func TestARunIsGivenOneSelectorForAKey(t *testing.T) {
+	t.Parallel()
+	f := newSelectors(t)
+	f.use("ann", map[string]any{"role": "button", "name": "Learnt"}, false, false)
+	_, err := f.m.Set(t.Context(), visibility.Viewer{OrgID: tasktest.Org, Name: "root", All: true}, "admin", memory.Draft{
+		Scope: scope.Scope{Kind: scope.Agent, ID: f.agent}, Type: memory.Selector, Key: f.key, Value: map[string]any{"role": "button", "name": "Written"}, Confidence: 0.5,
+	}, tasktest.By("root"))
+	require.NoError(t, err)
+	name := func() (name string, confidence float64) {
+		t.Helper()
+		rows := f.of("ann")
+		require.Len(t, rows, 1)
+		var value struct{ Name string }
+		require.NoError(t, json.Unmarshal(rows[0].Value, &value))
+		return value.Name, rows[0].Confidence
+	}
+	f.use("bob", map[string]any{"role": "button", "name": "Written"}, true, false) // the one for all is used last
+	is, confidence := name()
+	require.Equal(t, "Written", is)
+	require.InDelta(t, 0.65, confidence, 0.001)
+	f.use("ann", nil, false, true)
+	is, confidence = name()
+	require.Equal(t, "Written", is)
+	require.InDelta(t, 0.325, confidence, 0.001)
+	f.use("ann", nil, false, true)
+	is, confidence = name()
+	require.Equal(t, "Learnt", is, "the written one missed too often")
+	require.InDelta(t, 0.6, confidence, 0.001)
+	f.use("ann", map[string]any{"role": "button", "name": "Learnt"}, true, false)
+	_, confidence = name()
+	require.InDelta(t, 0.72, confidence, 0.001)
+}
+
+// selectors are those of an agent for one key.
+type selectors struct {
+	t          *testing.T
+	m          *memory.Memories
+	agent, key string
+	steps      int
+}
+
+func newSelectors(t *testing.T) *selectors {
+	t.Helper()
+	f := tasktest.New(t)
+	f.User("ann", "basic")
+	f.User("bob", "basic")
+	f.User("root", "admin")
+	m := memory.New(memory.Config{Store: f.Store, Recorder: f.Recorder, Redact: &redact.Redactor{}})
+	return &selectors{t: t, m: m, agent: f.Agent("clerk", persona.ScopeTask), key: "shop.example.com/orders the export link"}
+}
+
+func (s *selectors) use(user string, value any, hit, missed bool) {
+	s.t.Helper()
+	s.steps++
+	require.NoError(s.t, s.m.UseSelector(s.t.Context(), visibility.As(tasktest.Org, user, "basic"), memory.Draft{
+		Scope: scope.Scope{Kind: scope.Agent, ID: s.agent}, Key: s.key, Value: value,
+		Source: memory.Source{Kind: memory.ByAgent, User: user, AgentID: s.agent, StepID: fmt.Sprint("step_", s.steps)},
+	}, hit, missed))
+}
+
+func (s *selectors) of(user string) []db.Memory {
+	s.t.Helper()
+	rows, err := s.m.Selectors(s.t.Context(), scope.Run{Viewer: visibility.As(tasktest.Org, user, "basic"), AgentID: s.agent}, 1000)
+	require.NoError(s.t, err)
+	return rows
 }
