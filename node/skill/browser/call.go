@@ -230,6 +230,11 @@ func (c *call) try(ctx context.Context, tool string, do func(*call) error) error
 		return fmt.Errorf("no page is open; open one with %s", toolname.BrowserNavigate)
 	}
 	c.was = c.state()
+	if toolname.ActsOnPage(tool) && open == nil {
+		if err := c.watch(c.ctx); err != nil {
+			return err
+		}
+	}
 	return do(c)
 }
 

@@ -228,12 +228,51 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A page that has asked for something, or loaded, is given long to do what follows from that, and
-// one that has not is given brief: time for its scripts to draw what an action changed.
+// A page is given long to do what follows from an action, and only brief if it has drawn something
+// at once and neither asks for anything nor loads: one that has drawn nothing may do so after a
+// timer of its own.
 const (
 	brief = 40 * time.Millisecond
 	long  = 150 * time.Millisecond
 )
+
+// watchScript has the page note what changes in it, and drewScript reports whether something has.
+const (
+	watchScript = `(() => {
+	self.deckhandDrawn?.disconnect();
+	self.deckhandDrawn = new MutationObserver(() => { self.deckhandDrew = true });
+	self.deckhandDrew = false;
+	self.deckhandDrawn.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+})()`
+	drewScript = `(() => {
+	const drew = !!self.deckhandDrawn && (self.deckhandDrew || self.deckhandDrawn.takeRecords().length > 0);
+	self.deckhandDrawn?.disconnect();
+	self.deckhandDrawn = undefined;
+	return drew;
+})()`
+)
+
+// watch begins to note what an action changes in the page; see drew.
+func (p *page) watch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	_, err := p.in(ctx, watchScript)
+	if errors.Is(err, errEnded) {
+		return err
+	}
+	return nil // nothing is noted, so the page is given long
+}
+
+// drew reports whether something has changed in the page's own document since watch, and ends that.
+func (p *page) drew(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	drawn, err := p.in(ctx, drewScript)
+	if errors.Is(err, errEnded) {
+		return false, err
+	}
+	return err == nil && string(drawn) == "true", nil
+}
 
 // settle waits until a page does nothing any more that the action before may have begun, for
 // at most a time. It reports whether it does.
@@ -265,7 +304,13 @@ func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) 
 		case now.After(end):
 			return false, nil
 		case !busy && now.Sub(calm) >= quiet:
-			return true, nil
+			if quiet == long {
+				return true, nil
+			}
+			if drawn, err := p.drew(ctx); err != nil || drawn {
+				return true, err
+			}
+			quiet = long
 		}
 		wait := time.NewTimer(min(50*time.Millisecond, quiet-now.Sub(calm)+time.Millisecond, time.Until(end)+time.Millisecond))
 		select {
