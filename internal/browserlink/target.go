@@ -23,13 +23,13 @@ type Target struct {
 	Page string `json:"page"`
 	// Words are the target as the agent wrote it.
 	Words string `json:"words"`
-	Role  string `json:"role"`
-	Name  string `json:"name"`
-	// Nth is the element's place among those with its role and name, from 1, and Of is how many
-	// the page had.
-	Nth int `json:"nth,omitempty"`
-	Of  int `json:"of,omitempty"`
+	// Role and Name are of one element only of the page.
+	Role string `json:"role"`
+	Name string `json:"name"`
 }
+
+// Words returns a target as it is compared and remembered: with single spaces.
+func Words(target string) string { return strings.Join(strings.Fields(target), " ") }
 
 // UsedTarget is what became of the target of a call.
 type UsedTarget struct {
@@ -41,20 +41,36 @@ type UsedTarget struct {
 	Missed bool `json:"missed,omitempty"`
 }
 
-var roleForm = regexp.MustCompile(`^[a-z]{0,40}$`)
+var roleForm = regexp.MustCompile(`^[a-z]{1,40}$`)
 
-// check refuses what is no target: the keeper runs as the user of a browser that may have been
-// taken over by a page.
-func (u UsedTarget) check() error {
-	switch {
-	case u.Page == "" || len(u.Page) > MaxPage || strings.Contains(u.Page, " "):
-		return errors.New("the page of a remembered target is none")
-	case u.Words == "" || len(u.Words) > MaxWords || len(u.Name) > MaxName || !line(u.Page) || !line(u.Words) || !line(u.Name):
-		return errors.New("the words of a remembered target are none")
-	case !roleForm.MatchString(u.Role) || u.Role == "" && !u.Missed || u.Nth < 0 || u.Of < u.Nth || u.Of > 1000:
-		return errors.New("the element of a remembered target is none")
+// Check refuses what cannot be remembered.
+func (t Target) Check() error {
+	if err := t.checkPlace(); err != nil {
+		return err
+	}
+	if !roleForm.MatchString(t.Role) || t.Name == "" || len(t.Name) > MaxName || !line(t.Name) {
+		return errors.New("a remembered target has no valid role or name")
 	}
 	return nil
+}
+
+func (t Target) checkPlace() error {
+	if t.Page == "" || len(t.Page) > MaxPage || strings.Contains(t.Page, " ") || !line(t.Page) {
+		return errors.New("a remembered target has no valid page")
+	}
+	if t.Words == "" || len(t.Words) > MaxWords || t.Words != Words(t.Words) || !line(t.Words) {
+		return errors.New("a remembered target has no valid words")
+	}
+	return nil
+}
+
+// check refuses what has not the form of a used target: the keeper runs as the user of a browser
+// that may have been taken over by a page.
+func (u UsedTarget) check() error {
+	if u.Missed && !u.Hit && u.Role == "" && u.Name == "" {
+		return u.checkPlace()
+	}
+	return u.Target.Check()
 }
 
 func line(text string) bool { return !strings.ContainsFunc(text, unicode.IsControl) }

@@ -33,7 +33,7 @@ func (t *targets) take(worked bool) *browserlink.UsedTarget {
 	case used == nil || !worked && !used.Missed:
 		return nil
 	case !worked:
-		used.Role, used.Name, used.Nth, used.Of = "", "", 0, 0
+		used.Role, used.Name = "", ""
 	}
 	key := [2]string{used.Page, used.Words}
 	if used.Role == "" {
@@ -44,65 +44,97 @@ func (t *targets) take(worked bool) *browserlink.UsedTarget {
 	return used
 }
 
-// place returns the page and words by which a call's target is remembered; ok is false for one
-// that is not: only what acts is, and only plain words are, as the other forms say which element
-// is meant.
-func (c *call) place(use purpose) (key [2]string, ok bool) {
-	words := strings.Join(strings.Fields(c.args.Target), " ")
+// place returns the page and words by which a call's target is remembered, and what the words ask
+// for. ok is false for a target that is not remembered: only what acts is, and only plain words
+// are, as the other forms say which element is meant. Words for a place, a state or a color are
+// about the page as it is now, and "the button in the row Ada" is another one tomorrow.
+func (c *call) place(use purpose) (key [2]string, q question, ok bool) {
+	words := browserlink.Words(c.args.Target)
 	if use == forLook || len(words) > browserlink.MaxWords || !worded(words) {
-		return key, false
+		return key, q, false
+	}
+	q = parseWords(words)
+	if len(q.around) > 0 || q.nth != 0 || len(q.states) > 0 || q.color != "" {
+		return key, q, false
 	}
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	key = [2]string{browserlink.PageOf(c.t.url), words}
-	return key, key[0] != ""
+	return key, q, key[0] != ""
 }
 
-// remembered returns the element that the call's target meant before, if the page has it.
+// remembered returns the element that the call's target meant before, if the page has one such
+// element, the words still fit it, and they are not the name of another one.
 func (c *call) remembered(use purpose) (element, bool, error) {
-	key, ok := c.place(use)
-	if !ok {
-		return element{}, false, nil
-	}
-	is, ok := c.b.targets.known[key]
-	if !ok {
+	key, q, ok := c.place(use)
+	is, known := c.b.targets.known[key]
+	if !ok || !known {
 		return element{}, false, nil
 	}
 	same, err := c.same(is.Role, is.Name, use)
 	if err != nil {
 		return element{}, false, err
 	}
-	if len(same) == 0 || len(same) != max(is.Of, 1) || is.Nth > len(same) {
+	if len(same) == 0 {
 		c.b.targets.used = &browserlink.UsedTarget{Target: browserlink.Target{Page: key[0], Words: key[1]}, Missed: true}
 		c.say("what %q meant before is not on the page any more", clean(key[1], 120))
 		return element{}, false, nil
 	}
+	if len(same) > 1 {
+		return element{}, false, nil
+	}
+	root, err := c.looked(c.ctx)
+	if err != nil {
+		return element{}, false, err
+	}
+	all := rank(root, q, use)
+	at := slices.IndexFunc(all, func(one scored) bool { return one.node.is(same[0]) })
+	if at < 0 || slices.ContainsFunc(all, func(one scored) bool {
+		return q.calls(one.node.name) && !related(one.node, all[at].node)
+	}) {
+		return element{}, false, nil
+	}
 	c.b.targets.used = &browserlink.UsedTarget{Target: is, Hit: true}
-	e := same[max(is.Nth, 1)-1]
-	c.say("target: what it meant before, %s", c.named(e))
-	return e, true, nil
+	c.say("target: what it meant before, %s", c.named(same[0]))
+	return same[0], true, nil
 }
 
-// remember notes which element the call's target means.
+// remember notes which element the call's target means, if no other element of the page has its
+// role and name.
 func (c *call) remember(e element, use purpose) error {
-	key, ok := c.place(use)
-	role := roleName(e.role)
-	if !ok || e.name == "" || len(e.name) > browserlink.MaxName || role == "" || strings.ContainsFunc(role, func(r rune) bool { return r < 'a' || r > 'z' }) {
+	key, _, ok := c.place(use)
+	is := browserlink.Target{Page: key[0], Words: key[1], Role: roleName(e.role), Name: e.name}
+	if !ok || is.Check() != nil {
 		return nil
 	}
-	same, err := c.same(role, e.name, use)
+	same, err := c.same(is.Role, is.Name, use)
 	if err != nil {
 		return err
 	}
-	nth := slices.IndexFunc(same, func(one element) bool { return one.backend == e.backend }) + 1
-	if nth == 0 {
+	if len(same) != 1 || !same[0].is(e) {
 		return nil
 	}
-	missed := c.b.targets.used != nil && c.b.targets.used.Missed
-	c.b.targets.used = &browserlink.UsedTarget{Missed: missed, Target: browserlink.Target{
-		Page: key[0], Words: key[1], Role: role, Name: e.name, Nth: nth, Of: len(same),
-	}}
+	before, known := c.b.targets.known[key]
+	c.b.targets.used = &browserlink.UsedTarget{Target: is, Hit: known && before == is, Missed: known && before != is}
 	return nil
+}
+
+// is reports whether two elements are one.
+func (e element) is(other element) bool { return e.backend == other.backend && e.frame == other.frame }
+
+// calls reports whether the words are a name: what they quote, or all of them but those that say
+// nothing and those for kinds of elements.
+func (q question) calls(name string) bool {
+	if q.name != "" {
+		return strings.EqualFold(browserlink.Words(name), browserlink.Words(q.name))
+	}
+	plain := func(text string, kinds bool) string {
+		return strings.Join(slices.DeleteFunc(strings.Fields(strings.ToLower(text)), func(word string) bool {
+			return idle[word] || kinds && roleWords[word] != ""
+		}), " ")
+	}
+	is := plain(name, false)
+	return is != "" && (is == plain(q.text, false) || is == plain(q.text, true))
 }
 
 // same returns the elements of the page with a role and a name that can be used for a purpose,

@@ -38,7 +38,7 @@ func TestWhatATargetMeantIsTriedFirst(t *testing.T) {
 	open("Export orders", "Print")
 	said, used := click("export the orders")
 	require.Contains(t, said.Answer, "clicked Export orders")
-	meant := browserlink.Target{Page: browserlink.PageOf(r.url + "/labels"), Words: "export the orders", Role: "button", Name: "Export orders", Nth: 1, Of: 1}
+	meant := browserlink.Target{Page: browserlink.PageOf(r.url + "/labels"), Words: "export the orders", Role: "button", Name: "Export orders"}
 	require.Equal(t, browserlink.UsedTarget{Target: meant}, used)
 	_, used = click(`button "Print"`)
 	require.Empty(t, used, "that says itself which element is meant")
@@ -72,4 +72,92 @@ func TestWhatATargetMeantIsTriedFirst(t *testing.T) {
 	open("Export all orders")
 	_, used = click("export the orders")
 	require.False(t, used.Hit || used.Missed, "what failed is forgotten")
+}
+
+// What is remembered is not taken where the words may mean another element: in rows, for places and
+// states, among equals, and where another element is called what the words say.
+func TestNoOtherElementIsTaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	key := browserlink.NewKey()
+	click := func(target string) (said browser.Answer, used browserlink.UsedTarget) {
+		t.Helper()
+		said = r.ask(toolname.BrowserClick, map[string]any{"target": target})
+		if len(said.Target) > 0 {
+			var err error
+			used, err = key.OpenTarget(r.last, said.Target)
+			require.NoError(t, err)
+		}
+		return said, used
+	}
+	labels := func(names ...string) {
+		t.Helper()
+		r.do(toolname.BrowserNavigate, map[string]any{"url": r.url + "/labels?" + url.Values{"name": names}.Encode()})
+	}
+	rows := func(names ...string) {
+		t.Helper()
+		r.do(toolname.BrowserNavigate, map[string]any{"url": r.url + "/rows?" + url.Values{"name": names}.Encode()})
+	}
+	at := browserlink.PageOf(r.url + "/labels")
+	remembered := browserlink.Target{Page: at, Words: "export orders", Role: "button", Name: "Export all orders"}
+	inRow := browserlink.Target{Page: browserlink.PageOf(r.url + "/rows"), Words: "the Delete button in the row Ada", Role: "button", Name: "Delete"}
+	r.keep(browser.Config{Start: browserlink.Start{Key: key, Targets: []browserlink.Target{remembered, inRow}}})
+
+	rows("Ada", "Bob")
+	said, used := click("the Delete button in the row Ada")
+	require.Contains(t, said.Answer, "deleted Ada")
+	require.Empty(t, used)
+	rows("Bob", "Ada")
+	said, _ = click("the Delete button in the row Ada")
+	require.Contains(t, said.Answer, "deleted Ada")
+	rows("Bob")
+	said, used = click("the Delete button in the row Ada")
+	require.NotContains(t, said.Answer+said.Error, "meant before")
+	require.Empty(t, used)
+	rows("Ada", "Bob")
+	_, used = click("the second button")
+	require.Empty(t, used)
+
+	labels("Export all orders", "Print")
+	said, used = click("export orders")
+	require.Contains(t, said.Answer, `what it meant before, button "Export all orders"`)
+	require.True(t, used.Hit)
+
+	// Two of them: neither is what it meant, and it is not gone either.
+	labels("Export all orders", "Export all orders")
+	said, used = click("export orders")
+	require.Contains(t, said.Error, "not clear")
+	require.NotContains(t, said.Error, "any more")
+	require.Empty(t, used)
+
+	// Another one is called so by now.
+	labels("Export all orders", "Export orders")
+	said, used = click("export orders")
+	require.Contains(t, said.Answer, "clicked Export orders")
+	require.NotContains(t, said.Answer, "meant before")
+	require.Equal(t, browserlink.UsedTarget{Missed: true, Target: browserlink.Target{Page: at, Words: "export orders", Role: "button", Name: "Export orders"}}, used)
+	_, used = click("export orders")
+	require.True(t, used.Hit)
+}
+
+// What a page puts into its address and names is not remembered with a secret in it.
+func TestNoSecretIsRemembered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	key := browserlink.NewKey()
+	r.keep(browser.Config{Start: browserlink.Start{Key: key, Secrets: []browserlink.Secret{{Credential: "bank", Value: "correct-horse"}}}})
+	r.do(toolname.BrowserNavigate, map[string]any{"url": r.url + "/labels?name=Pay+now"})
+	r.do(toolname.BrowserExecuteJS, map[string]any{"expression": "history.pushState(null, '', '/x/correct-horse')"})
+	require.Empty(t, r.ask(toolname.BrowserClick, map[string]any{"target": "pay now"}).Target)
+	r.do(toolname.BrowserExecuteJS, map[string]any{"expression": "history.pushState(null, '', '/x/y')"})
+	require.NotEmpty(t, r.ask(toolname.BrowserClick, map[string]any{"target": "pay now"}).Target)
+}
+
+// What a page draws a moment after a click, by a timer, is in the click's result.
+func TestAClickWaitsForTimers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.keep(browser.Config{})
+	r.do(toolname.BrowserNavigate, map[string]any{"url": r.url + "/later"})
+	require.Contains(t, r.do(toolname.BrowserClick, map[string]any{"target": `button "Menu"`}), "the menu is open")
 }

@@ -469,13 +469,14 @@ func (n *node) nearness(words []string) float64 {
 	return best
 }
 
-// columnHeader returns what stands above a cell in its table; empty for what is no cell.
+// columnHeader returns what stands above a cell in its table; empty for what is no cell, and where
+// the rows differ in their cells.
 func (n *node) columnHeader() string {
 	if n.role != "cell" && n.role != "gridcell" || n.parent == nil || n.parent.role != "row" || n.parent.parent == nil {
 		return ""
 	}
 	i, rows := slices.Index(n.parent.children, n), n.parent.parent.children
-	if rows[0].role != "row" || i >= len(rows[0].children) || rows[0].children[i].role != "columnheader" {
+	if rows[0].role != "row" || len(rows[0].children) != len(n.parent.children) || rows[0].children[i].role != "columnheader" {
 		return ""
 	}
 	return rows[0].children[i].name

@@ -370,7 +370,7 @@ func (k *server) call(ctx context.Context, req Request, files []string, secret *
 	b.targets.used = nil
 	r, downloads, err := b.run(ctx, req.Tool, req.Arguments, files, req.Exec, secret)
 	said.Typed = b.typings > typings
-	if used := b.targets.take(err == nil); used != nil && len(k.key) > 0 && b.secrets.mask(used.Name) == used.Name {
+	if used := b.targets.take(err == nil); used != nil && len(k.key) > 0 && b.secrets.absent(used.Page, used.Words, used.Name) {
 		said.Target, _ = k.key.SealTarget(req.Exec, *used) // without it, nothing is remembered
 	}
 	b.mu.Lock()
