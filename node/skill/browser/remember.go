@@ -44,10 +44,14 @@ func (t *targets) take(worked bool) *browserlink.UsedTarget {
 	return used
 }
 
+// recall looks for the target of a call among those that are remembered.
+type recall struct{ c *call }
+
 // place returns the page and words by which a call's target is remembered; ok is false for one
 // that is not: only what acts is, and only plain words are, as the other forms say which element
 // is meant.
-func (c *call) place(use purpose) (key [2]string, ok bool) {
+func (r recall) place(use purpose) (key [2]string, ok bool) {
+	c := r.c
 	words := strings.Join(strings.Fields(c.args.Target), " ")
 	if use == forLook || len(words) > browserlink.MaxWords || !worded(words) {
 		return key, false
@@ -58,9 +62,10 @@ func (c *call) place(use purpose) (key [2]string, ok bool) {
 	return key, key[0] != ""
 }
 
-// remembered returns the element that the call's target meant before, if the page has it.
-func (c *call) remembered(use purpose) (element, bool, error) {
-	key, ok := c.place(use)
+// find returns the element that the call's target meant before, if the page has it.
+func (r recall) find(use purpose) (element, bool, error) {
+	c := r.c
+	key, ok := r.place(use)
 	if !ok {
 		return element{}, false, nil
 	}
@@ -68,7 +73,7 @@ func (c *call) remembered(use purpose) (element, bool, error) {
 	if !ok {
 		return element{}, false, nil
 	}
-	same, err := c.same(is.Role, is.Name, use)
+	same, err := r.same(is.Role, is.Name, use)
 	if err != nil {
 		return element{}, false, err
 	}
@@ -83,14 +88,15 @@ func (c *call) remembered(use purpose) (element, bool, error) {
 	return e, true, nil
 }
 
-// remember notes which element the call's target means.
-func (c *call) remember(e element, use purpose) error {
-	key, ok := c.place(use)
+// keep notes which element the call's target means.
+func (r recall) keep(e element, use purpose) error {
+	c := r.c
+	key, ok := r.place(use)
 	role := roleName(e.role)
 	if !ok || e.name == "" || len(e.name) > browserlink.MaxName || role == "" || strings.ContainsFunc(role, func(r rune) bool { return r < 'a' || r > 'z' }) {
 		return nil
 	}
-	same, err := c.same(role, e.name, use)
+	same, err := r.same(role, e.name, use)
 	if err != nil {
 		return err
 	}
@@ -107,8 +113,8 @@ func (c *call) remember(e element, use purpose) error {
 
 // same returns the elements of the page with a role and a name that can be used for a purpose,
 // in the order of the page.
-func (c *call) same(role, name string, use purpose) (out []element, err error) {
-	root, err := c.looked(c.ctx)
+func (r recall) same(role, name string, use purpose) (out []element, err error) {
+	root, err := r.c.looked(r.c.ctx)
 	if err != nil {
 		return nil, err
 	}
