@@ -93,7 +93,7 @@ func browserStart(ctx context.Context) (_ result, err error) {
 			_, _ = m.exec.SignalExec(ctx, &nodev1.SignalExecRequest{ExecId: keeper, Signal: 9, Tree: true})
 			keeper = ""
 		}
-		_, err := m.run(ctx, id, "/bin/bash", "-c", `/usr/bin/chromium --headless=new --no-sandbox --disable-dev-shm-usage --disable-gpu --user-data-dir=$(mktemp -d) --dump-dom `+address+` | grep -q "<h1>Forms"`)
+		_, err := m.run(ctx, id, "/bin/bash", "-c", `/usr/lib/chromium/chromium --headless=new --no-sandbox --no-zygote --disable-breakpad --disable-crash-reporter --disable-dev-shm-usage --disable-gpu --user-data-dir=$(mktemp -d) --dump-dom `+address+` | grep -q "<h1>Forms"`)
 		return err
 	}
 	a, b, err := pair(n, ours, byHand)
