@@ -23,6 +23,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
+	"github.com/deckhand-sh/deckhand/node/jail"
 	"github.com/deckhand-sh/deckhand/node/skill/browser"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	"github.com/deckhand-sh/deckhand/worker/tokencount"
@@ -32,16 +33,16 @@ import (
 // browser's keeper to the result with the page, against starting the same Chromium by hand in the
 // same jail to print the same page.
 func browserStart(ctx context.Context) (_ result, err error) {
-	m, err := newMachine(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = firstError(err, m.close()) }()
 	dir, err := os.MkdirTemp("/opt", "deckhand-bench-") // no jail is shown what is below /tmp
 	if err != nil {
 		return nil, err
 	}
-	m.later(func() error { return os.RemoveAll(dir) })
+	defer func() { err = firstError(err, os.RemoveAll(dir)) }()
+	m, err := newMachineWith(ctx, func(c *jail.Config) { c.ShowPaths = []string{dir} })
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = firstError(err, m.close()) }()
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the jail's user runs what is in it
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func browserStart(ctx context.Context) (_ result, err error) {
 		return err
 	}
 	byHand := func() error {
-		_, err := m.run(ctx, id, "/bin/bash", "-c", `/usr/bin/chromium --headless=new --no-sandbox --disable-dev-shm-usage --disable-gpu --user-data-dir=$(mktemp -d) --dump-dom `+address+` | grep -q "<h1>Forms"`)
+		_, err := m.run(ctx, id, "/bin/bash", "-c", `/usr/lib/chromium/chromium --headless=new --no-sandbox --no-zygote --disable-breakpad --disable-crash-reporter --disable-dev-shm-usage --disable-gpu --user-data-dir=$(mktemp -d) --dump-dom `+address+` | grep -q "<h1>Forms"`)
 		return err
 	}
 	a, b, err := pair(n, ours, byHand, end)

@@ -250,10 +250,10 @@ func (c *call) target(use purpose) (element, error) {
 		return element{}, errors.New("target: say which element is meant, for example e12 of a snapshot")
 	}
 	defer func() { c.root = nil }() // what comes after may change the page
-	e, remembered, err := c.remembered(use)
+	e, remembered, err := recall{c}.find(use)
 	if !remembered && err == nil {
 		if e, err = c.resolve(c.ctx, c.args.Target, use); err == nil {
-			err = c.remember(e, use)
+			err = recall{c}.keep(e, use)
 		}
 	}
 	if err != nil {

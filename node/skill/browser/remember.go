@@ -44,11 +44,15 @@ func (t *targets) take(worked bool) *browserlink.UsedTarget {
 	return used
 }
 
+// recall looks for the target of a call among those that are remembered.
+type recall struct{ c *call }
+
 // place returns the page and words by which a call's target is remembered, and what the words ask
 // for. ok is false for a target that is not remembered: only what acts is, and only plain words
 // are, as the other forms say which element is meant. Words for a place, a state or a color are
 // about the page as it is now, and "the button in the row Ada" is another one tomorrow.
-func (c *call) place(use purpose) (key [2]string, q question, ok bool) {
+func (r recall) place(use purpose) (key [2]string, q question, ok bool) {
+	c := r.c
 	words := browserlink.Words(c.args.Target)
 	if use == forLook || len(words) > browserlink.MaxWords || !worded(words) {
 		return key, q, false
@@ -63,15 +67,16 @@ func (c *call) place(use purpose) (key [2]string, q question, ok bool) {
 	return key, q, key[0] != ""
 }
 
-// remembered returns the element that the call's target meant before, if the page has one such
+// find returns the element that the call's target meant before, if the page has one such
 // element, the words still fit it, and they are not the name of another one.
-func (c *call) remembered(use purpose) (element, bool, error) {
-	key, q, ok := c.place(use)
+func (r recall) find(use purpose) (element, bool, error) {
+	c := r.c
+	key, q, ok := r.place(use)
 	is, known := c.b.targets.known[key]
 	if !ok || !known {
 		return element{}, false, nil
 	}
-	same, err := c.same(is.Role, is.Name, use)
+	same, err := r.same(is.Role, is.Name, use)
 	if err != nil {
 		return element{}, false, err
 	}
@@ -99,15 +104,16 @@ func (c *call) remembered(use purpose) (element, bool, error) {
 	return same[0], true, nil
 }
 
-// remember notes which element the call's target means, if no other element of the page has its
+// keep notes which element the call's target means, if no other element of the page has its
 // role and name.
-func (c *call) remember(e element, use purpose) error {
-	key, _, ok := c.place(use)
+func (r recall) keep(e element, use purpose) error {
+	c := r.c
+	key, _, ok := r.place(use)
 	is := browserlink.Target{Page: key[0], Words: key[1], Role: roleName(e.role), Name: e.name}
 	if !ok || is.Check() != nil {
 		return nil
 	}
-	same, err := c.same(is.Role, is.Name, use)
+	same, err := r.same(is.Role, is.Name, use)
 	if err != nil {
 		return err
 	}
@@ -139,8 +145,8 @@ func (q question) calls(name string) bool {
 
 // same returns the elements of the page with a role and a name that can be used for a purpose,
 // in the order of the page.
-func (c *call) same(role, name string, use purpose) (out []element, err error) {
-	root, err := c.looked(c.ctx)
+func (r recall) same(role, name string, use purpose) (out []element, err error) {
+	root, err := r.c.looked(r.c.ctx)
 	if err != nil {
 		return nil, err
 	}

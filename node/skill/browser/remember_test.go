@@ -14,7 +14,7 @@ import (
 // What words meant before is tried first in a page of the same shape, also if they fit more than
 // one element by now. If it is not there any more, they are compared with the page as usual, and
 // the hub is told both.
-func TestWhatATargetMeantIsTriedFirst(t *testing.T) {
+func TestRememberedTargets(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	key := browserlink.NewKey()

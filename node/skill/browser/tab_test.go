@@ -10,8 +10,9 @@ import (
 
 // A browser has at most 20 tabs: one more is refused with what to do, also if a page opens it, and
 // after one was closed there is room again.
+//
+//nolint:paralleltest // its tabs take the memory that other browsers need
 func TestTabsAreLimited(t *testing.T) {
-	t.Parallel()
 	r := start(t)
 	r.open("/dialogs")
 	for range 19 {
