@@ -31,7 +31,7 @@ func TestPacksAreInstalledWhereTheNodeLooks(t *testing.T) {
 	data, config, pins, file := filepath.Join(dir, "data"), filepath.Join(dir, "node.yaml"), filepath.Join(dir, "packs.yaml"), filepath.Join(dir, "tool.tar")
 	write := func(path string, text []byte) { require.NoError(t, os.WriteFile(path, text, 0o600)) }
 	write(config, []byte("hub-url: https://hub.example:7800\ndata-dir: "+data+"\n"))
-	write(pins, []byte("tool: {url: \""+server.URL+"\", sha256: "+hex.EncodeToString(sum[:])+"}\nother: {sha256: "+hex.EncodeToString(make([]byte, 32))+"}\n"))
+	write(pins, []byte("tool: {url: \""+server.URL+"\", sha256: "+hex.EncodeToString(sum[:])+"}\nother: {sha256: '"+hex.EncodeToString(make([]byte, 32))+"'}\n"))
 	write(file, archive.Bytes())
 	does := func(want int, says string, args ...string) {
 		t.Helper()
