@@ -108,7 +108,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			name = html.EscapeString(name)
 			body += `<tr><td>` + name + `</td><td><button onclick="out.textContent = 'deleted ` + name + `'">Delete</button></td></tr>`
 		}
-		_, _ = io.WriteString(w, page("Rows", "<h1>Rows</h1><table>"+body+"</table><p id=out role=status></p>"))
+		_, _ = io.WriteString(w, page("Rows", "<h1>Rows</h1><table><tr><th>Name</th><th>To do</th></tr>"+body+"</table><p id=out role=status></p>"))
 	case "/big":
 		_, _ = io.WriteString(w, "<!doctype html><title>Big</title><ul>")
 		for i := range 2000 {
