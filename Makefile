@@ -54,6 +54,7 @@ soak: ## run what is concurrent again and again, with the race detector, and all
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'TwoGigabytes' $(ARGS) ./integration/console
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'GeneratedClients' $(ARGS) ./integration/sdk
 	DECKHAND_SOAK=1 scripts/test -v -count=10 -timeout=30m -run 'ContainerdDies' $(ARGS) ./node/jail
+	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'ChromiumOfAPack' $(ARGS) ./node/jail
 	DECKHAND_SOAK=1 scripts/test -v -count=5 -timeout=60m -run 'HubDies|PullGoesOn|KeepsASetup|ContainerdDied' $(ARGS) ./integration/image ./node/image
 	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m $(ARGS) ./node/exec
 	DECKHAND_TEST_RUNTIME=runsc scripts/test -v -count=1 -timeout=30m -run Image $(ARGS) ./node/jail

@@ -49,7 +49,9 @@ func (s browsers) of(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
 		Password: func(ctx context.Context, name string) (browserlink.Secret, error) {
 			return s.cfg.Passwords.Take(ctx, by, name)
 		},
-		Typed: func(ctx context.Context, problem string) error { return s.cfg.Passwords.Settle(ctx, by, problem) },
+		Typed:   func(ctx context.Context, problem string) error { return s.cfg.Passwords.Settle(ctx, by, problem) },
+		Targets: func(ctx context.Context) []browserlink.Target { return s.targets(ctx, t, p) },
+		Used:    func(ctx context.Context, used browserlink.UsedTarget) { s.used(ctx, t, step, p, used) },
 		Known: func(ctx context.Context) ([]browserlink.Secret, error) {
 			tasks := []string{t.ID}
 			if t.ResumedAt != 0 && t.OriginID != nil {

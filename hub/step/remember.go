@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -59,6 +60,13 @@ func (r remembered) Store(ctx context.Context, e tool.MemoryEntry) (id string, u
 	}
 	if untrusted, err = trust.Lost(ctx, r.steps.cfg.Store.Queries, r.t.OrgID, r.t.ID); err != nil {
 		return "", false, err
+	}
+	if value, err := json.Marshal(e.Value); err != nil {
+		return "", false, fmt.Errorf("encode the value of %s: %w", e.Key, err)
+	} else if _, is := targetOf(e.Key, value); is && e.Type == string(memory.Selector) {
+		// The browser would act by it before a person has seen it.
+		return "", false, fault.New(fault.Denied, "what words mean on a page is remembered by the browser itself").
+			WithFix("do not store it, or store it as a fact")
 	}
 	d := memory.Draft{
 		Scope: s, Type: memory.Type(e.Type), Key: e.Key, Value: e.Value, Confidence: e.Confidence, Untrusted: untrusted,

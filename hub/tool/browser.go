@@ -57,6 +57,10 @@ type Browser struct {
 	// Known returns the passwords that were typed before: a browser that is started keeps them
 	// out of its results.
 	Known func(ctx context.Context) ([]browserlink.Secret, error)
+	// Targets returns the elements that words meant in earlier runs, and Used is told what became
+	// of the target of the call. No call fails because of them.
+	Targets func(ctx context.Context) []browserlink.Target
+	Used    func(ctx context.Context, used browserlink.UsedTarget)
 	// Number is the step's.
 	Number int64
 }
@@ -287,6 +291,7 @@ func beginBrowser(ctx context.Context, c Call, key browserlink.Key, keeper *node
 	if start.Session, err = c.Browser.Session(ctx); err != nil {
 		return err
 	}
+	start.Targets = c.Browser.Targets(ctx)
 	data, err := json.Marshal(start)
 	if err != nil {
 		return fmt.Errorf("encode what the browser begins with: %w", err)
@@ -322,6 +327,7 @@ type browserAnswer struct {
 	URL        string       `json:"url"`
 	Title      string       `json:"title"`
 	Session    []byte       `json:"session"`
+	Target     []byte       `json:"target"`
 	Typed      bool         `json:"typed"`
 	Files      []struct {
 		Name   string `json:"name"`
@@ -379,6 +385,17 @@ func openSession(key browserlink.Key, exec string, sealed []byte) *BrowserSessio
 	return &BrowserSession{Encoded: encoded, Session: session}
 }
 
+// usedTarget returns what became of the target of a call; false if nothing is to be remembered. The
+// keeper runs as the user of a browser that a page may have taken over. So the words must be those
+// of the call; for the page and the element there is only its word.
+func usedTarget(name string, c Call, key browserlink.Key, sealed []byte) (browserlink.UsedTarget, bool) {
+	if len(sealed) == 0 || !toolname.ActsOnPage(name) {
+		return browserlink.UsedTarget{}, false
+	}
+	used, err := key.OpenTarget(c.ExecID, sealed)
+	return used, err == nil && used.Words == browserlink.Words(text(c.Arguments, "target"))
+}
+
 // runBrowser makes a call, or re-attaches to it.
 func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 	key, err := c.Browser.Key(ctx)
@@ -433,6 +450,9 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 		if err := c.Browser.Typed(ctx, problem); err != nil {
 			return Result{}, err
 		}
+	}
+	if used, ok := usedTarget(name, c, key, said.Target); ok {
+		c.Browser.Used(ctx, used)
 	}
 	fail := func(text string) (Result, error) {
 		result.Failed, result.Code = true, fault.ToolFailed

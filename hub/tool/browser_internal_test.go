@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -49,4 +50,26 @@ func TestPreviewOfBrowserCalls(t *testing.T) {
 		r.Get(toolname.BrowserType).Preview(map[string]any{"target": "Password", "credential": "office", "submit": true}))
 	require.Equal(t, "Double-click: button \"Pay\"\n{\n  \"button\": \"right\"\n}", r.Get(toolname.BrowserClick).Preview(map[string]any{"target": `button "Pay"`, "double_click": true, "button": "right"}))
 	require.Equal(t, "browser_click e12", Title(toolname.BrowserClick, map[string]any{"target": "e12"}))
+}
+
+// A keeper that a page has taken over has no say about words that the agent did not use, about
+// calls that only look, or about another call.
+func TestOnlyTheTargetOfTheCallIsRemembered(t *testing.T) {
+	t.Parallel()
+	key := browserlink.NewKey()
+	used := browserlink.UsedTarget{Target: browserlink.Target{Page: "bank.example/transfer", Words: "the cancel button", Role: "button", Name: "Confirm"}}
+	sealed, err := key.SealTarget("step_1", used)
+	require.NoError(t, err)
+	of := func(name, exec, target string) bool {
+		got, ok := usedTarget(name, Call{ExecID: exec, Arguments: map[string]any{"target": target}}, key, sealed)
+		if ok {
+			require.Equal(t, used, got)
+		}
+		return ok
+	}
+	require.True(t, of(toolname.BrowserClick, "step_1", " the  cancel button "))
+	require.False(t, of(toolname.BrowserClick, "step_1", "the pay button"))
+	require.False(t, of(toolname.BrowserClick, "step_1", ""))
+	require.False(t, of(toolname.BrowserExtract, "step_1", "the cancel button"))
+	require.False(t, of(toolname.BrowserClick, "step_2", "the cancel button"))
 }

@@ -99,6 +99,8 @@ type Start struct {
 	Secrets []Secret `json:"secrets,omitempty"`
 	// Session is what the browser begins with, encoded by EncodeSession.
 	Session []byte `json:"session,omitempty"`
+	// Targets are remembered from earlier runs; see Target.
+	Targets []Target `json:"targets,omitempty"`
 }
 
 // Call is one of a tool as the hub signs it.
@@ -126,6 +128,7 @@ func NewKey() Key {
 // Purposes of what is sealed: one is not taken for another.
 const (
 	sessionPurpose = "session of "
+	targetPurpose  = "target of "
 	secretPurpose  = "secret of "
 	signPurpose    = "call"
 )
@@ -190,6 +193,27 @@ func (k Key) SealSession(exec string, encoded []byte) ([]byte, error) {
 // OpenSession decrypts what SealSession returned for the same call.
 func (k Key) OpenSession(exec string, sealed []byte) ([]byte, error) {
 	return k.open(sessionPurpose+exec, sealed)
+}
+
+// SealTarget encrypts what became of the target of one call.
+func (k Key) SealTarget(exec string, u UsedTarget) ([]byte, error) {
+	text, err := json.Marshal(u)
+	if err != nil {
+		return nil, err
+	}
+	return k.seal(targetPurpose+exec, text)
+}
+
+// OpenTarget decrypts what SealTarget returned for the same call.
+func (k Key) OpenTarget(exec string, sealed []byte) (u UsedTarget, err error) {
+	text, err := k.open(targetPurpose+exec, sealed)
+	if err != nil {
+		return u, err
+	}
+	if err := json.Unmarshal(text, &u); err != nil {
+		return u, err
+	}
+	return u, u.check()
 }
 
 // SealSecret encrypts a secret for one call of one keeper.

@@ -47,6 +47,8 @@ const (
 	SkillPath = "/.deckhand-skill"
 	// SkillsPath is the folder of the operator's own skills in a jail.
 	SkillsPath = "/.deckhand-skills"
+	// PacksPath is the folder of the node's packs in a jail: NAME/current has the files of one.
+	PacksPath = "/.deckhand-packs"
 
 	// OutputsPath is the folder in a jail with the output of each step's command that ran
 	// there, whole, in a file with the name of the step's run.

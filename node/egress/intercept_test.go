@@ -232,6 +232,35 @@ func (b *bound) browser(http2 bool) *http.Client {
 	return c
 }
 
+// A host that only a credential opens, with which requests may only read, is not reached through a
+// WebSocket. With a credential for all methods it is.
+func TestACredentialThatReadsRefusesWebSockets(t *testing.T) {
+	t.Parallel()
+	for _, methods := range [][]string{{"GET", "HEAD", "OPTIONS"}, nil} {
+		arrived := false
+		b := newBound(t, func(w http.ResponseWriter, _ *http.Request) {
+			arrived = true
+			w.WriteHeader(http.StatusTeapot) // it does not speak WebSocket
+		}, func(e *nodev1.Egress) { e.Bindings[0].Methods = methods })
+		req, err := http.NewRequest(http.MethodGet, b.url("/ws"), nil)
+		require.NoError(t, err)
+		req.Header.Set("Connection", "Upgrade")
+		req.Header.Set("Upgrade", "WebSocket")
+		res, err := b.browser(false).Do(req)
+		require.NoError(t, err)
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		_ = res.Body.Close()
+		if methods == nil {
+			require.Equal(t, http.StatusTeapot, res.StatusCode, string(body))
+			continue
+		}
+		require.Equal(t, http.StatusForbidden, res.StatusCode)
+		require.Contains(t, string(body), "what is sent through a WebSocket is not seen")
+		require.False(t, arrived)
+	}
+}
+
 func TestACredentialIsInserted(t *testing.T) {
 	t.Parallel()
 	for _, http2 := range []bool{false, true} {

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
@@ -167,6 +168,9 @@ func (p *policy) decide(q *question) (*binding, *allowlist.Refusal) {
 		return nil, refusal
 	case len(fits) == 0:
 		return nil, nil
+	case q.upgrade && refusal != nil && fits[0].reads():
+		return nil, &allowlist.Refusal{Reason: fmt.Sprintf(
+			"%s is opened by the credential %s, with which requests may only read here, and what is sent through a WebSocket is not seen", q.t, fits[0].GetCredential())}
 	case q.err != nil:
 		return nil, &allowlist.Refusal{Reason: fmt.Sprintf("servers may read the path of the request to %s in several ways, so that no credential is inserted: %s", q.t, q.err)}
 	case tokenPath(q.method, q.path.String()):
@@ -194,6 +198,14 @@ func (p *policy) fitting(q *question) (out []*binding) {
 		}
 	}
 	return out
+}
+
+// reads reports whether only requests that change nothing fit: those of a task in review mode, and
+// those of a credential that is bound to such methods.
+func (b *binding) reads() bool {
+	return len(b.GetMethods()) > 0 && !slices.ContainsFunc(b.GetMethods(), func(m string) bool {
+		return m != http.MethodGet && m != http.MethodHead && m != http.MethodOptions
+	})
 }
 
 // ruled decides a request by the rules for its host. explicit says that a rule names the

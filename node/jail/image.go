@@ -31,6 +31,7 @@ func (m *Manager) imageConfig(ctx context.Context) image.Config {
 	cfg.MountPoints = []string{
 		"proc/", "sys/", "dev/", "tmp/", "var/tmp/", "workspace/", "run/deckhand/",
 		strings.TrimPrefix(nodelink.OutputsPath, "/") + "/", strings.TrimPrefix(nodelink.TrustPath, "/") + "/", strings.TrimPrefix(nodelink.SkillsPath, "/") + "/",
+		strings.TrimPrefix(nodelink.PacksPath, "/") + "/",
 		strings.TrimPrefix(initMount, "/"), strings.TrimPrefix(nodelink.SkillPath, "/"),
 	}
 	cfg.Files = map[string]string{"etc/hosts": texts["hosts"], "etc/resolv.conf": texts["resolv.conf"]}

@@ -45,6 +45,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/image"
 	"github.com/deckhand-sh/deckhand/node/jail/initbin"
+	"github.com/deckhand-sh/deckhand/node/pack"
 	initv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/init/v1"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -76,6 +77,7 @@ type Manager struct {
 	images         *image.Store
 	initPath       string
 	skillPath      string // empty in a build that carries none
+	packs          *pack.Store
 	etc            string
 	bootID         string
 
@@ -164,6 +166,9 @@ func (m *Manager) openData() error {
 	}
 	if _, err := exec.LookPath("mkfs.ext4"); err == nil && !m.cfg.SoftWorkspaces {
 		m.hardWorkspaces = true
+	}
+	if m.packs, err = pack.Open(m.cfg.DataDir); err != nil {
+		return fmt.Errorf("jail: %w", err)
 	}
 	binaries := m.releases()
 	if err := os.MkdirAll(binaries, 0o711); err != nil {

@@ -145,13 +145,14 @@ func bind(from, to string) specs.Mount {
 	return specs.Mount{Type: "bind", Source: from, Destination: to, Options: options}
 }
 
-// programs returns the mounts of init, deckhand-skill and the operator's skills, which every
-// jail has.
+// programs returns the mounts of init, deckhand-skill, the node's packs and the operator's skills,
+// which every jail has.
 func (m *Manager) programs() []specs.Mount {
 	mounts := []specs.Mount{bind(m.initPath, initMount)}
 	if m.skillPath != "" {
 		mounts = append(mounts, bind(m.skillPath, nodelink.SkillPath))
 	}
+	mounts = append(mounts, bind(m.packs.Shown(), nodelink.PacksPath))
 	for _, name := range slices.Sorted(maps.Keys(m.cfg.Skills)) {
 		mounts = append(mounts, bind(m.cfg.Skills[name], filepath.Join(nodelink.SkillsPath, name)))
 	}

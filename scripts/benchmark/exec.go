@@ -22,13 +22,18 @@ import (
 const containerdExec = "containerd task.Exec"
 
 // pair measures two things in turns, n times each after a warm-up, and returns
-// their sorted times.
-func pair(n int, ours, theirs func() error) (a, b []time.Duration, err error) {
+// their sorted times. What is to be done before each is not in the times.
+func pair(n int, ours, theirs func() error, before ...func() error) (a, b []time.Duration, err error) {
 	for i := range n + n/10 + 1 {
 		for _, side := range []struct {
 			fn  func() error
 			out *[]time.Duration
 		}{{ours, &a}, {theirs, &b}} {
+			for _, prepare := range before {
+				if err := prepare(); err != nil {
+					return nil, nil, err
+				}
+			}
 			begin := time.Now()
 			if err := side.fn(); err != nil {
 				return nil, nil, err

@@ -12,6 +12,9 @@ type result map[string]any
 
 var benchmarks = map[string]func(context.Context) (result, error){
 	"audit":            audits,
+	"browser-action":   browserAction,
+	"browser-snapshot": browserSnapshot,
+	"browser-start":    browserStart,
 	"budget":           budgets,
 	"cache":            promptCache,
 	"context":          contextHolds,

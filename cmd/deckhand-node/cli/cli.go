@@ -118,7 +118,7 @@ deckhand-node --config /etc/deckhand/node.yaml`,
 		SilenceUsage:  true,
 		Args:          noArguments,
 	}
-	cmd.AddCommand(doctorCommand(), installCommand(), manCommand())
+	cmd.AddCommand(doctorCommand(), installCommand(), packCommand(), manCommand())
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see deckhand-node --help", err)}
 	})

@@ -37,6 +37,8 @@ import (
 const (
 	// MaxValue bounds a value as JSON, in bytes.
 	MaxValue = 64 << 10
+	// MaxKey bounds a key, in characters.
+	MaxKey = 255
 	// MaxEntries is how many entries a scope has at most.
 	MaxEntries = 10_000
 	// DeletedFor is how long a deleted or expired entry can be restored.
@@ -313,8 +315,8 @@ func (m *Memories) check(orgID string, d *Draft) (json.RawMessage, error) {
 	if !slices.Contains(Types(), string(d.Type)) {
 		return nil, fault.New(fault.Invalid, "type is %q", d.Type).WithFix("use %s", strings.Join(Types(), ", "))
 	}
-	if d.Key = strings.TrimSpace(d.Key); d.Key == "" || len([]rune(d.Key)) > 255 || strings.ContainsFunc(d.Key, func(c rune) bool { return c < ' ' }) {
-		return nil, fault.New(fault.Invalid, "key has to be 1 to 255 characters on one line").WithFix("give the entry a short name, such as staging address")
+	if d.Key = strings.TrimSpace(d.Key); d.Key == "" || len([]rune(d.Key)) > MaxKey || strings.ContainsFunc(d.Key, func(c rune) bool { return c < ' ' }) {
+		return nil, fault.New(fault.Invalid, "key has to be 1 to %d characters on one line", MaxKey).WithFix("give the entry a short name, such as staging address")
 	}
 	if d.Value == nil {
 		return nil, fault.New(fault.Invalid, "value is empty").WithFix("give what is to be remembered, or delete the entry")

@@ -52,6 +52,8 @@ type browser struct {
 	kept    keptState
 	secrets secrets
 	typings int
+	// targets are those that are remembered; for the call in progress.
+	targets targets
 }
 
 // download is a file that a page had the browser save.
@@ -234,7 +236,11 @@ func (b *browser) onTarget(e event) {
 		}
 		if len(b.tabs) >= maxTabs {
 			b.refused++
-			go b.later("", "Target.closeTarget", map[string]any{"targetId": p.TargetInfo.TargetID})
+			go func() {
+				// The page that opened it waits for it to go on.
+				b.later(p.SessionID, "Runtime.runIfWaitingForDebugger", nil)
+				b.later("", "Target.closeTarget", map[string]any{"targetId": p.TargetInfo.TargetID})
+			}()
 			return
 		}
 		b.last++

@@ -230,6 +230,11 @@ func (c *call) try(ctx context.Context, tool string, do func(*call) error) error
 		return fmt.Errorf("no page is open; open one with %s", toolname.BrowserNavigate)
 	}
 	c.was = c.state()
+	if toolname.ActsOnPage(tool) && open == nil {
+		if err := c.watch(c.ctx); err != nil {
+			return err
+		}
+	}
 	return do(c)
 }
 
@@ -244,7 +249,13 @@ func (c *call) target(use purpose) (element, error) {
 	if strings.TrimSpace(c.args.Target) == "" {
 		return element{}, errors.New("target: say which element is meant, for example e12 of a snapshot")
 	}
-	e, err := c.resolve(c.ctx, c.args.Target, use)
+	defer func() { c.root = nil }() // what comes after may change the page
+	e, remembered, err := recall{c}.find(use)
+	if !remembered && err == nil {
+		if e, err = c.resolve(c.ctx, c.args.Target, use); err == nil {
+			err = recall{c}.keep(e, use)
+		}
+	}
 	if err != nil {
 		return e, fmt.Errorf("target: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/node/skill/keeper"
 )
 
@@ -29,7 +30,7 @@ var programs = []string{
 }
 
 // errNoBrowser is returned where there is no Chromium.
-var errNoBrowser = errors.New("there is no Chromium in this jail: install the package chromium on the node, or use a jail.image that has it")
+var errNoBrowser = errors.New("there is no Chromium in this jail: use a jail.image that has it, or have the node's operator install it: as the package chromium for jails without an image, or with deckhand-node pack fetch chromium for all")
 
 // startWait bounds the browser's start.
 const startWait = 30 * time.Second
@@ -77,6 +78,9 @@ func launch(program, folder, proxy string, handle func(event)) (*process, error)
 	p.cmd.ExtraFiles = []*os.File{theirIn, theirOut} // 3, which it reads, and 4, which it writes
 	p.cmd.Dir = folder
 	p.cmd.Env = environment(folder)
+	if lib := filepath.Join(filepath.Dir(program), "lib"); strings.HasPrefix(program, packs) {
+		p.cmd.Env = append(p.cmd.Env, "LD_LIBRARY_PATH="+lib) // what images lack besides
+	}
 	p.cmd.Stderr = p.said
 	p.cmd.WaitDelay = time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -197,13 +201,41 @@ func environment(folder string) []string {
 }
 
 // find returns the program of the browser.
-func find(named string) (string, error) {
+func find(named string) (string, error) { return findIn(named, programs, packs) }
+
+func findIn(named string, programs []string, packs string) (string, error) {
 	for _, program := range append([]string{named}, programs...) {
-		if info, err := os.Stat(program); program != "" && err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+		if runs(program) {
 			return program, nil
 		}
 	}
+	// The pack is for images without one. It is run by the path of its version, which says that
+	// the version is in use.
+	folder, err := filepath.EvalSymlinks(filepath.Join(packs, "current"))
+	if err != nil {
+		return "", errNoBrowser
+	}
+	for _, pattern := range packed {
+		found, _ := filepath.Glob(filepath.Join(folder, pattern)) // the pattern is a valid one
+		for _, program := range found {
+			if runs(program) {
+				return program, nil
+			}
+		}
+	}
 	return "", errNoBrowser
+}
+
+// packs is the folder of the pack chromium, which the node may have.
+const packs = nodelink.PacksPath + "/chromium"
+
+// packed are where the program may be in it.
+var packed = []string{"chromium", "chrome", "headless_shell", "chrome-headless-shell", "*/chromium", "*/chrome", "*/headless_shell", "*/chrome-headless-shell"}
+
+// runs reports whether a path is one of a program.
+func runs(program string) bool {
+	info, err := os.Stat(program)
+	return program != "" && err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
 // fatal returns the last line of the browser's standard error that says why it ended, or "".

@@ -241,7 +241,7 @@ func doListTabs(c *call) error {
 		full := len(c.b.tabs) >= maxTabs
 		c.b.mu.Unlock()
 		if full {
-			return fmt.Errorf("action: there are %d tabs, and cannot be more: close one", maxTabs)
+			return fmt.Errorf("action: %d tabs are open, which is the most: close one with the action close and its tab, such as t2", maxTabs)
 		}
 		var made struct{ TargetID string }
 		if err := c.b.proc.conn.call(c.ctx, "", "Target.createTarget", map[string]any{"url": "about:blank"}, &made); err != nil {

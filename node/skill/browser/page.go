@@ -17,6 +17,18 @@ import (
 type page struct {
 	b *browser
 	t *tab
+	// root is the page's tree while a call looks for its target: it is read once for that.
+	root *node
+}
+
+// looked returns the tree in which a target is looked for.
+func (p *page) looked(ctx context.Context) (*node, error) {
+	if p.root != nil {
+		return p.root, nil
+	}
+	root, err := p.tree(ctx)
+	p.root = root
+	return root, err
 }
 
 // remote is a value of a page.
@@ -216,18 +228,67 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// A page is given long to do what follows from an action, and only brief if it has drawn something
+// at once and neither asks for anything nor loads: one that has drawn nothing may do so after a
+// timer of its own.
+const (
+	brief = 40 * time.Millisecond
+	long  = 150 * time.Millisecond
+)
+
+// watchScript has the page note what changes in it, and drewScript reports whether something has.
+const (
+	watchScript = `(() => {
+	self.deckhandDrawn?.disconnect();
+	self.deckhandDrawn = new MutationObserver(() => { self.deckhandDrew = true });
+	self.deckhandDrew = false;
+	self.deckhandDrawn.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+})()`
+	drewScript = `(() => {
+	const drew = !!self.deckhandDrawn && (self.deckhandDrew || self.deckhandDrawn.takeRecords().length > 0);
+	self.deckhandDrawn?.disconnect();
+	self.deckhandDrawn = undefined;
+	return drew;
+})()`
+)
+
+// watch begins to note what an action changes in the page; see drew.
+func (p *page) watch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	_, err := p.in(ctx, watchScript)
+	if errors.Is(err, errEnded) {
+		return err
+	}
+	return nil // nothing is noted, so the page is given long
+}
+
+// drew reports whether something has changed in the page's own document since watch, and ends that.
+func (p *page) drew(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	drawn, err := p.in(ctx, drewScript)
+	if errors.Is(err, errEnded) {
+		return false, err
+	}
+	return err == nil && string(drawn) == "true", nil
+}
+
 // settle waits until a page does nothing any more that the action before may have begun, for
 // at most a time. It reports whether it does.
 func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) (bool, error) {
-	const quiet = 150 * time.Millisecond
 	end := time.Now().Add(most)
-	calm := time.Now()
+	calm, quiet := time.Now(), brief
 	for {
 		p.b.mu.Lock()
 		stop := p.t.dialog != nil || p.t.crashed
 		busy := p.t.loading
 		for _, r := range p.t.requests {
-			if r.waits() && !r.began.Before(since) {
+			if r.began.Before(since) {
+				continue
+			}
+			quiet = long
+			if r.waits() {
 				busy = true
 			}
 		}
@@ -235,7 +296,7 @@ func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) 
 		p.b.mu.Unlock()
 		now := time.Now()
 		if busy {
-			calm = now
+			calm, quiet = now, long
 		}
 		switch {
 		case stop:
@@ -243,9 +304,15 @@ func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) 
 		case now.After(end):
 			return false, nil
 		case !busy && now.Sub(calm) >= quiet:
-			return true, nil
+			if quiet == long {
+				return true, nil
+			}
+			if drawn, err := p.drew(ctx); err != nil || drawn {
+				return true, err
+			}
+			quiet = long
 		}
-		wait := time.NewTimer(min(50*time.Millisecond, time.Until(end)+time.Millisecond))
+		wait := time.NewTimer(min(50*time.Millisecond, quiet-now.Sub(calm)+time.Millisecond, time.Until(end)+time.Millisecond))
 		select {
 		case <-changed:
 		case <-wait.C:

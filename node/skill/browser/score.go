@@ -12,8 +12,8 @@ import (
 // question is a target in parts.
 type question struct {
 	text string // as it was written, for words
-	// role is the kind of element; empty for any.
-	role string
+	// role is the kind of element, empty for any, and kind the stem of the word for it.
+	role, kind string
 	// name is its accessible name, or a part of it; with exact it is the whole.
 	name  string
 	exact bool
@@ -21,6 +21,8 @@ type question struct {
 	words  []string
 	around []string
 	color  string
+	// states are what it is besides: checked, disabled and the like.
+	states []string
 	// nth is the place among equals, from 1; -1 for the last, 0 for none.
 	nth int
 }
@@ -39,7 +41,7 @@ func (q question) String() string {
 var roleWords = map[string]string{
 	"button": "button", "btn": "button", "link": "link", "hyperlink": "link", "field": "field", "input": "field", "box": "field", "textbox": "field", "textfield": "field",
 	"textarea": "field", "searchbox": "field", "checkbox": "checkbox", "check": "checkbox", "tickbox": "checkbox", "radio": "radio", "dropdown": "combobox", "select": "combobox",
-	"combobox": "combobox", "picker": "combobox", "menu": "menuitem", "menuitem": "menuitem", "tab": "tab", "slider": "slider", "switch": "switch", "toggle": "switch",
+	"combobox": "combobox", "picker": "picker", "spinbutton": "spinbutton", "spinner": "spinbutton", "treeitem": "treeitem", "menu": "menuitem", "menuitem": "menuitem", "tab": "tab", "slider": "slider", "switch": "switch", "toggle": "switch",
 	"option": "option", "heading": "heading", "title": "heading", "image": "image", "picture": "image", "icon": "button", "row": "row", "table": "table", "file": "file",
 	"dialog": "dialog", "list": "list", "date": "field", "time": "field", "number": "field",
 }
@@ -51,6 +53,8 @@ var fits = map[string][]string{
 	"field":  {"textbox", "searchbox", "spinbutton", "combobox", "TextField", "SearchBox", "Date", "DateTime", "InputTime", "ColorWell"}, "textbox": {"textbox", "searchbox", "TextField", "SearchBox"},
 	"checkbox": {"checkbox", "menuitemcheckbox", "switch"}, "radio": {"radio", "menuitemradio"}, "combobox": {"combobox", "PopUpButton", "listbox"},
 	"menuitem": {"menuitem", "menuitemcheckbox", "menuitemradio", "PopUpButton", "button"}, "tab": {"tab"}, "slider": {"slider"}, "switch": {"switch", "checkbox", "ToggleButton"},
+	"spinbutton": {"spinbutton"}, "treeitem": {"treeitem"},
+	"picker": {"combobox", "PopUpButton", "listbox", "Date", "DateTime", "InputTime", "ColorWell", "button", "textbox", "TextField"},
 	"option": {"option", "MenuListOption"}, "heading": {"heading"}, "image": {"image", "img", "SvgRoot"}, "row": {"row"}, "table": {"table", "grid"}, "file": {"button"},
 	"dialog": {"dialog", "alertdialog"}, "list": {"list", "listbox"},
 }
@@ -73,6 +77,17 @@ func (n *node) fitsRole(role string) bool {
 var idle = map[string]bool{
 	"the": true, "a": true, "an": true, "that": true, "which": true, "says": true, "say": true, "saying": true, "labeled": true, "labelled": true, "called": true, "named": true,
 	"with": true, "label": true, "text": true, "click": true, "on": true, "of": true, "to": true, "for": true, "and": true, "is": true, "element": true, "please": true, "reading": true, "this": true, "by": true,
+	"your": true, "my": true,
+}
+
+// weak are words for kinds of elements that rather say what one is for if another such word
+// follows: "the date button".
+var weak = map[string]bool{"date": true, "time": true, "number": true, "title": true, "list": true, "icon": true, "picture": true, "menu": true}
+
+// stateWords are words for the states of elements, as snapshots call them.
+var stateWords = map[string]string{
+	"checked": "checked", "ticked": "checked", "disabled": "disabled", "selected": "selected", "expanded": "expanded", "collapsed": "collapsed",
+	"required": "required", "readonly": "readonly", "pressed": "pressed", "multiple": "multiple",
 }
 
 // near are words after which something else on the page is named.
@@ -103,7 +118,7 @@ func parseWords(text string) question {
 		q.name = cmp.Or(m[1], m[2], m[3])
 		text = strings.Replace(text, m[0], " ", 1)
 	}
-	target := true
+	target, isWeak := true, false
 	all := joined(tokens(text))
 	for i, word := range all {
 		n := ordinals[word]
@@ -122,11 +137,15 @@ func parseWords(text string) question {
 			q.nth = n
 		case colors[word] != "" && q.color == "":
 			q.color = colors[word]
+			q.words = append(q.words, "?"+stem(word)) // or it is called so
+		case stateWords[word] != "":
+			q.states = append(q.states, stateWords[word])
+			q.words = append(q.words, "?"+stem(word))
 		case i == 0 && commands[word] && len(all) > 1:
 			q.words = append(q.words, "?"+stem(word))
-		case roleWords[word] != "" && (q.role == "" || roleWords[word] == "field" || q.role == "checkbox" && word == "box"):
-			if q.role == "" {
-				q.role = roleWords[word]
+		case roleWords[word] != "":
+			if q.role == "" || isWeak {
+				q.role, q.kind, isWeak = roleWords[word], stem(word), weak[word]
 			}
 			// It may be a part of the name, too: "Menu", "Search box".
 			q.words = append(q.words, "?"+stem(word))
@@ -168,6 +187,7 @@ func rank(root *node, q question, use purpose) (out []scored) {
 			out = append(out, scored{n, s, place})
 		}
 	})
+	preferActs(out, q)
 	slices.SortStableFunc(out, byScore)
 	return out
 }
@@ -201,6 +221,13 @@ func (n *node) score(q question, use purpose) float64 {
 			return 0.6 + 0.3*float64(len(q.name))/float64(len(n.name)) + n.bonus(q, use)
 		}
 		return 0
+	}
+	if q.nth != 0 && q.name == "" && len(q.words) > 0 && q.color == "" && onlyOptional(q.words) && q.role != "" {
+		// "The third tab" is of all tabs, whatever they are called.
+		if !n.fitsRole(q.role) {
+			return 0
+		}
+		return 0.8 + q.placed(n) + q.stated(n)
 	}
 	score := 0.0
 	name := cmp.Or(n.name, n.shortText(use))
@@ -238,16 +265,60 @@ func (n *node) score(q question, use purpose) float64 {
 		return 0
 	}
 	if q.role != "" {
-		if !n.fitsRole(q.role) {
-			score -= 0.35
-		} else {
+		switch {
+		case n.fitsRole(q.role):
 			score += 0.2
+		case slices.Contains(own, q.kind): // "Date" is the name of a button, too
+			score -= 0.2
+		default:
+			score -= 0.35
 		}
 	}
-	if len(q.around) > 0 {
-		score += 0.6*n.nearness(q.around) - 0.3
+	return score + q.placed(n) + q.stated(n) + n.bonus(q, use)
+}
+
+// placed is for what is near an element.
+func (q question) placed(n *node) float64 {
+	if len(q.around) == 0 {
+		return 0
 	}
-	return score + n.bonus(q, use)
+	return 0.6*n.nearness(q.around) - 0.3
+}
+
+// stated is for the states of an element.
+func (q question) stated(n *node) (score float64) {
+	for _, state := range q.states {
+		switch {
+		case slices.Contains(n.states, state):
+			score += 0.2
+		case !slices.Contains(stems(n.name), stem(state)):
+			score -= 0.2
+		}
+	}
+	return score
+}
+
+// preferActs prefers what begins with what is asked for, unless something has all of its words:
+// "save the notes" is the button Save rather than the field Notes, and "search orders" is the
+// field of that name rather than the button Search.
+func preferActs(all []scored, q question) {
+	if q.exact || q.name != "" || len(q.words) < 2 || q.words[0][0] == '?' {
+		return
+	}
+	missing := func(name []string) bool {
+		return slices.ContainsFunc(q.words, func(word string) bool {
+			return word[0] != '?' && !slices.ContainsFunc(name, func(have string) bool { return similar(word, have) >= 0.7 })
+		})
+	}
+	if slices.ContainsFunc(all, func(one scored) bool { return one.node.interactive() && !missing(stems(one.node.name)) }) {
+		return
+	}
+	for i := range all {
+		n := all[i].node
+		if name := stems(n.name); len(name) > 0 && similar(q.words[0], name[0]) >= 0.7 && (n.fitsRole("button") || n.fitsRole("link") || n.fitsRole("menuitem")) {
+			all[i].score += 0.1
+		}
+	}
 }
 
 // bonus is for what is likely to be meant for a purpose.
@@ -386,7 +457,7 @@ func (n *node) nearness(words []string) float64 {
 		text := at.text()
 		weight := 1 / (1 + float64(len(text))/400)
 		best = max(best,
-			max(weight, named)*overlapAny(words, stems(at.name)),
+			max(weight, named)*overlapAny(words, stems(at.name+" "+roleName(at.role)+" "+at.columnHeader())),
 			max(weight, named)*overlapAny(words, stems(heading(at, below))))
 		if len(text) < 2000 {
 			best = max(best, weight*overlapAny(words, at.stems()))
@@ -396,6 +467,19 @@ func (n *node) nearness(words []string) float64 {
 		}
 	}
 	return best
+}
+
+// columnHeader returns what stands above a cell in its table; empty for what is no cell, and where
+// the rows differ in their cells.
+func (n *node) columnHeader() string {
+	if n.role != "cell" && n.role != "gridcell" || n.parent == nil || n.parent.role != "row" || n.parent.parent == nil {
+		return ""
+	}
+	i, rows := slices.Index(n.parent.children, n), n.parent.parent.children
+	if rows[0].role != "row" || len(rows[0].children) != len(n.parent.children) || rows[0].children[i].role != "columnheader" {
+		return ""
+	}
+	return rows[0].children[i].name
 }
 
 // stems returns those of what a node says and is called.

@@ -96,6 +96,11 @@ func (s *secrets) mask(text string) string {
 	return text
 }
 
+// absent reports whether no secret is in any of some texts.
+func (s *secrets) absent(texts ...string) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return s.mask(text) != text })
+}
+
 // maskAnswer masks all of an answer that is text.
 func (s *secrets) maskAnswer(a *Answer) {
 	if len(s.values) == 0 {

@@ -94,6 +94,8 @@ type Answer struct {
 	Files []File `json:"files,omitempty"`
 	// Session is the sealed state of the browser after the call, if it has changed.
 	Session []byte `json:"session,omitempty"`
+	// Target is what became of the call's target, sealed; see browserlink.UsedTarget.
+	Target []byte `json:"target,omitempty"`
 	// Typed reports that a credential was typed, whatever came after it.
 	Typed bool `json:"typed,omitempty"`
 }
@@ -205,6 +207,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	for _, one := range cfg.Start.Secrets {
 		_ = k.browser.secrets.add(one.Credential, one.Value) // the newest are first
 	}
+	k.browser.targets = newTargets(cfg.Start.Targets)
 	if len(cfg.Start.Session) > 0 {
 		session, err := browserlink.DecodeSession(cfg.Start.Session)
 		if err != nil {
@@ -364,8 +367,12 @@ func (k *server) call(ctx context.Context, req Request, files []string, secret *
 	b := k.browser
 	defer func() { b.secrets.maskAnswer(&said) }()
 	typings := b.typings
+	b.targets.used = nil
 	r, downloads, err := b.run(ctx, req.Tool, req.Arguments, files, req.Exec, secret)
 	said.Typed = b.typings > typings
+	if used := b.targets.take(err == nil); used != nil && len(k.key) > 0 && b.secrets.absent(used.Page, used.Words, used.Name) {
+		said.Target, _ = k.key.SealTarget(req.Exec, *used) // without it, nothing is remembered
+	}
 	b.mu.Lock()
 	if b.active != nil {
 		said.URL, said.Title = clean(b.active.url, 2000), b.active.title

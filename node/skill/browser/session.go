@@ -123,7 +123,7 @@ func (b sessions) capture(ctx context.Context) {
 
 // captureTab reads the storages of a tab's frames, and returns how many items were too large.
 func (b sessions) captureTab(ctx context.Context, t *tab, state *browserlink.Tab) (dropped int) {
-	p := &page{b.browser, t}
+	p := &page{b: b.browser, t: t}
 	var tree struct {
 		Tree frameTree `json:"frameTree"`
 	}
@@ -318,7 +318,7 @@ func (b sessions) seed(ctx context.Context, t *tab, seeds map[string]seed) {
 	if len(seeds) == 0 {
 		return
 	}
-	p := &page{b.browser, t}
+	p := &page{b: b.browser, t: t}
 	if p.act(ctx, "Fetch.enable", map[string]any{"patterns": []map[string]any{{"urlPattern": "*"}}}, nil) != nil {
 		return
 	}
@@ -398,7 +398,7 @@ func (b sessions) open(ctx context.Context, t *tab, want browserlink.Tab) bool {
 	if err != nil {
 		return false
 	}
-	p := &page{b.browser, t}
+	p := &page{b: b.browser, t: t}
 	if p.load(ctx, address) != nil {
 		return false
 	}

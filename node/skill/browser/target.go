@@ -66,6 +66,13 @@ func (p *page) resolve(ctx context.Context, target string, use purpose) (element
 	return p.byWords(ctx, parseWords(target), use)
 }
 
+// worded reports whether a target is plain words.
+func worded(target string) bool {
+	m := namedForm.FindStringSubmatch(target)
+	return !referenceForm.MatchString(target) && !strings.HasPrefix(target, "css=") && !roleForm.MatchString(target) && (m == nil || !knownRole(m[1])) &&
+		!selectorForm.MatchString(target) && !tagForm.MatchString(target)
+}
+
 func unescape(text string) string {
 	var s string
 	if json.Unmarshal([]byte(`"`+text+`"`), &s) != nil {
@@ -197,7 +204,7 @@ func (p *page) describeObject(ctx context.Context, object, frame string) (elemen
 
 // byWords returns the element that best fits a question, if it is clear which does.
 func (p *page) byWords(ctx context.Context, q question, use purpose) (element, error) {
-	root, err := p.tree(ctx)
+	root, err := p.looked(ctx)
 	if err != nil {
 		return element{}, err
 	}

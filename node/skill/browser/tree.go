@@ -230,6 +230,10 @@ func (n *node) take(at *axNode) {
 			if value == "true" {
 				n.states = append(n.states, "invalid")
 			}
+		case "multiselectable":
+			if value == "true" {
+				n.states = append(n.states, "multiple")
+			}
 		case "level":
 			if n.role == "heading" {
 				n.states = append(n.states, "level="+value)

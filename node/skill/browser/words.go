@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 )
@@ -10,7 +11,7 @@ import (
 func tokens(text string) []string {
 	var b strings.Builder
 	before, name := rune(0), false // name: the word began with a small letter
-	for _, r := range text {
+	for _, r := range possessive.ReplaceAllString(text, "$1") {
 		if !unicode.IsLetter(before) {
 			name = unicode.IsLower(r)
 		}
@@ -22,6 +23,9 @@ func tokens(text string) []string {
 	}
 	return wordsForm.FindAllString(strings.ToLower(b.String()), 200)
 }
+
+// possessive is the ending of "Ada's".
+var possessive = regexp.MustCompile(`(\pL\pL)['’]s\b`)
 
 // stem returns a word without its ending.
 func stem(word string) string {
@@ -69,12 +73,16 @@ var synonyms = groups(
 	"next continue forward proceed", "previous back", "user username account", "mail email", "password passwd pwd passphrase", "phone telephone mobile", "cart basket bag",
 	"buy purchase order pay checkout", "setting preference option configuration", "edit modify change", "add create new plus", "save store apply", "ok okay confirm accept agree",
 	"download export", "upload attach import", "postcode zip postal zipcode", "surname lastname", "quantity qty amount", "city town", "menu navigation hamburger",
+	"color colour", "favorite favourite", "website web www url homepage", "display show view", "start launch begin",
+	"max maximum", "min minimum", "cvc cvv",
 )
 
 // phrases are words that are written apart, or with a hyphen, and mean one thing.
 var phrases = map[string]string{
 	"log in": "login", "sign in": "signin", "log out": "logout", "sign out": "signout", "log off": "logoff", "sign up": "signup", "e mail": "email",
-	"last name": "lastname", "family name": "lastname", "user name": "username", "zip code": "zipcode", "postal code": "zipcode", "post code": "postcode",
+	"last name": "lastname", "family name": "lastname", "first name": "firstname", "given name": "firstname", "security code": "cvc", "user name": "username", "zip code": "zipcode", "postal code": "zipcode", "post code": "postcode",
+	"text area": "textarea", "text box": "textbox", "text field": "textfield", "check box": "checkbox", "combo box": "combobox", "drop down": "dropdown",
+	"spin button": "spinbutton", "tree item": "treeitem", "read only": "readonly",
 	"shopping cart": "cart", "shopping basket": "cart", "shopping bag": "cart",
 }
 

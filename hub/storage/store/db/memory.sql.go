@@ -137,6 +137,34 @@ func (q *Queries) DropOldestDeleted(ctx context.Context, arg DropOldestDeletedPa
 	return result.RowsAffected(), nil
 }
 
+const dropOldestSelectors = `-- name: DropOldestSelectors :exec
+DELETE FROM memories m WHERE m.id IN (
+    SELECT o.id FROM memories o
+    WHERE o.org_id = $1 AND o.scope_kind = $2 AND o.scope_id = $3 AND o.only_for = $4 AND o.type = 'selector' AND o.confirmed_by = ''
+    ORDER BY greatest(o.used_at, o.updated_at) DESC, o.id OFFSET $5::int)
+`
+
+type DropOldestSelectorsParams struct {
+	OrgID     string
+	ScopeKind string
+	ScopeID   string
+	OnlyFor   string
+	Most      int32
+}
+
+// Deletes for good the selectors of a scope that were not used for longest, without those that
+// a person wrote or confirmed.
+func (q *Queries) DropOldestSelectors(ctx context.Context, arg DropOldestSelectorsParams) error {
+	_, err := q.db.Exec(ctx, dropOldestSelectors,
+		arg.OrgID,
+		arg.ScopeKind,
+		arg.ScopeID,
+		arg.OnlyFor,
+		arg.Most,
+	)
+	return err
+}
+
 const findMemories = `-- name: FindMemories :many
 SELECT id, (id = $1)::boolean AS exact FROM memories m
 WHERE m.org_id = $2 AND (m.id = $1 OR m.id LIKE $3) AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, $4::text, $5::boolean)
@@ -977,6 +1005,74 @@ func (q *Queries) RecallMemories(ctx context.Context, arg RecallMemoriesParams) 
 	return items, nil
 }
 
+const selectorsOf = `-- name: SelectorsOf :many
+SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words FROM memories m
+WHERE m.org_id = $1 AND m.scope_kind = 'agent' AND m.scope_id = $2 AND m.only_for IN ('', $3::text) AND m.type = 'selector'
+  AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.confidence >= $4
+ORDER BY greatest(m.used_at, m.updated_at) DESC, m.id LIMIT $5
+`
+
+type SelectorsOfParams struct {
+	OrgID   string
+	AgentID string
+	UserID  string
+	Least   float64
+	MaxRows int32
+}
+
+// The selectors of an agent for all and for one user, those that were used last first.
+func (q *Queries) SelectorsOf(ctx context.Context, arg SelectorsOfParams) ([]Memory, error) {
+	rows, err := q.db.Query(ctx, selectorsOf,
+		arg.OrgID,
+		arg.AgentID,
+		arg.UserID,
+		arg.Least,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Memory{}
+	for rows.Next() {
+		var i Memory
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.ScopeKind,
+			&i.ScopeID,
+			&i.OnlyFor,
+			&i.Type,
+			&i.Key,
+			&i.Value,
+			&i.Body,
+			&i.Source,
+			&i.SourceUser,
+			&i.SourceAgent,
+			&i.SourceTask,
+			&i.SourceStep,
+			&i.Untrusted,
+			&i.ConfirmedBy,
+			&i.Confidence,
+			&i.Version,
+			&i.Uses,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.UsedAt,
+			&i.ExpiresAt,
+			&i.DeletedAt,
+			&i.Words,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const similarMemories = `-- name: SimilarMemories :many
 SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, word_similarity(m.key, $1::text)::double precision AS rank FROM (
     SELECT n.id, n.org_id, n.scope_kind, n.scope_id, n.only_for, n.type, n.key, n.value, n.body, n.source, n.source_user, n.source_agent, n.source_task, n.source_step, n.untrusted, n.confirmed_by, n.confidence, n.version, n.uses, n.created_at, n.updated_at, n.used_at, n.expires_at, n.deleted_at, n.words FROM memories n WHERE n.org_id = $2 AND (n.scope_kind || ':' || n.scope_id) = ANY ($3::text[])
@@ -1373,6 +1469,28 @@ func (q *Queries) UseMemories(ctx context.Context, arg UseMemoriesParams) error 
 		arg.MemoryIds,
 		arg.Versions,
 		arg.Standing,
+	)
+	return err
+}
+
+const weighMemory = `-- name: WeighMemory :exec
+UPDATE memories SET confidence = $1, expires_at = $2, uses = uses + 1, used_at = now() WHERE org_id = $3 AND id = $4
+`
+
+type WeighMemoryParams struct {
+	Confidence float64
+	ExpiresAt  *time.Time
+	OrgID      string
+	ID         string
+}
+
+// Counts a use of an entry, and says how sure it is after that.
+func (q *Queries) WeighMemory(ctx context.Context, arg WeighMemoryParams) error {
+	_, err := q.db.Exec(ctx, weighMemory,
+		arg.Confidence,
+		arg.ExpiresAt,
+		arg.OrgID,
+		arg.ID,
 	)
 	return err
 }

@@ -29,6 +29,25 @@ VALUES (@id, @org_id, @scope_kind, @scope_id, @only_for, @type, @key, @value, @b
         @untrusted, @confirmed_by, @confidence, sqlc.narg(expires_at))
 RETURNING *;
 
+-- name: SelectorsOf :many
+-- The selectors of an agent for all and for one user, those that were used last first.
+SELECT * FROM memories m
+WHERE m.org_id = @org_id AND m.scope_kind = 'agent' AND m.scope_id = @agent_id AND m.only_for IN ('', @user_id::text) AND m.type = 'selector'
+  AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.confidence >= @least
+ORDER BY greatest(m.used_at, m.updated_at) DESC, m.id LIMIT @max_rows;
+
+-- name: WeighMemory :exec
+-- Counts a use of an entry, and says how sure it is after that.
+UPDATE memories SET confidence = @confidence, expires_at = sqlc.narg(expires_at), uses = uses + 1, used_at = now() WHERE org_id = @org_id AND id = @id;
+
+-- name: DropOldestSelectors :exec
+-- Deletes for good the selectors of a scope that were not used for longest, without those that
+-- a person wrote or confirmed.
+DELETE FROM memories m WHERE m.id IN (
+    SELECT o.id FROM memories o
+    WHERE o.org_id = @org_id AND o.scope_kind = @scope_kind AND o.scope_id = @scope_id AND o.only_for = @only_for AND o.type = 'selector' AND o.confirmed_by = ''
+    ORDER BY greatest(o.used_at, o.updated_at) DESC, o.id OFFSET @most::int);
+
 -- name: UpdateMemory :one
 -- A new version of an entry; a deleted one is there again.
 UPDATE memories SET value = @value, body = @body, source = @source, source_user = @source_user, source_agent = @source_agent,

@@ -6,6 +6,7 @@ package browsertest
 import (
 	"encoding/csv"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"strconv"
@@ -95,6 +96,19 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "odd")
 	case "/missing":
 		http.Error(w, "missing", http.StatusNotFound)
+	case "/labels": // buttons with the names that the address says
+		body := ""
+		for _, name := range r.URL.Query()["name"] {
+			body += `<button onclick="out.textContent = 'clicked ' + this.textContent">` + html.EscapeString(name) + `</button> `
+		}
+		_, _ = io.WriteString(w, page("Labels", "<h1>Labels</h1>"+body+"<p id=out role=status></p>"))
+	case "/rows": // one row, with the same button, for each name that the address says
+		body := ""
+		for _, name := range r.URL.Query()["name"] {
+			name = html.EscapeString(name)
+			body += `<tr><td>` + name + `</td><td><button onclick="out.textContent = 'deleted ` + name + `'">Delete</button></td></tr>`
+		}
+		_, _ = io.WriteString(w, page("Rows", "<h1>Rows</h1><table><tr><th>Name</th><th>To do</th></tr>"+body+"</table><p id=out role=status></p>"))
 	case "/big":
 		_, _ = io.WriteString(w, "<!doctype html><title>Big</title><ul>")
 		for i := range 2000 {
@@ -175,6 +189,7 @@ func (s *Site) files(w http.ResponseWriter, r *http.Request) {
 
 // pages are those that are always the same.
 var pages = map[string]string{
+	"/later": page("Later", `<h1>Later</h1><button onclick="setTimeout(() => { out.textContent = 'the menu is open' }, 100)">Menu</button><p id=out role=status></p>`),
 	"/state": page("State", `<h1>State</h1><button onclick="
 		localStorage.setItem('cart', 'three apples'); sessionStorage.setItem('draft', 'dear Ada'); document.cookie = 'seen=yes'; document.cookie = 'kept=long; max-age=3600'; show()">Remember</button>
 		<button onclick="localStorage.clear(); sessionStorage.clear(); document.cookie = 'seen=; max-age=0'; show()">Forget</button>
