@@ -262,7 +262,8 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
 	h.memories = memory.New(memory.Config{Store: h.store, Recorder: recorder, Redact: c.Redact})
 	h.knowledge = knowledge.New(knowledge.Config{
-		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node, Role: h.users.Role, Log: c.Log.Named("knowledge"),
+		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node, Role: h.users.Role, Authorities: h.authorities,
+		Log: c.Log.Named("knowledge"),
 	})
 	h.patterns = pattern.New(pattern.Config{Store: h.store, Recorder: recorder, Redact: c.Redact, Log: c.Log.Named("pattern")})
 	h.steps = step.New(step.Config{

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -94,15 +93,9 @@ func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (b *box, node
 	case Node:
 		b.spec.ReadOnlyPaths = []string{s.Path}
 	case Git, Web:
-		u, err := url.Parse(s.Url)
-		if err != nil {
-			return nil, nil, fmt.Errorf("address of source %s: %w", s.ID, err)
+		if b.spec.Egress, err = egressOf(ctx, k, s, b.jailID); err != nil {
+			return nil, nil, err
 		}
-		rule := &nodev1.Egress_Rule{Host: u.Hostname(), Ports: []uint32{443}}
-		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
-			rule.Ports = []uint32{uint32(port)}
-		}
-		b.spec.Egress = &nodev1.Egress{Rules: []*nodev1.Egress_Rule{rule}}
 	}
 	if b.nodeID != "" {
 		return b, []string{b.nodeID}, nil
@@ -112,6 +105,9 @@ func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (b *box, node
 		return nil, nil, err
 	}
 	for _, row := range rows {
+		if b.spec.Egress != nil && node.Require(row.Node, nodelink.Credentials, "decide about requests by method and path") != nil {
+			continue
+		}
 		if row.Connected && node.Blocked(row.Node, row.Lock) == "" {
 			nodes = append(nodes, row.Node.ID)
 		}

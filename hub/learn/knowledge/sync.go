@@ -292,7 +292,18 @@ func (r *run) source(ctx context.Context, s db.KnowledgeSource) (note string, er
 	if err != nil {
 		return "", err
 	}
-	return box.extract(ctx, root, in)
+	if note, err = box.extract(ctx, root, in); err != nil || s.Kind != Upload {
+		return note, err
+	}
+	// One that was deleted after it was copied into the jail is not to come back.
+	return note, r.k.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+		if err := in.hold(ctx, q); err != nil {
+			return err
+		}
+		n, err := forgetUploads(ctx, q, s)
+		r.set(func(sync *db.KnowledgeSync) { sync.Removed += int32(n) }) //nolint:gosec // bounded by the files of a source
+		return err
+	})
 }
 
 // enter makes the jail of a source on a node.
@@ -317,7 +328,7 @@ func (r *run) remove(ctx context.Context, b *box) (left bool) {
 	}
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	if err := b.close(clean); err != nil {
+	if err := errors.Join(b.close(clean), r.k.cfg.Authorities.Drop(clean, r.collection.OrgID, b.jailID)); err != nil {
 		r.k.cfg.Log.Warn("cannot remove the jail of a sync", "jail_id", b.jailID, "node_id", b.nodeID, "error", err)
 		return true
 	}
@@ -371,6 +382,9 @@ func (k *Knowledge) Sweep(ctx context.Context) error {
 		for _, row := range all {
 			_, err := link.Jails().RemoveJail(ctx, &nodev1.RemoveJailRequest{JailId: row.JailID})
 			if err == nil || fault.Is(fault.FromGRPC(err), fault.NotFound) {
+				err = k.cfg.Authorities.Drop(ctx, row.OrgID, row.JailID)
+			}
+			if err == nil {
 				err = k.cfg.Store.ForgetKnowledgeJail(ctx, db.ForgetKnowledgeJailParams{OrgID: row.OrgID, ID: row.ID, JailID: row.JailID})
 			}
 			if err != nil {
