@@ -14,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/record/stop"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/job"
 	"github.com/deckhand-sh/deckhand/hub/work/outage"
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
@@ -58,7 +59,7 @@ func (h *Hub) assembleJobs() {
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
 	h.leader.Add("outages", periodic.New(outage.SweepEvery, c.Log.Named("outage"), periodic.Job{Name: "see which models answer again", Do: outages.Sweep}))
-	learner := &pattern.Learner{Patterns: h.patterns, Failures: insight.Record}
+	learner := &pattern.Learner{Patterns: h.patterns, Failures: insight.Record, Teaches: teaches(h)}
 	h.leader.Add("patterns", periodic.New(pattern.LearnEvery, c.Log.Named("pattern"), periodic.Job{Name: "learn from ended runs", Do: learner.Learn},
 		periodic.Job{Name: "delete patterns for good", Every: expiryInterval, Do: learner.Purge}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
@@ -88,6 +89,21 @@ func (h *Hub) assembleJobs() {
 	h.secrets = secretwatch.New(secretwatch.Config{
 		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Egress: h.egress, Log: c.Log.Named("secrets"),
 	})
+}
+
+// teaches returns what reports whether the persona of a task has its runs teach patterns.
+func teaches(h *Hub) func(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
+	return func(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
+		version, err := h.agents.VersionIn(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+		if err != nil {
+			return false, err
+		}
+		p, err := h.agents.Persona(version.Digest, version.Markdown)
+		if err != nil {
+			return false, err
+		}
+		return p.Context.Patterns, nil
+	}
 }
 
 // subscribe connects the parts that act on committed changes of others.
