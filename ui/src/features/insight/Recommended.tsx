@@ -1,0 +1,42 @@
+import { useQuery } from "@connectrpc/connect-query";
+import { Button } from "@/components/Button";
+import { dollars } from "@/components/money";
+import { InsightService, type Strategy } from "@/gen/deckhand/v1/insight_pb";
+
+// How many ways to run are shown.
+const shown = 3;
+
+// Recommended lists the models and modes with which earlier runs of an agent went best, and lets
+// the person choose one of them for the next run. It shows nothing without history.
+export function Recommended(props: { agentId: string; chosen?: Strategy; choose: (s: Strategy | undefined) => void }) {
+  const { data } = useQuery(InsightService.method.getRecommendation, { agentId: props.agentId }, { retry: false });
+  if (!data || data.strategies.length === 0) return null;
+  return (
+    <div className="space-y-1 text-xs text-dim">
+      <h3 className="font-semibold">Earlier runs, the best first</h3>
+      <ul className="space-y-1">
+        {data.strategies.slice(0, shown).map((s) => {
+          const name = nameOf(s);
+          const chosen = props.chosen !== undefined && nameOf(props.chosen) === name;
+          return (
+            <li key={name} className="flex flex-wrap items-center gap-2">
+              <span>
+                {name}: {String(s.succeeded)} of {String(s.runs)} succeeded, usually {dollars(s.costMicrosP50)} (90 % under {dollars(s.costMicrosP90)}),{" "}
+                {s.meanIterations.toFixed(1)} iterations
+              </span>
+              {s.model !== "" && (
+                <Button small aria-pressed={chosen} aria-label={`Use ${name}`} onClick={() => props.choose(chosen ? undefined : s)}>
+                  {chosen ? "Used" : "Use"}
+                </Button>
+              )}
+            </li>
+          );
+        })}
+      </ul>
+    </div>
+  );
+}
+
+function nameOf(s: Strategy): string {
+  return `${s.model || s.provider}${s.mode ? `, mode ${s.mode}` : ""}`;
+}
