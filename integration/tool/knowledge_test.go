@@ -74,6 +74,8 @@ func TestDocumentsAreIndexedFoundAndRemoved(t *testing.T) {
 
 	// One upload is removed with what was read of it, and does not come back.
 	require.Contains(t, f.CLI(3, "knowledge", "remove", "handbook", "--upload", "nothing.md").Err, "no upload")
+	require.Contains(t, f.CLI(2, "knowledge", "remove", "handbook", "--upload", "").Err, "--upload is empty")
+	require.Contains(t, f.CLI(2, "knowledge", "remove", "handbook", "--source", "").Err, "--source is empty")
 	f.CLI(0, "knowledge", "remove", "handbook", "--upload", "bomb.docx")
 	f.CLI(0, "knowledge", "remove", "handbook", "--upload", "leave.md")
 	require.Empty(t, search("forty"))

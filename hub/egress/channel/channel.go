@@ -253,7 +253,7 @@ func (s *session) records(ctx context.Context, q egresslink.Records) (struct{}, 
 	return struct{}{}, s.cfg.Credentials.Record(ctx, s.orgID, s.nodeID, q.Records)
 }
 
-// live refuses a jail without a task that runs on this node.
+// live refuses a jail on this node that neither a running task nor a running sync has.
 func (s *session) live(ctx context.Context, jailID string) error {
 	ok, err := s.cfg.Queries.JailIsLive(ctx, db.JailIsLiveParams{OrgID: s.orgID, NodeID: s.nodeID, JailID: jailID})
 	switch {

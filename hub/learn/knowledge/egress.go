@@ -14,6 +14,9 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
+// connects reports whether the jail of a source connects to the source's host.
+func connects(s db.KnowledgeSource) bool { return s.Kind == Git || s.Kind == Web }
+
 // egressOf returns where the jail of a repository or page connects to: its host, and only to read.
 // The proxy of the node ends the jail's TLS connections for it, so that it sees the requests.
 func egressOf(ctx context.Context, k *Knowledge, s db.KnowledgeSource, jailID string) (*nodev1.Egress, error) {
@@ -33,7 +36,7 @@ func egressOf(ctx context.Context, k *Knowledge, s db.KnowledgeSource, jailID st
 		rule.Ports = []uint32{uint32(port)}
 	}
 	if s.Kind == Git {
-		// Of the requests of a clone, this one has a body. A push has another one.
+		// A clone sends this request with a body. That of a push has another path, and is refused.
 		segments := strings.Count(strings.Trim(u.Path, "/"), "/") + 1
 		rule.Http = append(rule.Http, "allow POST /"+strings.Repeat("*/", segments)+"git-upload-pack")
 	}

@@ -19,8 +19,8 @@ const (
 	inHeading, inName = 1, 2
 	// usualHeading and usualName are how many words those have.
 	usualHeading, usualName = 10, 4
-	// ofDocument is which part of the score of its document a passage gets: of two alike, the one
-	// whose document is about the question is better.
+	// ofDocument is the share of its document's score that a passage gets. So of two equal
+	// passages, the one whose document is about the question comes first.
 	ofDocument = 0.1
 )
 
@@ -67,7 +67,7 @@ func byScore(rows []db.RankKnowledgeRow, terms []term, average float64) []int64 
 	return out
 }
 
-// norm returns by what the occurrences of a word in a part are divided for its length.
+// norm returns the divisor of how often a word is in a part: long parts have each word more often.
 func norm(length, usual float64) float64 { return 1 - byLength + byLength*length/usual }
 
 func wordsIn(text string) (n float64) {
@@ -79,5 +79,5 @@ func wordsIn(text string) (n float64) {
 	return n
 }
 
-// nameOf returns what of a document's path has words.
+// nameOf returns a document's path without its extension.
 func nameOf(file string) string { return strings.TrimSuffix(file, path.Ext(file)) }

@@ -43,8 +43,8 @@ const (
 const (
 	// ranked is how many passages of each search are merged.
 	ranked = 100
-	// looked is about how many passages are looked at: those with the rarest words. examined is
-	// for how many of them a score is computed: those that are best at first sight.
+	// looked is about how many passages are candidates: those with the rarest words. examined is
+	// how many of them get a score: those that PostgreSQL ranks highest.
 	looked, examined = 4000, 300
 	// fewWords is for how many words similar ones are looked for, and similarWords how many.
 	fewWords, similarWords = 4, 5

@@ -292,18 +292,7 @@ func (r *run) source(ctx context.Context, s db.KnowledgeSource) (note string, er
 	if err != nil {
 		return "", err
 	}
-	if note, err = box.extract(ctx, root, in); err != nil || s.Kind != Upload {
-		return note, err
-	}
-	// One that was deleted after it was copied into the jail is not to come back.
-	return note, r.k.cfg.Store.Tx(ctx, func(q *db.Queries) error {
-		if err := in.hold(ctx, q); err != nil {
-			return err
-		}
-		n, err := forgetUploads(ctx, q, s)
-		r.set(func(sync *db.KnowledgeSync) { sync.Removed += int32(n) }) //nolint:gosec // bounded by the files of a source
-		return err
-	})
+	return box.extract(ctx, root, in)
 }
 
 // enter makes the jail of a source on a node.
@@ -316,6 +305,12 @@ func (r *run) enter(ctx context.Context, b *box, nodeID string) (err error) {
 	// Before the jail is there, so that Sweep finds it if this hub dies.
 	if mine, err := r.note(ctx, r.now()); err != nil || !mine {
 		return errEnded().WithCause(err)
+	}
+	// Of each attempt its own: remove drops it with the jail.
+	if connects(b.source) {
+		if b.spec.Egress, err = egressOf(ctx, r.k, b.source, b.jailID); err != nil {
+			return err
+		}
 	}
 	return b.make(ctx)
 }

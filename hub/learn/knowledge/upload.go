@@ -60,7 +60,7 @@ func (k *Knowledge) Put(ctx context.Context, v visibility.Viewer, ref, name stri
 			return fmt.Errorf("measure the uploads of collection %s: %w", c.ID, err)
 		}
 		full := func(format string, args ...any) error {
-			return fault.New(fault.Exhausted, format, args...).WithObject(c.ID).WithFix("add a folder or a Git repository as a source instead, or remove collections")
+			return fault.New(fault.Exhausted, format, args...).WithObject(c.ID).WithFix("add a folder or a Git repository as a source instead, or remove uploads or collections")
 		}
 		switch more := int64(len(content)); {
 		case have.Files >= maxUploads:

@@ -105,6 +105,12 @@ deckhand knowledge remove docs --source src_0m2k
 deckhand knowledge remove handbook --upload leave.md`,
 		Args: env.Args("COLLECTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// A variable of a script that is not set must not delete the whole collection.
+			for _, name := range []string{"source", "upload"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return env.Usage(cmd, "--%s is empty", name)
+				}
+			}
 			client, err := e.Client()
 			if err != nil {
 				return err
