@@ -2,8 +2,10 @@ package hub_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -268,6 +270,29 @@ func TestVerdictsMoveTheConfidenceInAMemory(t *testing.T) {
 	_, err = setMemory(t, r.user, scopeIn("organisation", ""), memoryFact, "release day", "Wednesday")
 	require.NoError(t, err)
 	require.InDelta(t, 1, confidence(), 0.001)
+
+	// Of verdicts at the same time, each counts, and who sees the entry sees them all.
+	var all sync.WaitGroup
+	var people []*sdk.Client
+	for i := range 6 {
+		people = append(people, r.as(fmt.Sprintf("voter%d", i), "basic"))
+	}
+	for _, c := range people {
+		all.Go(func() {
+			assert.NoError(t, say(c, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_REJECT, ""))
+		})
+	}
+	all.Wait()
+	require.InDelta(t, 2.0/8, confidence(), 0.001)
+	seen := 0
+	for _, f := range do(t, r.user.Feedback.ListFeedback, &deckhandv1.ListFeedbackRequest{}).GetFeedback() {
+		if f.GetSubjectId() == shared.GetId() {
+			seen++
+		}
+	}
+	require.Equal(t, 8, seen)
+	do(t, r.user.Memories.DeleteMemories, &deckhandv1.DeleteMemoriesRequest{MemoryIds: []string{shared.GetId()}})
+	require.True(t, sdk.IsKind(say(ann, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_APPROVE, ""), sdk.KindNotFound))
 
 	own, err := setMemory(t, ann, scopeIn("user", ""), memoryFact, "desk", "4.12")
 	require.NoError(t, err)

@@ -90,6 +90,16 @@ func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Give
 		if clean := tx.Redact(orgID).String(g.Correction); clean != g.Correction {
 			return fault.New(fault.Invalid, "correction: has a secret").WithCode(fault.InvalidParameters).WithFix("leave the secret out: it would be shown to models")
 		}
+		if g.Subject == Memory {
+			// Verdicts on one entry wait for each other, so that each is counted.
+			is, err := tx.LockMemoryByID(ctx, db.LockMemoryByIDParams{OrgID: orgID, ID: g.SubjectID})
+			if store.IsNotFound(err) || err == nil && is.DeletedAt != nil {
+				return fault.New(fault.NotFound, "memory %s is deleted", g.SubjectID).WithFix("restore it first: deckhand memory restore %s", g.SubjectID).WithObject(g.SubjectID)
+			}
+			if err != nil {
+				return fmt.Errorf("lock memory %s: %w", g.SubjectID, err)
+			}
+		}
 		p := db.GiveFeedbackParams{
 			ID: ident.New("feedback"), OrgID: orgID, Subject: g.Subject, SubjectID: g.SubjectID, Verdict: g.Verdict, Correction: g.Correction, GivenBy: by.ID,
 		}

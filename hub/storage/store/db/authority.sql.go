@@ -19,7 +19,7 @@ type DeleteAuthoritiesOfParams struct {
 	JailID string
 }
 
-// Those of a jail that is removed.
+// All of a jail that is removed.
 func (q *Queries) DeleteAuthoritiesOf(ctx context.Context, arg DeleteAuthoritiesOfParams) error {
 	_, err := q.db.Exec(ctx, deleteAuthoritiesOf, arg.OrgID, arg.JailID)
 	return err

@@ -130,10 +130,14 @@ func (q *Queries) DeleteMemory(ctx context.Context, arg DeleteMemoryParams) (int
 	return result.RowsAffected(), nil
 }
 
-const dropOldestDeleted = `-- name: DropOldestDeleted :execrows
-DELETE FROM memories m WHERE m.id = (
-    SELECT d.id FROM memories d WHERE d.org_id = $1 AND d.scope_kind = $2 AND d.scope_id = $3 AND d.only_for = $4
-      AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+const dropOldestDeleted = `-- name: DropOldestDeleted :one
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id = (
+        SELECT d.id FROM memories d WHERE d.org_id = $1 AND d.scope_kind = $2 AND d.scope_id = $3 AND d.only_for = $4
+          AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone
 `
 
 type DropOldestDeletedParams struct {
@@ -143,18 +147,18 @@ type DropOldestDeletedParams struct {
 	OnlyFor   string
 }
 
-// Makes room for an entry of a scope by deleting for good what was deleted first.
+// Makes room for an entry of a scope by deleting for good what was deleted first, with what
+// people said of it. Returns how many that were.
 func (q *Queries) DropOldestDeleted(ctx context.Context, arg DropOldestDeletedParams) (int64, error) {
-	result, err := q.db.Exec(ctx, dropOldestDeleted,
+	row := q.db.QueryRow(ctx, dropOldestDeleted,
 		arg.OrgID,
 		arg.ScopeKind,
 		arg.ScopeID,
 		arg.OnlyFor,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const findMemories = `-- name: FindMemories :many
@@ -832,9 +836,13 @@ func (q *Queries) PreferencesOf(ctx context.Context, arg PreferencesOfParams) ([
 	return items, nil
 }
 
-const pruneMemories = `-- name: PruneMemories :execrows
-DELETE FROM memories m WHERE m.id IN (
-    SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < $1 AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT $2)
+const pruneMemories = `-- name: PruneMemories :one
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id IN (
+        SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < $1 AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT $2)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone
 `
 
 type PruneMemoriesParams struct {
@@ -842,13 +850,13 @@ type PruneMemoriesParams struct {
 	MaxRows int32
 }
 
-// Deletes a batch of what has been deleted or over for some time.
+// Deletes a batch of what has been deleted or over for some time, with what people said of it.
+// Returns how many that were.
 func (q *Queries) PruneMemories(ctx context.Context, arg PruneMemoriesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, pruneMemories, arg.Before, arg.MaxRows)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, pruneMemories, arg.Before, arg.MaxRows)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const purgeMemories = `-- name: PurgeMemories :one

@@ -17,7 +17,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('authorities of ' || @org_id::text
 DELETE FROM jail_authorities WHERE expires_at < clock_timestamp();
 
 -- name: DeleteAuthoritiesOf :exec
--- Those of a jail that is removed.
+-- All of a jail that is removed.
 DELETE FROM jail_authorities WHERE org_id = @org_id AND jail_id = @jail_id;
 
 -- name: JailIsLive :one

@@ -16,11 +16,16 @@ SELECT pg_advisory_xact_lock(hashtextextended(@scope::text, 7201));
 SELECT count(*) FROM (SELECT 1 FROM memories m
     WHERE m.org_id = @org_id AND m.scope_kind = @scope_kind AND m.scope_id = @scope_id AND m.only_for = @only_for LIMIT @most::int) AS counted;
 
--- name: DropOldestDeleted :execrows
--- Makes room for an entry of a scope by deleting for good what was deleted first.
-DELETE FROM memories m WHERE m.id = (
-    SELECT d.id FROM memories d WHERE d.org_id = @org_id AND d.scope_kind = @scope_kind AND d.scope_id = @scope_id AND d.only_for = @only_for
-      AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED);
+-- name: DropOldestDeleted :one
+-- Makes room for an entry of a scope by deleting for good what was deleted first, with what
+-- people said of it. Returns how many that were.
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id = (
+        SELECT d.id FROM memories d WHERE d.org_id = @org_id AND d.scope_kind = @scope_kind AND d.scope_id = @scope_id AND d.only_for = @only_for
+          AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone;
 
 -- name: InsertMemory :one
 INSERT INTO memories (id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step,
@@ -212,10 +217,15 @@ FROM memory_versions v CROSS JOIN LATERAL (
     FROM feedback f WHERE f.org_id = @org_id AND f.subject = 'memory' AND f.subject_id = v.memory_id AND f.given_at >= v.created_at) AS n
 WHERE m.org_id = @org_id AND m.id = @id AND v.memory_id = m.id AND v.version = m.version;
 
--- name: PruneMemories :execrows
--- Deletes a batch of what has been deleted or over for some time.
-DELETE FROM memories m WHERE m.id IN (
-    SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < @before AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT @max_rows);
+-- name: PruneMemories :one
+-- Deletes a batch of what has been deleted or over for some time, with what people said of it.
+-- Returns how many that were.
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id IN (
+        SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < @before AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT @max_rows)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone;
 
 -- name: PreferencesOf :many
 -- The preferences of a user.
