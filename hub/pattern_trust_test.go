@@ -165,6 +165,23 @@ func TestAPersonaDoesWithoutPatterns(t *testing.T) {
 	require.Empty(t, offered)
 	r.patterns(r.user, 1)
 	require.EqualValues(t, 3, r.pattern(r.user, p.GetId()).GetSources())
+	for persona, finds := range map[string]bool{with: true, without: false} {
+		r.apply("walker", strings.Replace(persona, "tools: [", "tools: [pattern_match, ", 1))
+		lease := r.begin(r.give(r.user, "walker", migrateGoal).GetId(), 1)
+		r.turn(lease, 1)
+		found := r.call(lease, 0, "pattern_match", `{"query":"`+migrateGoal+`"}`).GetObservation()
+		require.Equal(t, finds, strings.Contains(found, p.GetId()), persona)
+		r.cancel(lease.GetTaskId())
+	}
+}
+
+// A task that a person completes teaches no pattern, and the job is done with it at once.
+func TestTasksOfPeopleTeachNothing(t *testing.T) {
+	t.Parallel()
+	r := learner{newRig(t, hubtest.Shared(t), migration)}
+	id := do(t, r.user.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{Goal: "Sign the contract", AssignTo: "@human:admin"}).GetTask().GetId()
+	do(t, r.user.Queue.CompleteTask, &deckhandv1.CompleteTaskRequest{TaskId: id, Summary: "signed"})
+	r.patterns(r.user, 0)
 }
 
 // Administrators do not see what is private, and what was written before a pattern was shared
