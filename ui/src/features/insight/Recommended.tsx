@@ -16,10 +16,12 @@ export function Recommended(props: { agentId: string; chosen?: Strategy; choose:
       <h3 className="font-semibold">Earlier runs, the best first</h3>
       <ul className="space-y-1">
         {data.strategies.slice(0, shown).map((s) => {
-          const name = nameOf(s);
-          const chosen = props.chosen !== undefined && nameOf(props.chosen) === name;
+          // The provider is named where it tells two apart.
+          const provided = data.strategies.some((other) => other.model === s.model && other.provider !== s.provider);
+          const name = nameOf(s, provided);
+          const chosen = props.chosen !== undefined && nameOf(props.chosen, true) === nameOf(s, true);
           return (
-            <li key={name} className="flex flex-wrap items-center gap-2">
+            <li key={nameOf(s, true)} className="flex flex-wrap items-center gap-2">
               <span>
                 {name}: {String(s.succeeded)} of {String(s.runs)} succeeded, usually {dollars(s.costMicrosP50)} (90 % under {dollars(s.costMicrosP90)}),{" "}
                 {s.meanIterations.toFixed(1)} iterations
@@ -37,6 +39,7 @@ export function Recommended(props: { agentId: string; chosen?: Strategy; choose:
   );
 }
 
-function nameOf(s: Strategy): string {
-  return `${s.model || s.provider}${s.mode ? `, mode ${s.mode}` : ""}`;
+function nameOf(s: Strategy, provided: boolean): string {
+  const model = provided && s.model !== "" ? `${s.model} (${s.provider})` : s.model || s.provider;
+  return `${model}${s.mode ? `, mode ${s.mode}` : ""}`;
 }

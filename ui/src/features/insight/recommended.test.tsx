@@ -23,6 +23,7 @@ it("a run starts with the model and mode that did best before, if the person say
         return {
           strategies: [
             { provider: "anthropic", model: "small", mode: "review", runs: 10n, succeeded: 9n, costMicrosP50: 20_000, costMicrosP90: 50_000, meanIterations: 4 },
+            { provider: "vertex", model: "large", runs: 5n, succeeded: 4n, costMicrosP50: 400_000, costMicrosP90: 900_000, meanIterations: 6 },
             { provider: "anthropic", model: "large", runs: 4n, succeeded: 3n, costMicrosP50: 400_000, costMicrosP90: 900_000, meanIterations: 6.25 },
           ],
         };
@@ -34,6 +35,8 @@ it("a run starts with the model and mode that did best before, if the person say
   expect(await screen.findByText(/small, mode review: 9 of 10 succeeded, usually \$0\.02 \(90 % under \$0\.05\), 4\.0 iterations/)).toBeTruthy();
   expect(calls).toHaveBeenCalledWith("recommend", "agent_1");
   await user.type(screen.getByRole("textbox", { name: /Goal/ }), "Mend it");
+  await user.click(screen.getByRole("button", { name: "Use large (vertex)" }));
+  expect(screen.getByRole("button", { name: "Use large (anthropic)" }).getAttribute("aria-pressed")).toBe("false");
   await user.click(screen.getByRole("button", { name: "Use small, mode review" }));
   expect(screen.getByRole("button", { name: "Use small, mode review" }).getAttribute("aria-pressed")).toBe("true");
   await user.click(screen.getByRole("button", { name: "Run" }));

@@ -26,7 +26,9 @@ export function Verdict(props: { subject: FeedbackSubject; id: string; what: str
     const res = await feedback.giveFeedback({ subject: props.subject, subjectId: props.id, verdict, correction });
     await Promise.all([refresh(), patterns(), memories()]);
     const decides = res.proposals[0]?.owner;
-    toast.success(decides ? `Proposed. ${decides} decides.` : "Thank you. It counts for later runs.");
+    // A step is a small part of its run: verdicts on it move no confidence.
+    const kept = props.subject === FeedbackSubject.STEP ? "Thank you. It is stored." : "Thank you. It counts for later runs.";
+    toast.success(decides ? `Proposed. ${decides} decides.` : kept);
   };
   const quick = (verdict: FeedbackVerdict) => void give(verdict).catch(showError);
   return (
