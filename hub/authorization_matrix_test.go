@@ -365,8 +365,11 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		case "base_url":
 			out[name] = "http://127.0.0.1:1"
 		case "tool", "text", "path", "join_token", "reason", "pattern":
-			if out[name] = "file_list"; m.Name() == "SetSignatureRuleRequest" {
+			switch out[name] = "file_list"; m.Name() {
+			case "SetSignatureRuleRequest":
 				out[name] = "registry.example.com/team/*"
+			case "RemoveDocumentRequest":
+				out[name] = "walk.md"
 			}
 		case "arguments_json":
 			out[name] = "{}"

@@ -274,12 +274,13 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.setups = setup.New(setup.Config{Store: h.store, Execs: h.execs, Redact: c.Redact, Node: h.node, Log: c.Log.Named("setup")})
 	h.memories = memory.New(memory.Config{Store: h.store, Recorder: recorder, Redact: c.Redact})
 	h.knowledge = knowledge.New(knowledge.Config{
-		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node, Role: h.users.Role, Log: c.Log.Named("knowledge"),
+		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node, Role: h.users.Role, Authorities: h.authorities,
+		Log: c.Log.Named("knowledge"),
 	})
 	h.patterns = pattern.New(pattern.Config{Store: h.store, Recorder: recorder, Redact: c.Redact, Log: c.Log.Named("pattern")})
 	h.steps = step.New(step.Config{
 		Memories: h.memories,
-		Patterns: h.patterns.ForTool,
+		Patterns: matching(h),
 		Subtasks: h.subtasks, Policies: h.policies, Plans: h.plans, Role: h.users.Role, Artifacts: h.artifacts,
 		Restore: h.workspaces.Restore, GoBack: h.workspaces.GoBack, Outbound: notification.Outbound{Service: h.notify}, Images: h.images, Setups: h.setups, Nodes: h.nodes, Execs: h.execs, Knowledge: h.knowledge, Bindings: h.egress.Bindings, Forge: h.egress.Forge, Passwords: egresscredential.NewPasswords(h.egress),
 		Authorities: h.authorities.Of,

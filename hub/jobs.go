@@ -14,6 +14,9 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/record/stop"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/job"
 	"github.com/deckhand-sh/deckhand/hub/work/outage"
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
@@ -58,7 +61,9 @@ func (h *Hub) assembleJobs() {
 	h.leader.Add("waits", periodic.New(wait.SweepEvery, c.Log.Named("waits"), periodic.Job{Name: "end the waits that are over", Do: waits.Sweep}))
 	outages := outage.New(outage.Config{Store: h.store, Recorder: h.recorder, Log: c.Log.Named("outage")})
 	h.leader.Add("outages", periodic.New(outage.SweepEvery, c.Log.Named("outage"), periodic.Job{Name: "see which models answer again", Do: outages.Sweep}))
-	learner := &pattern.Learner{Patterns: h.patterns, Failures: insight.Record}
+	learner := &pattern.Learner{Patterns: h.patterns, Failures: insight.Record, Teaches: func(ctx context.Context, q *db.Queries, t db.Task) (bool, error) {
+		return patterned(ctx, h.agents, q, t)
+	}}
 	h.leader.Add("patterns", periodic.New(pattern.LearnEvery, c.Log.Named("pattern"), periodic.Job{Name: "learn from ended runs", Do: learner.Learn},
 		periodic.Job{Name: "delete patterns for good", Every: expiryInterval, Do: learner.Purge}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
@@ -88,6 +93,29 @@ func (h *Hub) assembleJobs() {
 	h.secrets = secretwatch.New(secretwatch.Config{
 		Store: h.store, Vault: h.vault, Redact: c.Redact, Credentials: h.credentials, Triggers: h.triggers, Destinations: h.notify, Registries: h.images, Egress: h.egress, Log: c.Log.Named("secrets"),
 	})
+}
+
+// patterned reports whether a task teaches patterns and gets them: its agent's persona says so.
+// A task without an agent does neither.
+func patterned(ctx context.Context, agents *agent.Service, q *db.Queries, t db.Task) (bool, error) {
+	if t.AgentID == "" {
+		return false, nil
+	}
+	p, err := agents.PersonaOf(ctx, q, t.OrgID, t.AgentID, t.AgentVersion)
+	if err != nil {
+		return false, err
+	}
+	return p.Context.Patterns, nil
+}
+
+// matching returns what looks for patterns on behalf of the person behind a task.
+func matching(h *Hub) func(ctx context.Context, t db.Task, query string) ([]tool.PatternHit, error) {
+	return func(ctx context.Context, t db.Task, query string) ([]tool.PatternHit, error) {
+		if yes, err := patterned(ctx, h.agents, h.store.Queries, t); err != nil || !yes {
+			return nil, err
+		}
+		return h.patterns.ForTool(ctx, t, query)
+	}
 }
 
 // subscribe connects the parts that act on committed changes of others.

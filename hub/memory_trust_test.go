@@ -2,14 +2,17 @@ package hub_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/hub/hubtest"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func TestUntrustedInputIsNotWashedCleanByAnotherTask(t *testing.T) {
@@ -235,4 +238,66 @@ func TestPoisonedMemoriesWaitForAPerson(t *testing.T) {
 	require.NoError(t, err)
 	claim = r.claim(lease.GetTaskId(), 2)
 	require.Len(t, claim.GetMemories(), 1)
+}
+
+// Verdicts of people move the confidence in an entry, each person's newest one once, until it is
+// written again. Who does not see the entry has no say.
+func TestVerdictsMoveTheConfidenceInAMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Shared(t), nil)
+	ann, ben := r.as("ann", "basic"), r.as("ben", "basic")
+	shared, err := setMemory(t, r.user, scopeIn("organisation", ""), memoryFact, "release day", "Tuesday")
+	require.NoError(t, err)
+	say := func(c *sdk.Client, id string, verdict deckhandv1.FeedbackVerdict, correction string) error {
+		_, err := c.Feedback.GiveFeedback(t.Context(), &deckhandv1.GiveFeedbackRequest{
+			Subject: deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_MEMORY, SubjectId: id, Verdict: verdict, Correction: correction,
+		})
+		return err
+	}
+	confidence := func() float64 {
+		return do(t, ann.Memories.GetMemory, &deckhandv1.GetMemoryRequest{MemoryId: shared.GetId()}).GetMemory().GetConfidence()
+	}
+	require.InDelta(t, 1, confidence(), 0.001)
+	for range 2 {
+		require.NoError(t, say(ann, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_REJECT, ""))
+		require.InDelta(t, 2.0/3, confidence(), 0.001)
+	}
+	require.NoError(t, say(ben, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_REJECT, ""))
+	require.InDelta(t, 2.0/4, confidence(), 0.001)
+	require.NoError(t, say(ann, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_APPROVE, ""))
+	require.InDelta(t, 3.0/4, confidence(), 0.001)
+	require.True(t, sdk.IsKind(say(ann, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_CORRECT, "Wednesday"), sdk.KindInvalid))
+	_, err = setMemory(t, r.user, scopeIn("organisation", ""), memoryFact, "release day", "Wednesday")
+	require.NoError(t, err)
+	require.InDelta(t, 1, confidence(), 0.001)
+
+	// Of verdicts at the same time, each counts, and who sees the entry sees them all.
+	var all sync.WaitGroup
+	var people []*sdk.Client
+	for i := range 6 {
+		people = append(people, r.as(fmt.Sprintf("voter%d", i), "basic"))
+	}
+	for _, c := range people {
+		all.Go(func() {
+			assert.NoError(t, say(c, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_REJECT, ""))
+		})
+	}
+	all.Wait()
+	require.InDelta(t, 2.0/8, confidence(), 0.001)
+	seen := 0
+	for _, f := range do(t, r.user.Feedback.ListFeedback, &deckhandv1.ListFeedbackRequest{}).GetFeedback() {
+		if f.GetSubjectId() == shared.GetId() {
+			seen++
+		}
+	}
+	require.Equal(t, 8, seen)
+	do(t, r.user.Memories.DeleteMemories, &deckhandv1.DeleteMemoriesRequest{MemoryIds: []string{shared.GetId()}})
+	require.True(t, sdk.IsKind(say(ann, shared.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_APPROVE, ""), sdk.KindNotFound))
+
+	own, err := setMemory(t, ann, scopeIn("user", ""), memoryFact, "desk", "4.12")
+	require.NoError(t, err)
+	require.True(t, sdk.IsKind(say(ben, own.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_REJECT, ""), sdk.KindNotFound))
+	require.NoError(t, say(ann, own.GetId(), deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_REJECT, ""))
+	do(t, ann.Memories.PurgeMemories, &deckhandv1.PurgeMemoriesRequest{})
+	require.Equal(t, "0", r.sql("SELECT count(*)::text FROM feedback WHERE subject_id = $1", own.GetId()))
 }

@@ -141,6 +141,49 @@ func TestHeldOutTasksAreToldNothing(t *testing.T) {
 	require.NotContains(t, search(r.begin(without, 1)), p.GetId())
 }
 
+// Runs of an agent whose persona has patterns off teach none and get none, whatever else they
+// are told.
+func TestAPersonaDoesWithoutPatterns(t *testing.T) {
+	t.Parallel()
+	r := learner{newRig(t, hubtest.Shared(t), migration)}
+	do(t, r.user.Patterns.SetPatternSettings, &deckhandv1.SetPatternSettingsRequest{HoldOut: new(int32(0))})
+	with := scripted("walker")
+	without := strings.Replace(with, "tools: [", "context: {patterns: false}\ntools: [", 1)
+	r.apply("walker", without)
+	r.migrate(r.user, migrateGoal)
+	r.patterns(r.user, 0)
+	r.apply("walker", strings.Replace(with, "tools: [", "context: {memory_tokens: 0}\ntools: [", 1))
+	r.migrate(r.user, migrateGoal)
+	p := r.patterns(r.user, 1)[0]
+	r.migrate(r.user, migrateGoal)
+	r.sources(r.user, p.GetId(), 2)
+	_, offered := r.migrate(r.user, migrateGoal)
+	require.Contains(t, offered, p.GetId())
+	r.sources(r.user, p.GetId(), 3)
+	r.apply("walker", without)
+	_, offered = r.migrate(r.user, migrateGoal)
+	require.Empty(t, offered)
+	r.patterns(r.user, 1)
+	require.EqualValues(t, 3, r.pattern(r.user, p.GetId()).GetSources())
+	for persona, finds := range map[string]bool{with: true, without: false} {
+		r.apply("walker", strings.Replace(persona, "tools: [", "tools: [pattern_match, ", 1))
+		lease := r.begin(r.give(r.user, "walker", migrateGoal).GetId(), 1)
+		r.turn(lease, 1)
+		found := r.call(lease, 0, "pattern_match", `{"query":"`+migrateGoal+`"}`).GetObservation()
+		require.Equal(t, finds, strings.Contains(found, p.GetId()), persona)
+		r.cancel(lease.GetTaskId())
+	}
+}
+
+// A task that a person completes teaches no pattern, and the job is done with it at once.
+func TestTasksOfPeopleTeachNothing(t *testing.T) {
+	t.Parallel()
+	r := learner{newRig(t, hubtest.Shared(t), migration)}
+	id := do(t, r.user.Tasks.SubmitTask, &deckhandv1.SubmitTaskRequest{Goal: "Sign the contract", AssignTo: "@human:admin"}).GetTask().GetId()
+	do(t, r.user.Queue.CompleteTask, &deckhandv1.CompleteTaskRequest{TaskId: id, Summary: "signed"})
+	r.patterns(r.user, 0)
+}
+
 // Administrators do not see what is private, and what was written before a pattern was shared
 // stays with its owner.
 func TestSharingAPatternSharesWhatItSaysNow(t *testing.T) {

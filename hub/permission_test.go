@@ -75,7 +75,7 @@ var whose = map[reach]string{
 		ReadNodeLog SearchNodeLog IndexNodeLog SetPassword ListTokens RevokeToken GetUsageReport GetReceipt GetBudget GetEstimate ListAgentSummaries
 		DisableAgent EnableAgent DeleteAgent UndeleteAgent RenameAgent TransferAgent RestoreAgentVersion StartNodeExec OpenTerminal
 		ListPasskeys DeletePasskey UploadFiles WriteFile SendFiles ReorderTask UndoNodeExec CreateToken TestTrigger ListDeliveries GetDelivery ListCredentialRequests SearchHistory PurgeMemories ListTaskMemories
-		DeleteCollection AddSource RemoveSource UploadDocument SyncCollection
+		DeleteCollection AddSource RemoveSource UploadDocument RemoveDocument SyncCollection
 		PurgePatterns GiveFeedback ExplainTask`,
 	personal: `GetSession ListSessions DeleteSession CreateLoginCode RenamePasskey ListPushDevices UpdatePushDevice DeletePushDevice TestPushDevice
 		GetMemory ListMemoryVersions DeleteMemories RestoreMemories ConfirmMemories

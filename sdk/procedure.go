@@ -159,6 +159,7 @@ var keyed = map[string]bool{
 	"/deckhand.v1.KnowledgeService/AddSource":                 true,
 	"/deckhand.v1.KnowledgeService/RemoveSource":              true,
 	"/deckhand.v1.KnowledgeService/UploadDocument":            true,
+	"/deckhand.v1.KnowledgeService/RemoveDocument":            true,
 	"/deckhand.v1.KnowledgeService/SyncCollection":            true,
 	"/deckhand.v1.MemoryService/SetMemory":                    true,
 	"/deckhand.v1.MemoryService/RecallMemories":               true,

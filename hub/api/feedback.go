@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/learn/feedback"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/learn/pattern"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -20,6 +21,7 @@ import (
 type Feedback struct {
 	Feedback *feedback.Service
 	Patterns *pattern.Service
+	Memories *memory.Memories
 	Tasks    *task.Service
 	Steps    *step.Steps
 }
@@ -28,6 +30,7 @@ var (
 	subjects = map[deckhandv1.FeedbackSubject]string{
 		deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_TASK: feedback.Task, deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_STEP: feedback.Step,
 		deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_PLAN: feedback.Plan, deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_PATTERN: feedback.Pattern,
+		deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_MEMORY: feedback.Memory,
 	}
 	verdicts = map[deckhandv1.FeedbackVerdict]string{
 		deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_APPROVE: feedback.Approve, deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_CORRECT: feedback.Correct,
@@ -79,6 +82,8 @@ func (h *Feedback) GiveFeedback(ctx context.Context, req *deckhandv1.GiveFeedbac
 	switch g.Subject {
 	case feedback.Pattern:
 		g.SubjectID, err = h.Patterns.Find(ctx, v, req.GetSubjectId())
+	case feedback.Memory:
+		g.SubjectID, err = h.Memories.Find(ctx, v, req.GetSubjectId())
 	case feedback.Step:
 		if g.SubjectID, err = h.Steps.Find(ctx, v, req.GetSubjectId()); err == nil {
 			var s db.Step

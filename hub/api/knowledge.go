@@ -178,6 +178,11 @@ func (h *Knowledge) UploadDocument(ctx context.Context, req *deckhandv1.UploadDo
 	return &deckhandv1.UploadDocumentResponse{Source: m}, err
 }
 
+// RemoveDocument deletes an uploaded file.
+func (h *Knowledge) RemoveDocument(ctx context.Context, req *deckhandv1.RemoveDocumentRequest) (*deckhandv1.RemoveDocumentResponse, error) {
+	return &deckhandv1.RemoveDocumentResponse{}, h.Knowledge.RemoveUpload(ctx, viewer(ctx), req.GetCollectionId(), req.GetPath(), actor(auth.From(ctx)))
+}
+
 // ListDocuments returns a page of a collection's files.
 func (h *Knowledge) ListDocuments(ctx context.Context, req *deckhandv1.ListDocumentsRequest) (*deckhandv1.ListDocumentsResponse, error) {
 	rows, next, err := h.Knowledge.Documents(ctx, viewer(ctx), req.GetCollectionId(), req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))

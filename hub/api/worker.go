@@ -153,7 +153,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 	if res.Tools, err = h.nameTargets(ctx, visibility.As(t.OrgID, version.CreatedBy, version.CreatedByRole), runs, res.GetTools()); err != nil {
 		return nil, err
 	}
-	if runs.Context.MemoryTokens > 0 {
+	if runs.Context.Patterns {
 		res.Pattern = h.Patterns.Offer(ctx, t, runs.Name)
 	}
 	if t.Attempt == 1 && t.ResumedAt == 0 && t.MessagesWaiting == 0 {

@@ -3,8 +3,6 @@ package credential
 import (
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,17 +32,7 @@ func TestABrowserInReviewModeOnlyReads(t *testing.T) {
 			setTimeout(() => document.forms[0].submit(), 1500)</script>`)
 	})
 	f := harness.New(t)
-	system, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
-	require.NoError(t, err)
-	own, err := os.ReadFile(site.roots)
-	require.NoError(t, err)
-	open, err := os.MkdirTemp("", "trusted") // the proxy's user reads it
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(open) })
-	require.NoError(t, os.Chmod(open, 0o755)) //nolint:gosec // there are certificates in it
-	trusted := filepath.Join(open, "trusted.pem")
-	require.NoError(t, os.WriteFile(trusted, append(system, own...), 0o644)) //nolint:gosec // certificates, which the proxy's user reads
-	f.NodeEnv = []string{"SSL_CERT_FILE=" + trusted}
+	f.NodeEnv = trusting(t, site)
 	f.StartNode()
 	f.StartWorker()
 	f.Persona("buyer", `

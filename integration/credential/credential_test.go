@@ -86,6 +86,26 @@ func newOrigin(t *testing.T, address string, serve http.HandlerFunc) *origin {
 	return o
 }
 
+// trusting returns the environment of a node whose machine trusts the certificates of origins
+// besides those that it has.
+func trusting(t *testing.T, origins ...*origin) []string {
+	t.Helper()
+	all, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
+	require.NoError(t, err)
+	for _, o := range origins {
+		own, err := os.ReadFile(o.roots)
+		require.NoError(t, err)
+		all = append(all, own...)
+	}
+	dir, err := os.MkdirTemp("", "trusted") // the proxy's user reads it
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // there are certificates in it
+	file := filepath.Join(dir, "trusted.pem")
+	require.NoError(t, os.WriteFile(file, all, 0o644)) //nolint:gosec // certificates, which the proxy's user reads
+	return []string{"SSL_CERT_FILE=" + file}
+}
+
 // The secrets of the tests.
 const (
 	bearer   = "held-bearer-5f1c9d7a33e84b60"

@@ -66,17 +66,7 @@ func TestProgramsTrustTheProxy(t *testing.T) {
 	// an authority that the machine of the node trusts, and no others.
 	ruled := newOrigin(t, "10.98.9.2", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "private data") })
 	f := harness.New(t)
-	system, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt")
-	require.NoError(t, err)
-	own, err := os.ReadFile(ruled.roots)
-	require.NoError(t, err)
-	open, err := os.MkdirTemp("", "trusted") // the proxy's user reads it
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(open) })
-	require.NoError(t, os.Chmod(open, 0o755)) //nolint:gosec // there are certificates in it
-	trusted := filepath.Join(open, "trusted.pem")
-	require.NoError(t, os.WriteFile(trusted, append(system, own...), 0o644)) //nolint:gosec // certificates, which the proxy's user reads
-	f.NodeEnv = []string{"SSL_CERT_FILE=" + trusted}
+	f.NodeEnv = trusting(t, ruled)
 	node := f.StartNode()
 	f.StartWorker()
 	file := filepath.Join(t.TempDir(), "secret")

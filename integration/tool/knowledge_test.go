@@ -72,6 +72,18 @@ func TestDocumentsAreIndexedFoundAndRemoved(t *testing.T) {
 	require.Equal(t, before, search("requeueExpired")[0].ID)
 	require.Empty(t, search("sabbatical"))
 
+	// One upload is removed with what was read of it, and does not come back.
+	require.Contains(t, f.CLI(3, "knowledge", "remove", "handbook", "--upload", "nothing.md").Err, "no upload")
+	require.Contains(t, f.CLI(2, "knowledge", "remove", "handbook", "--upload", "").Err, "--upload is empty")
+	require.Contains(t, f.CLI(2, "knowledge", "remove", "handbook", "--source", "").Err, "--source is empty")
+	f.CLI(0, "knowledge", "remove", "handbook", "--upload", "bomb.docx")
+	f.CLI(0, "knowledge", "remove", "handbook", "--upload", "leave.md")
+	require.Empty(t, search("forty"))
+	require.Equal(t, before, search("requeueExpired")[0].ID)
+	require.Contains(t, f.CLI(0, "knowledge", "sync", "handbook").Err, "2 files: 0 added, 0 changed, 0 removed")
+	f.JSON(&docs, "knowledge", "documents", "handbook")
+	require.Len(t, docs, 2)
+
 	// An agent indexes its workspace for the person for whom it runs, and finds what they see.
 	// What it indexes does not get into a collection of others that has the name of its own.
 	ctx, admin := t.Context(), f.Client()

@@ -26,7 +26,6 @@ var notInConsole = map[string]string{
 	"Patterns.MatchPatterns":       "it tries a goal on the command line; in the console a task shows what it was offered",
 	"Patterns.PurgePatterns":       "it cannot be undone; with deckhand pattern purge",
 	"Patterns.SetPatternSettings":  "an operator sets them once, with deckhand pattern settings",
-	"Insights.GetRecommendation":   "it is deckhand insight recommend; the form of a task shows what a run is likely to cost",
 	"Credentials.GetCredential":    "ListCredentials has all that the console shows",
 	"Destinations.GetDestination":  "ListDestinations has all that the console shows",
 	"Destinations.GetNotification": "ListNotifications has all that the console shows",

@@ -75,6 +75,7 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 				{"memory_tokens", func(n *yaml.Node) {
 					p.Context.MemoryTokens = int(d.integer(n, "context.memory_tokens", 0, 20_000))
 				}},
+				{"patterns", func(n *yaml.Node) { p.Context.Patterns = d.flag(n, "context.patterns") }},
 				{"summary_model", func(n *yaml.Node) { p.Context.SummaryModel = d.otherModel(n, "context.summary_model") }},
 			})
 		}},

@@ -199,8 +199,10 @@ type Context struct {
 	// 90 % of that.
 	SummarizeAt int
 	// MemoryTokens is how much of the memory a run is told at its beginning, in tokens; 0 for
-	// nothing, and no pattern either.
+	// nothing.
 	MemoryTokens int
+	// Patterns has runs get patterns of earlier ones, and teach them.
+	Patterns bool
 }
 
 // Limits end a run that does not end by itself.
@@ -352,7 +354,7 @@ func defaults() *Persona {
 		},
 		Jobs:        Jobs{MaxTime: DefaultJobTime},
 		Checkpoints: EachIteration,
-		Context:     Context{MemoryTokens: 2000},
+		Context:     Context{MemoryTokens: 2000, Patterns: true},
 		Workspace:   Workspace{Scope: ScopeAgent, SizeBytes: 10 << 30},
 		Jail:        Jail{CPUMillis: 2000, MemoryBytes: 4 << 30, PIDs: 512, TmpBytes: 1 << 30},
 	}

@@ -30,7 +30,7 @@ fallbacks:
 max_tokens: 4096
 cache_ttl: 1h
 thinking: 2048
-context: {memory_tokens: 1500}
+context: {memory_tokens: 1500, patterns: true}
 tools: [shell_exec, file_read]
 trust: untrusted
 mode: autonomous
@@ -103,7 +103,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		Name: "log-triage", Description: "Reads logs", Provider: "anthropic", Model: "claude-sonnet-5-5",
 		Fallbacks: []persona.Fallback{{Provider: "openai", Model: "gpt-5"}, {Provider: "anthropic", Model: "claude-haiku-4-5"}},
 		MaxTokens: 4096, Thinking: persona.Thinking{Tokens: 2048}, CacheTTL: time.Hour, Tools: []string{"shell_exec", "file_read"},
-		Context: persona.Context{MemoryTokens: 1500},
+		Context: persona.Context{MemoryTokens: 1500, Patterns: true},
 		Trust:   persona.Untrusted, Mode: persona.Autonomous,
 		Approvals: persona.Approvals{
 			Tools: []string{"shell_exec"}, Categories: []string{"moderate", "dangerous"}, Timeout: 2 * time.Hour, OnTimeout: persona.StopTask,

@@ -84,8 +84,8 @@ type injectHub struct {
 // Egress implements machine.Link.
 func (h injectHub) Egress() nodev1.EgressServiceClient { return h.r.node }
 
-// JailHasLiveTask implements the queries of the channel.
-func (injectHub) JailHasLiveTask(context.Context, db.JailHasLiveTaskParams) (bool, error) {
+// JailIsLive implements the queries of the channel.
+func (injectHub) JailIsLive(context.Context, db.JailIsLiveParams) (bool, error) {
 	return true, nil
 }
 

@@ -245,8 +245,9 @@ func indexAll(ctx context.Context, s *stack, records []byte) (time.Duration, err
 	}
 	defer database.Close()
 	begin := time.Now()
+	// Not as uploads, of which those without a file are left out.
 	err = knowledge.New(knowledge.Config{Store: database, Redact: &redact.Redactor{}}).Load(ctx, db.KnowledgeSource{
-		ID: added.GetSource().GetId(), OrgID: "org_default", CollectionID: id, Kind: knowledge.Upload,
+		ID: added.GetSource().GetId(), OrgID: "org_default", CollectionID: id, Kind: knowledge.Git,
 	}, bytes.NewReader(records))
 	if err != nil {
 		return 0, err

@@ -117,6 +117,14 @@ func (a *Authorities) Key(ctx context.Context, orgID, jailID, certificate string
 	return string(key), nil
 }
 
+// Drop deletes the certificate authorities of a jail that is removed.
+func (a *Authorities) Drop(ctx context.Context, orgID, jailID string) error {
+	if err := a.store.DeleteAuthoritiesOf(ctx, db.DeleteAuthoritiesOfParams{OrgID: orgID, JailID: jailID}); err != nil {
+		return fmt.Errorf("delete the certificate authorities of jail %s: %w", jailID, err)
+	}
+	return nil
+}
+
 // Prune deletes those that have expired.
 func (a *Authorities) Prune(ctx context.Context) error {
 	_, err := a.store.DeleteExpiredAuthorities(ctx)

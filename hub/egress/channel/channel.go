@@ -47,9 +47,9 @@ type Credentials interface {
 
 // Config holds the dependencies of Channels.
 type Config struct {
-	// Queries reports whether a jail's task is running on a node.
+	// Queries reports whether a jail's task is running on a node, or a sync reads in it.
 	Queries interface {
-		JailHasLiveTask(ctx context.Context, arg db.JailHasLiveTaskParams) (bool, error)
+		JailIsLive(ctx context.Context, arg db.JailIsLiveParams) (bool, error)
 	}
 	Credentials Credentials
 	// Program serves a request of a program in a jail that calls the hub, or returns why it may
@@ -253,9 +253,9 @@ func (s *session) records(ctx context.Context, q egresslink.Records) (struct{}, 
 	return struct{}{}, s.cfg.Credentials.Record(ctx, s.orgID, s.nodeID, q.Records)
 }
 
-// live refuses a jail without a task that runs on this node.
+// live refuses a jail on this node that neither a running task nor a running sync has.
 func (s *session) live(ctx context.Context, jailID string) error {
-	ok, err := s.cfg.Queries.JailHasLiveTask(ctx, db.JailHasLiveTaskParams{OrgID: s.orgID, NodeID: s.nodeID, JailID: jailID})
+	ok, err := s.cfg.Queries.JailIsLive(ctx, db.JailIsLiveParams{OrgID: s.orgID, NodeID: s.nodeID, JailID: jailID})
 	switch {
 	case err != nil:
 		return fault.New(fault.Unavailable, "the hub's database does not respond").WithFix("try again in a moment").WithCause(err)

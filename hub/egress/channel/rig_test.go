@@ -74,10 +74,10 @@ type fakeHub struct {
 
 func (h *fakeHub) Egress() nodev1.EgressServiceClient { return h.node }
 
-func (h *fakeHub) JailHasLiveTask(_ context.Context, arg db.JailHasLiveTaskParams) (bool, error) {
+func (h *fakeHub) JailIsLive(_ context.Context, arg db.JailIsLiveParams) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return arg == db.JailHasLiveTaskParams{OrgID: orgID, NodeID: nodeID, JailID: jailID} && !h.idle, nil
+	return arg == db.JailIsLiveParams{OrgID: orgID, NodeID: nodeID, JailID: jailID} && !h.idle, nil
 }
 
 func (h *fakeHub) Token(_ context.Context, _, _, jail, _, _ string) (egresslink.Token, error) {

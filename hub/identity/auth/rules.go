@@ -289,6 +289,7 @@ var rules = map[string]Rule{
 	c.KnowledgeServiceAddSourceProcedure:        {Kind: User, Role: "basic"},
 	c.KnowledgeServiceRemoveSourceProcedure:     {Kind: User, Role: "basic"},
 	c.KnowledgeServiceUploadDocumentProcedure:   {Kind: User, Role: "basic"},
+	c.KnowledgeServiceRemoveDocumentProcedure:   {Kind: User, Role: "basic"},
 	c.KnowledgeServiceListDocumentsProcedure:    {Kind: User, Role: "viewer"},
 	c.KnowledgeServiceSyncCollectionProcedure:   {Kind: User, Role: "basic"},
 	c.KnowledgeServiceSearchKnowledgeProcedure:  {Kind: User, Role: "viewer"},

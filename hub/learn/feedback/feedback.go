@@ -1,6 +1,6 @@
-// Package feedback takes what people say of tasks, steps, plans and patterns. A verdict
-// changes the confidence in patterns in the transaction that stores it. A correction becomes
-// a proposal, which changes nothing until somebody accepts it.
+// Package feedback takes what people say of tasks, steps, plans, patterns and memories. A
+// verdict changes the confidence in patterns or in the memory in the transaction that stores
+// it. A correction becomes a proposal, which changes nothing until somebody accepts it.
 //
 // Each person has one verdict on each subject; a newer one replaces the older.
 package feedback
@@ -20,13 +20,13 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
 
-// The subjects of verdicts, as the database names them. The column also takes "memory", for
-// verdicts on memories.
+// The subjects of verdicts, as the database names them.
 const (
 	Task    = "task"
 	Step    = "step"
 	Plan    = "plan"
 	Pattern = "pattern"
+	Memory  = "memory"
 )
 
 // The verdicts.
@@ -81,10 +81,24 @@ func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Give
 	case g.Verdict != Correct && g.Correction != "":
 		return out, fault.New(fault.Invalid, "correction: is only for the verdict correct").WithCode(fault.InvalidParameters).WithFix("use the verdict correct, or leave the text out")
 	}
+	if g.Subject == Memory && g.Verdict == Correct {
+		return out, fault.New(fault.Invalid, "verdict: a memory takes no correction").WithCode(fault.InvalidParameters).
+			WithFix("change the entry, which keeps its versions: deckhand memory set; or say that it is bad").WithObject(g.SubjectID)
+	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		out = Result{}
 		if clean := tx.Redact(orgID).String(g.Correction); clean != g.Correction {
 			return fault.New(fault.Invalid, "correction: has a secret").WithCode(fault.InvalidParameters).WithFix("leave the secret out: it would be shown to models")
+		}
+		if g.Subject == Memory {
+			// Verdicts on one entry wait for each other, so that each is counted.
+			is, err := tx.LockMemoryByID(ctx, db.LockMemoryByIDParams{OrgID: orgID, ID: g.SubjectID})
+			if store.IsNotFound(err) || err == nil && is.DeletedAt != nil {
+				return fault.New(fault.NotFound, "memory %s is deleted", g.SubjectID).WithFix("restore it first: deckhand memory restore %s", g.SubjectID).WithObject(g.SubjectID)
+			}
+			if err != nil {
+				return fmt.Errorf("lock memory %s: %w", g.SubjectID, err)
+			}
 		}
 		p := db.GiveFeedbackParams{
 			ID: ident.New("feedback"), OrgID: orgID, Subject: g.Subject, SubjectID: g.SubjectID, Verdict: g.Verdict, Correction: g.Correction, GivenBy: by.ID,
@@ -94,6 +108,11 @@ func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Give
 		}
 		if out.Feedback, err = tx.GiveFeedback(ctx, p); err != nil {
 			return fmt.Errorf("store feedback: %w", err)
+		}
+		if g.Subject == Memory {
+			if err := tx.CountMemoryVerdicts(ctx, db.CountMemoryVerdictsParams{OrgID: orgID, ID: g.SubjectID}); err != nil {
+				return fmt.Errorf("count the verdicts on memory %s: %w", g.SubjectID, err)
+			}
 		}
 		about, err := s.about(ctx, tx, orgID, g)
 		if err != nil {
@@ -127,6 +146,9 @@ func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Give
 type concerned struct{ id, owner string }
 
 func (s *Service) about(ctx context.Context, tx *event.Tx, orgID string, g Given) (out []concerned, err error) {
+	if g.Subject == Memory {
+		return nil, nil
+	}
 	if g.Subject == Pattern {
 		row, err := tx.LockPattern(ctx, db.LockPatternParams{OrgID: orgID, ID: g.SubjectID})
 		if err != nil {

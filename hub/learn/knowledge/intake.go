@@ -146,7 +146,8 @@ func (in *intake) flush(ctx context.Context) error {
 		return nil
 	}
 	s := in.source
-	err := in.r.k.cfg.Store.Tx(ctx, func(q *db.Queries) error {
+	gone := 0
+	err := in.r.k.cfg.Store.Tx(ctx, func(q *db.Queries) (err error) {
 		if err := in.hold(ctx, q); err != nil {
 			return err
 		}
@@ -156,13 +157,19 @@ func (in *intake) flush(ctx context.Context) error {
 		if err := q.PutKnowledgeDocuments(ctx, in.files); err != nil {
 			return fmt.Errorf("store documents: %w", err)
 		}
-		if len(in.passages.Numbers) == 0 {
-			return nil
+		if len(in.passages.Numbers) > 0 {
+			if err := q.PutKnowledgePassages(ctx, in.passages); err != nil {
+				return fmt.Errorf("store passages: %w", err)
+			}
+			if err := q.CountKnowledgeWords(ctx, db.CountKnowledgeWordsParams{CollectionID: s.CollectionID, DocumentIds: in.files.Ids}); err != nil {
+				return err
+			}
 		}
-		if err := q.PutKnowledgePassages(ctx, in.passages); err != nil {
-			return fmt.Errorf("store passages: %w", err)
+		// An upload that was deleted after it was copied into the jail must not be found again.
+		if s.Kind == Upload {
+			gone, err = forgetUploads(ctx, q, s)
 		}
-		return q.CountKnowledgeWords(ctx, db.CountKnowledgeWordsParams{CollectionID: s.CollectionID, DocumentIds: in.files.Ids})
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("store documents of source %s: %w", s.ID, err)
@@ -171,6 +178,7 @@ func (in *intake) flush(ctx context.Context) error {
 		s.Added += in.added
 		s.Changed += in.changed
 		s.Skipped += in.skipped
+		s.Removed += int32(gone)                      //nolint:gosec // bounded by the files of a source
 		s.Passages += int32(len(in.passages.Numbers)) //nolint:gosec // of a batch
 	})
 	in.reset()

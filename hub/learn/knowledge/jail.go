@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +36,7 @@ import (
 // connects nowhere but to the source, and it is removed afterwards with all that it wrote.
 type box struct {
 	k      *Knowledge
+	source db.KnowledgeSource
 	link   machine.Link
 	nodeID string
 	jailID string
@@ -74,7 +74,7 @@ const (
 // open prepares the jail for a source. It returns the nodes that the jail may be on: that of
 // the source, or any that takes work.
 func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (b *box, nodes []string, err error) {
-	b = &box{k: k, jailID: ident.New("know"), nodeID: s.NodeID}
+	b = &box{k: k, source: s, jailID: ident.New("know"), nodeID: s.NodeID}
 	b.spec = &nodev1.JailSpec{
 		JailId: b.jailID, Rootfs: nodelink.RootHost, CpuMillis: boxMillis, MemoryBytes: boxMemory, Pids: boxPIDs, TmpBytes: boxTmp, WorkspaceBytes: boxBytes,
 	}
@@ -93,16 +93,6 @@ func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (b *box, node
 		b.nodeID = *agent.Agent.HomeNodeID
 	case Node:
 		b.spec.ReadOnlyPaths = []string{s.Path}
-	case Git, Web:
-		u, err := url.Parse(s.Url)
-		if err != nil {
-			return nil, nil, fmt.Errorf("address of source %s: %w", s.ID, err)
-		}
-		rule := &nodev1.Egress_Rule{Host: u.Hostname(), Ports: []uint32{443}}
-		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil {
-			rule.Ports = []uint32{uint32(port)}
-		}
-		b.spec.Egress = &nodev1.Egress{Rules: []*nodev1.Egress_Rule{rule}}
 	}
 	if b.nodeID != "" {
 		return b, []string{b.nodeID}, nil
@@ -111,10 +101,21 @@ func open(ctx context.Context, k *Knowledge, s db.KnowledgeSource) (b *box, node
 	if err != nil {
 		return nil, nil, err
 	}
+	var old error
 	for _, row := range rows {
-		if row.Connected && node.Blocked(row.Node, row.Lock) == "" {
-			nodes = append(nodes, row.Node.ID)
+		if !row.Connected || node.Blocked(row.Node, row.Lock) != "" {
+			continue
 		}
+		if connects(s) {
+			if err := node.Require(row.Node, nodelink.Credentials, "decide about requests by method and path"); err != nil {
+				old = cmp.Or(old, err)
+				continue
+			}
+		}
+		nodes = append(nodes, row.Node.ID)
+	}
+	if len(nodes) == 0 && old != nil {
+		return nil, nil, old
 	}
 	if len(nodes) == 0 {
 		return nil, nil, fault.New(fault.Unavailable, "no node is connected that takes work, and documents are read in a jail of one").

@@ -66,7 +66,12 @@ type Config struct {
 	// Role returns the current role of a user. For a name that is not a user, it returns
 	// unless.
 	Role func(ctx context.Context, q *db.Queries, orgID, name, unless string) (string, error)
-	Log  hclog.Logger
+	// Authorities are those of jails that connect to a source; see package authority.
+	Authorities interface {
+		Of(ctx context.Context, orgID, jailID string, hosts []string) ([]string, error)
+		Drop(ctx context.Context, orgID, jailID string) error
+	}
+	Log hclog.Logger
 }
 
 // Knowledge keeps collections. It is a lifecycle.Service: while it runs, it syncs.

@@ -43,8 +43,9 @@ const (
 const (
 	// ranked is how many passages of each search are merged.
 	ranked = 100
-	// looked is for about how many passages a score is computed: those with the rarest words.
-	looked = 4000
+	// looked is about how many passages are candidates: those with the rarest words. examined is
+	// how many of them get a score: those that PostgreSQL ranks highest.
+	looked, examined = 4000, 300
 	// fewWords is for how many words similar ones are looked for, and similarWords how many.
 	fewWords, similarWords = 4, 5
 	// leastLikeness is the similarity, of 0 to 1, from which a word counts as another one that
@@ -52,8 +53,6 @@ const (
 	leastLikeness = 0.55
 	// rare is in how many passages a word is at most for which similar ones are looked for.
 	rare = 2
-	// saturation and byLength are k1 and b of BM25, in the scale of ts_rank.
-	saturation, byLength = 0.5, 0.6
 	// fused is the constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009).
 	fused = 60
 	// similarWeight is how much a rank among similar words counts against one among words.
@@ -171,24 +170,18 @@ func (f finder) ranks(ctx context.Context, orgID string, collections, words []st
 	return append(out, list{BySimilar, similarWeight, found}), nil
 }
 
-// term is a word that is looked for, what it is worth, and in how many passages it is.
-type term struct {
-	word     string
-	weight   float64
-	passages int64
-}
-
 // rank returns the passages that fit some words best.
 func (f finder) rank(ctx context.Context, orgID string, collections []string, terms []term, average float64) ([]int64, error) {
 	if len(terms) == 0 {
 		return nil, nil
 	}
 	slices.SortStableFunc(terms, func(a, b term) int { return cmp.Compare(a.passages, b.passages) })
-	p := db.RankKnowledgeParams{OrgID: orgID, Collections: collections, MaxRows: ranked, Saturation: saturation, ByLength: byLength, Average: max(average, 1)}
+	average = max(average, 1)
+	p := db.RankKnowledgeParams{OrgID: orgID, Collections: collections, MaxRows: examined, Average: average}
 	var any []string
 	sum := int64(0)
 	for i, t := range terms {
-		p.Queries, p.Weights = append(p.Queries, lexeme(t.word)), append(p.Weights, t.weight)
+		p.Words, p.Queries, p.Weights = append(p.Words, t.word), append(p.Queries, lexeme(t.word)), append(p.Weights, t.weight)
 		if sum += t.passages; i == 0 || sum <= looked {
 			any = append(any, lexeme(t.word))
 		}
@@ -206,11 +199,7 @@ func (f finder) rank(ctx context.Context, orgID string, collections []string, te
 	if err != nil {
 		return nil, fmt.Errorf("search passages: %w", err)
 	}
-	out := make([]int64, len(rows))
-	for i, row := range rows {
-		out[i] = row.ID
-	}
-	return out, nil
+	return byScore(rows, terms, average), nil
 }
 
 // merged is a passage with its merged score.

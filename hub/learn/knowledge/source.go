@@ -16,7 +16,6 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/internal/extracted"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 )
@@ -30,13 +29,8 @@ type Source struct {
 }
 
 const (
-	// maxSources bounds the sources of a collection, maxUploads the files of its uploads.
+	// maxSources bounds the sources of a collection.
 	maxSources = 50
-	maxUploads = 2000
-	// maxUploaded and maxUploadedOrg bound the bytes of a collection's uploads and of those of
-	// all an organisation's collections: they are in the database.
-	maxUploaded    = 1 << 30
-	maxUploadedOrg = 10 << 30
 	// sourceRole is who adds sources that a node connects to.
 	sourceRole = "advanced"
 )
@@ -59,7 +53,7 @@ func (k *Knowledge) Add(ctx context.Context, v visibility.Viewer, ref string, s 
 	p := db.AddKnowledgeSourceParams{
 		ID: ident.New("src"), OrgID: v.OrgID, CollectionID: row.KnowledgeCollection.ID, Kind: s.Kind, Path: s.Path, Url: s.URL, Revision: s.Revision, CreatedBy: by.ID,
 	}
-	if err := k.check(ctx, v, s, role, &p); err != nil {
+	if err := check(ctx, k, v, s, role, &p); err != nil {
 		return "", "", err
 	}
 	id, err = k.ensureSource(ctx, p, by)
@@ -101,7 +95,7 @@ func (k *Knowledge) ensureSource(ctx context.Context, p db.AddKnowledgeSourcePar
 }
 
 // check completes and checks what a source names.
-func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, role string, p *db.AddKnowledgeSourceParams) error {
+func check(ctx context.Context, k *Knowledge, v visibility.Viewer, s Source, role string, p *db.AddKnowledgeSourceParams) error {
 	wrong := func(field, format string, args ...any) *fault.Error {
 		return fault.New(fault.Invalid, "source."+field+": "+format, args...).WithCode(fault.InvalidParameters)
 	}
@@ -159,6 +153,9 @@ func (k *Knowledge) check(ctx context.Context, v visibility.Viewer, s Source, ro
 		if key := secretIn(u); key != "" || k.cfg.Redact.Org(v.OrgID).String(s.URL) != s.URL {
 			return wrong("url", "it has a secret (%s), which everybody who sees the collection would see", cmp.Or(key, "one that the hub knows")).
 				WithFix("leave it out; repositories and pages that need a credential are not read")
+		}
+		if err := mayName(u, role); err != nil {
+			return err
 		}
 		if s.Kind == Git && u.RawQuery != "" {
 			return wrong("url", "the address of a repository has no query").WithFix("leave out what begins with ?")
@@ -258,58 +255,4 @@ func forget(ctx context.Context, q *db.Queries, orgID, collectionID string, ids 
 		return fmt.Errorf("delete words that no document has: %w", err)
 	}
 	return nil
-}
-
-// Put stores an uploaded file in a collection, and returns the source that uploads are in.
-func (k *Knowledge) Put(ctx context.Context, v visibility.Viewer, ref, name string, content []byte, by event.Actor) (collectionID, sourceID string, err error) {
-	row, err := k.change(ctx, v, ref)
-	if err != nil {
-		return "", "", err
-	}
-	c := row.KnowledgeCollection
-	switch {
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || path.IsAbs(name) || path.Clean(name) != name || name == "." || name == ".." || strings.HasPrefix(name, "../"):
-		return "", "", fault.New(fault.Invalid, "path: %.200q is no relative path of a file", name).WithCode(fault.InvalidParameters).WithFix("use one such as docs/leave.md")
-	case strings.HasPrefix(path.Base(name), ".") || strings.Contains("/"+name, "/."):
-		return "", "", fault.New(fault.Invalid, "path: %.200q is hidden, and hidden files are not read", name).WithCode(fault.InvalidParameters).WithFix("use a name that does not begin with a dot")
-	case len(content) > extracted.MaxFile:
-		return "", "", fault.New(fault.Invalid, "content: it has %d bytes, at most %d are read", len(content), extracted.MaxFile).WithCode(fault.InvalidParameters).WithFix("split it")
-	}
-	if content == nil {
-		content = []byte{}
-	}
-	source, err := k.cfg.Store.KnowledgeUploadSource(ctx, db.KnowledgeUploadSourceParams{OrgID: v.OrgID, CollectionID: c.ID})
-	if store.IsNotFound(err) {
-		_, source.ID, err = k.Add(ctx, v, c.ID, Source{Kind: Upload}, "", by)
-	}
-	if err != nil {
-		return "", "", err
-	}
-	err = k.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if err := tx.LockKnowledgeCollection(ctx, db.LockKnowledgeCollectionParams{OrgID: v.OrgID, ID: c.ID}); err != nil {
-			return fmt.Errorf("lock collection %s: %w", c.ID, err)
-		}
-		have, err := tx.KnowledgeUploadsSize(ctx, db.KnowledgeUploadsSizeParams{OrgID: v.OrgID, SourceID: source.ID, Path: name})
-		if err != nil {
-			return fmt.Errorf("measure the uploads of collection %s: %w", c.ID, err)
-		}
-		full := func(format string, args ...any) error {
-			return fault.New(fault.Exhausted, format, args...).WithObject(c.ID).WithFix("add a folder or a Git repository as a source instead, or remove collections")
-		}
-		switch more := int64(len(content)); {
-		case have.Files >= maxUploads:
-			return full("collection %s has %d uploads, which is the most", c.Name, maxUploads)
-		case have.Bytes+more > maxUploaded:
-			return full("the uploads of collection %s would have over %d MiB", c.Name, maxUploaded>>20)
-		case have.OrgBytes+more > maxUploadedOrg:
-			return full("the uploads of the organisation would have over %d GiB", maxUploadedOrg>>30)
-		}
-		if err := tx.PutKnowledgeUpload(ctx, db.PutKnowledgeUploadParams{OrgID: v.OrgID, SourceID: source.ID, Path: name, Content: content}); err != nil {
-			return fmt.Errorf("store an upload of collection %s: %w", c.ID, err)
-		}
-		return audit.Append(tx, audit.Entry{
-			OrgID: v.OrgID, By: by, Action: "collection.document_uploaded", ObjectKind: Kind, ObjectID: c.ID, After: map[string]any{"path": name, "bytes": len(content)},
-		})
-	})
-	return c.ID, source.ID, err
 }

@@ -306,6 +306,12 @@ func (r *run) enter(ctx context.Context, b *box, nodeID string) (err error) {
 	if mine, err := r.note(ctx, r.now()); err != nil || !mine {
 		return errEnded().WithCause(err)
 	}
+	// Of each attempt its own: remove drops it with the jail.
+	if connects(b.source) {
+		if b.spec.Egress, err = egressOf(ctx, r.k, b.source, b.jailID); err != nil {
+			return err
+		}
+	}
 	return b.make(ctx)
 }
 
@@ -317,7 +323,7 @@ func (r *run) remove(ctx context.Context, b *box) (left bool) {
 	}
 	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	if err := b.close(clean); err != nil {
+	if err := errors.Join(b.close(clean), r.k.cfg.Authorities.Drop(clean, r.collection.OrgID, b.jailID)); err != nil {
 		r.k.cfg.Log.Warn("cannot remove the jail of a sync", "jail_id", b.jailID, "node_id", b.nodeID, "error", err)
 		return true
 	}
@@ -371,6 +377,9 @@ func (k *Knowledge) Sweep(ctx context.Context) error {
 		for _, row := range all {
 			_, err := link.Jails().RemoveJail(ctx, &nodev1.RemoveJailRequest{JailId: row.JailID})
 			if err == nil || fault.Is(fault.FromGRPC(err), fault.NotFound) {
+				err = k.cfg.Authorities.Drop(ctx, row.OrgID, row.JailID)
+			}
+			if err == nil {
 				err = k.cfg.Store.ForgetKnowledgeJail(ctx, db.ForgetKnowledgeJailParams{OrgID: row.OrgID, ID: row.ID, JailID: row.JailID})
 			}
 			if err != nil {

@@ -3,7 +3,6 @@ package knowledge
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -154,7 +153,7 @@ func vector(file, title, heading, body string) (words string, length int) {
 		})
 	}
 	put(heading, "A")
-	put(strings.TrimSuffix(file, path.Ext(file)), "B")
+	put(nameOf(file), "B")
 	put(title, "B")
 	before := at
 	put(body, "")

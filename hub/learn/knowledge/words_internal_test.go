@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
 // Words are found in their inflected forms, and names by their parts and as a whole.
@@ -56,4 +58,25 @@ func TestResultsAreMergedByReciprocalRank(t *testing.T) {
 		return h
 	}
 	require.Len(t, distinct([]Hit{hit(1, "a"), hit(2, "a"), hit(3, "b"), hit(4, "c")}, 2), 2)
+}
+
+// A word counts more in a name than in a heading or text, more where it is rare, often or in
+// little text, and a passage of a document that is about the question before one alike.
+func TestPassagesAreScored(t *testing.T) {
+	t.Parallel()
+	row := func(id int64, document string, length int32, counts ...int32) db.RankKnowledgeRow {
+		return db.RankKnowledgeRow{ID: id, DocumentID: document, Heading: "Ten words are usual", Path: "guide.md", Length: length, Counts: counts}
+	}
+	terms := []term{{"rare", 5, 10}, {"usual", 1, 1000}}
+	require.Equal(t, []int64{4, 3, 2, 5, 1, 6}, byScore([]db.RankKnowledgeRow{
+		row(1, "a", 100, 0, 0, 0, 0, 0, 9),
+		row(2, "b", 100, 0, 0, 1, 0, 0, 0),
+		row(3, "c", 100, 0, 0, 2, 0, 0, 0),
+		row(4, "d", 100, 0, 1, 2, 0, 0, 0),
+		row(5, "e", 400, 0, 0, 1, 0, 0, 0),
+		row(6, "f", 100, 0, 0, 0, 0, 0, 0),
+	}, terms, 100))
+	require.Equal(t, []int64{3, 2, 1}, byScore([]db.RankKnowledgeRow{
+		row(1, "a", 100, 0, 0, 1, 0, 0, 0), row(2, "b", 100, 0, 0, 1, 0, 0, 0), row(3, "b", 100, 0, 0, 1, 0, 0, 3),
+	}, terms, 100))
 }

@@ -261,6 +261,10 @@ func (m *Memories) put(ctx context.Context, tx *event.Tx, orgID string, d Draft)
 			Untrusted: d.Untrusted, ConfirmedBy: d.ConfirmedBy, Confidence: d.Confidence, ExpiresAt: d.ExpiresAt,
 		})
 	} else {
+		// An agent that writes the same again does not take back what people said of it.
+		if d.Source.Kind == ByAgent && is.DeletedAt == nil && is.Body == body(d.Key, d.Value) {
+			d.Confidence = min(d.Confidence, is.Confidence)
+		}
 		is, err = tx.UpdateMemory(ctx, db.UpdateMemoryParams{
 			OrgID: orgID, ID: is.ID, Value: value, Body: body(d.Key, d.Value),
 			Source: d.Source.Kind, SourceUser: d.Source.User, SourceAgent: d.Source.AgentID, SourceTask: d.Source.TaskID, SourceStep: d.Source.StepID,

@@ -39,6 +39,8 @@ type Failures func(ctx context.Context, q *db.Queries, t db.Task, steps []db.Ste
 type Learner struct {
 	Patterns *Service
 	Failures Failures
+	// Teaches reports whether patterns are drawn from a task's runs.
+	Teaches func(ctx context.Context, q *db.Queries, t db.Task) (bool, error)
 }
 
 // Learn learns from the runs that have ended, up to some batches of them. The runs of a batch
@@ -139,6 +141,9 @@ func (l *Learner) learn(ctx context.Context, q *db.Queries, orgID, taskID string
 	}
 	match, err := l.endOffer(ctx, q, r, succeeded)
 	if err != nil || !succeeded {
+		return err
+	}
+	if teaches, err := l.Teaches(ctx, q, t); err != nil || !teaches {
 		return err
 	}
 	return l.draw(ctx, q, r, row.AgentName, match)

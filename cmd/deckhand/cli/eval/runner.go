@@ -152,7 +152,7 @@ description: Plays the scenario %s
 %s
 tools: [%s]
 workspace: {scope: agent, size: 64MiB}
-context: {memory_tokens: 0} # nothing of earlier runs
+context: {memory_tokens: 0, patterns: false} # nothing of earlier runs, and nothing for later ones
 limits: {iterations: %d}
 ---
 You are an engineer at work in a folder of files. Do what the goal asks, no more, and check your own work before you say

@@ -16,9 +16,9 @@ import (
 // Command returns the command "deckhand feedback".
 func Command(e *env.Env) *cobra.Command {
 	cmd := env.Group("feedback", "Approve, correct or reject results", `
-What you say of a task, a step, a plan or a pattern changes the confidence in patterns at
-once. A correction becomes a proposal: it changes nothing until the pattern's owner, or the
-task's submitter, accepts it.
+What you say of a task, a plan or a pattern changes the confidence in patterns at once, and
+what you say of an entry of the memory the confidence in that entry. A correction becomes a
+proposal: it changes nothing until the pattern's owner, or the task's submitter, accepts it.
 `, `
 deckhand feedback approve task task_3q9
 deckhand feedback correct task task_3q9 "The certificates are in /etc/relay"
@@ -38,6 +38,7 @@ deckhand feedback accept proposal_3q9
 var subjects = map[string]deckhandv1.FeedbackSubject{
 	"task": deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_TASK, "step": deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_STEP,
 	"plan": deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_PLAN, "pattern": deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_PATTERN,
+	"memory": deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_MEMORY,
 }
 
 type given = *deckhandv1.Feedback
@@ -65,12 +66,12 @@ func verdictCommand(e *env.Env, name, short string, verdict deckhandv1.FeedbackV
 	}
 	return &cobra.Command{
 		Use: name + " " + args, Short: short,
-		Long:    "SUBJECT is task, step, plan or pattern. ID is its id; of a plan that of its task. A newer verdict of yours replaces the older.",
+		Long:    "SUBJECT is task, step, plan, pattern or memory. ID is its id; of a plan that of its task. A newer verdict of yours replaces the older.",
 		Example: example, Args: env.Args(names...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			subject, known := subjects[args[0]]
 			if !known {
-				return env.Usage(cmd, "%q is not task, step, plan or pattern", args[0])
+				return env.Usage(cmd, "%q is not task, step, plan, pattern or memory", args[0])
 			}
 			client, err := e.Client()
 			if err != nil {

@@ -94,18 +94,29 @@ func openCommand(e *env.Env) *cobra.Command {
 }
 
 func removeCommand(e *env.Env) *cobra.Command {
-	source := ""
+	source, upload := "", ""
 	cmd := &cobra.Command{
-		Use: "remove COLLECTION", Short: "Delete a collection, or one of its sources",
-		Long: `Deletes a collection with its documents, uploads and words, or with --source only
-one source with its documents. It cannot be undone; the documents themselves stay
-where they are.`,
+		Use: "remove COLLECTION", Short: "Delete a collection, one of its sources, or an upload",
+		Long: `Deletes a collection with its documents, uploads and words, with --source only one
+source with its documents, or with --upload only one uploaded file. It cannot be undone;
+the documents themselves stay where they are.`,
 		Example: `deckhand knowledge remove handbook
-deckhand knowledge remove docs --source src_0m2k`,
+deckhand knowledge remove docs --source src_0m2k
+deckhand knowledge remove handbook --upload leave.md`,
 		Args: env.Args("COLLECTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// A variable of a script that is not set must not delete the whole collection.
+			for _, name := range []string{"source", "upload"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return env.Usage(cmd, "--%s is empty", name)
+				}
+			}
 			client, err := e.Client()
 			if err != nil {
+				return err
+			}
+			if upload != "" {
+				_, err = client.Knowledge.RemoveDocument(cmd.Context(), &deckhandv1.RemoveDocumentRequest{CollectionId: args[0], Path: upload})
 				return err
 			}
 			if source != "" {
@@ -117,5 +128,7 @@ deckhand knowledge remove docs --source src_0m2k`,
 		},
 	}
 	cmd.Flags().StringVar(&source, "source", "", "remove only this source, by its id")
+	cmd.Flags().StringVar(&upload, "upload", "", "remove only this uploaded file, by its path")
+	cmd.MarkFlagsMutuallyExclusive("source", "upload")
 	return cmd
 }

@@ -10,6 +10,21 @@ import (
 	"time"
 )
 
+const deleteAuthoritiesOf = `-- name: DeleteAuthoritiesOf :exec
+DELETE FROM jail_authorities WHERE org_id = $1 AND jail_id = $2
+`
+
+type DeleteAuthoritiesOfParams struct {
+	OrgID  string
+	JailID string
+}
+
+// All of a jail that is removed.
+func (q *Queries) DeleteAuthoritiesOf(ctx context.Context, arg DeleteAuthoritiesOfParams) error {
+	_, err := q.db.Exec(ctx, deleteAuthoritiesOf, arg.OrgID, arg.JailID)
+	return err
+}
+
 const deleteExpiredAuthorities = `-- name: DeleteExpiredAuthorities :execrows
 DELETE FROM jail_authorities WHERE expires_at < clock_timestamp()
 `
@@ -93,25 +108,29 @@ func (q *Queries) JailAuthorities(ctx context.Context, arg JailAuthoritiesParams
 	return items, nil
 }
 
-const jailHasLiveTask = `-- name: JailHasLiveTask :one
-SELECT EXISTS (
-    SELECT FROM tasks
-    WHERE org_id = $1 AND node_id = $2::text AND jail_id = $3 AND finished_at IS NULL
-)
+const jailIsLive = `-- name: JailIsLive :one
+SELECT (EXISTS (
+    SELECT FROM tasks t
+    WHERE t.org_id = $1 AND t.node_id = $2::text AND t.jail_id = $3 AND t.finished_at IS NULL
+) OR EXISTS (
+    SELECT FROM knowledge_syncs s
+    WHERE s.org_id = $1 AND s.node_id = $2::text AND s.jail_id = $3 AND s.state = 'running'
+))::boolean
 `
 
-type JailHasLiveTaskParams struct {
+type JailIsLiveParams struct {
 	OrgID  string
 	NodeID string
 	JailID string
 }
 
-// Reports whether a task that has not ended has a jail on a node.
-func (q *Queries) JailHasLiveTask(ctx context.Context, arg JailHasLiveTaskParams) (bool, error) {
-	row := q.db.QueryRow(ctx, jailHasLiveTask, arg.OrgID, arg.NodeID, arg.JailID)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+// Reports whether a task that has not ended has a jail on a node, or a sync of knowledge that
+// runs.
+func (q *Queries) JailIsLive(ctx context.Context, arg JailIsLiveParams) (bool, error) {
+	row := q.db.QueryRow(ctx, jailIsLive, arg.OrgID, arg.NodeID, arg.JailID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const lockJailAuthorities = `-- name: LockJailAuthorities :exec

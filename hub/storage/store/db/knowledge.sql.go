@@ -270,6 +270,24 @@ func (q *Queries) DeleteKnowledgeSource(ctx context.Context, arg DeleteKnowledge
 	return result.RowsAffected(), nil
 }
 
+const deleteKnowledgeUpload = `-- name: DeleteKnowledgeUpload :execrows
+DELETE FROM knowledge_uploads WHERE org_id = $1 AND source_id = $2 AND path = $3
+`
+
+type DeleteKnowledgeUploadParams struct {
+	OrgID    string
+	SourceID string
+	Path     string
+}
+
+func (q *Queries) DeleteKnowledgeUpload(ctx context.Context, arg DeleteKnowledgeUploadParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteKnowledgeUpload, arg.OrgID, arg.SourceID, arg.Path)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const endAbandonedKnowledgeSyncs = `-- name: EndAbandonedKnowledgeSyncs :exec
 UPDATE knowledge_syncs SET state = 'failed', error = 'the hub that ran it ended', ended_at = now()
 WHERE state = 'running' AND seen_at < now() - $1::interval
@@ -612,6 +630,37 @@ func (q *Queries) KnowledgeDigests(ctx context.Context, arg KnowledgeDigestsPara
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const knowledgeDocumentsWithoutUpload = `-- name: KnowledgeDocumentsWithoutUpload :many
+SELECT d.id FROM knowledge_documents d WHERE d.org_id = $1 AND d.source_id = $2
+  AND NOT EXISTS (SELECT 1 FROM knowledge_uploads u WHERE u.source_id = d.source_id AND u.path = d.path)
+`
+
+type KnowledgeDocumentsWithoutUploadParams struct {
+	OrgID    string
+	SourceID string
+}
+
+// The documents that were read from uploads of a source that are deleted.
+func (q *Queries) KnowledgeDocumentsWithoutUpload(ctx context.Context, arg KnowledgeDocumentsWithoutUploadParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, knowledgeDocumentsWithoutUpload, arg.OrgID, arg.SourceID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1406,48 +1455,54 @@ func (q *Queries) PutKnowledgeUpload(ctx context.Context, arg PutKnowledgeUpload
 const rankKnowledge = `-- name: RankKnowledge :many
 WITH term AS MATERIALIZED (
     SELECT CAST(t.query AS tsquery) AS query, t.weight
-    FROM (SELECT unnest($8::text[]) AS query, unnest($9::float8[]) AS weight) AS t)
-SELECT x.id, sum(x.weight * x.rank / (x.rank + x.half_rank))::float8 AS score
-FROM (SELECT p.id, t.weight, ts_rank('{0.3, 0.3, 0.6, 1.0}', p.words, t.query)::float8 AS rank,
-             ($1::float8 * (1 - $2::float8 + $2::float8 * p.length / $3::float8))::float8 AS half_rank
-      FROM knowledge_passages p CROSS JOIN term t
-      WHERE p.org_id = $4 AND p.collection_id = ANY ($5::text[]) AND p.words @@ CAST($6::text AS tsquery)
-      OFFSET 0) AS x
-WHERE x.rank > 0
-GROUP BY x.id ORDER BY score DESC, x.id LIMIT $7
+    FROM (SELECT unnest($2::text[]) AS query, unnest($3::float8[]) AS weight) AS t
+), near AS MATERIALIZED (
+    SELECT x.id
+    FROM (SELECT p.id, t.weight, ts_rank('{0.3, 0.3, 0.6, 1.0}', p.words, t.query)::float8 AS rank, (0.2 + 0.3 * p.length / $4::float8)::float8 AS half_rank
+          FROM knowledge_passages p CROSS JOIN term t
+          WHERE p.org_id = $5 AND p.collection_id = ANY ($6::text[]) AND p.words @@ CAST($7::text AS tsquery)
+          OFFSET 0) AS x
+    WHERE x.rank > 0
+    GROUP BY x.id ORDER BY sum(x.weight * x.rank / (x.rank + x.half_rank)) DESC, x.id LIMIT $8
+)
+SELECT p.id, p.document_id, p.heading, p.length, d.path, d.title, passage_counts(p.words, $1::text[])::integer[] AS counts
+FROM near n JOIN knowledge_passages p ON p.id = n.id JOIN knowledge_documents d ON d.id = p.document_id
 `
 
 type RankKnowledgeParams struct {
-	Saturation  float64
-	ByLength    float64
+	Words       []string
+	Queries     []string
+	Weights     []float64
 	Average     float64
 	OrgID       string
 	Collections []string
 	AnyOf       string
 	MaxRows     int32
-	Queries     []string
-	Weights     []float64
 }
 
 type RankKnowledgeRow struct {
-	ID    int64
-	Score float64
+	ID         int64
+	DocumentID string
+	Heading    string
+	Length     int32
+	Path       string
+	Title      string
+	Counts     []int32
 }
 
-// The passages that have one of the words in @any, the best first. A word counts by its weight,
-// and by how often a passage has it for its length: ts_rank of one word grows with its places
-// and has a limit, as BM25 has. OFFSET 0 makes the database compute the rank once.
+// The passages that have one of the words in @any and that are best at first sight, with how
+// often they have each of the words. First sight is ts_rank of each word, which is cheap, and
+// grows with the word's places up to a limit. OFFSET 0 makes the database compute it once.
 func (q *Queries) RankKnowledge(ctx context.Context, arg RankKnowledgeParams) ([]RankKnowledgeRow, error) {
 	rows, err := q.db.Query(ctx, rankKnowledge,
-		arg.Saturation,
-		arg.ByLength,
+		arg.Words,
+		arg.Queries,
+		arg.Weights,
 		arg.Average,
 		arg.OrgID,
 		arg.Collections,
 		arg.AnyOf,
 		arg.MaxRows,
-		arg.Queries,
-		arg.Weights,
 	)
 	if err != nil {
 		return nil, err
@@ -1456,7 +1511,15 @@ func (q *Queries) RankKnowledge(ctx context.Context, arg RankKnowledgeParams) ([
 	items := []RankKnowledgeRow{}
 	for rows.Next() {
 		var i RankKnowledgeRow
-		if err := rows.Scan(&i.ID, &i.Score); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.DocumentID,
+			&i.Heading,
+			&i.Length,
+			&i.Path,
+			&i.Title,
+			&i.Counts,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

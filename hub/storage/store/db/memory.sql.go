@@ -79,6 +79,26 @@ func (q *Queries) CountMemories(ctx context.Context, arg CountMemoriesParams) (i
 	return count, err
 }
 
+const countMemoryVerdicts = `-- name: CountMemoryVerdicts :exec
+UPDATE memories m SET confidence = (2 * v.confidence + n.approvals) / (2 + n.approvals + n.rejections)
+FROM memory_versions v CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE f.verdict = 'approve') AS approvals, count(*) FILTER (WHERE f.verdict = 'reject') AS rejections
+    FROM feedback f WHERE f.org_id = $1 AND f.subject = 'memory' AND f.subject_id = v.memory_id AND f.given_at >= v.created_at) AS n
+WHERE m.org_id = $1 AND m.id = $2 AND v.memory_id = m.id AND v.version = m.version
+`
+
+type CountMemoryVerdictsParams struct {
+	OrgID string
+	ID    string
+}
+
+// The confidence in an entry: that with which its version was written, which weighs as much as
+// two people, and what people have said of it since.
+func (q *Queries) CountMemoryVerdicts(ctx context.Context, arg CountMemoryVerdictsParams) error {
+	_, err := q.db.Exec(ctx, countMemoryVerdicts, arg.OrgID, arg.ID)
+	return err
+}
+
 const deleteCheckpointsOf = `-- name: DeleteCheckpointsOf :exec
 DELETE FROM checkpoints WHERE org_id = $1 AND task_id = ANY ($2::text[])
 `
@@ -110,10 +130,14 @@ func (q *Queries) DeleteMemory(ctx context.Context, arg DeleteMemoryParams) (int
 	return result.RowsAffected(), nil
 }
 
-const dropOldestDeleted = `-- name: DropOldestDeleted :execrows
-DELETE FROM memories m WHERE m.id = (
-    SELECT d.id FROM memories d WHERE d.org_id = $1 AND d.scope_kind = $2 AND d.scope_id = $3 AND d.only_for = $4
-      AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+const dropOldestDeleted = `-- name: DropOldestDeleted :one
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id = (
+        SELECT d.id FROM memories d WHERE d.org_id = $1 AND d.scope_kind = $2 AND d.scope_id = $3 AND d.only_for = $4
+          AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone
 `
 
 type DropOldestDeletedParams struct {
@@ -123,18 +147,18 @@ type DropOldestDeletedParams struct {
 	OnlyFor   string
 }
 
-// Makes room for an entry of a scope by deleting for good what was deleted first.
+// Makes room for an entry of a scope by deleting for good what was deleted first, with what
+// people said of it. Returns how many that were.
 func (q *Queries) DropOldestDeleted(ctx context.Context, arg DropOldestDeletedParams) (int64, error) {
-	result, err := q.db.Exec(ctx, dropOldestDeleted,
+	row := q.db.QueryRow(ctx, dropOldestDeleted,
 		arg.OrgID,
 		arg.ScopeKind,
 		arg.ScopeID,
 		arg.OnlyFor,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const dropOldestSelectors = `-- name: DropOldestSelectors :exec
@@ -840,9 +864,13 @@ func (q *Queries) PreferencesOf(ctx context.Context, arg PreferencesOfParams) ([
 	return items, nil
 }
 
-const pruneMemories = `-- name: PruneMemories :execrows
-DELETE FROM memories m WHERE m.id IN (
-    SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < $1 AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT $2)
+const pruneMemories = `-- name: PruneMemories :one
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id IN (
+        SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < $1 AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT $2)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone
 `
 
 type PruneMemoriesParams struct {
@@ -850,19 +878,20 @@ type PruneMemoriesParams struct {
 	MaxRows int32
 }
 
-// Deletes a batch of what has been deleted or over for some time.
+// Deletes a batch of what has been deleted or over for some time, with what people said of it.
+// Returns how many that were.
 func (q *Queries) PruneMemories(ctx context.Context, arg PruneMemoriesParams) (int64, error) {
-	result, err := q.db.Exec(ctx, pruneMemories, arg.Before, arg.MaxRows)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, pruneMemories, arg.Before, arg.MaxRows)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const purgeMemories = `-- name: PurgeMemories :one
 WITH gone AS (
     DELETE FROM memories m WHERE m.org_id = $1 AND (m.scope_kind = 'user' AND m.scope_id = $2 OR m.only_for = $2)
-    RETURNING m.id)
+    RETURNING m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = $1 AND f.subject = 'memory' AND f.subject_id = g.id)
 SELECT (SELECT count(*) FROM gone)::bigint AS memories,
        (SELECT count(*) FROM memory_versions v JOIN gone g ON g.id = v.memory_id)::bigint AS versions
 `
@@ -1074,9 +1103,12 @@ func (q *Queries) SelectorsOf(ctx context.Context, arg SelectorsOfParams) ([]Mem
 }
 
 const similarMemories = `-- name: SimilarMemories :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, word_similarity(m.key, $1::text)::double precision AS rank FROM (
-    SELECT n.id, n.org_id, n.scope_kind, n.scope_id, n.only_for, n.type, n.key, n.value, n.body, n.source, n.source_user, n.source_agent, n.source_task, n.source_step, n.untrusted, n.confirmed_by, n.confidence, n.version, n.uses, n.created_at, n.updated_at, n.used_at, n.expires_at, n.deleted_at, n.words FROM memories n WHERE n.org_id = $2 AND (n.scope_kind || ':' || n.scope_id) = ANY ($3::text[])
-    ORDER BY n.updated_at DESC, n.id DESC LIMIT $4) AS m
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, word_similarity(m.key, $1::text)::double precision AS rank
+FROM (SELECT l.id FROM unnest($2::text[]) AS s (scope) CROSS JOIN LATERAL (
+        SELECT n.id, n.updated_at FROM memories n WHERE n.org_id = $3 AND (n.scope_kind || ':' || n.scope_id) = s.scope
+        ORDER BY n.updated_at DESC, n.id DESC LIMIT $4) AS l
+    ORDER BY l.updated_at DESC, l.id DESC LIMIT $4) AS c
+JOIN memories m ON m.id = c.id
 WHERE (m.only_for = '' OR m.only_for = $5::text)
   AND (cardinality($6::text[]) = 0 OR m.type = ANY ($6::text[]))
   AND ($7::boolean OR NOT m.untrusted)
@@ -1087,8 +1119,8 @@ ORDER BY rank DESC, m.id LIMIT $9
 
 type SimilarMemoriesParams struct {
 	Text        string
-	OrgID       string
 	Scopes      []string
+	OrgID       string
 	Newest      int32
 	UserID      string
 	Types       []string
@@ -1127,12 +1159,13 @@ type SimilarMemoriesRow struct {
 }
 
 // What has a key that is written nearly as a text, among the last changed of some scopes
-// ("kind:id"): every key is compared, which no index does.
+// ("kind:id"): every key is compared, which no index does. Each scope is read by its own index:
+// over several at once, the database read the whole organisation's last changed.
 func (q *Queries) SimilarMemories(ctx context.Context, arg SimilarMemoriesParams) ([]SimilarMemoriesRow, error) {
 	rows, err := q.db.Query(ctx, similarMemories,
 		arg.Text,
-		arg.OrgID,
 		arg.Scopes,
+		arg.OrgID,
 		arg.Newest,
 		arg.UserID,
 		arg.Types,

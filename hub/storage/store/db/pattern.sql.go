@@ -641,11 +641,13 @@ func (q *Queries) LearntFrom(ctx context.Context, taskIds []string) error {
 
 const listFeedback = `-- name: ListFeedback :many
 SELECT f.id, f.org_id, f.subject, f.subject_id, f.task_id, f.verdict, f.correction, f.given_by, f.given_at FROM feedback f LEFT JOIN tasks t ON t.id = f.task_id LEFT JOIN patterns p ON f.subject = 'pattern' AND p.id = f.subject_id
+LEFT JOIN memories m ON f.subject = 'memory' AND m.org_id = f.org_id AND m.id = f.subject_id
 WHERE f.org_id = $1
   AND ($2::text IS NULL OR f.task_id = $2)
   AND ($3::text IS NULL OR f.subject = 'pattern' AND f.subject_id = $3)
   AND (f.given_by = $4::text OR t.id IS NOT NULL AND ($5::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $4::text))
-       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $4::text, $5::boolean))
+       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $4::text, $5::boolean)
+       OR m.id IS NOT NULL AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, $4::text, $5::boolean))
   AND ($6::timestamptz IS NULL OR (f.given_at, f.id) < ($6::timestamptz, $7::text))
 ORDER BY f.given_at DESC, f.id DESC LIMIT $8
 `

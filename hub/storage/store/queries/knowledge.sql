@@ -98,6 +98,14 @@ FROM knowledge_uploads WHERE org_id = @org_id AND NOT (source_id = @source_id AN
 -- name: KnowledgeUpload :one
 SELECT content FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id AND path = @path;
 
+-- name: DeleteKnowledgeUpload :execrows
+DELETE FROM knowledge_uploads WHERE org_id = @org_id AND source_id = @source_id AND path = @path;
+
+-- name: KnowledgeDocumentsWithoutUpload :many
+-- The documents that were read from uploads of a source that are deleted.
+SELECT d.id FROM knowledge_documents d WHERE d.org_id = @org_id AND d.source_id = @source_id
+  AND NOT EXISTS (SELECT 1 FROM knowledge_uploads u WHERE u.source_id = d.source_id AND u.path = d.path);
+
 -- name: KnowledgeDigests :many
 SELECT id, path, digest, passages FROM knowledge_documents WHERE org_id = @org_id AND source_id = @source_id;
 
@@ -218,20 +226,23 @@ WHERE w.collection_id = ANY (@collections::text[]) AND w.word % @word::text
 GROUP BY w.word ORDER BY likeness DESC, w.word LIMIT @max_rows;
 
 -- name: RankKnowledge :many
--- The passages that have one of the words in @any, the best first. A word counts by its weight,
--- and by how often a passage has it for its length: ts_rank of one word grows with its places
--- and has a limit, as BM25 has. OFFSET 0 makes the database compute the rank once.
+-- The passages that have one of the words in @any and that are best at first sight, with how
+-- often they have each of the words. First sight is ts_rank of each word, which is cheap, and
+-- grows with the word's places up to a limit. OFFSET 0 makes the database compute it once.
 WITH term AS MATERIALIZED (
     SELECT CAST(t.query AS tsquery) AS query, t.weight
-    FROM (SELECT unnest(@queries::text[]) AS query, unnest(@weights::float8[]) AS weight) AS t)
-SELECT x.id, sum(x.weight * x.rank / (x.rank + x.half_rank))::float8 AS score
-FROM (SELECT p.id, t.weight, ts_rank('{0.3, 0.3, 0.6, 1.0}', p.words, t.query)::float8 AS rank,
-             (sqlc.arg(saturation)::float8 * (1 - sqlc.arg(by_length)::float8 + sqlc.arg(by_length)::float8 * p.length / sqlc.arg(average)::float8))::float8 AS half_rank
-      FROM knowledge_passages p CROSS JOIN term t
-      WHERE p.org_id = @org_id AND p.collection_id = ANY (@collections::text[]) AND p.words @@ CAST(@any_of::text AS tsquery)
-      OFFSET 0) AS x
-WHERE x.rank > 0
-GROUP BY x.id ORDER BY score DESC, x.id LIMIT @max_rows;
+    FROM (SELECT unnest(@queries::text[]) AS query, unnest(@weights::float8[]) AS weight) AS t
+), near AS MATERIALIZED (
+    SELECT x.id
+    FROM (SELECT p.id, t.weight, ts_rank('{0.3, 0.3, 0.6, 1.0}', p.words, t.query)::float8 AS rank, (0.2 + 0.3 * p.length / sqlc.arg(average)::float8)::float8 AS half_rank
+          FROM knowledge_passages p CROSS JOIN term t
+          WHERE p.org_id = @org_id AND p.collection_id = ANY (@collections::text[]) AND p.words @@ CAST(@any_of::text AS tsquery)
+          OFFSET 0) AS x
+    WHERE x.rank > 0
+    GROUP BY x.id ORDER BY sum(x.weight * x.rank / (x.rank + x.half_rank)) DESC, x.id LIMIT @max_rows
+)
+SELECT p.id, p.document_id, p.heading, p.length, d.path, d.title, passage_counts(p.words, @words::text[])::integer[] AS counts
+FROM near n JOIN knowledge_passages p ON p.id = n.id JOIN knowledge_documents d ON d.id = p.document_id;
 
 -- name: KnowledgePassages :many
 SELECT p.id, p.collection_id, p.document_id, p.number, p.heading, p.body, p.first_line, p.last_line, p.page,

@@ -16,11 +16,16 @@ SELECT pg_advisory_xact_lock(hashtextextended(@scope::text, 7201));
 SELECT count(*) FROM (SELECT 1 FROM memories m
     WHERE m.org_id = @org_id AND m.scope_kind = @scope_kind AND m.scope_id = @scope_id AND m.only_for = @only_for LIMIT @most::int) AS counted;
 
--- name: DropOldestDeleted :execrows
--- Makes room for an entry of a scope by deleting for good what was deleted first.
-DELETE FROM memories m WHERE m.id = (
-    SELECT d.id FROM memories d WHERE d.org_id = @org_id AND d.scope_kind = @scope_kind AND d.scope_id = @scope_id AND d.only_for = @only_for
-      AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED);
+-- name: DropOldestDeleted :one
+-- Makes room for an entry of a scope by deleting for good what was deleted first, with what
+-- people said of it. Returns how many that were.
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id = (
+        SELECT d.id FROM memories d WHERE d.org_id = @org_id AND d.scope_kind = @scope_kind AND d.scope_id = @scope_id AND d.only_for = @only_for
+          AND d.deleted_at IS NOT NULL ORDER BY d.deleted_at, d.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone;
 
 -- name: InsertMemory :one
 INSERT INTO memories (id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step,
@@ -135,10 +140,14 @@ ORDER BY rank DESC, m.id LIMIT @max_rows;
 
 -- name: SimilarMemories :many
 -- What has a key that is written nearly as a text, among the last changed of some scopes
--- ("kind:id"): every key is compared, which no index does.
-SELECT m.*, word_similarity(m.key, @text::text)::double precision AS rank FROM (
-    SELECT n.* FROM memories n WHERE n.org_id = @org_id AND (n.scope_kind || ':' || n.scope_id) = ANY (@scopes::text[])
-    ORDER BY n.updated_at DESC, n.id DESC LIMIT @newest) AS m
+-- ("kind:id"): every key is compared, which no index does. Each scope is read by its own index:
+-- over several at once, the database read the whole organisation's last changed.
+SELECT m.*, word_similarity(m.key, @text::text)::double precision AS rank
+FROM (SELECT l.id FROM unnest(@scopes::text[]) AS s (scope) CROSS JOIN LATERAL (
+        SELECT n.id, n.updated_at FROM memories n WHERE n.org_id = @org_id AND (n.scope_kind || ':' || n.scope_id) = s.scope
+        ORDER BY n.updated_at DESC, n.id DESC LIMIT @newest) AS l
+    ORDER BY l.updated_at DESC, l.id DESC LIMIT @newest) AS c
+JOIN memories m ON m.id = c.id
 WHERE (m.only_for = '' OR m.only_for = @user_id::text)
   AND (cardinality(@types::text[]) = 0 OR m.type = ANY (@types::text[]))
   AND (@unconfirmed::boolean OR NOT m.untrusted)
@@ -213,14 +222,29 @@ SELECT task_untrusted(@org_id::text, @id::text)::boolean;
 -- Everything of a user's: what only they read, with its versions.
 WITH gone AS (
     DELETE FROM memories m WHERE m.org_id = @org_id AND (m.scope_kind = 'user' AND m.scope_id = @user_id OR m.only_for = @user_id)
-    RETURNING m.id)
+    RETURNING m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = @org_id AND f.subject = 'memory' AND f.subject_id = g.id)
 SELECT (SELECT count(*) FROM gone)::bigint AS memories,
        (SELECT count(*) FROM memory_versions v JOIN gone g ON g.id = v.memory_id)::bigint AS versions;
 
--- name: PruneMemories :execrows
--- Deletes a batch of what has been deleted or over for some time.
-DELETE FROM memories m WHERE m.id IN (
-    SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < @before AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT @max_rows);
+-- name: CountMemoryVerdicts :exec
+-- The confidence in an entry: that with which its version was written, which weighs as much as
+-- two people, and what people have said of it since.
+UPDATE memories m SET confidence = (2 * v.confidence + n.approvals) / (2 + n.approvals + n.rejections)
+FROM memory_versions v CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE f.verdict = 'approve') AS approvals, count(*) FILTER (WHERE f.verdict = 'reject') AS rejections
+    FROM feedback f WHERE f.org_id = @org_id AND f.subject = 'memory' AND f.subject_id = v.memory_id AND f.given_at >= v.created_at) AS n
+WHERE m.org_id = @org_id AND m.id = @id AND v.memory_id = m.id AND v.version = m.version;
+
+-- name: PruneMemories :one
+-- Deletes a batch of what has been deleted or over for some time, with what people said of it.
+-- Returns how many that were.
+WITH gone AS (
+    DELETE FROM memories m WHERE m.id IN (
+        SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < @before AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT @max_rows)
+    RETURNING m.org_id, m.id),
+     verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = g.org_id AND f.subject = 'memory' AND f.subject_id = g.id)
+SELECT count(*)::bigint FROM gone;
 
 -- name: PreferencesOf :many
 -- The preferences of a user.

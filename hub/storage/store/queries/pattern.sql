@@ -262,11 +262,13 @@ WHERE p.org_id = @org_id AND p.id = @id AND (p.approvals, p.rejections) IS DISTI
 
 -- name: ListFeedback :many
 SELECT f.* FROM feedback f LEFT JOIN tasks t ON t.id = f.task_id LEFT JOIN patterns p ON f.subject = 'pattern' AND p.id = f.subject_id
+LEFT JOIN memories m ON f.subject = 'memory' AND m.org_id = f.org_id AND m.id = f.subject_id
 WHERE f.org_id = @org_id
   AND (sqlc.narg(task_id)::text IS NULL OR f.task_id = sqlc.narg(task_id))
   AND (sqlc.narg(pattern_id)::text IS NULL OR f.subject = 'pattern' AND f.subject_id = sqlc.narg(pattern_id))
   AND (f.given_by = @viewer::text OR t.id IS NOT NULL AND (@sees_all::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
-       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean))
+       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean)
+       OR m.id IS NOT NULL AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @sees_all::boolean))
   AND (sqlc.narg(before_time)::timestamptz IS NULL OR (f.given_at, f.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))
 ORDER BY f.given_at DESC, f.id DESC LIMIT @max_rows;
 

@@ -34,6 +34,8 @@ const (
 	// The plan of a task.
 	FeedbackSubject_FEEDBACK_SUBJECT_PLAN    FeedbackSubject = 3
 	FeedbackSubject_FEEDBACK_SUBJECT_PATTERN FeedbackSubject = 4
+	// An entry of the memory. It takes no correction: it is edited.
+	FeedbackSubject_FEEDBACK_SUBJECT_MEMORY FeedbackSubject = 5
 )
 
 // Enum value maps for FeedbackSubject.
@@ -44,6 +46,7 @@ var (
 		2: "FEEDBACK_SUBJECT_STEP",
 		3: "FEEDBACK_SUBJECT_PLAN",
 		4: "FEEDBACK_SUBJECT_PATTERN",
+		5: "FEEDBACK_SUBJECT_MEMORY",
 	}
 	FeedbackSubject_value = map[string]int32{
 		"FEEDBACK_SUBJECT_UNSPECIFIED": 0,
@@ -51,6 +54,7 @@ var (
 		"FEEDBACK_SUBJECT_STEP":        2,
 		"FEEDBACK_SUBJECT_PLAN":        3,
 		"FEEDBACK_SUBJECT_PATTERN":     4,
+		"FEEDBACK_SUBJECT_MEMORY":      5,
 	}
 )
 
@@ -138,7 +142,7 @@ type Feedback struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Subject FeedbackSubject        `protobuf:"varint,2,opt,name=subject,proto3,enum=deckhand.v1.FeedbackSubject" json:"subject,omitempty"`
-	// The id of the task, step or pattern; of a plan that of its task.
+	// The id of the task, step, pattern or memory; of a plan that of its task.
 	SubjectId string `protobuf:"bytes,3,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`
 	// Of a task, step or plan.
 	TaskId        string                 `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -928,13 +932,14 @@ const file_deckhand_v1_feedback_proto_rawDesc = "" +
 	"proposalId\x12\x16\n" +
 	"\x06accept\x18\x02 \x01(\bR\x06accept\"K\n" +
 	"\x16DecideProposalResponse\x121\n" +
-	"\bproposal\x18\x01 \x01(\v2\x15.deckhand.v1.ProposalR\bproposal*\xa2\x01\n" +
+	"\bproposal\x18\x01 \x01(\v2\x15.deckhand.v1.ProposalR\bproposal*\xbf\x01\n" +
 	"\x0fFeedbackSubject\x12 \n" +
 	"\x1cFEEDBACK_SUBJECT_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15FEEDBACK_SUBJECT_TASK\x10\x01\x12\x19\n" +
 	"\x15FEEDBACK_SUBJECT_STEP\x10\x02\x12\x19\n" +
 	"\x15FEEDBACK_SUBJECT_PLAN\x10\x03\x12\x1c\n" +
-	"\x18FEEDBACK_SUBJECT_PATTERN\x10\x04*\x8c\x01\n" +
+	"\x18FEEDBACK_SUBJECT_PATTERN\x10\x04\x12\x1b\n" +
+	"\x17FEEDBACK_SUBJECT_MEMORY\x10\x05*\x8c\x01\n" +
 	"\x0fFeedbackVerdict\x12 \n" +
 	"\x1cFEEDBACK_VERDICT_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18FEEDBACK_VERDICT_APPROVE\x10\x01\x12\x1c\n" +

@@ -1545,6 +1545,95 @@ func (x *UploadDocumentResponse) GetSource() *KnowledgeSource {
 	return nil
 }
 
+type RemoveDocumentRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	CollectionId string                 `protobuf:"bytes,1,opt,name=collection_id,json=collectionId,proto3" json:"collection_id,omitempty"`
+	// The path with which the file was uploaded.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveDocumentRequest) Reset() {
+	*x = RemoveDocumentRequest{}
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveDocumentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveDocumentRequest) ProtoMessage() {}
+
+func (x *RemoveDocumentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveDocumentRequest.ProtoReflect.Descriptor instead.
+func (*RemoveDocumentRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RemoveDocumentRequest) GetCollectionId() string {
+	if x != nil {
+		return x.CollectionId
+	}
+	return ""
+}
+
+func (x *RemoveDocumentRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type RemoveDocumentResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveDocumentResponse) Reset() {
+	*x = RemoveDocumentResponse{}
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveDocumentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveDocumentResponse) ProtoMessage() {}
+
+func (x *RemoveDocumentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveDocumentResponse.ProtoReflect.Descriptor instead.
+func (*RemoveDocumentResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{20}
+}
+
 type ListDocumentsRequest struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	CollectionId string                 `protobuf:"bytes,1,opt,name=collection_id,json=collectionId,proto3" json:"collection_id,omitempty"`
@@ -1558,7 +1647,7 @@ type ListDocumentsRequest struct {
 
 func (x *ListDocumentsRequest) Reset() {
 	*x = ListDocumentsRequest{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[19]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1659,7 @@ func (x *ListDocumentsRequest) String() string {
 func (*ListDocumentsRequest) ProtoMessage() {}
 
 func (x *ListDocumentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[19]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1672,7 @@ func (x *ListDocumentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDocumentsRequest.ProtoReflect.Descriptor instead.
 func (*ListDocumentsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListDocumentsRequest) GetCollectionId() string {
@@ -1618,7 +1707,7 @@ type ListDocumentsResponse struct {
 
 func (x *ListDocumentsResponse) Reset() {
 	*x = ListDocumentsResponse{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[20]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1719,7 @@ func (x *ListDocumentsResponse) String() string {
 func (*ListDocumentsResponse) ProtoMessage() {}
 
 func (x *ListDocumentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[20]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1732,7 @@ func (x *ListDocumentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDocumentsResponse.ProtoReflect.Descriptor instead.
 func (*ListDocumentsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListDocumentsResponse) GetDocuments() []*KnowledgeDocument {
@@ -1669,7 +1758,7 @@ type SyncCollectionRequest struct {
 
 func (x *SyncCollectionRequest) Reset() {
 	*x = SyncCollectionRequest{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[21]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1681,7 +1770,7 @@ func (x *SyncCollectionRequest) String() string {
 func (*SyncCollectionRequest) ProtoMessage() {}
 
 func (x *SyncCollectionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[21]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1783,7 @@ func (x *SyncCollectionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncCollectionRequest.ProtoReflect.Descriptor instead.
 func (*SyncCollectionRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SyncCollectionRequest) GetCollectionId() string {
@@ -1713,7 +1802,7 @@ type SyncCollectionResponse struct {
 
 func (x *SyncCollectionResponse) Reset() {
 	*x = SyncCollectionResponse{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[22]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +1814,7 @@ func (x *SyncCollectionResponse) String() string {
 func (*SyncCollectionResponse) ProtoMessage() {}
 
 func (x *SyncCollectionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[22]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +1827,7 @@ func (x *SyncCollectionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SyncCollectionResponse.ProtoReflect.Descriptor instead.
 func (*SyncCollectionResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SyncCollectionResponse) GetSync() *KnowledgeSync {
@@ -1762,7 +1851,7 @@ type SearchKnowledgeRequest struct {
 
 func (x *SearchKnowledgeRequest) Reset() {
 	*x = SearchKnowledgeRequest{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[23]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1863,7 @@ func (x *SearchKnowledgeRequest) String() string {
 func (*SearchKnowledgeRequest) ProtoMessage() {}
 
 func (x *SearchKnowledgeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[23]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1876,7 @@ func (x *SearchKnowledgeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchKnowledgeRequest.ProtoReflect.Descriptor instead.
 func (*SearchKnowledgeRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SearchKnowledgeRequest) GetQuery() string {
@@ -1823,7 +1912,7 @@ type SearchKnowledgeResponse struct {
 
 func (x *SearchKnowledgeResponse) Reset() {
 	*x = SearchKnowledgeResponse{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[24]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1835,7 +1924,7 @@ func (x *SearchKnowledgeResponse) String() string {
 func (*SearchKnowledgeResponse) ProtoMessage() {}
 
 func (x *SearchKnowledgeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[24]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1848,7 +1937,7 @@ func (x *SearchKnowledgeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchKnowledgeResponse.ProtoReflect.Descriptor instead.
 func (*SearchKnowledgeResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SearchKnowledgeResponse) GetPassages() []*Passage {
@@ -1876,7 +1965,7 @@ type GetPassageRequest struct {
 
 func (x *GetPassageRequest) Reset() {
 	*x = GetPassageRequest{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[25]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1977,7 @@ func (x *GetPassageRequest) String() string {
 func (*GetPassageRequest) ProtoMessage() {}
 
 func (x *GetPassageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[25]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1990,7 @@ func (x *GetPassageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPassageRequest.ProtoReflect.Descriptor instead.
 func (*GetPassageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetPassageRequest) GetPassageId() string {
@@ -1929,7 +2018,7 @@ type GetPassageResponse struct {
 
 func (x *GetPassageResponse) Reset() {
 	*x = GetPassageResponse{}
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[26]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2030,7 @@ func (x *GetPassageResponse) String() string {
 func (*GetPassageResponse) ProtoMessage() {}
 
 func (x *GetPassageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_knowledge_proto_msgTypes[26]
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2043,7 @@ func (x *GetPassageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPassageResponse.ProtoReflect.Descriptor instead.
 func (*GetPassageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetPassageResponse) GetPassage() *Passage {
@@ -2110,7 +2199,13 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"\acontent\x18\x03 \x01(\fB\n" +
 	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontent\"N\n" +
 	"\x16UploadDocumentResponse\x124\n" +
-	"\x06source\x18\x01 \x01(\v2\x1c.deckhand.v1.KnowledgeSourceR\x06source\"\x99\x01\n" +
+	"\x06source\x18\x01 \x01(\v2\x1c.deckhand.v1.KnowledgeSourceR\x06source\"h\n" +
+	"\x15RemoveDocumentRequest\x12/\n" +
+	"\rcollection_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\fcollectionId\x12\x1e\n" +
+	"\x04path\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\bR\x04path\"\x18\n" +
+	"\x16RemoveDocumentResponse\"\x99\x01\n" +
 	"\x14ListDocumentsRequest\x12/\n" +
 	"\rcollection_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\fcollectionId\x12'\n" +
@@ -2153,20 +2248,21 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	" KNOWLEDGE_SYNC_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cKNOWLEDGE_SYNC_STATE_RUNNING\x10\x01\x12\"\n" +
 	"\x1eKNOWLEDGE_SYNC_STATE_SUCCEEDED\x10\x02\x12\x1f\n" +
-	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\xce\v\n" +
+	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\xcd\f\n" +
 	"\x10KnowledgeService\x12{\n" +
-	"\x10CreateCollection\x12$.deckhand.v1.CreateCollectionRequest\x1a%.deckhand.v1.CreateCollectionResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/collections\x12x\n" +
-	"\x0fListCollections\x12#.deckhand.v1.ListCollectionsRequest\x1a$.deckhand.v1.ListCollectionsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/collections\x90\x02\x01\x12\x82\x01\n" +
-	"\rGetCollection\x12!.deckhand.v1.GetCollectionRequest\x1a\".deckhand.v1.GetCollectionResponse\"*\x82\xd3\xe4\x93\x02!\x12\x1f/v1/collections/{collection_id}\x90\x02\x01\x12\x88\x01\n" +
+	"\x10CreateCollection\x12$.deckhand.v1.CreateCollectionRequest\x1a%.deckhand.v1.CreateCollectionResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/collections\x12u\n" +
+	"\x0fListCollections\x12#.deckhand.v1.ListCollectionsRequest\x1a$.deckhand.v1.ListCollectionsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/collections\x12\x7f\n" +
+	"\rGetCollection\x12!.deckhand.v1.GetCollectionRequest\x1a\".deckhand.v1.GetCollectionResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/collections/{collection_id}\x12\x88\x01\n" +
 	"\x10DeleteCollection\x12$.deckhand.v1.DeleteCollectionRequest\x1a%.deckhand.v1.DeleteCollectionResponse\"'\x82\xd3\xe4\x93\x02!*\x1f/v1/collections/{collection_id}\x12~\n" +
 	"\tAddSource\x12\x1d.deckhand.v1.AddSourceRequest\x1a\x1e.deckhand.v1.AddSourceResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/collections/{collection_id}/sources\x12\x90\x01\n" +
 	"\fRemoveSource\x12 .deckhand.v1.RemoveSourceRequest\x1a!.deckhand.v1.RemoveSourceResponse\";\x82\xd3\xe4\x93\x025*3/v1/collections/{collection_id}/sources/{source_id}\x12\x8f\x01\n" +
 	"\x0eUploadDocument\x12\".deckhand.v1.UploadDocumentRequest\x1a#.deckhand.v1.UploadDocumentResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/collections/{collection_id}/documents\x12\x8c\x01\n" +
-	"\rListDocuments\x12!.deckhand.v1.ListDocumentsRequest\x1a\".deckhand.v1.ListDocumentsResponse\"4\x82\xd3\xe4\x93\x02+\x12)/v1/collections/{collection_id}/documents\x90\x02\x01\x12\x8a\x01\n" +
-	"\x0eSyncCollection\x12\".deckhand.v1.SyncCollectionRequest\x1a#.deckhand.v1.SyncCollectionResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/collections/{collection_id}:sync\x12}\n" +
-	"\x0fSearchKnowledge\x12#.deckhand.v1.SearchKnowledgeRequest\x1a$.deckhand.v1.SearchKnowledgeResponse\"\x1f\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/knowledge:search\x90\x02\x01\x12s\n" +
+	"\x0eRemoveDocument\x12\".deckhand.v1.RemoveDocumentRequest\x1a#.deckhand.v1.RemoveDocumentResponse\"1\x82\xd3\xe4\x93\x02+*)/v1/collections/{collection_id}/documents\x12\x89\x01\n" +
+	"\rListDocuments\x12!.deckhand.v1.ListDocumentsRequest\x1a\".deckhand.v1.ListDocumentsResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/collections/{collection_id}/documents\x12\x8a\x01\n" +
+	"\x0eSyncCollection\x12\".deckhand.v1.SyncCollectionRequest\x1a#.deckhand.v1.SyncCollectionResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/collections/{collection_id}:sync\x12z\n" +
+	"\x0fSearchKnowledge\x12#.deckhand.v1.SearchKnowledgeRequest\x1a$.deckhand.v1.SearchKnowledgeResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/knowledge:search\x12p\n" +
 	"\n" +
-	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_knowledge_proto_rawDescOnce sync.Once
@@ -2181,7 +2277,7 @@ func file_deckhand_v1_knowledge_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_knowledge_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_knowledge_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_deckhand_v1_knowledge_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_deckhand_v1_knowledge_proto_goTypes = []any{
 	(KnowledgeSourceKind)(0),         // 0: deckhand.v1.KnowledgeSourceKind
 	(KnowledgeSyncState)(0),          // 1: deckhand.v1.KnowledgeSyncState
@@ -2204,29 +2300,31 @@ var file_deckhand_v1_knowledge_proto_goTypes = []any{
 	(*RemoveSourceResponse)(nil),     // 18: deckhand.v1.RemoveSourceResponse
 	(*UploadDocumentRequest)(nil),    // 19: deckhand.v1.UploadDocumentRequest
 	(*UploadDocumentResponse)(nil),   // 20: deckhand.v1.UploadDocumentResponse
-	(*ListDocumentsRequest)(nil),     // 21: deckhand.v1.ListDocumentsRequest
-	(*ListDocumentsResponse)(nil),    // 22: deckhand.v1.ListDocumentsResponse
-	(*SyncCollectionRequest)(nil),    // 23: deckhand.v1.SyncCollectionRequest
-	(*SyncCollectionResponse)(nil),   // 24: deckhand.v1.SyncCollectionResponse
-	(*SearchKnowledgeRequest)(nil),   // 25: deckhand.v1.SearchKnowledgeRequest
-	(*SearchKnowledgeResponse)(nil),  // 26: deckhand.v1.SearchKnowledgeResponse
-	(*GetPassageRequest)(nil),        // 27: deckhand.v1.GetPassageRequest
-	(*GetPassageResponse)(nil),       // 28: deckhand.v1.GetPassageResponse
-	(*Scope)(nil),                    // 29: deckhand.v1.Scope
-	(*timestamppb.Timestamp)(nil),    // 30: google.protobuf.Timestamp
+	(*RemoveDocumentRequest)(nil),    // 21: deckhand.v1.RemoveDocumentRequest
+	(*RemoveDocumentResponse)(nil),   // 22: deckhand.v1.RemoveDocumentResponse
+	(*ListDocumentsRequest)(nil),     // 23: deckhand.v1.ListDocumentsRequest
+	(*ListDocumentsResponse)(nil),    // 24: deckhand.v1.ListDocumentsResponse
+	(*SyncCollectionRequest)(nil),    // 25: deckhand.v1.SyncCollectionRequest
+	(*SyncCollectionResponse)(nil),   // 26: deckhand.v1.SyncCollectionResponse
+	(*SearchKnowledgeRequest)(nil),   // 27: deckhand.v1.SearchKnowledgeRequest
+	(*SearchKnowledgeResponse)(nil),  // 28: deckhand.v1.SearchKnowledgeResponse
+	(*GetPassageRequest)(nil),        // 29: deckhand.v1.GetPassageRequest
+	(*GetPassageResponse)(nil),       // 30: deckhand.v1.GetPassageResponse
+	(*Scope)(nil),                    // 31: deckhand.v1.Scope
+	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
 }
 var file_deckhand_v1_knowledge_proto_depIdxs = []int32{
-	29, // 0: deckhand.v1.Collection.scope:type_name -> deckhand.v1.Scope
-	30, // 1: deckhand.v1.Collection.created_at:type_name -> google.protobuf.Timestamp
+	31, // 0: deckhand.v1.Collection.scope:type_name -> deckhand.v1.Scope
+	32, // 1: deckhand.v1.Collection.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 2: deckhand.v1.Collection.sync:type_name -> deckhand.v1.KnowledgeSync
 	0,  // 3: deckhand.v1.KnowledgeSource.kind:type_name -> deckhand.v1.KnowledgeSourceKind
-	30, // 4: deckhand.v1.KnowledgeSource.synced_at:type_name -> google.protobuf.Timestamp
+	32, // 4: deckhand.v1.KnowledgeSource.synced_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.KnowledgeSync.state:type_name -> deckhand.v1.KnowledgeSyncState
-	30, // 6: deckhand.v1.KnowledgeSync.started_at:type_name -> google.protobuf.Timestamp
-	30, // 7: deckhand.v1.KnowledgeSync.ended_at:type_name -> google.protobuf.Timestamp
-	30, // 8: deckhand.v1.KnowledgeDocument.indexed_at:type_name -> google.protobuf.Timestamp
-	30, // 9: deckhand.v1.Passage.indexed_at:type_name -> google.protobuf.Timestamp
-	29, // 10: deckhand.v1.CreateCollectionRequest.scope:type_name -> deckhand.v1.Scope
+	32, // 6: deckhand.v1.KnowledgeSync.started_at:type_name -> google.protobuf.Timestamp
+	32, // 7: deckhand.v1.KnowledgeSync.ended_at:type_name -> google.protobuf.Timestamp
+	32, // 8: deckhand.v1.KnowledgeDocument.indexed_at:type_name -> google.protobuf.Timestamp
+	32, // 9: deckhand.v1.Passage.indexed_at:type_name -> google.protobuf.Timestamp
+	31, // 10: deckhand.v1.CreateCollectionRequest.scope:type_name -> deckhand.v1.Scope
 	2,  // 11: deckhand.v1.CreateCollectionResponse.collection:type_name -> deckhand.v1.Collection
 	2,  // 12: deckhand.v1.ListCollectionsResponse.collections:type_name -> deckhand.v1.Collection
 	2,  // 13: deckhand.v1.GetCollectionResponse.collection:type_name -> deckhand.v1.Collection
@@ -2246,23 +2344,25 @@ var file_deckhand_v1_knowledge_proto_depIdxs = []int32{
 	15, // 27: deckhand.v1.KnowledgeService.AddSource:input_type -> deckhand.v1.AddSourceRequest
 	17, // 28: deckhand.v1.KnowledgeService.RemoveSource:input_type -> deckhand.v1.RemoveSourceRequest
 	19, // 29: deckhand.v1.KnowledgeService.UploadDocument:input_type -> deckhand.v1.UploadDocumentRequest
-	21, // 30: deckhand.v1.KnowledgeService.ListDocuments:input_type -> deckhand.v1.ListDocumentsRequest
-	23, // 31: deckhand.v1.KnowledgeService.SyncCollection:input_type -> deckhand.v1.SyncCollectionRequest
-	25, // 32: deckhand.v1.KnowledgeService.SearchKnowledge:input_type -> deckhand.v1.SearchKnowledgeRequest
-	27, // 33: deckhand.v1.KnowledgeService.GetPassage:input_type -> deckhand.v1.GetPassageRequest
-	8,  // 34: deckhand.v1.KnowledgeService.CreateCollection:output_type -> deckhand.v1.CreateCollectionResponse
-	10, // 35: deckhand.v1.KnowledgeService.ListCollections:output_type -> deckhand.v1.ListCollectionsResponse
-	12, // 36: deckhand.v1.KnowledgeService.GetCollection:output_type -> deckhand.v1.GetCollectionResponse
-	14, // 37: deckhand.v1.KnowledgeService.DeleteCollection:output_type -> deckhand.v1.DeleteCollectionResponse
-	16, // 38: deckhand.v1.KnowledgeService.AddSource:output_type -> deckhand.v1.AddSourceResponse
-	18, // 39: deckhand.v1.KnowledgeService.RemoveSource:output_type -> deckhand.v1.RemoveSourceResponse
-	20, // 40: deckhand.v1.KnowledgeService.UploadDocument:output_type -> deckhand.v1.UploadDocumentResponse
-	22, // 41: deckhand.v1.KnowledgeService.ListDocuments:output_type -> deckhand.v1.ListDocumentsResponse
-	24, // 42: deckhand.v1.KnowledgeService.SyncCollection:output_type -> deckhand.v1.SyncCollectionResponse
-	26, // 43: deckhand.v1.KnowledgeService.SearchKnowledge:output_type -> deckhand.v1.SearchKnowledgeResponse
-	28, // 44: deckhand.v1.KnowledgeService.GetPassage:output_type -> deckhand.v1.GetPassageResponse
-	34, // [34:45] is the sub-list for method output_type
-	23, // [23:34] is the sub-list for method input_type
+	21, // 30: deckhand.v1.KnowledgeService.RemoveDocument:input_type -> deckhand.v1.RemoveDocumentRequest
+	23, // 31: deckhand.v1.KnowledgeService.ListDocuments:input_type -> deckhand.v1.ListDocumentsRequest
+	25, // 32: deckhand.v1.KnowledgeService.SyncCollection:input_type -> deckhand.v1.SyncCollectionRequest
+	27, // 33: deckhand.v1.KnowledgeService.SearchKnowledge:input_type -> deckhand.v1.SearchKnowledgeRequest
+	29, // 34: deckhand.v1.KnowledgeService.GetPassage:input_type -> deckhand.v1.GetPassageRequest
+	8,  // 35: deckhand.v1.KnowledgeService.CreateCollection:output_type -> deckhand.v1.CreateCollectionResponse
+	10, // 36: deckhand.v1.KnowledgeService.ListCollections:output_type -> deckhand.v1.ListCollectionsResponse
+	12, // 37: deckhand.v1.KnowledgeService.GetCollection:output_type -> deckhand.v1.GetCollectionResponse
+	14, // 38: deckhand.v1.KnowledgeService.DeleteCollection:output_type -> deckhand.v1.DeleteCollectionResponse
+	16, // 39: deckhand.v1.KnowledgeService.AddSource:output_type -> deckhand.v1.AddSourceResponse
+	18, // 40: deckhand.v1.KnowledgeService.RemoveSource:output_type -> deckhand.v1.RemoveSourceResponse
+	20, // 41: deckhand.v1.KnowledgeService.UploadDocument:output_type -> deckhand.v1.UploadDocumentResponse
+	22, // 42: deckhand.v1.KnowledgeService.RemoveDocument:output_type -> deckhand.v1.RemoveDocumentResponse
+	24, // 43: deckhand.v1.KnowledgeService.ListDocuments:output_type -> deckhand.v1.ListDocumentsResponse
+	26, // 44: deckhand.v1.KnowledgeService.SyncCollection:output_type -> deckhand.v1.SyncCollectionResponse
+	28, // 45: deckhand.v1.KnowledgeService.SearchKnowledge:output_type -> deckhand.v1.SearchKnowledgeResponse
+	30, // 46: deckhand.v1.KnowledgeService.GetPassage:output_type -> deckhand.v1.GetPassageResponse
+	35, // [35:47] is the sub-list for method output_type
+	23, // [23:35] is the sub-list for method input_type
 	23, // [23:23] is the sub-list for extension type_name
 	23, // [23:23] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name
@@ -2280,7 +2380,7 @@ func file_deckhand_v1_knowledge_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_knowledge_proto_rawDesc), len(file_deckhand_v1_knowledge_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -157,6 +157,7 @@ export const keyed: ReadonlySet<string> = new Set([
   "KnowledgeService/AddSource",
   "KnowledgeService/RemoveSource",
   "KnowledgeService/UploadDocument",
+  "KnowledgeService/RemoveDocument",
   "KnowledgeService/SyncCollection",
   "MemoryService/SetMemory",
   "MemoryService/RecallMemories",

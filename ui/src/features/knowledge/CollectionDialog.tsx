@@ -13,7 +13,7 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
-import { KnowledgeService, type KnowledgeSource } from "@/gen/deckhand/v1/knowledge_pb";
+import { KnowledgeService, KnowledgeSourceKind, type KnowledgeDocument, type KnowledgeSource } from "@/gen/deckhand/v1/knowledge_pb";
 import { whereOf } from "./words";
 
 const knowledge = createClient(KnowledgeService, transport);
@@ -24,8 +24,10 @@ export function CollectionDialog(props: { id: string; onClose: () => void }) {
   const found = useQuery(KnowledgeService.method.getCollection, { collectionId: props.id }, { retry: false });
   const list = useInfiniteQuery(KnowledgeService.method.listDocuments, { collectionId: props.id, pageSize: 100, pageToken: "" }, { ...byToken, retry: false });
   const [removing, setRemoving] = useState<KnowledgeSource>();
+  const [deleting, setDeleting] = useState<KnowledgeDocument>();
   const c = found.data?.collection;
   const documents = list.data?.pages.flatMap((page) => page.documents) ?? [];
+  const uploads = found.data?.sources.find((s) => s.kind === KnowledgeSourceKind.UPLOAD)?.id;
   return (
     <Dialog open wide title={c?.name ?? "Collection"} onClose={props.onClose}>
       {found.isPending && <Skeletons rows={6} />}
@@ -53,7 +55,7 @@ export function CollectionDialog(props: { id: string; onClose: () => void }) {
               </Row>
             ))}
           </Table>
-          <Table label="Documents" head={["Path", "Format", "Passages", "Skipped"]}>
+          <Table label="Documents" head={["Path", "Format", "Passages", "Skipped", ""]}>
             {documents.map((d) => (
               <Row key={d.id}>
                 <Cell className="break-all">
@@ -63,6 +65,13 @@ export function CollectionDialog(props: { id: string; onClose: () => void }) {
                 <Cell>{d.passages}</Cell>
                 <Cell>
                   <Literal text={d.skipped} />
+                </Cell>
+                <Cell className="text-right">
+                  {c.writable && d.sourceId === uploads && (
+                    <Button small look="danger" aria-label={`Delete ${d.path}`} onClick={() => setDeleting(d)}>
+                      Delete
+                    </Button>
+                  )}
                 </Cell>
               </Row>
             ))}
@@ -84,6 +93,21 @@ export function CollectionDialog(props: { id: string; onClose: () => void }) {
         <p>
           {removing && whereOf(removing)}: its {String(removing?.documents ?? 0)} documents are removed from the collection. They are read again when you add the source
           again; uploads are deleted.
+        </p>
+      </Confirm>
+      <Confirm
+        open={deleting !== undefined}
+        onClose={() => setDeleting(undefined)}
+        title="Delete upload"
+        action="Delete"
+        danger
+        run={async () => {
+          await knowledge.removeDocument({ collectionId: props.id, path: deleting!.path });
+          await refresh();
+        }}
+      >
+        <p>
+          <Literal text={deleting?.path ?? ""} /> and its passages are deleted. This cannot be undone.
         </p>
       </Confirm>
     </Dialog>

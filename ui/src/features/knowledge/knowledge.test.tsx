@@ -2,7 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
 import { describe, expect, it, vi } from "vitest";
-import { KnowledgeService, KnowledgeSyncState } from "@/gen/deckhand/v1/knowledge_pb";
+import { KnowledgeService, KnowledgeSourceKind, KnowledgeSyncState } from "@/gen/deckhand/v1/knowledge_pb";
 import { ScopeKind } from "@/gen/deckhand/v1/scope_pb";
 import { showPage } from "@/test/page";
 import { knowledgeRoutes } from "./route";
@@ -26,6 +26,20 @@ const services =
       searchKnowledge: (req) => (calls("search", req.query, req.collectionIds), { passages: [passage], collections: 1 }),
       getPassage: (req) => (calls("passage", req.passageId), { passage, passages: [passage] }),
       syncCollection: (req) => (calls("sync", req.collectionId), {}),
+      getCollection: () => ({
+        collection: handbook,
+        sources: [
+          { id: "src_1", kind: KnowledgeSourceKind.UPLOAD, documents: 1n },
+          { id: "src_2", kind: KnowledgeSourceKind.GIT, url: "https://git.example.com/docs.git", documents: 1n },
+        ],
+      }),
+      listDocuments: () => ({
+        documents: [
+          { id: "doc_1", sourceId: "src_1", path: "leave.md", format: "markdown", passages: 2 },
+          { id: "doc_2", sourceId: "src_2", path: "guide.md", format: "markdown", passages: 3 },
+        ],
+      }),
+      removeDocument: (req) => (calls("remove", req.collectionId, req.path), {}),
       deleteCollection: (req) => (calls("delete", req.collectionId), {}),
       createCollection: (req) => (calls("create", req.name, req.scope?.kind), { collection: { id: "coll_2" } }),
       uploadDocument: (req) => (calls("upload", req.collectionId, req.path, new TextDecoder().decode(req.content)), {}),
@@ -64,6 +78,17 @@ describe("knowledge", () => {
     await user.type(screen.getByLabelText("Type handbook to confirm"), "handbook");
     await user.click(confirm);
     await waitFor(() => expect(calls).toHaveBeenCalledWith("delete", "coll_1"));
+  });
+
+  it("deletes one upload, and only uploads", async () => {
+    const calls = vi.fn();
+    showPage("/knowledge", knowledgeRoutes, services(calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "handbook" }));
+    await user.click(await screen.findByRole("button", { name: "Delete leave.md" }));
+    expect(screen.queryByRole("button", { name: "Delete guide.md" })).toBeNull();
+    await user.click(screen.getByRole("button", { name: "Delete" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("remove", "coll_1", "leave.md"));
   });
 
   it("creates a collection of uploaded files, and syncs it", async () => {

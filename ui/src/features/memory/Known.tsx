@@ -6,11 +6,15 @@ import { useState } from "react";
 import { toast } from "sonner";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
+import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Literal } from "@/components/Literal";
 import { Section } from "@/components/Section";
 import { showError } from "@/components/showError";
+import { Verdict } from "@/features/pattern/Verdict";
+import { may } from "@/features/session/queries";
+import { FeedbackSubject } from "@/gen/deckhand/v1/feedback_pb";
 import { MemoryService, type Memory } from "@/gen/deckhand/v1/memory_pb";
 import { EditMemory } from "./EditMemory";
 import { ownerOf, textOf, typeLabel } from "./search";
@@ -20,6 +24,7 @@ const memories = createClient(MemoryService, transport);
 // Known lists what a task's run was told of the memory, to correct and to delete; nothing if it
 // was told nothing.
 export function Known({ taskId }: { taskId: string }) {
+  const writer = may(useSession(), "basic");
   const [editing, setEditing] = useState<Memory>();
   const refresh = useRefresh(MemoryService);
   const { data } = useQuery(MemoryService.method.listTaskMemories, { taskId });
@@ -53,6 +58,7 @@ export function Known({ taskId }: { taskId: string }) {
                 {m.deletedAt ? <Badge tone="warn">deleted since</Badge> : m.version !== known.version && <Badge tone="warn">changed since</Badge>}
                 <Literal className="block whitespace-pre-wrap break-words" text={textOf(known.value ? toJson(ValueSchema, known.value) : "")} />
               </div>
+              {writer && !m.deletedAt && <Verdict subject={FeedbackSubject.MEMORY} id={m.id} what={`entry ${m.key}`} />}
               {m.writable && !m.deletedAt && (
                 <>
                   <Button small onClick={() => setEditing(m)} aria-label={`Correct ${m.key}`}>

@@ -8,22 +8,27 @@ import { Button } from "@/components/Button";
 import { Field, TextArea } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
 import { showError } from "@/components/showError";
-import { FeedbackService, FeedbackVerdict, type FeedbackSubject } from "@/gen/deckhand/v1/feedback_pb";
+import { FeedbackService, FeedbackSubject, FeedbackVerdict } from "@/gen/deckhand/v1/feedback_pb";
+import { MemoryService } from "@/gen/deckhand/v1/memory_pb";
 import { PatternService } from "@/gen/deckhand/v1/pattern_pb";
 
 const feedback = createClient(FeedbackService, transport);
 
-// Verdict takes what a person says of a task, step, plan or pattern.
+// Verdict takes what a person says of a task, step, plan, pattern or memory. A memory takes no
+// correction: it is edited.
 export function Verdict(props: { subject: FeedbackSubject; id: string; what: string }) {
   const [correcting, setCorrecting] = useState(false);
   const [text, setText] = useState("");
   const refresh = useRefresh(FeedbackService);
   const patterns = useRefresh(PatternService);
+  const memories = useRefresh(MemoryService);
   const give = async (verdict: FeedbackVerdict, correction = "") => {
     const res = await feedback.giveFeedback({ subject: props.subject, subjectId: props.id, verdict, correction });
-    await Promise.all([refresh(), patterns()]);
+    await Promise.all([refresh(), patterns(), memories()]);
     const decides = res.proposals[0]?.owner;
-    toast.success(decides ? `Proposed. ${decides} decides.` : "Thank you. It counts for later runs.");
+    // A step is a small part of its run: verdicts on it move no confidence.
+    const kept = props.subject === FeedbackSubject.STEP ? "Thank you. It is stored." : "Thank you. It counts for later runs.";
+    toast.success(decides ? `Proposed. ${decides} decides.` : kept);
   };
   const quick = (verdict: FeedbackVerdict) => void give(verdict).catch(showError);
   return (
@@ -31,9 +36,11 @@ export function Verdict(props: { subject: FeedbackSubject; id: string; what: str
       <Button small onClick={() => quick(FeedbackVerdict.APPROVE)}>
         <ThumbsUp aria-hidden className="size-3.5" /> Good
       </Button>
-      <Button small onClick={() => setCorrecting(true)}>
-        Correct
-      </Button>
+      {props.subject !== FeedbackSubject.MEMORY && (
+        <Button small onClick={() => setCorrecting(true)}>
+          Correct
+        </Button>
+      )}
       <Button small onClick={() => quick(FeedbackVerdict.REJECT)}>
         <ThumbsDown aria-hidden className="size-3.5" /> Bad
       </Button>

@@ -9,7 +9,9 @@ import { Button } from "@/components/Button";
 import { Input, Select } from "@/components/Field";
 import { Literal } from "@/components/Literal";
 import { showError } from "@/components/showError";
+import { Verdict } from "@/features/pattern/Verdict";
 import { may } from "@/features/session/queries";
+import { FeedbackSubject } from "@/gen/deckhand/v1/feedback_pb";
 import { TaskPlanService, type EditTaskPlanRequest, type PlanItem } from "@/gen/deckhand/v1/task_plan_pb";
 import { PlanTree } from "./Plan";
 import type { Plan } from "./thread";
@@ -20,7 +22,8 @@ const statuses = ["pending", "in_progress", "done", "skipped"];
 // PlanEditor shows the plan of a task, and lets those change it who may. The agent is told
 // of each change with its next turn. A change to a plan that has changed since is refused.
 export function PlanEditor(props: { taskId: string; plan: Plan | undefined; ended: boolean }) {
-  const editable = may(useSession(), "basic") && !props.ended;
+  const writer = may(useSession(), "basic");
+  const editable = writer && !props.ended;
   const [editing, setEditing] = useState(false);
   return (
     <div className="space-y-3">
@@ -30,6 +33,7 @@ export function PlanEditor(props: { taskId: string; plan: Plan | undefined; ende
         </Button>
       )}
       {editing && editable ? <Editor taskId={props.taskId} seen={props.plan} /> : <PlanTree plan={props.plan} />}
+      {writer && props.ended && props.plan && props.plan.items.length > 0 && <Verdict subject={FeedbackSubject.PLAN} id={props.taskId} what="plan" />}
     </div>
   );
 }

@@ -2,6 +2,7 @@ import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { memo, useEffect, useMemo, useRef } from "react";
 import { byToken, useRest } from "@/api/pages";
+import { useSession } from "@/app/session";
 import { Badge } from "@/components/Badge";
 import { Code } from "@/components/Code";
 import { cx } from "@/components/cx";
@@ -17,6 +18,9 @@ import { StepBadge } from "@/components/state";
 import { duration, millis } from "@/components/Time";
 import { LogView } from "@/features/log/LogView";
 import { logOf } from "@/features/log/source";
+import { Verdict } from "@/features/pattern/Verdict";
+import { may } from "@/features/session/queries";
+import { FeedbackSubject } from "@/gen/deckhand/v1/feedback_pb";
 import type { Step } from "@/gen/deckhand/v1/step_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
 import { Arguments } from "./Arguments";
@@ -128,6 +132,7 @@ function StepDetail(props: { taskId: string; step: Step; line?: number; find?: s
   const { taskId, step: brief } = props;
   const { data, error, isPending, refetch } = useQuery(TaskService.method.listSteps, { taskId, stepId: brief.id });
   const source = useMemo(() => logOf(brief.id), [brief.id]);
+  const session = useSession();
   const step = data?.steps[0];
   if (isPending) return <Skeletons rows={6} />;
   if (!step) return <Problem error={error ?? new Error("Step not found.")} retry={() => void refetch()} />;
@@ -158,6 +163,7 @@ function StepDetail(props: { taskId: string; step: Step; line?: number; find?: s
           <Code text={step.observation} label="Result sent to the model" path={typeof step.arguments?.path === "string" ? step.arguments.path : undefined} />
         </details>
       )}
+      {step.finishedAt && may(session, "basic") && <Verdict subject={FeedbackSubject.STEP} id={step.id} what="step" />}
       {(step.logBytes > 0n || step.outcome?.job_id || (step.startedAt && !step.finishedAt)) && (
         <LogView source={source} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[60vh]" line={props.line} find={props.find} linkTo={linkTo} />
       )}

@@ -3,6 +3,7 @@ import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
 import { shellRoute } from "@/app/root";
+import { FeedbackService, FeedbackSubject, FeedbackVerdict } from "@/gen/deckhand/v1/feedback_pb";
 import { TaskPlanService } from "@/gen/deckhand/v1/task_plan_pb";
 import { showPage } from "@/test/page";
 import { PlanEditor } from "./PlanEditor";
@@ -32,4 +33,13 @@ it("a plan is changed in place, in the revision that is shown", async () => {
   await waitFor(() => expect(screen.getByRole<HTMLButtonElement>("button", { name: "Add item" }).disabled).toBe(false));
   await user.click(screen.getByRole("button", { name: "Add item" }));
   await waitFor(() => expect(calls).toHaveBeenLastCalledWith(4, "add", expect.objectContaining({ parent: "", item: expect.objectContaining({ title: "Test it" }) })));
+});
+
+it("takes a verdict on the plan of a task that has ended", async () => {
+  const given = vi.fn();
+  const plan = { items: [{ id: "1", title: "Look", status: "done", parent: "", dependsOn: [] }], criteria: [], risks: [] };
+  const page = createRoute({ path: "/plan", getParentRoute: () => shellRoute, component: () => <PlanEditor taskId="task_1" plan={plan} ended /> });
+  showPage("/plan", [page], (r) => r.service(FeedbackService, { giveFeedback: (req) => (given(req.subject, req.subjectId, req.verdict), {}) }));
+  await userEvent.click(await screen.findByRole("button", { name: "Good" }));
+  await waitFor(() => expect(given).toHaveBeenCalledWith(FeedbackSubject.PLAN, "task_1", FeedbackVerdict.APPROVE));
 });

@@ -4,6 +4,7 @@ import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
 import { shellRoute } from "@/app/root";
+import { FeedbackService, FeedbackSubject, FeedbackVerdict } from "@/gen/deckhand/v1/feedback_pb";
 import { StepSchema, StepState } from "@/gen/deckhand/v1/step_pb";
 import { JobSchema, JobState, TaskService } from "@/gen/deckhand/v1/task_pb";
 import { showPage } from "@/test/page";
@@ -102,4 +103,15 @@ it("asks for one step alone where only its arguments are shown", async () => {
   );
   expect(await screen.findByText(/file 4711/)).toBeTruthy();
   expect(asked).toHaveBeenCalledWith("step_4711");
+});
+
+it("takes a verdict on a step that has ended", async () => {
+  const given = vi.fn();
+  const ended = create(StepSchema, { id: "step_1", number: 1, tool: "shell_exec", startedAt: { seconds: 1n }, finishedAt: { seconds: 2n } });
+  showPage("/tasks/task_1?tab=steps&step=1", [steps], (r) => {
+    r.service(TaskService, { listJobs: () => ({ jobs: [] }), listSteps: () => ({ steps: [ended] }) });
+    r.service(FeedbackService, { giveFeedback: (req) => (given(req.subject, req.subjectId, req.verdict), {}) });
+  });
+  await userEvent.click(await screen.findByRole("button", { name: "Bad" }));
+  await vi.waitFor(() => expect(given).toHaveBeenCalledWith(FeedbackSubject.STEP, "step_1", FeedbackVerdict.REJECT));
 });

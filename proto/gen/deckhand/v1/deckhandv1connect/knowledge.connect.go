@@ -54,6 +54,9 @@ const (
 	// KnowledgeServiceUploadDocumentProcedure is the fully-qualified name of the KnowledgeService's
 	// UploadDocument RPC.
 	KnowledgeServiceUploadDocumentProcedure = "/deckhand.v1.KnowledgeService/UploadDocument"
+	// KnowledgeServiceRemoveDocumentProcedure is the fully-qualified name of the KnowledgeService's
+	// RemoveDocument RPC.
+	KnowledgeServiceRemoveDocumentProcedure = "/deckhand.v1.KnowledgeService/RemoveDocument"
 	// KnowledgeServiceListDocumentsProcedure is the fully-qualified name of the KnowledgeService's
 	// ListDocuments RPC.
 	KnowledgeServiceListDocumentsProcedure = "/deckhand.v1.KnowledgeService/ListDocuments"
@@ -85,6 +88,9 @@ type KnowledgeServiceClient interface {
 	// UploadDocument stores a file in a collection; the next sync reads it. A file with the same
 	// path is replaced.
 	UploadDocument(context.Context, *v1.UploadDocumentRequest) (*v1.UploadDocumentResponse, error)
+	// RemoveDocument deletes an uploaded file, with what was read of it. It cannot be undone.
+	// Files of other sources are removed where they are.
+	RemoveDocument(context.Context, *v1.RemoveDocumentRequest) (*v1.RemoveDocumentResponse, error)
 	// ListDocuments returns what was read from the sources, sorted by path: documents, and files
 	// that were skipped with the reason.
 	ListDocuments(context.Context, *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error)
@@ -153,6 +159,12 @@ func NewKnowledgeServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(knowledgeServiceMethods.ByName("UploadDocument")),
 			connect.WithClientOptions(opts...),
 		),
+		removeDocument: connect.NewClient[v1.RemoveDocumentRequest, v1.RemoveDocumentResponse](
+			httpClient,
+			baseURL+KnowledgeServiceRemoveDocumentProcedure,
+			connect.WithSchema(knowledgeServiceMethods.ByName("RemoveDocument")),
+			connect.WithClientOptions(opts...),
+		),
 		listDocuments: connect.NewClient[v1.ListDocumentsRequest, v1.ListDocumentsResponse](
 			httpClient,
 			baseURL+KnowledgeServiceListDocumentsProcedure,
@@ -192,6 +204,7 @@ type knowledgeServiceClient struct {
 	addSource        *connect.Client[v1.AddSourceRequest, v1.AddSourceResponse]
 	removeSource     *connect.Client[v1.RemoveSourceRequest, v1.RemoveSourceResponse]
 	uploadDocument   *connect.Client[v1.UploadDocumentRequest, v1.UploadDocumentResponse]
+	removeDocument   *connect.Client[v1.RemoveDocumentRequest, v1.RemoveDocumentResponse]
 	listDocuments    *connect.Client[v1.ListDocumentsRequest, v1.ListDocumentsResponse]
 	syncCollection   *connect.Client[v1.SyncCollectionRequest, v1.SyncCollectionResponse]
 	searchKnowledge  *connect.Client[v1.SearchKnowledgeRequest, v1.SearchKnowledgeResponse]
@@ -261,6 +274,15 @@ func (c *knowledgeServiceClient) UploadDocument(ctx context.Context, req *v1.Upl
 	return nil, err
 }
 
+// RemoveDocument calls deckhand.v1.KnowledgeService.RemoveDocument.
+func (c *knowledgeServiceClient) RemoveDocument(ctx context.Context, req *v1.RemoveDocumentRequest) (*v1.RemoveDocumentResponse, error) {
+	response, err := c.removeDocument.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListDocuments calls deckhand.v1.KnowledgeService.ListDocuments.
 func (c *knowledgeServiceClient) ListDocuments(ctx context.Context, req *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error) {
 	response, err := c.listDocuments.CallUnary(ctx, connect.NewRequest(req))
@@ -314,6 +336,9 @@ type KnowledgeServiceHandler interface {
 	// UploadDocument stores a file in a collection; the next sync reads it. A file with the same
 	// path is replaced.
 	UploadDocument(context.Context, *v1.UploadDocumentRequest) (*v1.UploadDocumentResponse, error)
+	// RemoveDocument deletes an uploaded file, with what was read of it. It cannot be undone.
+	// Files of other sources are removed where they are.
+	RemoveDocument(context.Context, *v1.RemoveDocumentRequest) (*v1.RemoveDocumentResponse, error)
 	// ListDocuments returns what was read from the sources, sorted by path: documents, and files
 	// that were skipped with the reason.
 	ListDocuments(context.Context, *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error)
@@ -378,6 +403,12 @@ func NewKnowledgeServiceHandler(svc KnowledgeServiceHandler, opts ...connect.Han
 		connect.WithSchema(knowledgeServiceMethods.ByName("UploadDocument")),
 		connect.WithHandlerOptions(opts...),
 	)
+	knowledgeServiceRemoveDocumentHandler := connect.NewUnaryHandlerSimple(
+		KnowledgeServiceRemoveDocumentProcedure,
+		svc.RemoveDocument,
+		connect.WithSchema(knowledgeServiceMethods.ByName("RemoveDocument")),
+		connect.WithHandlerOptions(opts...),
+	)
 	knowledgeServiceListDocumentsHandler := connect.NewUnaryHandlerSimple(
 		KnowledgeServiceListDocumentsProcedure,
 		svc.ListDocuments,
@@ -421,6 +452,8 @@ func NewKnowledgeServiceHandler(svc KnowledgeServiceHandler, opts ...connect.Han
 			knowledgeServiceRemoveSourceHandler.ServeHTTP(w, r)
 		case KnowledgeServiceUploadDocumentProcedure:
 			knowledgeServiceUploadDocumentHandler.ServeHTTP(w, r)
+		case KnowledgeServiceRemoveDocumentProcedure:
+			knowledgeServiceRemoveDocumentHandler.ServeHTTP(w, r)
 		case KnowledgeServiceListDocumentsProcedure:
 			knowledgeServiceListDocumentsHandler.ServeHTTP(w, r)
 		case KnowledgeServiceSyncCollectionProcedure:
@@ -464,6 +497,10 @@ func (UnimplementedKnowledgeServiceHandler) RemoveSource(context.Context, *v1.Re
 
 func (UnimplementedKnowledgeServiceHandler) UploadDocument(context.Context, *v1.UploadDocumentRequest) (*v1.UploadDocumentResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.KnowledgeService.UploadDocument is not implemented"))
+}
+
+func (UnimplementedKnowledgeServiceHandler) RemoveDocument(context.Context, *v1.RemoveDocumentRequest) (*v1.RemoveDocumentResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.KnowledgeService.RemoveDocument is not implemented"))
 }
 
 func (UnimplementedKnowledgeServiceHandler) ListDocuments(context.Context, *v1.ListDocumentsRequest) (*v1.ListDocumentsResponse, error) {
