@@ -52,6 +52,8 @@ type browser struct {
 	kept    keptState
 	secrets secrets
 	typings int
+	// acts are what persons did, for the call in progress.
+	acts acts
 }
 
 // download is a file that a page had the browser save.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -19,6 +20,10 @@ import (
 // secrets are the values of credentials that were typed into pages. While the browser lives,
 // no result shows them: text is masked, and in pictures what contains one is hidden.
 type secrets struct {
+	mu sync.Mutex // guards all fields: those who watch ask, too
+	// hiding is held while what shows a secret is hidden in a page.
+	hiding sync.Mutex
+
 	values []string
 	// whole match the values as pages and addresses may write them, and parts beginnings and
 	// ends of them, the longest first.
@@ -41,6 +46,8 @@ const (
 
 // add has a value masked from now on.
 func (s *secrets) add(credential, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if value == "" || slices.Contains(s.values, value) {
 		return nil
 	}
@@ -59,6 +66,13 @@ func (s *secrets) add(credential, value string) error {
 		s.parts = append(s.parts, mask{regexp.MustCompile(written(string(runes[:n])) + "|" + written(string(runes[len(runes)-n:]))), part})
 	}
 	return nil
+}
+
+// all returns the values.
+func (s *secrets) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.values)
 }
 
 // written returns an expression that matches a text in which any character may be written as in
@@ -88,6 +102,8 @@ func written(text string) string {
 
 // mask returns a text without the secrets, and without beginnings and ends of them.
 func (s *secrets) mask(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, all := range [][]mask{s.whole, s.parts} {
 		for _, m := range all {
 			text = m.match.ReplaceAllLiteralString(text, m.by)
@@ -98,7 +114,7 @@ func (s *secrets) mask(text string) string {
 
 // maskAnswer masks all of an answer that is text.
 func (s *secrets) maskAnswer(a *Answer) {
-	if len(s.values) == 0 {
+	if len(s.all()) == 0 {
 		return
 	}
 	for _, text := range []*string{&a.Answer, &a.Error, &a.URL, &a.Title} {
@@ -271,35 +287,42 @@ const showScript = `(() => {
 
 // hideSecrets hides what shows a secret in all frames until the function that it returns is
 // called. If a frame cannot be asked, there is no picture.
-func (c *call) hideSecrets(ctx context.Context) (show func(), err error) {
-	if len(c.b.secrets.values) == 0 {
+func (p *page) hideSecrets(ctx context.Context) (show func(), err error) {
+	hidden := p.b.secrets.all()
+	if len(hidden) == 0 {
 		return func() {}, nil
 	}
 	var tree struct {
 		Tree frameTree `json:"frameTree"`
 	}
-	if err := c.act(ctx, "Page.getFrameTree", nil, &tree); err != nil {
+	if err := p.act(ctx, "Page.getFrameTree", nil, &tree); err != nil {
 		return nil, err
 	}
-	values, err := json.Marshal(c.b.secrets.values)
+	values, err := json.Marshal(hidden)
 	if err != nil {
 		return nil, err
 	}
 	frames := tree.Tree.ids(nil)
-	each := func(expression string) error {
+	each := func(ctx context.Context, expression string) error {
 		for _, frame := range frames {
-			world, err := c.world(ctx, frame)
+			world, err := p.world(ctx, frame)
 			if err != nil {
 				return err
 			}
-			if _, err := c.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true}); err != nil {
+			if _, err := p.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	show = func() { _ = each(showScript) } // a frame that is gone shows nothing
-	if err := each("(" + hideScript + ")(" + string(values) + ")"); err != nil {
+	p.b.secrets.hiding.Lock()
+	show = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchWait)
+		defer cancel()
+		_ = each(ctx, showScript) // a frame that is gone shows nothing
+		p.b.secrets.hiding.Unlock()
+	}
+	if err := each(ctx, "("+hideScript+")("+string(values)+")"); err != nil {
 		show()
 		return nil, fmt.Errorf("no picture is taken, because it might show a credential: %w", err)
 	}

@@ -44,6 +44,7 @@ type tab struct {
 	// script is the world of the scripts of the document, and of which origin it is.
 	script struct{ id, origin string }
 	group  *group
+	cast   screencast
 }
 
 // group are tabs that opened one another: their documents may reach each other. It reports
@@ -103,6 +104,8 @@ func (t *tab) note(level, text, from string) {
 // onEvent takes an event of the tab's; the browser's mu is held.
 func (t *tab) onEvent(b *browser, e event) {
 	switch {
+	case e.Method == "Page.screencastFrame":
+		t.onFilm(e)
 	case strings.HasPrefix(e.Method, "Page."):
 		t.onPage(b, e)
 	case strings.HasPrefix(e.Method, "Network."):
