@@ -76,6 +76,8 @@ type Client struct {
 	Nodes      deckhandv1connect.NodeServiceClient
 	NodeExecs  deckhandv1connect.NodeExecServiceClient
 	Terminals  deckhandv1connect.TerminalServiceClient
+	// Browsers are those of tasks, which people watch and take over.
+	Browsers   deckhandv1connect.BrowserServiceClient
 	Telemetry  deckhandv1connect.NodeTelemetryServiceClient
 	Enrollment deckhandv1connect.EnrollmentServiceClient
 	// Workers is for workers only.
@@ -180,6 +182,7 @@ func New(cfg Config) (*Client, error) {
 		Nodes:         deckhandv1connect.NewNodeServiceClient(client, target, options),
 		NodeExecs:     deckhandv1connect.NewNodeExecServiceClient(client, target, options),
 		Terminals:     deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
+		Browsers:      deckhandv1connect.NewBrowserServiceClient(duplex, target, options),
 		Telemetry:     deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
 		Enrollment:    deckhandv1connect.NewEnrollmentServiceClient(client, target, options),
 		Workers:       deckhandv1connect.NewWorkerServiceClient(client, target, options),

@@ -18,34 +18,46 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/wsping"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
-	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
 // socketMessage bounds a message of a browser: input is at most 64 KiB.
 const socketMessage = 128 << 10
 
-// TerminalSockets serves OpenTerminal to browsers, which have no stream in both
-// directions but a WebSocket. Its binary messages are those of the RPC. What goes
-// wrong is one text message with an ErrorInfo as JSON, before the end.
+// duplex is the person's end of streams both ways: of an RPC, or a WebSocket.
+type duplex[In, Out any] interface {
+	// Receive returns io.EOF when nothing more will be said.
+	Receive() (*In, error)
+	Send(*Out) error
+}
+
+// message is a pointer to a message.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// Sockets serves an RPC with streams both ways to browsers, which have no such streams but
+// WebSockets. Its binary messages are those of the RPC. What goes wrong is one text message with
+// an ErrorInfo as JSON, before the end.
 //
 // Whether the page is this hub's own is checked by auth.SameOrigin.
-type TerminalSockets struct {
-	*Terminals
-
+type Sockets[In, Out any, PIn message[In], POut message[Out]] struct {
+	Procedure string
+	// Serve is one call, from its first message to its last.
+	Serve  func(ctx context.Context, stream duplex[In, Out]) error
 	Guards auth.Guards
 	Log    hclog.Logger
 	Redact *redact.Redactor
 }
 
-// ServeHTTP is one terminal.
-func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	const procedure = deckhandv1connect.TerminalServiceOpenTerminalProcedure
+// ServeHTTP is one call.
+func (h *Sockets[In, Out, PIn, POut]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	edge := errorInterceptor{h.Log, h.Redact}
 	ctx := edge.enter(r.Context(), r.Header.Get(logging.CorrelationHeader))
-	caller, err := h.Guards.Admit(procedure, r.WithContext(ctx))
+	caller, err := h.Guards.Admit(h.Procedure, r.WithContext(ctx))
 	if err != nil {
 		// Who does not read the refusal is refused as well.
-		_ = connect.NewErrorWriter().Write(w, r, edge.leave(ctx, procedure, err))
+		_ = connect.NewErrorWriter().Write(w, r, edge.leave(ctx, h.Procedure, err))
 		return
 	}
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
@@ -54,13 +66,13 @@ func (h *TerminalSockets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is gone either way
 	conn.SetReadLimit(socketMessage)
-	kept, stop := h.Guards.Keep(caller, procedure, r)
+	kept, stop := h.Guards.Keep(caller, h.Procedure, r)
 	defer stop()
 	ctx, cancel := context.WithCancel(kept)
 	defer cancel()
 	go wsping.Keep(ctx, conn, wsping.Interval)
-	if err := h.serve(ctx, socket{ctx, conn}); err != nil {
-		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, procedure, err))); e == nil {
+	if err := h.Serve(ctx, socket[In, Out, PIn, POut]{ctx, conn, h.Procedure}); err != nil {
+		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, h.Procedure, err))); e == nil {
 			_ = conn.Write(ctx, websocket.MessageText, text)
 		}
 		_ = conn.Close(websocket.StatusPolicyViolation, "")
@@ -81,38 +93,39 @@ func infoOf(err error) *deckhandv1.ErrorInfo {
 			}
 		}
 	}
-	return &deckhandv1.ErrorInfo{Code: connect.CodeOf(err).String(), Message: "the terminal broke off"}
+	return &deckhandv1.ErrorInfo{Code: connect.CodeOf(err).String(), Message: "the connection broke off"}
 }
 
-// socket is a browser's end of a terminal.
-type socket struct {
-	ctx  context.Context //nolint:containedctx // a stream belongs to one call
-	conn *websocket.Conn
+// socket is a browser's end of a call.
+type socket[In, Out any, PIn message[In], POut message[Out]] struct {
+	ctx       context.Context //nolint:containedctx // a stream belongs to one call
+	conn      *websocket.Conn
+	procedure string
 }
 
-// Receive returns the browser's next message. A closed connection is an error: a terminal
-// without a viewer is hung up.
-func (s socket) Receive() (*deckhandv1.OpenTerminalRequest, error) {
+// Receive returns the browser's next message. A closed connection is an error: what has no viewer
+// any more ends.
+func (s socket[In, Out, PIn, POut]) Receive() (*In, error) {
 	kind, data, err := s.conn.Read(s.ctx)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "the browser has left").WithFix("open another terminal")
+		return nil, fault.New(fault.Unavailable, "the browser has left").WithFix("connect again")
 	}
-	message := new(deckhandv1.OpenTerminalRequest)
-	if kind != websocket.MessageBinary || proto.Unmarshal(data, message) != nil {
-		return nil, fault.New(fault.Invalid, "a terminal's message is no OpenTerminalRequest in binary").WithFix("send each as one binary message")
+	in := new(In)
+	if kind != websocket.MessageBinary || proto.Unmarshal(data, PIn(in)) != nil {
+		return nil, fault.New(fault.Invalid, "a message is no %s in binary", PIn(in).ProtoReflect().Descriptor().Name()).WithFix("send each as one binary message")
 	}
-	if err := protovalidate.Validate(message); err != nil {
-		return nil, fault.New(fault.Invalid, "%v", err).WithFix("see terminal.proto")
+	if err := protovalidate.Validate(PIn(in)); err != nil {
+		return nil, fault.New(fault.Invalid, "%v", err).WithFix("see the description of the API")
 	}
-	if err := withoutNUL(message, deckhandv1connect.TerminalServiceOpenTerminalProcedure); err != nil {
+	if err := withoutNUL(PIn(in), s.procedure); err != nil {
 		return nil, err
 	}
-	return message, nil
+	return in, nil
 }
 
 // Send sends a message to the browser.
-func (s socket) Send(message *deckhandv1.OpenTerminalResponse) error {
-	data, err := proto.Marshal(message)
+func (s socket[In, Out, PIn, POut]) Send(out *Out) error {
+	data, err := proto.Marshal(POut(out))
 	if err != nil {
 		return err
 	}

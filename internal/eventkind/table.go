@@ -48,6 +48,21 @@ var table = []Entry{
 		Payload: "`from_task_id`, `folder`, `files`, `bytes`, `paths`, `shared` (bool)",
 	},
 	{
+		Kind:    BrowserActed,
+		When:    "a person who has taken over the task's browser did something with it",
+		Payload: "`by`, `what` (`clicked`, `typed`, `pressed`, `scrolled`, …), `on` (the element, as the page describes it), `text`, `secret` (true for a field for a password: the text is empty)",
+	},
+	{
+		Kind:    BrowserGiven,
+		When:    "the browser is the agent's again",
+		Payload: "`by`, `reason`, `acts` (how many were recorded)",
+	},
+	{
+		Kind:    BrowserTaken,
+		When:    "a person took over the task's browser: the agent's next call of it waits",
+		Payload: "`by`",
+	},
+	{
 		Kind: BudgetWarning, Groups: []Group{Budgets},
 		When:    "a call brought a budget to 80 % of its limit; once for each limit",
 		Payload: "`scope` (`task`, `lineage`, `user`, `organisation`), `object_id`, `period` (empty, `2026-11` or `2026-11-22`), `spent_micros`, `limit_micros`",

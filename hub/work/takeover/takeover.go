@@ -1,0 +1,90 @@
+// Package takeover keeps which browsers of tasks a person has taken over. It lasts as long as
+// the hub with the person's stream says so every few seconds: one that dies gives it back.
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/eventkind"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/ident"
+)
+
+// lasts is how long a take-over lasts without Keep, and KeepEvery how often that is due.
+const (
+	lasts     = 15 * time.Second
+	KeepEvery = 3 * time.Second
+)
+
+// Takeovers is the store of take-overs.
+type Takeovers struct {
+	Store    *store.Store
+	Recorder *event.Recorder
+}
+
+// Takeover is one in effect.
+type Takeover struct {
+	db.BrowserTakeover
+
+	by event.Actor
+	// Acts is how many acts were recorded.
+	Acts int
+}
+
+// Now returns who has the browser of a task; nil for the agent.
+func (s *Takeovers) Now(ctx context.Context, orgID, taskID string) (*db.BrowserTakeover, error) {
+	row, err := s.Store.BrowserTakenOver(ctx, db.BrowserTakenOverParams{OrgID: orgID, TaskID: taskID})
+	if store.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find who has the browser of %s: %w", taskID, err)
+	}
+	return &row, nil
+}
+
+// Take has the browser of a task be a person's.
+func (s *Takeovers) Take(ctx context.Context, t db.Task, by event.Actor, userID string) (*Takeover, error) {
+	var row db.BrowserTakeover
+	err := s.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		row, err = tx.TakeBrowser(ctx, db.TakeBrowserParams{TaskID: t.ID, OrgID: t.OrgID, Holder: ident.New("hold"), UserID: userID, UserName: by.ID, Lasts: lasts})
+		if store.IsNotFound(err) {
+			return fault.New(fault.Precondition, "somebody else has taken this browser over").WithObject(t.ID).WithFix("wait until they give it back")
+		}
+		if err != nil {
+			return fmt.Errorf("take the browser of %s over: %w", t.ID, err)
+		}
+		return tx.Append(t.OrgID, t.ID, by, event.Draft{Type: eventkind.BrowserTaken, Payload: map[string]any{"by": by.ID}})
+	})
+	return &Takeover{BrowserTakeover: row, by: by}, err
+}
+
+// Keep reports whether a take-over is still in effect, and has it last longer.
+func (s *Takeovers) Keep(ctx context.Context, t *Takeover) (bool, error) {
+	n, err := s.Store.KeepBrowser(ctx, db.KeepBrowserParams{OrgID: t.OrgID, TaskID: t.TaskID, Holder: t.Holder, Lasts: lasts})
+	return n > 0, err
+}
+
+// Record adds an act of the person to the task's history.
+func (s *Takeovers) Record(ctx context.Context, t *Takeover, payload map[string]any) error {
+	t.Acts++
+	payload["by"] = t.UserName
+	return s.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return tx.Append(t.OrgID, t.TaskID, t.by, event.Draft{Type: eventkind.BrowserActed, Payload: payload})
+	})
+}
+
+// Give gives the browser back to the agent.
+func (s *Takeovers) Give(ctx context.Context, t *Takeover, reason string) error {
+	return s.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		if _, err := tx.GiveBrowserBack(ctx, db.GiveBrowserBackParams{OrgID: t.OrgID, TaskID: t.TaskID, Holder: t.Holder}); err != nil {
+			return fmt.Errorf("give the browser of %s back: %w", t.TaskID, err)
+		}
+		return tx.Append(t.OrgID, t.TaskID, t.by, event.Draft{Type: eventkind.BrowserGiven, Payload: map[string]any{"by": t.UserName, "reason": reason, "acts": t.Acts}})
+	})
+}
