@@ -118,7 +118,7 @@ type showing struct {
 type typing struct {
 	on, text   string
 	characters int
-	secret     bool
+	hidden     bool
 	at         time.Time
 }
 
@@ -333,11 +333,12 @@ func (v *view) take(ctx context.Context) error {
 		return fault.New(fault.Denied, "you may only look").WithCode(fault.PermissionDenied).WithFix("ask an administrator for the role basic")
 	case !mayActIn(task.State(row.Task.State)) || row.Task.PauseNext != "":
 		return fault.New(fault.Precondition, "task %s is %s", v.taskID, row.Task.State).WithObject(v.taskID).WithFix("take its browser over while it runs")
-	case v.watch == nil:
-		return fault.New(fault.Precondition, "the task has no browser that runs").WithObject(v.taskID).WithFix("wait until it opens a page")
 	}
 	if err := step.MayTakeOver(ctx, v.h.Steps, row.Task); err != nil {
 		return err
+	}
+	if v.watch == nil {
+		return fault.New(fault.Precondition, "the task has no browser that runs").WithObject(v.taskID).WithFix("wait until it opens a page")
 	}
 	if v.taken, err = v.h.Takeovers.Take(ctx, row.Task, actor(v.who), v.who.UserID); err != nil {
 		v.taken = nil
@@ -408,14 +409,14 @@ func (v *view) record(ctx context.Context, did *browserlink.Did) error {
 		}
 		return v.h.Takeovers.Record(ctx, v.taken, map[string]any{"what": literal.Line(textcut.Runes(did.What, 40, "…")), "on": on, "text": literal.Line(typed)})
 	}
-	if v.typed.characters > 0 && (v.typed.on != on || v.typed.secret != did.Secret || v.typed.characters >= typedText) {
+	if v.typed.characters > 0 && (v.typed.on != on || v.typed.hidden != did.Hidden || v.typed.characters >= typedText) {
 		if err := v.flush(ctx); err != nil {
 			return err
 		}
 	}
-	v.typed.on, v.typed.secret, v.typed.at = on, did.Secret, time.Now()
+	v.typed.on, v.typed.hidden, v.typed.at = on, did.Hidden, time.Now()
 	v.typed.characters += max(len([]rune(did.Text)), 1)
-	if !did.Secret {
+	if !did.Hidden {
 		v.typed.text += typed
 	}
 	return nil
@@ -429,7 +430,7 @@ func (v *view) flush(ctx context.Context) error {
 	}
 	v.typed = typing{}
 	payload := map[string]any{"what": "typed", "on": t.on, "text": literal.Line(t.text)}
-	if t.secret {
+	if t.hidden {
 		payload["text"], payload["secret"] = "", true // nor how long it is
 	}
 	return v.h.Takeovers.Record(ctx, v.taken, payload)

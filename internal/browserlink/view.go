@@ -74,9 +74,9 @@ type Did struct {
 	Problem string `json:"problem,omitempty"`
 	What    string `json:"what,omitempty"` // clicked, dragged, scrolled, pressed, typed, accepted, dismissed; empty for what is no act
 	On      string `json:"on,omitempty"`
-	// Text is what was typed, or the key; empty if the field is for a password.
+	// Text is what was typed, or the key; empty and Hidden if the field is for a password.
 	Text   string `json:"text,omitempty"`
-	Secret bool   `json:"secret,omitempty"`
+	Hidden bool   `json:"hidden,omitempty"`
 }
 
 // MaxFrame bounds the bytes of a frame's picture, and MaxShown those of a line.

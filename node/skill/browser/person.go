@@ -272,9 +272,9 @@ func (p *person) keys(ctx context.Context, at *page, text string, did *browserli
 	}
 	keys := 1 // such as Enter
 	if did.What == "typed" {
-		keys, did.Secret = len([]rune(text)), focus.Secret
+		keys, did.Hidden = len([]rune(text)), focus.Secret
 	}
-	if did.On = report.Clean([]byte(focus.On), 120); !did.Secret {
+	if did.On = report.Clean([]byte(focus.On), 120); !did.Hidden {
 		did.Text = report.Clean([]byte(text), 2000)
 	}
 	p.did(func(a *acts) { a.keys += keys })

@@ -209,7 +209,7 @@ func TestAPersonWatchesAndTakesOver(t *testing.T) {
 	for _, in := range []browserlink.Input{{Key: "s"}, {Text: "esame"}} {
 		did = v.does(in)
 		require.Empty(t, did.Problem)
-		require.True(t, did.Secret)
+		require.True(t, did.Hidden)
 		require.Empty(t, did.Text)
 	}
 	// Whoever has it leaves without a word.
