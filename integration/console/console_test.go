@@ -82,12 +82,6 @@ func TestTimeTravelInABrowser(t *testing.T) {
 	tell(t, "travel", "127.0.0.1")
 }
 
-// The stories of ui/e2e about the browser of a task: its live view and its take-over.
-func TestTheBrowserOfATaskInABrowser(t *testing.T) {
-	t.Parallel()
-	tell(t, "browser", "127.0.0.1")
-}
-
 // tell runs one file of stories in a browser on a separate `deckhand up`. The stories
 // request actions outside of the browser from this test. host is what the browser finds
 // the hub by.
