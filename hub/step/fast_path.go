@@ -42,7 +42,7 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 	}
 	step = d.step()
 	drafts := []event.Draft{d.event(step)}
-	taken, err := takenOver(ctx, s, step)
+	taken, err := takenOver(ctx, s.cfg.Store.Queries, step)
 	if err != nil {
 		return step, false, err
 	}

@@ -16,11 +16,11 @@ import (
 
 // takenOver returns by whom the browser that a step is for is taken over; empty for nobody. It
 // may be taken over between this and the call: then the call waits at the browser's keeper.
-func takenOver(ctx context.Context, s *Steps, step db.Step) (string, error) {
+func takenOver(ctx context.Context, q *db.Queries, step db.Step) (string, error) {
 	if !toolname.IsBrowser(step.Tool) {
 		return "", nil
 	}
-	row, err := s.cfg.Store.BrowserTakenOver(ctx, db.BrowserTakenOverParams{OrgID: step.OrgID, TaskID: step.TaskID})
+	row, err := q.BrowserTakenOver(ctx, db.BrowserTakenOverParams{OrgID: step.OrgID, TaskID: step.TaskID})
 	if store.IsNotFound(err) {
 		return "", nil
 	}
@@ -43,7 +43,7 @@ func waitForPerson(ctx context.Context, s *Steps, step db.Step) (bool, error) {
 	defer tick.Stop()
 	waited := strings.HasPrefix(step.DecisionReason, "waits: ")
 	for {
-		by, err := takenOver(ctx, s, step)
+		by, err := takenOver(ctx, s.cfg.Store.Queries, step)
 		if err != nil {
 			if ctx.Err() != nil {
 				return false, nil

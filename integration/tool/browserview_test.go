@@ -28,6 +28,7 @@ type view struct {
 	frame  *deckhandv1.BrowserFrame
 	jpeg   []byte
 	act    *deckhandv1.BrowserAct
+	typed  int // how many of those acts typed something
 }
 
 // watch opens a view as the console does.
@@ -82,7 +83,9 @@ func (v *view) until(what string, holds func() bool) {
 		case m.GetStatus() != nil:
 			v.status = m.GetStatus()
 		case m.GetAct() != nil:
-			v.act = m.GetAct()
+			if v.act = m.GetAct(); v.act.GetWhat() == "typed" {
+				v.typed++
+			}
 		case m.GetFrame() != nil:
 			if v.frame = m.GetFrame(); len(v.frame.GetJpeg()) > 0 {
 				v.jpeg = v.frame.GetJpeg()
@@ -111,7 +114,7 @@ func mouse(action deckhandv1.BrowserMouse_Action, x, y int32) *deckhandv1.Browse
 }
 
 // A person watches the browser in an agent's jail, takes it over while the agent waits, and gives
-// it back; everything that they did is in the history. A second one is killed meanwhile.
+// it back; everything that they did is in the history.
 func TestAPersonTakesTheBrowserInAJailOver(t *testing.T) {
 	t.Parallel()
 	f := harness.New(t)
@@ -174,7 +177,8 @@ turns:
 	for _, one := range []string{"G", "r", "a", "c", "e"} {
 		v.does(key(one))
 	}
-	v.until("what was typed", func() bool { return v.act.GetWhat() == "typed" && strings.Contains(v.act.GetOn(), "Name") })
+	v.until("what was typed", func() bool { return v.typed == len("Grace") })
+	require.Contains(t, v.act.GetOn(), "Name")
 	require.Empty(t, v.act.GetProblem())
 	v.say(&deckhandv1.WatchBrowserRequest{Message: &deckhandv1.WatchBrowserRequest_GiveBack_{GiveBack: &deckhandv1.WatchBrowserRequest_GiveBack{}}})
 	v.until("the browser to be the agent's", func() bool { return !v.status.GetYours() && v.status.GetTakenBy() == "" })
@@ -196,28 +200,4 @@ turns:
 		}
 	}
 	require.Equal(t, []string{"browser_taken", "browser_acted clicked", "browser_acted pressed Control+a", "browser_acted typed Grace", "browser_given  given back"}, said)
-
-	// A kill does not wait for the person.
-	f.Persona("tester", `
-turns:
-  - text: I open the form.
-    calls:
-      - {tool: shell_exec, arguments: {command: "`+program+` 8080", background: true}}
-      - {tool: shell_exec, arguments: {command: "until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do sleep 0.1; done"}}
-      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/forms"}}
-      - {tool: shell_exec, arguments: {command: "until [ -e never ]; do sleep 0.1; done", timeout_seconds: 300}}
-`, "mode: autonomous", keys)
-	id = f.Submit("tester")
-	v = watch(t, f, id)
-	v.until("the form to be seen", func() bool {
-		return v.status.GetRunning() && len(v.jpeg) > 0 && strings.HasSuffix(v.frame.GetUrl(), "/forms")
-	})
-	v.take()
-	require.NotZero(t, chromiumOf(t, id))
-	began := time.Now()
-	f.CLI(0, "kill", "task", id, "--yes")
-	took := time.Since(began)
-	require.Zero(t, chromiumOf(t, id), "it is gone when the kill has returned")
-	require.Less(t, took, waittest.Limit(2*time.Second))
-	v.until("the end of the take-over", func() bool { return v.status.GetEnded() && !v.status.GetYours() })
 }
