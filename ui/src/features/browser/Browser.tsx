@@ -19,14 +19,15 @@ import {
   type BrowserInputSchema,
   type BrowserStatus,
 } from "@/gen/deckhand/v1/browser_pb";
-import { heldOf, keyOf, pointOf } from "./input";
+import { composed, heldOf, keyOf, pointOf } from "./input";
 
 type Said = MessageInitShape<typeof WatchBrowserRequestSchema>["message"];
 type Input = MessageInitShape<typeof BrowserInputSchema>["act"];
 
 const again = 3_000; // ms until a view that broke off is opened again
-const mostPasted = 32 << 10; // characters
-const moveEvery = 100; // ms
+const refused = 1008; // of a WebSocket: it would be the same again
+const mostPasted = 16 << 10; // characters
+const moveEvery = 100; // ms, of the mouse and of its wheel
 
 // Browser shows what the browser of a task shows while it is open, and lets a person take it
 // over. Only frames and texts come from the page: nothing of it runs here.
@@ -76,7 +77,8 @@ export function Browser({ taskId }: { taskId: string }) {
           if (message.value.jpeg.length > 0) show(message.value.jpeg);
         } else if (message.case === "act") setAct(message.value);
       };
-      opened.onclose = () => {
+      opened.onclose = (e) => {
+        over ||= e.code === refused;
         setStatus((s) => s && { ...s, yours: false, running: false });
         if (!over) timer = setTimeout(open, again);
       };
@@ -98,7 +100,7 @@ export function Browser({ taskId }: { taskId: string }) {
       <div className="flex flex-wrap items-center gap-2">
         <p role="status" className={cx("min-w-0 flex-1", taken ? "text-warn" : "text-dim")}>
           {yours ? (
-            "The browser is yours. The agent's next call of it waits, and what you do is recorded, but not what you type into password fields. Shift+Escape takes your keys back."
+            "The browser is yours. The agent's next call of it waits, and what you do is recorded, but not what you type into fields for passwords and other secrets. Shift+Escape takes your keys back."
           ) : status?.waiting ? (
             "It is yours as soon as the agent's call has ended."
           ) : taken ? (
@@ -168,59 +170,85 @@ function Dialog(props: { frame: BrowserFrame; yours: boolean; answer: (accept: b
   );
 }
 
-const buttons = ["left", "middle", "right"];
+const buttons = ["left", "middle", "right"]; // others go back and forward in the person's own browser
 
 // Screen is the picture of the page. While the browser is the person's, their mouse and keys go
 // to the page.
 function Screen(props: { picture: string; frame: BrowserFrame; yours: boolean; input: (value: Input) => void }) {
   const { frame, yours, input } = props;
   const moved = useRef(0);
+  const wheel = useRef<{ x: number; y: number; timer: ReturnType<typeof setTimeout> }>(undefined);
+  const [notice, setNotice] = useState("");
   const page = useRef<HTMLDivElement>(null);
   useEffect(() => page.current?.focus(), [yours]);
+  useEffect(() => () => clearTimeout(wheel.current?.timer), []);
   const mouse = (e: React.MouseEvent<HTMLElement>, action: BrowserMouse_Action, more: object = {}) => {
+    const button = buttons[e.button];
+    if (!button) return;
     const at = pointOf(e, e.currentTarget.getBoundingClientRect(), frame);
-    input({ case: "mouse", value: { action, ...at, button: buttons[e.button] ?? "left", clicks: Math.min(Math.max(e.detail, 1), 3), held: heldOf(e), ...more } });
+    input({ case: "mouse", value: { action, ...at, button, clicks: Math.min(Math.max(e.detail, 1), 3), held: heldOf(e), ...more } });
   };
   const label = line(`What the browser shows: ${frame.title || frame.url}`);
   const image = <img src={props.picture} alt={label} draggable={false} className="block h-auto w-full select-none" />;
   const look = "max-h-full w-full max-w-[80rem] self-start overflow-hidden rounded border bg-raised";
   if (!yours) return <div className={look}>{image}</div>;
+  // What is released outside of the picture is released, too: the mouse is the picture's until then.
   return (
-    <div
-      role="application"
-      aria-label="The agent's browser: your mouse and keys go to the page"
-      tabIndex={0}
-      ref={page}
-      className={cx(look, "border-warn ring-2 ring-warn")}
-      onMouseDown={(e) => {
-        e.currentTarget.focus();
-        e.preventDefault();
-        mouse(e, BrowserMouse_Action.PRESSED);
-      }}
-      onMouseUp={(e) => mouse(e, BrowserMouse_Action.RELEASED)}
-      onMouseMove={(e) => {
-        if (e.timeStamp - moved.current < moveEvery) return;
-        moved.current = e.timeStamp;
-        mouse(e, BrowserMouse_Action.MOVED);
-      }}
-      onWheel={(e) => mouse(e, BrowserMouse_Action.WHEEL, { deltaX: clamp(e.deltaX), deltaY: clamp(e.deltaY) })}
-      onContextMenu={(e) => e.preventDefault()}
-      onPaste={(e) => {
-        e.preventDefault();
-        const text = e.clipboardData.getData("text/plain").slice(0, mostPasted / 2);
-        if (text) input({ case: "text", value: text });
-      }}
-      onKeyDown={(e) => {
-        if (e.key === "Escape" && e.shiftKey) e.currentTarget.blur();
-        const key = keyOf(e);
-        if (key === undefined) return;
-        e.preventDefault();
-        e.stopPropagation();
-        input({ case: "key", value: key });
-      }}
-    >
-      {image}
-    </div>
+    <>
+      {notice && <p role="alert" className="text-warn">{notice}</p>}
+      <div
+        role="application"
+        aria-label="The agent's browser: your mouse and keys go to the page"
+        tabIndex={0}
+        ref={page}
+        className={cx(look, "border-warn ring-2 ring-warn")}
+        onPointerDown={(e) => e.currentTarget.setPointerCapture?.(e.pointerId)}
+        onMouseDown={(e) => {
+          e.currentTarget.focus();
+          e.preventDefault();
+          mouse(e, BrowserMouse_Action.PRESSED);
+        }}
+        onMouseUp={(e) => mouse(e, BrowserMouse_Action.RELEASED)}
+        onMouseMove={(e) => {
+          if (e.timeStamp - moved.current < moveEvery) return;
+          moved.current = e.timeStamp;
+          mouse(e, BrowserMouse_Action.MOVED);
+        }}
+        onWheel={(e) => {
+          if (wheel.current) {
+            wheel.current.x += e.deltaX;
+            wheel.current.y += e.deltaY;
+            return;
+          }
+          const at = pointOf(e, e.currentTarget.getBoundingClientRect(), frame);
+          const held = heldOf(e);
+          const timer = setTimeout(() => {
+            const by = wheel.current!;
+            wheel.current = undefined;
+            input({ case: "mouse", value: { action: BrowserMouse_Action.WHEEL, ...at, held, deltaX: clamp(by.x), deltaY: clamp(by.y) } });
+          }, moveEvery);
+          wheel.current = { x: e.deltaX, y: e.deltaY, timer };
+        }}
+        onContextMenu={(e) => e.preventDefault()}
+        onPaste={(e) => {
+          e.preventDefault();
+          const text = e.clipboardData.getData("text/plain");
+          if (text.length > mostPasted) setNotice(`The text has more than ${mostPasted} characters: nothing was pasted. Paste it in parts.`);
+          else if (text) input({ case: "text", value: text });
+        }}
+        onKeyDown={(e) => {
+          if (e.key === "Escape" && e.shiftKey) e.currentTarget.blur();
+          const key = keyOf(e);
+          setNotice(composed(e.key) ? "Characters that are composed of several keys do not reach the page: paste them." : "");
+          if (key === undefined) return;
+          e.preventDefault();
+          e.stopPropagation();
+          input({ case: "key", value: key });
+        }}
+      >
+        {image}
+      </div>
+    </>
   );
 }
 

@@ -17,7 +17,7 @@ class Hub extends EventTarget {
   heard: ReturnType<typeof fromBinary<typeof WatchBrowserRequestSchema>>["message"][] = [];
   onopen?: () => void;
   onmessage?: (e: { data: ArrayBuffer | string }) => void;
-  onclose?: () => void;
+  onclose?: (e: { code: number }) => void;
   closed = false;
   constructor(readonly url: URL) {
     super();
@@ -82,11 +82,32 @@ it("sends mouse and keys while the browser is the person's, and gives it back", 
     { case: "input", value: { act: { case: "key", value: "a" } } },
     { case: "input", value: { act: { case: "text", value: "pasted" } } },
   ]);
+  const before = hub.heard.length;
+  fireEvent.mouseDown(page, { clientX: 100, clientY: 50, button: 3 });
+  fireEvent.paste(page, { clipboardData: { getData: () => "x".repeat(20_000) } });
+  expect(screen.getByRole("alert").textContent).toContain("nothing was pasted");
+  fireEvent.keyDown(page, { key: "Dead" });
+  expect(screen.getByRole("alert").textContent).toContain("paste them");
+  for (const deltaY of [10, 20, 30]) fireEvent.wheel(page, { deltaY });
+  expect(hub.heard).toHaveLength(before);
+  await vi.waitFor(() => expect(hub.heard.slice(before)).toMatchObject([{ value: { act: { case: "mouse", value: { action: 4, deltaY: 60 } } } }]));
   hub.say({ case: "frame", value: { ...frame, jpeg: new Uint8Array(), dialog: "confirm", message: "Really?" } });
   await userEvent.click(screen.getByRole("button", { name: "OK" }));
   expect(hub.heard.at(-1)).toMatchObject({ value: { act: { case: "dialog", value: { accept: true } } } });
   await userEvent.click(screen.getByRole("button", { name: "Give back" }));
   expect(hub.heard.at(-1)?.case).toBe("giveBack");
+});
+
+it("does not open a view again that is refused for good", async () => {
+  const { hub } = await watched();
+  vi.useFakeTimers();
+  act(() => {
+    hub.onmessage?.({ data: JSON.stringify({ message: "there is no task" }) });
+    hub.onclose?.({ code: 1008 });
+  });
+  vi.advanceTimersByTime(60_000);
+  vi.useRealTimers();
+  expect(Hub.newest).toBe(hub);
 });
 
 it("says to everybody else who has it, and offers nothing to those who may only look", async () => {

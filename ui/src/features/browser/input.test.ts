@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { heldOf, keyOf, pointOf } from "./input";
+import { composed, heldOf, keyOf, pointOf } from "./input";
 
 const none = { altKey: false, ctrlKey: false, metaKey: false, shiftKey: false };
 
@@ -10,6 +10,14 @@ it("names the keys that go to the page", () => {
   expect(keyOf({ ...none, ctrlKey: true, key: "a" })).toBe("Control+a");
   expect(keyOf({ ...none, shiftKey: true, key: "Tab" })).toBe("Shift+Tab");
   expect(keyOf({ ...none, key: "F5" })).toBe("F5");
+});
+
+it("sends characters of AltGr and Option alone", () => {
+  expect(keyOf({ ...none, ctrlKey: true, altKey: true, key: "@", getModifierState: (m) => m === "AltGraph" })).toBe("@");
+  expect(keyOf({ ...none, altKey: true, key: "@" })).toBe("@");
+  expect(keyOf({ ...none, altKey: true, key: "a" })).toBe("Alt+a");
+  expect(composed("Dead")).toBe(true);
+  expect(composed("a")).toBe(false);
 });
 
 it("keeps what is only held, what is pasted, and the way out", () => {

@@ -15,12 +15,17 @@ const named = new Set(["Enter", "Tab", "Escape", "Backspace", "Delete", "Insert"
 
 // keyOf returns the name of a key that goes to the page, and undefined for one that does not: keys
 // that are only held, the paste, which comes as text, and Shift+Escape, which leaves the page for
-// those who use no mouse.
-export function keyOf(e: Held & { key: string }): string | undefined {
+// those who use no mouse. A character that a layout has on AltGr, or on Option of a Mac, goes alone.
+export function keyOf(e: Held & { key: string; getModifierState?: (name: "AltGraph") => boolean }): string | undefined {
   const paste = (e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "v";
   const character = [...e.key].length === 1;
   if (paste || (e.key === "Escape" && e.shiftKey)) return undefined;
   if (!character && !named.has(e.key) && !/^F([1-9]|1[0-2])$/.test(e.key)) return undefined;
+  const made = character && (e.getModifierState?.("AltGraph") || (e.altKey && !e.metaKey && !/^[a-z0-9 ]$/i.test(e.key)));
+  if (made) return e.key;
   const held = [e.ctrlKey && "Control", e.altKey && "Alt", e.metaKey && "Meta", e.shiftKey && !character && "Shift"].filter(Boolean);
   return [...held, e.key].join("+");
 }
+
+// composed reports whether a key is part of a character that only a text field composes.
+export const composed = (key: string) => key === "Dead" || key === "Process";

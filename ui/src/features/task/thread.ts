@@ -253,10 +253,10 @@ export class Threads {
         this.note(e, `${text(p.by)} took over the browser: the agent's next call of it waits`, "warn");
         break;
       case "browser_acted":
-        this.note(e, `${text(p.by)} ${text(p.what)}${p.secret === true ? " a secret" : p.text ? ` ${JSON.stringify(text(p.text))}` : ""}${p.on ? ` in the browser: ${text(p.on)}` : " in the browser"}`);
+        this.note(e, `${text(p.by)} ${text(p.what)}${p.secret === true ? " a secret" : p.text ? ` ${JSON.stringify(text(p.text))}` : ""}${p.on ? ` in the browser: ${text(p.on)}` : " in the browser"}${p.url ? ` at ${text(p.url)}` : ""}${p.unsure === true ? ", maybe without effect" : ""}`);
         break;
       case "browser_given":
-        this.note(e, `The browser is the agent's again: ${text(p.reason)} (${number(p.acts)} recorded acts of ${text(p.by)})`);
+        this.note(e, `The browser is the agent's again: ${text(p.reason)}${p.acts === undefined ? "" : ` (${number(p.acts)} recorded acts of ${text(p.by)})`}`);
         break;
       case "work_stopped":
         this.note(e, text(p.title), "warn");
