@@ -789,7 +789,7 @@ func (x *BrowserFrame) GetProblem() string {
 // BrowserAct is what a person did.
 type BrowserAct struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// clicked, typed, pressed, scrolled, dragged to, accepted, dismissed.
+	// As in the event browser_acted.
 	What string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
 	// The element.
 	On            string `protobuf:"bytes,2,opt,name=on,proto3" json:"on,omitempty"`

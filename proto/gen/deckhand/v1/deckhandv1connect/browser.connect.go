@@ -43,8 +43,9 @@ type BrowserServiceClient interface {
 	// WatchBrowser shows what the browser of a task shows, at most twice in a second,
 	// as long as the stream is open and the task has not ended. Who may steer the task
 	// can take the browser over: the agent's next call of it waits until they give it
-	// back, the stream ends, the task ends or is paused, or they have done nothing for
-	// three minutes. It needs HTTP/2.
+	// back, the stream ends, the task ends, is paused or waits for a person, or they have
+	// done nothing for three minutes. It needs HTTP/2; the console has the same messages
+	// on the WebSocket /browsers.
 	WatchBrowser(context.Context) (*connect.BidiStreamForClientSimple[v1.WatchBrowserRequest, v1.WatchBrowserResponse], error)
 }
 
@@ -83,8 +84,9 @@ type BrowserServiceHandler interface {
 	// WatchBrowser shows what the browser of a task shows, at most twice in a second,
 	// as long as the stream is open and the task has not ended. Who may steer the task
 	// can take the browser over: the agent's next call of it waits until they give it
-	// back, the stream ends, the task ends or is paused, or they have done nothing for
-	// three minutes. It needs HTTP/2.
+	// back, the stream ends, the task ends, is paused or waits for a person, or they have
+	// done nothing for three minutes. It needs HTTP/2; the console has the same messages
+	// on the WebSocket /browsers.
 	WatchBrowser(context.Context, *connect.BidiStream[v1.WatchBrowserRequest, v1.WatchBrowserResponse]) error
 }
 

@@ -454,7 +454,7 @@ export const BrowserFrameSchema: GenMessage<BrowserFrame> = /*@__PURE__*/
  */
 export type BrowserAct = Message<"deckhand.v1.BrowserAct"> & {
   /**
-   * clicked, typed, pressed, scrolled, dragged to, accepted, dismissed.
+   * As in the event browser_acted.
    *
    * @generated from field: string what = 1;
    */
@@ -491,8 +491,9 @@ export const BrowserService: GenService<{
    * WatchBrowser shows what the browser of a task shows, at most twice in a second,
    * as long as the stream is open and the task has not ended. Who may steer the task
    * can take the browser over: the agent's next call of it waits until they give it
-   * back, the stream ends, the task ends or is paused, or they have done nothing for
-   * three minutes. It needs HTTP/2.
+   * back, the stream ends, the task ends, is paused or waits for a person, or they have
+   * done nothing for three minutes. It needs HTTP/2; the console has the same messages
+   * on the WebSocket /browsers.
    *
    * @generated from rpc deckhand.v1.BrowserService.WatchBrowser
    */
