@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/takeover"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/literal"
@@ -39,18 +41,23 @@ const (
 	// inputIdle ends a take-over without input, and mostActs one with too many acts.
 	inputIdle = 3 * time.Minute
 	mostActs  = 2000
-	// typingPause ends what is recorded as one text, which has at most typedText characters.
-	typingPause = 2 * time.Second
-	typedText   = 500
-	// soughtAgain is how often a browser is looked for, and watchedAgain how soon one is watched
-	// again whose watching ended.
-	soughtAgain  = 2 * time.Second
-	watchedAgain = 5 * time.Second
+	// soughtAgain is how often a browser is looked for.
+	soughtAgain = 2 * time.Second
+	// steady is how long a browser is watched before the next failure counts as the first.
+	steady = time.Minute
 	// stillThere is how often the browser is told that somebody watches.
 	stillThere = browserlink.ViewerPatience * time.Second / 3
 	// giveTime bounds the end of a take-over.
-	giveTime = 10 * time.Second
+	giveTime = 15 * time.Second
+	// settleTime bounds how long acts that are in flight at that end are waited for.
+	settleTime = 6 * time.Second
+	// frameEvery and frameBurst bound what is shown, whatever the jail says.
+	frameEvery = 400 * time.Millisecond
+	frameBurst = 5
 )
+
+// watchedAgain is how soon a browser is watched again whose watching ended.
+var watchedAgain = backoff.Policy{Base: 5 * time.Second, Max: 5 * time.Minute}
 
 // viewStream is the person's end.
 type viewStream = duplex[deckhandv1.WatchBrowserRequest, deckhandv1.WatchBrowserResponse]
@@ -75,10 +82,19 @@ func (h *Browsers) Serve(ctx context.Context, stream viewStream) error {
 	if err != nil {
 		return err
 	}
-	v := &view{h: h, stream: stream, who: auth.From(ctx), taskID: taskID, showing: make(chan showing), heard: make(chan *deckhandv1.WatchBrowserRequest), left: make(chan error, 1)}
-	// It is not waited for: Receive returns when the handler has returned, and then it ends.
-	go v.receive(ctx)
+	v := &view{
+		h: h, stream: stream, who: auth.From(ctx), taskID: taskID,
+		showing: make(chan showing), heard: make(chan *deckhandv1.WatchBrowserRequest), left: make(chan error, 1), ended: make(chan struct{}),
+		rate: rate.NewLimiter(rate.Every(frameEvery), frameBurst),
+	}
+	defer close(v.ended)
 	defer v.end(ctx)
+	// It is not waited for: Receive returns when the handler has returned, and then it ends. What
+	// is asked of the node meanwhile ends when the person has gone.
+	go func() {
+		defer cancel()
+		v.receive(ctx)
+	}()
 	return v.run(ctx)
 }
 
@@ -92,18 +108,24 @@ type view struct {
 	left    chan error
 	showing chan showing
 
+	ended chan struct{} // closed with the view
+
 	watch  *tool.BrowserWatch
+	began  time.Time // when the watching began
+	failed int       // how often in a row it did not last
 	said   *deckhandv1.BrowserStatus
 	taken  *takeover.Takeover
-	yours  bool // the browser has said so, too
-	number int64
+	yours  bool      // the browser has said so, too
 	acted  time.Time // when the person did something last
 	kept   time.Time // when the take-over was last prolonged
 	again  time.Time // when a browser is looked for again
 	told   time.Time // when the browser was last told that somebody watches
-	typed  typing
-	// problem is what went wrong last, for the person.
-	problem string
+	acts   acts
+	rate   *rate.Limiter
+	late   *showing // the newest frame that came too soon
+	// problem is what went wrong last, for the person, and refused what the browser shows in place
+	// of its first picture.
+	problem, refused string
 }
 
 // showing is what a browser showed, or the end of the watching.
@@ -112,14 +134,6 @@ type showing struct {
 	what    browserlink.Shown
 	picture []byte
 	err     error
-}
-
-// typing is what is recorded as one text.
-type typing struct {
-	on, text   string
-	characters int
-	hidden     bool
-	at         time.Time
 }
 
 func (v *view) receive(ctx context.Context) {
@@ -149,7 +163,12 @@ func (v *view) run(ctx context.Context) error {
 		changed = true
 		select {
 		case <-ctx.Done():
-			return fault.New(fault.Unavailable, "the hub ends this view").WithFix("open it again in a moment")
+			select {
+			case <-v.left:
+				return nil
+			default:
+				return fault.New(fault.Unavailable, "the hub ends this view").WithFix("open it again in a moment")
+			}
 		case <-v.left:
 			return nil // whoever watches has gone
 		case <-tick.C:
@@ -164,9 +183,11 @@ func (v *view) run(ctx context.Context) error {
 			case s.by != v.watch: // of the one before
 				changed = false
 			case s.err != nil:
-				v.leave(ctx)
-				v.again = time.Now().Add(watchedAgain)
+				v.lose(ctx)
 				err = v.give(ctx, "the browser ended")
+				if v.problem == "" {
+					v.problem = v.refused
+				}
 			default:
 				changed = s.what.Taken
 				err = v.show(ctx, s)
@@ -190,6 +211,8 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 	reason := ""
 	switch {
 	case v.taken == nil:
+	case state.Parked():
+		reason = frozen
 	case !mayActIn(state):
 		reason = "the task is " + row.Task.State
 	case row.Task.PauseNext != "":
@@ -212,17 +235,26 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 			return false, err
 		}
 	}
-	if now.Sub(v.typed.at) > typingPause {
+	if now.Sub(v.acts.gathered.at) > typingPause {
 		if err := v.flush(ctx); err != nil {
 			return false, err
 		}
 	}
-	if v.watch == nil && !state.Final() && now.After(v.again) {
+	switch {
+	case v.watch == nil && !state.Final() && !state.Parked() && now.After(v.again):
 		v.begin(ctx, row.Task)
-	} else if v.watch != nil && now.Sub(v.told) > stillThere {
+	case v.watch != nil && state.Parked():
+		v.leave(ctx)
+	case v.watch != nil && now.Sub(v.told) > stillThere:
 		v.told = now
 		if v.watch.Say(ctx, browserlink.Said{}) != nil {
-			v.leave(ctx)
+			v.lose(ctx)
+		}
+	}
+	if late := v.late; late != nil && late.by == v.watch && v.rate.Allow() {
+		v.late = nil
+		if err := v.frame(*late); err != nil {
+			return false, err
 		}
 	}
 	by, err := v.h.Takeovers.Now(ctx, v.who.OrgID, v.taskID)
@@ -230,6 +262,9 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	status := &deckhandv1.BrowserStatus{Running: v.watch != nil, Yours: v.yours, Waiting: v.taken != nil && !v.yours, Problem: v.problem, Ended: state.Final()}
+	if status.Problem == "" && state.Parked() {
+		status.Problem = frozen
+	}
 	if by != nil {
 		status.TakenBy, status.TakenAt = by.UserName, timestamppb.New(by.BeganAt)
 	}
@@ -240,29 +275,30 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 	return state.Final(), err
 }
 
+// frozen is why nothing is to be seen of a task that is parked.
+const frozen = "the task waits for a person, and meanwhile its workspace is frozen, with its browser"
+
 // mayActIn reports whether a person may act in the browser of a task in a state.
-func mayActIn(state task.State) bool {
-	switch state {
-	case task.Running, task.Waiting, task.AwaitingApproval, task.NeedsInput:
-		return true
-	}
-	return false
-}
+func mayActIn(state task.State) bool { return state == task.Running || state == task.Waiting }
 
 // begin watches the browser, if there is one.
 func (v *view) begin(ctx context.Context, t db.Task) {
 	watch, err := step.WatchBrowser(ctx, v.h.Steps, t)
 	if err != nil {
 		v.again = time.Now().Add(soughtAgain)
+		if !fault.Is(err, fault.Precondition) { // there may be a command of it
+			v.failed++
+			v.again = time.Now().Add(watchedAgain.Delay(v.failed))
+		}
 		return
 	}
-	v.watch = watch
+	v.watch, v.began, v.told = watch, time.Now(), time.Now()
 	go func() {
 		for {
 			what, picture, err := watch.Next()
 			select {
 			case v.showing <- showing{watch, what, picture, err}:
-			case <-ctx.Done():
+			case <-v.ended:
 				return
 			}
 			if err != nil {
@@ -275,8 +311,18 @@ func (v *view) begin(ctx context.Context, t db.Task) {
 func (v *view) leave(ctx context.Context) {
 	if v.watch != nil {
 		v.watch.Close(ctx)
-		v.watch = nil
+		v.watch, v.late = nil, nil
 	}
+}
+
+// lose leaves a browser that does not let itself be watched any more.
+func (v *view) lose(ctx context.Context) {
+	if time.Since(v.began) > steady {
+		v.failed = 0
+	}
+	v.failed++
+	v.again = time.Now().Add(watchedAgain.Delay(v.failed))
+	v.leave(ctx)
 }
 
 // end ends what the stream has begun.
@@ -300,7 +346,9 @@ func (v *view) hear(ctx context.Context, message *deckhandv1.WatchBrowserRequest
 			v.problem = v.h.Redact.Org(v.who.OrgID).String(refused.Error())
 			return nil
 		}
-		v.problem = ""
+		if v.taken != nil {
+			v.problem = ""
+		}
 		return err
 	case *deckhandv1.WatchBrowserRequest_GiveBack_:
 		return v.give(ctx, given)
@@ -309,12 +357,7 @@ func (v *view) hear(ctx context.Context, message *deckhandv1.WatchBrowserRequest
 			return nil // it has just ended, which the status says
 		}
 		v.acted = time.Now()
-		v.number++
-		if v.watch.Say(ctx, browserlink.Said{Input: inputOf(m.Input), Number: v.number}) != nil {
-			v.leave(ctx)
-			return v.give(ctx, "the browser ended")
-		}
-		return nil
+		return v.act(ctx, *inputOf(m.Input))
 	}
 	return fault.New(fault.Invalid, "a view is opened once").WithFix("send take_over, give_back and input after open")
 }
@@ -331,6 +374,8 @@ func (v *view) take(ctx context.Context) error {
 	switch {
 	case v.who.Kind != auth.User || !auth.AtLeast(v.who.Role, "basic") || v.who.Scope.ReadOnly:
 		return fault.New(fault.Denied, "you may only look").WithCode(fault.PermissionDenied).WithFix("ask an administrator for the role basic")
+	case task.State(row.Task.State).Parked():
+		return fault.New(fault.Precondition, frozen).WithObject(v.taskID).WithFix("answer it, and take its browser over once it runs")
 	case !mayActIn(task.State(row.Task.State)) || row.Task.PauseNext != "":
 		return fault.New(fault.Precondition, "task %s is %s", v.taskID, row.Task.State).WithObject(v.taskID).WithFix("take its browser over while it runs")
 	}
@@ -345,95 +390,103 @@ func (v *view) take(ctx context.Context) error {
 		return err
 	}
 	v.acted, v.kept = time.Now(), time.Now()
-	return v.watch.Say(ctx, browserlink.Said{Take: v.who.UserName})
+	if v.watch.Say(ctx, browserlink.Said{Take: v.who.UserName}) != nil {
+		v.lose(ctx)
+		return v.give(ctx, "the browser ended")
+	}
+	return nil
 }
 
 // given is the reason of an end that the person wanted.
 const given = "given back"
 
-// give gives the browser back, if it is taken over.
+// give gives the browser back, if it is taken over, with all in the history that was done.
 func (v *view) give(ctx context.Context, reason string) error {
 	if v.taken == nil {
 		return nil
 	}
-	if err := v.flush(ctx); err != nil {
+	if err := v.settle(ctx); err != nil {
 		return err
 	}
-	if v.watch != nil && v.watch.Say(ctx, browserlink.Said{Give: true}) != nil {
-		v.leave(ctx)
+	if err := v.h.Takeovers.Give(ctx, v.taken, reason); err != nil {
+		return err
 	}
-	err := v.h.Takeovers.Give(ctx, v.taken, reason)
 	v.taken, v.yours, v.problem = nil, false, ""
 	if reason != given {
 		v.problem = reason
 	}
-	return err
+	return nil
+}
+
+// settle tells the browser that it is the agent's again, waits until it has said what became of the
+// acts before that, and records those of which it does not.
+func (v *view) settle(ctx context.Context) error {
+	if v.watch != nil && v.watch.Say(ctx, browserlink.Said{Give: true}) != nil {
+		v.lose(ctx)
+	}
+	limit := time.NewTimer(settleTime)
+	defer limit.Stop()
+	for over := !v.yours; !over && v.watch != nil; {
+		select {
+		case s := <-v.showing:
+			switch {
+			case s.by != v.watch:
+			case s.err != nil:
+				v.lose(ctx)
+			default:
+				over = s.what.Given
+				// The person has maybe gone. What cannot be recorded now is below, or an error there.
+				_ = v.show(ctx, s)
+			}
+		case <-limit.C:
+			v.lose(ctx)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	v.yours = false
+	return v.unsure(ctx)
 }
 
 // show passes on what the browser shows.
 func (v *view) show(ctx context.Context, s showing) error {
-	mask := v.h.Redact.Org(v.who.OrgID)
-	text := func(from string) string { return literal.Line(mask.String(textcut.Runes(from, 500, "…"))) }
 	switch {
 	case s.what.Taken:
 		v.yours, v.acted = v.taken != nil, time.Now()
-	case s.what.Frame != nil:
-		f := s.what.Frame
-		return v.stream.Send(&deckhandv1.WatchBrowserResponse{Message: &deckhandv1.WatchBrowserResponse_Frame{Frame: &deckhandv1.BrowserFrame{
-			Time: timestamppb.New(time.UnixMilli(f.At)), Jpeg: s.picture, Width: clampSize(f.Width), Height: clampSize(f.Height),
-			Url: text(f.URL), Title: text(f.Title), Dialog: text(f.Dialog), Message: text(f.Message), Problem: text(f.Problem),
-		}}})
 	case s.what.Did != nil && v.taken != nil:
-		did := s.what.Did
-		if did.Problem != "" || did.What != "" {
-			if err := v.stream.Send(&deckhandv1.WatchBrowserResponse{Message: &deckhandv1.WatchBrowserResponse_Act{Act: &deckhandv1.BrowserAct{
-				What: text(did.What), On: text(did.On), Problem: text(did.Problem),
-			}}}); err != nil {
-				return err
-			}
+		return v.did(ctx, s.what.Did)
+	case s.what.Frame != nil && v.rate.Allow():
+		v.late = nil
+		return v.frame(s)
+	case s.what.Frame != nil:
+		if len(s.picture) == 0 && v.late != nil {
+			s.picture = v.late.picture
 		}
-		return v.record(ctx, did)
+		v.late = &s
 	}
 	return nil
 }
 
-// record adds an act to the task's history. What is typed into one field is one act.
-func (v *view) record(ctx context.Context, did *browserlink.Did) error {
-	if did.What == "" || did.Problem != "" {
-		return nil
-	}
-	on, typed := literal.Line(textcut.Runes(did.On, 200, "…")), textcut.Runes(did.Text, typedText, "…")
-	if did.What != "typed" {
-		if err := v.flush(ctx); err != nil {
-			return err
-		}
-		return v.h.Takeovers.Record(ctx, v.taken, map[string]any{"what": literal.Line(textcut.Runes(did.What, 40, "…")), "on": on, "text": literal.Line(typed)})
-	}
-	if v.typed.characters > 0 && (v.typed.on != on || v.typed.hidden != did.Hidden || v.typed.characters >= typedText) {
-		if err := v.flush(ctx); err != nil {
-			return err
-		}
-	}
-	v.typed.on, v.typed.hidden, v.typed.at = on, did.Hidden, time.Now()
-	v.typed.characters += max(len([]rune(did.Text)), 1)
-	if !did.Hidden {
-		v.typed.text += typed
-	}
-	return nil
+// text is one of the jail, as it is shown.
+func (v *view) text(from string) string {
+	return literal.Line(v.h.Redact.Org(v.who.OrgID).String(textcut.Runes(from, 500, "…")))
 }
 
-// flush records what was typed.
-func (v *view) flush(ctx context.Context) error {
-	t := v.typed
-	if t.characters == 0 || v.taken == nil {
-		return nil
+func (v *view) frame(s showing) error {
+	f := s.what.Frame
+	switch {
+	case f.Problem != "":
+		v.refused = v.text(f.Problem)
+	case len(s.picture) > 0:
+		if v.problem == v.refused {
+			v.problem = ""
+		}
+		v.refused = ""
 	}
-	v.typed = typing{}
-	payload := map[string]any{"what": "typed", "on": t.on, "text": literal.Line(t.text)}
-	if t.hidden {
-		payload["text"], payload["secret"] = "", true // nor how long it is
-	}
-	return v.h.Takeovers.Record(ctx, v.taken, payload)
+	return v.stream.Send(&deckhandv1.WatchBrowserResponse{Message: &deckhandv1.WatchBrowserResponse_Frame{Frame: &deckhandv1.BrowserFrame{
+		Time: timestamppb.New(time.UnixMilli(f.At)), Jpeg: s.picture, Width: clampSize(f.Width), Height: clampSize(f.Height),
+		Url: v.text(f.URL), Title: v.text(f.Title), Dialog: v.text(f.Dialog), Message: v.text(f.Message), Problem: v.text(f.Problem),
+	}}})
 }
 
 func clampSize(n int) int32 { return int32(min(max(n, 0), 10000)) } //nolint:gosec // bounded

@@ -72,10 +72,15 @@ func (h *Sockets[In, Out, PIn, POut]) ServeHTTP(w http.ResponseWriter, r *http.R
 	defer cancel()
 	go wsping.Keep(ctx, conn, wsping.Interval)
 	if err := h.Serve(ctx, socket[In, Out, PIn, POut]{ctx, conn, h.Procedure}); err != nil {
-		if text, e := protojson.Marshal(infoOf(edge.leave(ctx, h.Procedure, err))); e == nil {
+		left := edge.leave(ctx, h.Procedure, err)
+		if text, e := protojson.Marshal(infoOf(left)); e == nil {
 			_ = conn.Write(ctx, websocket.MessageText, text)
 		}
-		_ = conn.Close(websocket.StatusPolicyViolation, "")
+		status := websocket.StatusPolicyViolation // it will be the same again
+		if code := connect.CodeOf(left); code == connect.CodeUnavailable || code == connect.CodeInternal || code == connect.CodeUnknown {
+			status = websocket.StatusTryAgainLater
+		}
+		_ = conn.Close(status, "")
 		return
 	}
 	_ = conn.Close(websocket.StatusNormalClosure, "")

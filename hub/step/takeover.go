@@ -30,6 +30,18 @@ func takenOver(ctx context.Context, q *db.Queries, step db.Step) (string, error)
 	return row.UserName, nil
 }
 
+// waits begins the reason of a step that waits for a machine or for a person, and hasTaken ends that
+// for a person.
+const (
+	waits    = "waits: "
+	hasTaken = " has taken over the browser"
+)
+
+// waitsForPerson reports whether a step was last said to wait for the person who has the browser.
+func waitsForPerson(step db.Step) bool {
+	return strings.HasPrefix(step.DecisionReason, waits) && strings.HasSuffix(step.DecisionReason, hasTaken)
+}
+
 // waitForPerson waits, as long as a call of the worker may, until the person who has taken the
 // browser over gives it back, and says in the step why it waits. It reports whether the step may
 // start.
@@ -41,7 +53,7 @@ func waitForPerson(ctx context.Context, s *Steps, step db.Step) (bool, error) {
 	defer cancel()
 	tick := time.NewTicker(lockLook)
 	defer tick.Stop()
-	waited := strings.HasPrefix(step.DecisionReason, "waits: ")
+	waited := waitsForPerson(step)
 	for {
 		by, err := takenOver(ctx, s.cfg.Store.Queries, step)
 		if err != nil {
@@ -53,7 +65,7 @@ func waitForPerson(ctx context.Context, s *Steps, step db.Step) (bool, error) {
 		reason := ""
 		switch {
 		case by != "":
-			reason, waited = "waits: "+by+" has taken over the browser", true
+			reason, waited = waits+by+hasTaken, true
 		case waited:
 			reason = "allowed, after the browser was given back"
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image/jpeg"
 	"io"
 	"strings"
 	"time"
@@ -24,9 +25,13 @@ import (
 const (
 	// watchLife and watchBytes bound one command that watches; its viewer starts the next one.
 	watchLife  = time.Hour
-	watchBytes = 128 << 20
-	// watchStart bounds how long one takes to be there.
-	watchStart = 10 * time.Second
+	watchBytes = 64 << 20
+	// watchStart bounds how long one takes to be there, and watchAnswer how long the jail may take
+	// to answer: while it is frozen, it does not.
+	watchStart  = 10 * time.Second
+	watchAnswer = 5 * time.Second
+	// mostPixels bounds the width and the height of a picture, which whoever watches decodes.
+	mostPixels = 4096
 )
 
 // BrowserWatch shows the browser of a task to people, and passes on what they do.
@@ -41,7 +46,9 @@ type BrowserWatch struct {
 // WatchBrowser begins to watch the browser of a task, if one runs in a jail. Its command runs as
 // the browser's own user, so that those of the agent do not see what it passes on.
 func WatchBrowser(ctx context.Context, node machine.Link, jailID, taskID string, key browserlink.Key) (*BrowserWatch, error) {
-	res, err := node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: jailID, LiveOnly: true})
+	starting, cancelStart := context.WithTimeout(ctx, watchStart)
+	defer cancelStart()
+	res, err := node.Exec().ListExecs(starting, &nodev1.ListExecsRequest{JailId: jailID, LiveOnly: true})
 	if err != nil {
 		return nil, fault.FromGRPC(err)
 	}
@@ -55,16 +62,17 @@ func WatchBrowser(ctx context.Context, node machine.Link, jailID, taskID string,
 		return nil, fault.New(fault.Precondition, "the task has no browser that runs").WithObject(taskID).WithFix("wait until it opens a page")
 	}
 	w := &BrowserWatch{node: node, exec: "watch_" + strings.TrimPrefix(taskID, "task_") + "_" + strings.TrimPrefix(ident.New("x"), "x_")[:8]}
-	if _, err := node.Exec().StartExec(ctx, &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
+	if _, err := node.Exec().StartExec(starting, &nodev1.StartExecRequest{Spec: &nodev1.ExecSpec{
 		ExecId: w.exec, JailId: jailID, Timeout: durationpb.New(watchLife), StdinOpen: true, User: browserUser, Dir: "/tmp",
 		Argv: []string{nodelink.SkillPath, "browser", "watch", browserFolder(taskID)}, OfflineGrace: durationpb.New(browserlink.ViewerPatience * time.Second),
-		OutputLimitBytes: watchBytes,
+		OutputLimitBytes: watchBytes, Passing: true,
 	}}); err != nil {
 		return nil, fault.FromGRPC(err)
 	}
 	call := browserlink.Call{Keeper: keeper, Exec: w.exec, Deadline: time.Now().Add(watchStart).UnixMilli(), Tool: browserlink.WatchTool}
 	err = w.write(ctx, map[string]any{"tool": call.Tool, "exec": call.Exec, "deadline": call.Deadline, "signature": key.Sign(call)})
-	reading, cancel := context.WithCancel(ctx)
+	// What was done until the end is read: Close ends it.
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel = cancel
 	var log nodev1.ExecService_ReadLogClient
 	if err == nil {
@@ -120,9 +128,14 @@ func (w *BrowserWatch) Next() (shown browserlink.Shown, picture []byte, err erro
 	if _, err := io.ReadFull(w.in, picture); err != nil {
 		return shown, nil, err
 	}
-	if !bytes.HasPrefix(picture, []byte{0xff, 0xd8, 0xff}) {
+	size, err := jpeg.DecodeConfig(bytes.NewReader(picture))
+	if err != nil {
 		return shown, nil, errors.New("a picture of the browser is no JPEG")
 	}
+	if size.Width > mostPixels || size.Height > mostPixels {
+		return shown, nil, errors.New("a picture of the browser has too many pixels")
+	}
+	shown.Frame.Width, shown.Frame.Height = size.Width, size.Height
 	return shown, picture, nil
 }
 
@@ -136,8 +149,10 @@ func (w *BrowserWatch) write(ctx context.Context, message any) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, watchAnswer)
+	defer cancel()
 	for data = append(data, '\n'); len(data) > 0; {
-		res, err := w.node.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{ExecId: w.exec, Offset: w.said, Data: data, Timeout: durationpb.New(watchStart)})
+		res, err := w.node.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{ExecId: w.exec, Offset: w.said, Data: data, Timeout: durationpb.New(watchAnswer)})
 		if err != nil {
 			return fault.FromGRPC(err)
 		}
@@ -153,7 +168,7 @@ func (w *BrowserWatch) write(ctx context.Context, message any) error {
 // Close ends the watching.
 func (w *BrowserWatch) Close(ctx context.Context) {
 	w.cancel()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchStart)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	// If this fails, the browser ends it for saying nothing.
 	_, _ = w.node.Exec().WriteStdin(ctx, &nodev1.WriteStdinRequest{ExecId: w.exec, Offset: w.said, Eof: true, Timeout: durationpb.New(time.Second)})

@@ -187,7 +187,7 @@ turns:
 
 	all := steps()
 	require.Equal(t, deckhandv1.StepState_STEP_STATE_FAILED, all[5].GetState(), all[5].GetObservation())
-	require.Contains(t, all[5].GetObservation(), "took over the browser since your last call: 1 clicks, 6 keys. Nothing was done by this call")
+	require.Contains(t, all[5].GetObservation(), "took over the browser since your last call: 1 click, 6 keys. Nothing was done by this call")
 	require.Contains(t, all[6].GetObservation(), `value="Grace"`)
 	require.NotContains(t, all[6].GetObservation(), "[checked]")
 	var said []string

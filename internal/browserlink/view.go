@@ -1,5 +1,11 @@
 package browserlink
 
+import (
+	"math"
+	"unicode"
+	"unicode/utf8"
+)
+
 // WatchTool is what is signed in place of a tool's name for one who watches a browser.
 const WatchTool = "watch"
 
@@ -68,15 +74,62 @@ type Frame struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Did is what an input did: its number, and either a problem, or what was done to what.
+// Did is what became of the input of a number.
 type Did struct {
-	Number  int64  `json:"number"`
+	Number int64 `json:"number"`
+	// Made reports that it was passed on to the page, whatever Problem says.
+	Made    bool   `json:"made,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	What    string `json:"what,omitempty"` // clicked, dragged, scrolled, pressed, typed, accepted, dismissed; empty for what is no act
-	On      string `json:"on,omitempty"`
-	// Text is what was typed, or the key; empty and Hidden if the field is for a password.
-	Text   string `json:"text,omitempty"`
-	Hidden bool   `json:"hidden,omitempty"`
+	// On is the element, and URL the address of the page.
+	On  string `json:"on,omitempty"`
+	URL string `json:"url,omitempty"`
+	// Hidden reports that the element is for a secret, or that this is not known.
+	Hidden bool `json:"hidden,omitempty"`
+}
+
+// dragDistance is how many pixels make a drag of a click.
+const dragDistance = 5
+
+// Act returns what an input does, as the event browser_acted has it, and the text or the key of it.
+// It is empty for what is no act: a movement of the mouse, or the end of a click, which began at from.
+func (in Input) Act(from Mouse) (what, text string) {
+	switch {
+	case in.Dialog != nil && in.Dialog.Accept:
+		return "accepted", in.Dialog.Text
+	case in.Dialog != nil:
+		return "dismissed", ""
+	case in.Text != "":
+		return "typed", in.Text
+	case in.Key != "" && in.Prints():
+		return "typed", in.Key
+	case in.Key != "":
+		return "pressed", in.Key
+	case in.Mouse == nil:
+		return "", ""
+	}
+	switch m := *in.Mouse; m.Action {
+	case "pressed":
+		switch m.Button {
+		case "right":
+			return "right-clicked", ""
+		case "middle":
+			return "middle-clicked", ""
+		}
+		return "clicked", ""
+	case "released":
+		if math.Hypot(m.X-from.X, m.Y-from.Y) > dragDistance {
+			return "dragged to", ""
+		}
+	case "wheel":
+		return "scrolled", ""
+	}
+	return "", ""
+}
+
+// Prints reports whether an input is a character by itself.
+func (in Input) Prints() bool {
+	r, n := utf8.DecodeRuneInString(in.Key)
+	return n > 0 && n == len(in.Key) && unicode.IsPrint(r)
 }
 
 // MaxFrame bounds the bytes of a frame's picture, and MaxShown those of a line.

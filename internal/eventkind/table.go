@@ -50,12 +50,12 @@ var table = []Entry{
 	{
 		Kind:    BrowserActed,
 		When:    "a person who has taken over the task's browser did something with it",
-		Payload: "`by`, `what` (`clicked`, `typed`, `pressed`, `scrolled`, …), `on` (the element, as the page describes it), `text`, `secret` (true for a field for a password: the text is empty)",
+		Payload: "`by`, `what` (`clicked`, `right-clicked`, `middle-clicked`, `dragged to`, `scrolled`, `typed`, `pressed`, `accepted`, `dismissed`), `on` (the element, as the page describes it), `url` (of the page, without its parameters), `text`, `secret` (true for a field for a secret: the text is empty), `unsure` (true if it is not known whether it took effect), `problem`",
 	},
 	{
 		Kind:    BrowserGiven,
 		When:    "the browser is the agent's again",
-		Payload: "`by`, `reason`, `acts` (how many were recorded)",
+		Payload: "`by`, `reason`, `acts` (how many were recorded; absent if its hub ended)",
 	},
 	{
 		Kind:    BrowserTaken,

@@ -52,9 +52,17 @@ func (s *Takeovers) Now(ctx context.Context, orgID, taskID string) (*db.BrowserT
 func (s *Takeovers) Take(ctx context.Context, t db.Task, by event.Actor, userID string) (*Takeover, error) {
 	var row db.BrowserTakeover
 	err := s.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		if err := endLapsed(ctx, tx, t.ID); err != nil {
+			return err
+		}
 		row, err = tx.TakeBrowser(ctx, db.TakeBrowserParams{TaskID: t.ID, OrgID: t.OrgID, Holder: ident.New("hold"), UserID: userID, UserName: by.ID, Lasts: lasts})
 		if store.IsNotFound(err) {
-			return fault.New(fault.Precondition, "somebody else has taken this browser over").WithObject(t.ID).WithFix("wait until they give it back")
+			has, err := tx.BrowserTakenOver(ctx, db.BrowserTakenOverParams{OrgID: t.OrgID, TaskID: t.ID})
+			if err != nil {
+				return fault.New(fault.Unavailable, "the browser has just been given back").WithObject(t.ID).WithFix("take it over again")
+			}
+			return fault.New(fault.Precondition, "%s has had this browser since %s UTC", has.UserName, has.BeganAt.UTC().Format("15:04:05")).WithObject(t.ID).
+				WithFix("wait until it is given back, maybe in another tab of yours")
 		}
 		if err != nil {
 			return fmt.Errorf("take the browser of %s over: %w", t.ID, err)
@@ -72,19 +80,48 @@ func (s *Takeovers) Keep(ctx context.Context, t *Takeover) (bool, error) {
 
 // Record adds an act of the person to the task's history.
 func (s *Takeovers) Record(ctx context.Context, t *Takeover, payload map[string]any) error {
-	t.Acts++
 	payload["by"] = t.UserName
-	return s.Recorder.Tx(ctx, func(tx *event.Tx) error {
+	err := s.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		return tx.Append(t.OrgID, t.TaskID, t.by, event.Draft{Type: eventkind.BrowserActed, Payload: payload})
 	})
+	if err == nil {
+		t.Acts++
+	}
+	return err
 }
 
-// Give gives the browser back to the agent.
+// Give gives the browser back to the agent. If it has lapsed and that is in the history, nothing is
+// added.
 func (s *Takeovers) Give(ctx context.Context, t *Takeover, reason string) error {
 	return s.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if _, err := tx.GiveBrowserBack(ctx, db.GiveBrowserBackParams{OrgID: t.OrgID, TaskID: t.TaskID, Holder: t.Holder}); err != nil {
+		n, err := tx.GiveBrowserBack(ctx, db.GiveBrowserBackParams{OrgID: t.OrgID, TaskID: t.TaskID, Holder: t.Holder})
+		if err != nil {
 			return fmt.Errorf("give the browser of %s back: %w", t.TaskID, err)
+		}
+		if n == 0 {
+			return nil
 		}
 		return tx.Append(t.OrgID, t.TaskID, t.by, event.Draft{Type: eventkind.BrowserGiven, Payload: map[string]any{"by": t.UserName, "reason": reason, "acts": t.Acts}})
 	})
+}
+
+// Sweep ends the take-overs whose hub does not keep them any more.
+func (s *Takeovers) Sweep(ctx context.Context) error {
+	return s.Recorder.Tx(ctx, func(tx *event.Tx) error { return endLapsed(ctx, tx, "") })
+}
+
+// endLapsed ends what has lapsed of a task; of all if that is empty.
+func endLapsed(ctx context.Context, tx *event.Tx, taskID string) error {
+	gone, err := tx.EndLapsedTakeovers(ctx, taskID)
+	if err != nil {
+		return fmt.Errorf("end take-overs that have lapsed: %w", err)
+	}
+	for _, row := range gone {
+		if err := tx.Append(row.OrgID, row.TaskID, event.Actor{Kind: "hub", ID: "takeover"}, event.Draft{
+			Type: eventkind.BrowserGiven, Payload: map[string]any{"by": row.UserName, "reason": "its hub ended"},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

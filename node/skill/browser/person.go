@@ -2,11 +2,10 @@ package browser
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/browserlink"
@@ -19,27 +18,32 @@ const (
 	maxSaid = 80 << 10
 	// inputWait bounds one act of a person.
 	inputWait = 5 * time.Second
-	// dragDistance is how many pixels make a drag of a click.
-	dragDistance = 5
+	// lookFor is how long a person has a new tab before them until they can act in it.
+	lookFor = 400 * time.Millisecond
 )
 
 // acts are what persons did with the browser since the agent's last call.
 type acts struct {
-	by            string
-	clicks, keys  int
-	scrolls, rest int
+	by                                     string
+	clicks, keys, scrolls, answers, secret int
 }
 
-func (a acts) any() bool { return a.clicks+a.keys+a.scrolls+a.rest > 0 }
+func (a acts) any() bool { return a.clicks+a.keys+a.scrolls+a.answers+a.secret > 0 }
 
 func (a acts) String() string {
 	var parts []string
 	for _, one := range []struct {
-		n    int
-		what string
-	}{{a.clicks, "clicks"}, {a.keys, "keys"}, {a.scrolls, "scrolls"}, {a.rest, "answers to dialogs"}} {
-		if one.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", one.n, one.what))
+		n         int
+		one, many string
+	}{
+		{a.clicks, "click", "clicks"}, {a.keys, "key", "keys"}, {a.scrolls, "scroll", "scrolls"}, {a.answers, "answer to a dialog", "answers to dialogs"},
+		{a.secret, "field for a secret filled in", "fields for secrets filled in"}, // and not how long they are
+	} {
+		switch {
+		case one.n == 1:
+			parts = append(parts, "1 "+one.one)
+		case one.n > 1:
+			parts = append(parts, fmt.Sprintf("%d %s", one.n, one.many))
 		}
 	}
 	return a.by + " took over the browser since your last call: " + strings.Join(parts, ", ")
@@ -51,7 +55,50 @@ type person struct {
 	k    *server
 	held bool
 	by   string
-	from browserlink.Mouse // where the mouse was pressed
+	from browserlink.Mouse // where the mouse was pressed, and in which tab
+	in   *tab
+	// secrets is what is in the fields for secrets that they typed into.
+	secrets map[field]string
+	seen    seen
+}
+
+// field is one that a person typed into.
+type field struct {
+	t       *tab
+	backend int64
+}
+
+// seen is what a person has before them. The one who shows and the one who acts share it.
+type seen struct {
+	mu sync.Mutex
+	// picture is the tab of the newest picture and since when it is that; header is the tab of
+	// the newest frame, with its dialog.
+	picture, header *tab
+	since           time.Time
+}
+
+// show notes what was sent: at is the tab of the picture, nil if there was none.
+func (s *seen) show(header, picture *tab) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.header = header
+	if picture == nil || picture == s.picture {
+		return
+	}
+	if s.picture != nil {
+		s.since = time.Now()
+	}
+	s.picture = picture
+}
+
+// has reports whether the person has had the time to see a tab, or a dialog of it.
+func (s *seen) has(t *tab, dialog bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if dialog {
+		return s.header == t
+	}
+	return s.picture == t && time.Since(s.since) >= lookFor
 }
 
 // hear does what one who watches says, until they say nothing any more.
@@ -96,64 +143,84 @@ func (p *person) take(ctx context.Context, by string) bool {
 	case <-ctx.Done():
 		return false
 	}
-	p.held, p.by, p.k.opened = true, by, 0
+	p.held, p.by, p.in, p.secrets = true, by, nil, map[field]string{}
+	p.follow(true)
 	return true
 }
 
+// follow has new tabs become the active one, or not.
+func (p *person) follow(on bool) {
+	p.k.browser.mu.Lock()
+	defer p.k.browser.mu.Unlock()
+	p.k.browser.follow = on
+}
+
+// release gives the turn back. No result shows from now on what the person typed into fields for
+// secrets.
 func (p *person) release() {
 	p.held = false
+	p.follow(false)
+	for _, value := range p.secrets {
+		p.k.browser.secrets.addTyped(value)
+	}
 	<-p.k.turn
 }
 
-// do does one act of the person with the page.
+// do does one act of the person with the page. One that is not a movement of the mouse is done
+// only in a tab that they have before them: a page may open another one just before they act.
 func (p *person) do(ctx context.Context, said browserlink.Said) browserlink.Did {
 	defer p.k.idle.Call()()
 	did := browserlink.Did{Number: said.Number}
 	ctx, cancel := context.WithTimeout(ctx, inputWait)
 	defer cancel()
-	b := p.k.browser
+	b, in := p.k.browser, said.Input
+	ends := in.Mouse != nil && in.Mouse.Action == "released"
 	b.mu.Lock()
 	t, proc := b.active, b.proc
-	if t != nil { // what the last act opened
-		if newest := b.tabs[len(b.tabs)-1]; newest.number > p.k.opened && p.k.opened > 0 {
-			t, b.active = newest, newest
-		}
-		p.k.opened = b.last
+	if ends && p.in != nil {
+		t = p.in // where it was pressed
+	}
+	if t != nil {
+		did.URL = b.secrets.mask(clean(t.url, 500))
 	}
 	b.mu.Unlock()
-	if t == nil || proc == nil {
+	switch {
+	case t == nil || proc == nil:
 		did.Problem = "no page is open"
+		return did
+	case !ends && (in.Mouse == nil || in.Mouse.Action != "moved") && !p.seen.has(t, in.Dialog != nil):
+		did.Problem = "another tab is shown now: look at it first; this was not done"
 		return did
 	}
 	at := &page{b, t}
 	var err error
-	switch in := said.Input; {
+	switch {
 	case in.Dialog != nil:
 		err = p.answer(ctx, at, *in.Dialog, &did)
 	case in.Mouse != nil:
-		err = p.mouse(ctx, at, *in.Mouse, &did)
+		err = p.mouse(ctx, at, in, &did)
 	case in.Text != "":
-		did.What = "typed"
-		err = p.keys(ctx, at, in.Text, &did, func() error {
+		err = p.keys(ctx, at, in.Text, true, &did, func() error {
 			return at.act(ctx, "Input.insertText", map[string]any{"text": in.Text}, nil)
 		})
 	case in.Key != "":
 		var k key
 		var held int
 		if k, held, err = parseKey(in.Key); err == nil {
-			if did.What = "pressed"; len([]rune(in.Key)) == 1 {
-				did.What = "typed"
+			text := ""
+			if len([]rune(k.name)) == 1 {
+				text = k.name
 			}
-			err = p.keys(ctx, at, in.Key, &did, func() error { return at.press(ctx, k, held) })
+			err = p.keys(ctx, at, text, held&^8 == 0, &did, func() error { return at.press(ctx, k, held) })
 		}
 	}
-	if errors.Is(err, errDialog) && did.What != "" {
+	if errors.Is(err, errDialog) && did.Made {
 		err = nil // it opened by what was done
 	}
 	if err != nil {
 		did.Problem = b.secrets.mask(report.Clean([]byte(err.Error()), 300))
 	}
-	did.On, did.Text = b.secrets.mask(did.On), b.secrets.mask(did.Text)
+	did.On = b.secrets.mask(did.On)
 	return did
 }
 
@@ -168,7 +235,8 @@ func (p *person) did(count func(a *acts)) {
 	count(a)
 }
 
-func (p *person) mouse(ctx context.Context, at *page, m browserlink.Mouse, did *browserlink.Did) error {
+func (p *person) mouse(ctx context.Context, at *page, in *browserlink.Input, did *browserlink.Did) error {
+	m := *in.Mouse
 	m.X, m.Y = min(max(m.X, 0), viewWidth-1), min(max(m.Y, 0), viewHeight-1)
 	button := m.Button
 	if button != "right" && button != "middle" {
@@ -182,30 +250,31 @@ func (p *person) mouse(ctx context.Context, at *page, m browserlink.Mouse, did *
 	case "wheel":
 		params["type"], params["deltaX"], params["deltaY"] = "mouseWheel", m.DeltaX, m.DeltaY
 		p.did(func(a *acts) { a.scrolls++ })
-		did.What = "scrolled"
 	case "pressed":
 		did.On = p.named(ctx, at, m)
 		params["type"], params["button"], params["clickCount"] = "mousePressed", button, clicks
-		p.from = m
+		p.from, p.in = m, at.t
 		p.did(func(a *acts) { a.clicks++ })
-		did.What = map[string]string{"left": "clicked", "right": "right-clicked", "middle": "middle-clicked"}[button]
 	case "released":
 		params["type"], params["button"], params["clickCount"] = "mouseReleased", button, clicks
-		if math.Hypot(m.X-p.from.X, m.Y-p.from.Y) > dragDistance {
-			did.What, did.On = "dragged to", p.named(ctx, at, m)
+		if what, _ := in.Act(p.from); what != "" {
+			did.On = p.named(ctx, at, m)
 		}
+		p.in = nil
 	default:
 		return fmt.Errorf("%q is nothing that a mouse does", m.Action)
 	}
+	did.Made = true
 	return at.act(ctx, "Input.dispatchMouseEvent", params, nil)
 }
 
-// underScript names what is at a point, and focusScript what has the focus, with whether that is
-// for a secret.
+// nameScript has a function that describes an element, without what a person types into it, and
+// underScript describes what is at a point.
 const (
 	nameScript = `const name = (e) => {
 		if (!e) return '';
-		const label = e.getAttribute?.('aria-label') || e.labels?.[0]?.innerText || e.getAttribute?.('placeholder') || e.getAttribute?.('alt') || (['input', 'textarea', 'select'].includes(e.localName) ? e.name : e.innerText) || '';
+		const typed = ['input', 'textarea', 'select'].includes(e.localName);
+		const label = e.getAttribute?.('aria-label') || e.labels?.[0]?.innerText || e.getAttribute?.('placeholder') || e.getAttribute?.('alt') || (typed ? e.name : e.isContentEditable ? e.getAttribute('role') : e.innerText) || '';
 		return '<' + e.localName + '> ' + label.trim().replace(/\s+/g, ' ').slice(0, 80);
 	};`
 	underScript = `((x, y) => { ` + nameScript + `
@@ -213,20 +282,6 @@ const (
 		while (e?.shadowRoot?.elementFromPoint(x, y) && e.shadowRoot.elementFromPoint(x, y) !== e) e = e.shadowRoot.elementFromPoint(x, y);
 		return name(e);
 	})(%g, %g)`
-	focusScript = `(() => { ` + nameScript + `
-		let d = document, e = d.activeElement, foreign = false;
-		for (;;) {
-			if (e?.shadowRoot?.activeElement) e = e.shadowRoot.activeElement;
-			else if (e?.localName === 'iframe' || e?.localName === 'frame') {
-				try { d = e.contentDocument; } catch { d = null; }
-				if (!d) { foreign = true; break; }
-				e = d.activeElement;
-			} else break;
-		}
-		const hint = [e?.autocomplete, e?.name, e?.id].join(' ');
-		const secret = foreign || e?.type === 'password' || e?.localName === 'input' && /passw|passphrase|one-time-code|cc-(number|csc|exp)|\bpin\b|\botp\b|secret/i.test(hint);
-		return {on: name(e), secret, password: e?.type === 'password', origin: d?.location?.origin ?? ''};
-	})()`
 )
 
 // named describes what is under the mouse; empty if the page does not say.
@@ -238,47 +293,90 @@ func (p *person) named(ctx context.Context, at *page, m browserlink.Mouse) strin
 	return report.Clean([]byte(unmarshalString(raw)), 120)
 }
 
-// keys types or presses something. What is typed into a field for a password is not said, and
-// JavaScript of the agent and passwords are kept apart, as with those of credentials; see
-// typeSecret. If the page does not say what has the focus, it counts as one.
-func (p *person) keys(ctx context.Context, at *page, text string, did *browserlink.Did, do func() error) error {
-	focus := struct {
-		On, Origin       string
-		Secret, Password bool
-	}{Secret: true}
-	raw, err := at.in(ctx, focusScript)
-	if err == nil {
-		err = json.Unmarshal(raw, &focus)
+// keys types text, or presses a key, whose character is text, with which other keys are held unless
+// alone. JavaScript of the agent and what is typed into fields for secrets are kept apart, as with
+// credentials; see typeSecret. Nothing is typed if it is not known into what, such as into a frame
+// that cannot be looked into.
+func (p *person) keys(ctx context.Context, at *page, text string, alone bool, did *browserlink.Did, do func() error) error {
+	focus, err := at.focus(ctx)
+	switch {
+	case errors.Is(err, errDialog):
+		return errors.New("the page shows a dialog: answer it first")
+	case err != nil && text != "":
+		did.Hidden = true
+		return fmt.Errorf("it is not known what has the focus, and nothing was typed: %w", err)
+	case err != nil:
+		did.Hidden, did.Made = true, true
+		p.did(func(a *acts) { a.keys++ })
+		return do()
 	}
-	if err != nil {
-		if errors.Is(err, errDialog) {
-			did.What = ""
-			return errors.New("the page shows a dialog: answer it first")
+	defer at.release(focus.object)
+	if did.On, did.Hidden = report.Clean([]byte(focus.On), 120), focus.Secret; !focus.Secret {
+		keys := 1 // such as Enter
+		if text != "" && alone {
+			keys = len([]rune(text))
 		}
-		focus.Secret = true
+		p.did(func(a *acts) { a.keys += keys })
+		did.Made = true
+		return do()
 	}
-	if focus.Password {
-		b := p.k.browser
-		b.mu.Lock()
-		ran := at.t.group.ran || b.ran[focus.Origin]
-		if !ran {
-			at.t.group.typed, b.typed[focus.Origin] = true, true
+	if text == "" {
+		p.did(func(a *acts) { a.keys++ })
+	} else if err := p.admit(at, focus, text); err != nil {
+		return err
+	}
+	did.Made = true
+	err = do()
+	p.note(ctx, at, focus, text)
+	return err
+}
+
+// admit refuses text in a field for a secret that could not be kept from the agent, and otherwise
+// marks the field.
+func (p *person) admit(at *page, focus focused, text string) error {
+	b, here := p.k.browser, field{at.t, focus.backend}
+	_, known := p.secrets[here]
+	if len([]rune(text)) > maxTyped {
+		return fmt.Errorf("a text for a secret has at most %d characters", maxTyped)
+	}
+	if !known {
+		if err := b.secrets.full(len(p.secrets) + 1); err != nil {
+			return err
 		}
-		b.mu.Unlock()
-		if ran {
-			did.What = ""
-			return fmt.Errorf("JavaScript of the agent (%s) has run in pages of %s or in this tab, and might read what is typed", toolname.BrowserExecuteJS, clean(focus.Origin, 100))
-		}
 	}
-	keys := 1 // such as Enter
-	if did.What == "typed" {
-		keys, did.Hidden = len([]rune(text)), focus.Secret
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at.t.group.ran || b.ran[focus.Origin] {
+		return fmt.Errorf("JavaScript of the agent (%s) has run in pages of %s or in this tab, and might read what is typed", toolname.BrowserExecuteJS, clean(focus.Origin, 100))
 	}
-	if did.On = report.Clean([]byte(focus.On), 120); !did.Hidden {
-		did.Text = report.Clean([]byte(text), 2000)
+	at.t.group.typed, b.typed[focus.Origin] = true, true
+	at.t.secrets[focus.backend] = true
+	for _, one := range focus.within {
+		at.t.secrets[one] = true
 	}
-	p.did(func(a *acts) { a.keys += keys })
-	return do()
+	if !known {
+		p.secrets[here] = ""
+		p.did(func(a *acts) { a.secret++ })
+	}
+	return nil
+}
+
+// note keeps what is in a field for a secret after text was typed into it. A page may take it out
+// at once, or be gone.
+func (p *person) note(ctx context.Context, at *page, focus focused, text string) {
+	here := field{at.t, focus.backend}
+	before, known := p.secrets[here]
+	if !known {
+		return
+	}
+	now, err := at.valueOf(ctx, focus)
+	if err != nil || now == "" {
+		now = before + text
+	}
+	if !strings.HasPrefix(now, before) && !strings.HasPrefix(before, now) {
+		p.k.browser.secrets.addTyped(before) // another one in the same field
+	}
+	p.secrets[here] = now
 }
 
 // answer closes the dialog that the page shows.
@@ -293,8 +391,8 @@ func (p *person) answer(ctx context.Context, at *page, with browserlink.Answer, 
 	if open.kind == "prompt" && with.Accept {
 		params["promptText"] = with.Text
 	}
-	did.What, did.On, did.Text = map[bool]string{true: "accepted", false: "dismissed"}[with.Accept], fmt.Sprintf("%s %q", open.kind, open.message), report.Clean([]byte(with.Text), 500)
-	p.did(func(a *acts) { a.rest++ })
+	did.On, did.Made = fmt.Sprintf("%s %q", open.kind, open.message), true
+	p.did(func(a *acts) { a.answers++ })
 	return at.b.proc.conn.call(ctx, at.t.session, "Page.handleJavaScriptDialog", params, nil)
 }
 

@@ -21,8 +21,8 @@ import (
 // no result shows them: text is masked, and in pictures what contains one is hidden.
 type secrets struct {
 	mu sync.Mutex // guards all fields: those who watch ask, too
-	// hiding is held while what shows a secret is hidden in a page.
-	hiding sync.Mutex
+	// hiding has room for the one who hides what shows a secret in a page.
+	hiding chan struct{}
 
 	values []string
 	// whole match the values as pages and addresses may write them, and parts beginnings and
@@ -30,7 +30,7 @@ type secrets struct {
 	whole, parts []mask
 }
 
-// mask replaces what matches by the name of a credential.
+// mask replaces what matches by what it is.
 type mask struct {
 	match *regexp.Regexp
 	by    string
@@ -42,25 +42,55 @@ const (
 	leastPart = 6
 	// maxSecrets bounds how many are kept.
 	maxSecrets = 50
+	// leastSecret and maxTyped bound the length of what a person types and is masked: less is
+	// found in any text.
+	leastSecret = 4
+	maxTyped    = 256
 )
 
-// add has a value masked from now on.
+// add has the value of a credential masked from now on.
 func (s *secrets) add(credential, value string) error {
+	if err := s.keep("credential "+credential, value); err != nil {
+		return fmt.Errorf("credential: %w", err)
+	}
+	return nil
+}
+
+// addTyped has what a person typed masked from now on.
+func (s *secrets) addTyped(value string) {
+	if runes := []rune(value); len(runes) >= leastSecret {
+		_ = s.keep("secret typed by a person", string(runes[:min(len(runes), maxTyped)])) // whether there is room was asked before
+	}
+}
+
+// full returns an error if n more secrets cannot be kept.
+func (s *secrets) full(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.values)+n > maxSecrets {
+		return errSecrets
+	}
+	return nil
+}
+
+var errSecrets = fmt.Errorf("%d secrets were typed by this task, and no more can be kept out of its results", maxSecrets)
+
+func (s *secrets) keep(name, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if value == "" || slices.Contains(s.values, value) {
 		return nil
 	}
 	if len(s.values) >= maxSecrets {
-		return fmt.Errorf("credential: %d were typed by this task, and no more can be kept out of its results", maxSecrets)
+		return errSecrets
 	}
 	s.values = append(s.values, value)
-	whole := "[credential " + credential + "]"
+	whole := "[" + name + "]"
 	s.whole = append(s.whole, mask{regexp.MustCompile(written(value)), whole})
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		s.whole = append(s.whole, mask{regexp.MustCompile(regexp.QuoteMeta(encoding.EncodeToString([]byte(value))) + "=*"), whole})
 	}
-	part := "[part of credential " + credential + "]"
+	part := "[part of " + name + "]"
 	runes := []rune(value)
 	for n := len(runes) - 1; n >= max(leastPart, len(runes)/3); n-- {
 		s.parts = append(s.parts, mask{regexp.MustCompile(written(string(runes[:n])) + "|" + written(string(runes[len(runes)-n:]))), part})
@@ -315,12 +345,16 @@ func (p *page) hideSecrets(ctx context.Context) (show func(), err error) {
 		}
 		return nil
 	}
-	p.b.secrets.hiding.Lock()
+	select {
+	case p.b.secrets.hiding <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	show = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchWait)
 		defer cancel()
 		_ = each(ctx, showScript) // a frame that is gone shows nothing
-		p.b.secrets.hiding.Unlock()
+		<-p.b.secrets.hiding
 	}
 	if err := each(ctx, "("+hideScript+")("+string(values)+")"); err != nil {
 		show()

@@ -101,8 +101,9 @@ type Answer struct {
 // maxStart bounds the standard input of a keeper.
 const maxStart = 2 << 20
 
-// Main runs `browser serve CONFIG`, which reads a browserlink.Start from standard input, `browser ask FOLDER`, which reads the request from
-// standard input, or `browser watch FOLDER`, and returns the exit status.
+// Main runs `browser serve CONFIG`, which reads a browserlink.Start from standard input,
+// `browser ask FOLDER`, which reads the request from there, or `browser watch FOLDER`, and returns
+// the exit status.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var err error
 	switch {
@@ -154,8 +155,6 @@ type server struct {
 	// turn has room for the call in progress, or the person who has taken the browser over.
 	turn    chan struct{}
 	viewers viewers
-	// opened is the number of the newest tab when a person last acted; guarded by turn.
-	opened  int
 	uploads []string // folders of files, the oldest first; guarded by turn
 	// made are the commands whose calls were made, the oldest first; guarded by turn.
 	made []string
@@ -207,7 +206,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := &server{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second), turn: make(chan struct{}, 1)}
-	k.viewers.all, k.viewers.made = map[chan struct{}]bool{}, map[string]bool{}
+	k.viewers.all = map[chan struct{}]bool{}
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	k.key, k.keeper, k.began, k.start = cfg.Start.Key, cfg.Start.Keeper, began, cfg.Start.Now

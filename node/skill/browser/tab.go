@@ -45,6 +45,8 @@ type tab struct {
 	script struct{ id, origin string }
 	group  *group
 	cast   screencast
+	// secrets are the elements of the document into which a person typed a secret, by their ids.
+	secrets map[int64]bool
 }
 
 // group are tabs that opened one another: their documents may reach each other. It reports
@@ -90,7 +92,7 @@ func (t *tab) name() string { return fmt.Sprintf("t%d", t.number) }
 
 // reset forgets what was of the document before.
 func (t *tab) reset() {
-	t.refs, t.nodes, t.shown, t.chooser = map[int64]string{}, map[string]element{}, nil, 0
+	t.refs, t.nodes, t.shown, t.chooser, t.secrets = map[int64]string{}, map[string]element{}, nil, 0, map[int64]bool{}
 	t.navigations++
 }
 

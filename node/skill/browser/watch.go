@@ -3,14 +3,17 @@ package browser
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"image"
 	"image/jpeg"
 	"io"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,13 +23,15 @@ import (
 
 // A person watches the browser, and may take it over. Their hub runs `browser watch` in the
 // jail, under the browser's own user, which passes lines both ways. While somebody watches,
-// Chromium sends what the page looks like when it changes (a screencast), and at most
-// framesPerSecond of that is passed on.
+// Chromium sends what the page looks like when it changes (a screencast), of which one frame is
+// passed on in frameEvery at most.
 
 const (
-	// frameEvery bounds the rate of frames, and filmQuality and filmWidth their size.
+	// frameEvery bounds the rate of frames, and filmQuality their size.
 	frameEvery  = 500 * time.Millisecond
 	filmQuality = 50
+	// sameEvery is how often at least a page that looks the same is looked at.
+	sameEvery = 2 * time.Second
 	// maxViewers is how many may watch at once.
 	maxViewers = 8
 	// watchWait bounds what is asked of the browser for a frame.
@@ -58,8 +63,9 @@ type viewers struct {
 	mu sync.Mutex
 	// all are told of each new frame; guarded by mu.
 	all map[chan struct{}]bool
-	// made are the commands that have watched, so that a kept request is of no use; guarded by mu.
-	made map[string]bool
+	// made are the newest commands that have watched, so that a kept request is of no use: one is
+	// made within seconds; guarded by mu.
+	made []string
 	// shown is the newest frame that has a picture, and said the newest of all; guarded by mu.
 	shown, said *film
 	stop        context.CancelFunc
@@ -69,6 +75,8 @@ type viewers struct {
 type film struct {
 	browserlink.Frame
 	data []byte
+	// of is the tab that it shows; nil for none.
+	of *tab
 }
 
 // watch serves one who watches.
@@ -79,7 +87,7 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 	}
 	fresh, ok := k.join(ctx)
 	if !ok {
-		_ = s.send(browserlink.Shown{Frame: &browserlink.Frame{Problem: "too many watch this browser"}})
+		_ = s.send(browserlink.Shown{Frame: &browserlink.Frame{Problem: fmt.Sprintf("%d people watch this browser already", maxViewers)}})
 		return
 	}
 	defer k.leave(fresh)
@@ -115,9 +123,9 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 			if now == nil || now == last {
 				continue
 			}
-			header, data := now.Frame, []byte(nil)
+			header, data, of := now.Frame, []byte(nil), (*tab)(nil)
 			if picture != nil && picture != seen { // maybe that of a frame before
-				data = picture.data
+				data, of = picture.data, picture.of
 			}
 			header.Bytes, last, seen = len(data), now, picture
 			if s.send(browserlink.Shown{Frame: &header}) != nil {
@@ -126,6 +134,7 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 			if _, err := s.conn.Write(data); err != nil {
 				return
 			}
+			p.seen.show(now.of, of)
 		}
 	}
 }
@@ -135,10 +144,13 @@ func (k *server) admitViewer(req Request) bool {
 	k.viewers.mu.Lock()
 	defer k.viewers.mu.Unlock()
 	call := browserlink.Call{Keeper: k.keeper, Exec: req.Exec, Number: req.Number, Deadline: req.Deadline, Tool: req.Tool, Arguments: req.Arguments}
-	if len(k.key) == 0 || req.Exec == "" || k.viewers.made[req.Exec] || !k.key.Signed(req.Signature, call) || k.now() > req.Deadline {
+	if len(k.key) == 0 || req.Exec == "" || slices.Contains(k.viewers.made, req.Exec) || !k.key.Signed(req.Signature, call) || k.now() > req.Deadline {
 		return false
 	}
-	k.viewers.made[req.Exec] = true
+	if len(k.viewers.made) >= maxMade {
+		k.viewers.made = k.viewers.made[1:]
+	}
+	k.viewers.made = append(k.viewers.made, req.Exec)
 	return true
 }
 
@@ -231,6 +243,11 @@ type camera struct {
 	last browserlink.Frame
 	// size is that of the newest picture: the page's, in pixels.
 	size image.Config
+	// sum is that of the newest picture that was taken beside the screencast, when that was, and
+	// how many were the same since the last that differed.
+	sum   [sha256.Size]byte
+	taken time.Time
+	same  int
 }
 
 // frame returns what the browser shows if that has changed, and nil otherwise.
@@ -260,7 +277,7 @@ func (c *camera) frame(ctx context.Context) *film {
 	case now.Problem != "":
 		c.turn(ctx, nil)
 	case t != c.at || proc != c.proc:
-		c.proc = proc
+		c.proc, c.same, c.sum = proc, 0, [sha256.Size]byte{}
 		c.turn(ctx, t)
 		data, _ = (&page{b, t}).capture(ctx, filmQuality) // the next one follows
 	default:
@@ -280,7 +297,7 @@ func (c *camera) frame(ctx context.Context) *film {
 	}
 	c.last = now
 	now.At, now.Bytes = time.Now().UnixMilli(), len(data)
-	return &film{now, data}
+	return &film{now, data, t}
 }
 
 // turn films another tab from now on; none if t is nil.
@@ -299,22 +316,28 @@ func (c *camera) turn(ctx context.Context, t *tab) {
 }
 
 // take returns the newest frame of the screencast, if there is one. What Chromium has sent was
-// maybe drawn with a secret in it, so that another picture is taken once there are secrets.
+// maybe drawn with a secret in it, so that another picture is taken once there are secrets. To hide
+// them changes the page, of which Chromium sends a frame: one that is as before makes the next one
+// be taken later.
 func (c *camera) take(ctx context.Context, t *tab) []byte {
-	c.b.mu.Lock()
-	cast := t.cast
-	t.cast = screencast{}
-	c.b.mu.Unlock()
+	secret := len(c.b.secrets.all()) > 0
+	if secret && time.Since(c.taken) < min(frameEvery<<c.same, sameEvery) {
+		return nil
+	}
+	cast := c.caught(t)
 	if len(cast.ids) == 0 {
 		return nil
 	}
-	defer func() {
-		for _, id := range cast.ids {
-			go c.b.later(t.session, "Page.screencastFrameAck", map[string]any{"sessionId": id}) //nolint:gosec // nobody waits for it
-		}
-	}()
-	if len(c.b.secrets.all()) > 0 {
+	defer c.acknowledge(t, cast)
+	if secret {
 		data, _ := (&page{c.b, t}).capture(ctx, filmQuality) // none while it cannot be hidden
+		c.taken = time.Now()
+		if sum := sha256.Sum256(data); sum == c.sum {
+			c.same = min(c.same+1, 8)
+			return nil
+		} else {
+			c.sum, c.same = sum, 0
+		}
 		return data
 	}
 	data, err := base64.StdEncoding.DecodeString(cast.data)
@@ -322,4 +345,20 @@ func (c *camera) take(ctx context.Context, t *tab) []byte {
 		return nil
 	}
 	return data
+}
+
+// caught takes what Chromium has sent of a tab.
+func (c *camera) caught(t *tab) screencast {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	cast := t.cast
+	t.cast = screencast{}
+	return cast
+}
+
+// acknowledge has Chromium send more.
+func (c *camera) acknowledge(t *tab, cast screencast) {
+	for _, id := range cast.ids {
+		go c.b.later(t.session, "Page.screencastFrameAck", map[string]any{"sessionId": id})
+	}
 }

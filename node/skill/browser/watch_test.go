@@ -184,18 +184,19 @@ func TestAPersonWatchesAndTakesOver(t *testing.T) {
 	answer := make(chan browser.Answer, 1)
 	go func() { answer <- r.ask(toolname.BrowserClick, map[string]any{"target": "accept the terms checkbox"}) }()
 	did := v.clicks(field)
-	require.Equal(t, "clicked", did.What)
+	require.True(t, did.Made)
 	require.Contains(t, did.On, "<input>")
+	require.Equal(t, r.url+"/forms", did.URL)
 	for _, key := range []string{"Control+a", "A", "d", "a"} {
 		did = v.does(browserlink.Input{Key: key})
 		require.Empty(t, did.Problem)
-		require.Equal(t, key, did.Text)
+		require.False(t, did.Hidden)
 	}
-	require.Equal(t, "Lovelace", v.does(browserlink.Input{Text: "Lovelace"}).Text)
+	require.True(t, v.does(browserlink.Input{Text: "Lovelace"}).Made)
 	v.say(browserlink.Said{Give: true})
 	v.until(func(s browserlink.Shown) bool { return s.Given })
 	said := <-answer
-	require.Contains(t, said.Error, "ada took over the browser since your last call: 1 clicks, 12 keys. Nothing was done by this call")
+	require.Contains(t, said.Error, "ada took over the browser since your last call: 1 click, 12 keys. Nothing was done by this call")
 	require.Contains(t, said.Error, `value="AdaLovelace"`)
 	require.NotContains(t, said.Error, "[checked]")
 	require.Contains(t, r.click("accept the terms checkbox"), "[checked]")
@@ -210,12 +211,11 @@ func TestAPersonWatchesAndTakesOver(t *testing.T) {
 		did = v.does(in)
 		require.Empty(t, did.Problem)
 		require.True(t, did.Hidden)
-		require.Empty(t, did.Text)
 	}
 	// Whoever has it leaves without a word.
 	require.NoError(t, v.in.Close())
 	require.NoError(t, <-v.ended)
-	require.Contains(t, r.do(toolname.BrowserSnapshot, nil), "note: ada took over the browser since your last call: 1 clicks, 6 keys")
+	require.Contains(t, r.do(toolname.BrowserSnapshot, nil), "note: ada took over the browser since your last call: 1 click, 1 field for a secret filled in")
 	require.Contains(t, r.fails(toolname.BrowserExecuteJS, map[string]any{"expression": "1"}), "a credential was typed into")
 }
 
@@ -230,4 +230,17 @@ func TestALostSessionIsSaid(t *testing.T) {
 	r = newRig(t)
 	r.keep(browser.Config{Start: browserlink.Start{Key: browserlink.NewKey(), Lost: true}})
 	require.Contains(t, r.open("/forms"), "note: the browser was started anew; the state that it had then is not kept any more")
+}
+
+// A ninth is told that there is no room.
+func TestOnlySoManyWatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.keep(browser.Config{Start: browserlink.Start{Key: browserlink.NewKey()}})
+	r.open("/forms")
+	for n := range 8 {
+		r.watch(fmt.Sprintf("watch_%d", n), true).framed()
+	}
+	shown, _ := r.watch("watch_8", true).next()
+	require.Equal(t, "8 people watch this browser already", shown.Frame.Problem)
 }

@@ -126,6 +126,40 @@ func (q *Queries) CreateBrowserKey(ctx context.Context, arg CreateBrowserKeyPara
 	return err
 }
 
+const endLapsedTakeovers = `-- name: EndLapsedTakeovers :many
+DELETE FROM browser_takeovers WHERE until_at < clock_timestamp() AND ($1::text = '' OR task_id = $1)
+RETURNING task_id, org_id, holder, user_id, user_name, began_at, until_at
+`
+
+// Of one task, or of all if that is empty.
+func (q *Queries) EndLapsedTakeovers(ctx context.Context, taskID string) ([]BrowserTakeover, error) {
+	rows, err := q.db.Query(ctx, endLapsedTakeovers, taskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BrowserTakeover{}
+	for rows.Next() {
+		var i BrowserTakeover
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.OrgID,
+			&i.Holder,
+			&i.UserID,
+			&i.UserName,
+			&i.BeganAt,
+			&i.UntilAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const expireBrowserSessions = `-- name: ExpireBrowserSessions :execrows
 UPDATE browser_sessions b SET sealed = '', summary = '{}'
 WHERE b.created_at < now() - $1::interval AND octet_length(b.sealed) > 0 AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
@@ -245,9 +279,7 @@ func (q *Queries) PutBrowserSession(ctx context.Context, arg PutBrowserSessionPa
 const takeBrowser = `-- name: TakeBrowser :one
 INSERT INTO browser_takeovers (task_id, org_id, holder, user_id, user_name, until_at)
 VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval)
-ON CONFLICT (task_id) DO UPDATE SET holder = excluded.holder, user_id = excluded.user_id, user_name = excluded.user_name,
-    began_at = clock_timestamp(), until_at = excluded.until_at
-WHERE browser_takeovers.until_at < clock_timestamp()
+ON CONFLICT (task_id) DO NOTHING
 RETURNING task_id, org_id, holder, user_id, user_name, began_at, until_at
 `
 
@@ -260,7 +292,7 @@ type TakeBrowserParams struct {
 	Lasts    time.Duration
 }
 
-// Returns no row while somebody else has it.
+// Returns no row while somebody has it.
 func (q *Queries) TakeBrowser(ctx context.Context, arg TakeBrowserParams) (BrowserTakeover, error) {
 	row := q.db.QueryRow(ctx, takeBrowser,
 		arg.TaskID,

@@ -45,12 +45,15 @@ WHERE b.created_at < now() - @keep_for::interval AND octet_length(b.sealed) > 0 
                   AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.turn <= c.iteration));
 
 -- name: TakeBrowser :one
--- Returns no row while somebody else has it.
+-- Returns no row while somebody has it.
 INSERT INTO browser_takeovers (task_id, org_id, holder, user_id, user_name, until_at)
 VALUES (@task_id, @org_id, @holder, @user_id, @user_name, clock_timestamp() + @lasts::interval)
-ON CONFLICT (task_id) DO UPDATE SET holder = excluded.holder, user_id = excluded.user_id, user_name = excluded.user_name,
-    began_at = clock_timestamp(), until_at = excluded.until_at
-WHERE browser_takeovers.until_at < clock_timestamp()
+ON CONFLICT (task_id) DO NOTHING
+RETURNING *;
+
+-- name: EndLapsedTakeovers :many
+-- Of one task, or of all if that is empty.
+DELETE FROM browser_takeovers WHERE until_at < clock_timestamp() AND (@task_id::text = '' OR task_id = @task_id)
 RETURNING *;
 
 -- name: BrowserTakenOver :one
