@@ -20,6 +20,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/job"
 	"github.com/deckhand-sh/deckhand/hub/work/outage"
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
+	"github.com/deckhand-sh/deckhand/hub/work/takeover"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
@@ -42,6 +43,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "queue the tasks whose time has come", Do: periodic.Uncounted(h.tasks.Due)},
 		periodic.Job{Name: "give kill orders again", Do: h.kills.Sweep},
 		periodic.Job{Name: "release node locks whose time is over", Do: h.nodes.ReleaseOver},
+		periodic.Job{Name: "end take-overs of browsers that a hub left behind", Do: (&takeover.Takeovers{Store: h.store, Recorder: h.recorder}).Sweep},
 		periodic.Job{Name: "end commands whose step has ended", Do: h.execs.KillOrphans},
 		periodic.Job{Name: "settle lost model calls", Do: periodic.Uncounted(h.budgets.Sweep)},
 		periodic.Job{Name: "count late model calls", Do: periodic.Uncounted(h.reports.CountLate)},

@@ -33,11 +33,13 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
 	"github.com/deckhand-sh/deckhand/hub/work/plan"
 	"github.com/deckhand-sh/deckhand/hub/work/search"
+	"github.com/deckhand-sh/deckhand/hub/work/takeover"
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/internal/drain"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/enrollment/v1/enrollmentv1connect"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 	"github.com/deckhand-sh/deckhand/ui"
 )
@@ -140,8 +142,15 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewNodeExecServiceHandler(execs, options...))
 	terminals := &api.Terminals{NodeExecs: execs, Draining: s.draining}
 	mux.Handle(deckhandv1connect.NewTerminalServiceHandler(terminals, options...))
-	mux.Handle("GET /terminals", &api.TerminalSockets{
-		Terminals: terminals, Guards: guards, Log: h.cfg.Log.Named("terminals"), Redact: h.cfg.Redact,
+	mux.Handle("GET /terminals", &api.Sockets[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse, *deckhandv1.OpenTerminalRequest, *deckhandv1.OpenTerminalResponse]{
+		Procedure: deckhandv1connect.TerminalServiceOpenTerminalProcedure, Serve: terminals.Serve, Guards: guards, Log: h.cfg.Log.Named("terminals"), Redact: h.cfg.Redact,
+	})
+	browsers := &api.Browsers{
+		Tasks: h.tasks, Steps: h.steps, Takeovers: &takeover.Takeovers{Store: h.store, Recorder: h.recorder}, Redact: h.cfg.Redact, Draining: s.draining,
+	}
+	mux.Handle(deckhandv1connect.NewBrowserServiceHandler(browsers, options...))
+	mux.Handle("GET /browsers", &api.Sockets[deckhandv1.WatchBrowserRequest, deckhandv1.WatchBrowserResponse, *deckhandv1.WatchBrowserRequest, *deckhandv1.WatchBrowserResponse]{
+		Procedure: deckhandv1connect.BrowserServiceWatchBrowserProcedure, Serve: browsers.Serve, Guards: guards, Log: h.cfg.Log.Named("browsers"), Redact: h.cfg.Redact,
 	})
 	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(&api.Telemetry{
 		Nodes: h.nodes, Agents: h.agents, Node: h.telemetry, Draining: s.draining,

@@ -76,6 +76,8 @@ type Client struct {
 	Nodes      deckhandv1connect.NodeServiceClient
 	NodeExecs  deckhandv1connect.NodeExecServiceClient
 	Terminals  deckhandv1connect.TerminalServiceClient
+	// Browsers are those of tasks, which people watch and take over.
+	Browsers   deckhandv1connect.BrowserServiceClient
 	Telemetry  deckhandv1connect.NodeTelemetryServiceClient
 	// Workers is for workers only.
 	Workers deckhandv1connect.WorkerServiceClient
@@ -179,6 +181,7 @@ func New(cfg Config) (*Client, error) {
 		Nodes:         deckhandv1connect.NewNodeServiceClient(client, target, options),
 		NodeExecs:     deckhandv1connect.NewNodeExecServiceClient(client, target, options),
 		Terminals:     deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
+		Browsers:      deckhandv1connect.NewBrowserServiceClient(duplex, target, options),
 		Telemetry:     deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),
 		Workers:       deckhandv1connect.NewWorkerServiceClient(client, target, options),
 		Queue:         deckhandv1connect.NewQueueServiceClient(client, target, options),

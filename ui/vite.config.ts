@@ -36,7 +36,7 @@ export default defineConfig({
   },
   server: {
     fs: { allow: [".."] }, // the SDK, and the personas that the console offers
-    proxy: { "^/(deckhand\\.v1\\.|terminals|v1/|openapi\\.json)": { target: hub, ws: true, changeOrigin: true } },
+    proxy: { "^/(deckhand\\.v1\\.|terminals|browsers|v1/|openapi\\.json)": { target: hub, ws: true, changeOrigin: true } },
   },
   test: {
     environment: "jsdom",

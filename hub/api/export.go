@@ -161,7 +161,7 @@ func (h *Histories) exportSteps(ctx context.Context, t db.Task, to exporter) err
 
 // addPictures adds the pictures of a step, for a format that has them.
 func (h *Histories) addPictures(ctx context.Context, m *deckhandv1.Step, to exporter) error {
-	if _, shows := to.(*castOf); shows || m.GetOutcome().GetFields()["images"].GetNumberValue() == 0 {
+	if _, shows := to.(*castOf); shows || !hasImages(m) {
 		return nil
 	}
 	rows, err := h.Store.StepImages(ctx, db.StepImagesParams{OrgID: auth.From(ctx).OrgID, TaskID: m.GetTaskId(), StepID: m.GetId()})
@@ -169,7 +169,7 @@ func (h *Histories) addPictures(ctx context.Context, m *deckhandv1.Step, to expo
 		return fmt.Errorf("read the pictures of step %s: %w", m.GetId(), err)
 	}
 	for _, row := range rows {
-		m.Images = append(m.Images, &deckhandv1.Image{MediaType: row.MediaType, Data: row.Data})
+		m.Images = append(m.Images, step.ImageMessage(row))
 	}
 	return nil
 }

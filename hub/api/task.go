@@ -299,7 +299,7 @@ func (h *Tasks) ListSteps(ctx context.Context, req *deckhandv1.ListStepsRequest)
 		if req.GetBrief() {
 			shorten(s)
 		}
-		if req.GetImages() && req.GetStepId() != "" && s.GetOutcome().GetFields()["images"].GetNumberValue() > 0 {
+		if req.GetImages() && req.GetStepId() != "" && hasImages(s) {
 			images, err := h.Steps.Images(ctx, org, s.GetTaskId(), s.GetId())
 			if err != nil {
 				return nil, err
@@ -315,6 +315,12 @@ func (h *Tasks) ListSteps(ctx context.Context, req *deckhandv1.ListStepsRequest)
 		res.NextPageToken = store.NumberToken(rows[n-1].Number)
 	}
 	return res, nil
+}
+
+// hasImages reports whether a step has images, for the model or for people.
+func hasImages(s *deckhandv1.Step) bool {
+	fields := s.GetOutcome().GetFields()
+	return fields["images"].GetNumberValue()+fields["pictures"].GetNumberValue() > 0
 }
 
 // briefText is how many characters of an argument a short list has.

@@ -26,12 +26,8 @@ type Terminals struct {
 	Draining context.Context
 }
 
-// terminalStream is the person's end: a stream of an RPC, or a WebSocket.
-type terminalStream interface {
-	// Receive returns io.EOF when nothing more will be typed.
-	Receive() (*deckhandv1.OpenTerminalRequest, error)
-	Send(*deckhandv1.OpenTerminalResponse) error
-}
+// terminalStream is the person's end.
+type terminalStream = duplex[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse]
 
 const (
 	// terminalTimeout is the longest that a terminal stays open.
@@ -44,11 +40,11 @@ const (
 
 // OpenTerminal starts a shell and transfers its input and output.
 func (h *Terminals) OpenTerminal(ctx context.Context, stream *connect.BidiStream[deckhandv1.OpenTerminalRequest, deckhandv1.OpenTerminalResponse]) error {
-	return h.serve(ctx, stream)
+	return h.Serve(ctx, stream)
 }
 
-// serve is a terminal from its first message to its last.
-func (h *Terminals) serve(ctx context.Context, stream terminalStream) error {
+// Serve is a terminal from its first message to its last.
+func (h *Terminals) Serve(ctx context.Context, stream terminalStream) error {
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
 	first, err := stream.Receive()

@@ -392,7 +392,7 @@ func (h *Workers) withImages(ctx context.Context, s db.Step) (*deckhandv1.Step, 
 		return m, nil
 	}
 	images, err := h.Steps.Images(ctx, s.OrgID, s.TaskID, s.ID)
-	m.Images = images[s.ID]
+	m.Images = slices.DeleteFunc(images[s.ID], (*deckhandv1.Image).GetForPeople)
 	return m, err
 }
 

@@ -39,12 +39,12 @@ func (s browsers) of(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
 	return tool.Browser{
 		Number: int64(step.Number),
 		Key:    func(ctx context.Context) (browserlink.Key, error) { return s.key(ctx, t) },
-		Session: func(ctx context.Context) ([]byte, error) {
+		Session: func(ctx context.Context) ([]byte, bool, error) {
 			_, encoded, err := s.session(ctx, t, math.MaxInt32, step.Number)
 			if errors.Is(err, errNotKept) { // of the task that this one goes on from
-				return nil, nil
+				return nil, true, nil
 			}
-			return encoded, err
+			return encoded, false, err
 		},
 		Password: func(ctx context.Context, name string) (browserlink.Secret, error) {
 			return s.cfg.Passwords.Take(ctx, by, name)

@@ -42,7 +42,11 @@ func (s *Steps) grantAlone(ctx context.Context, orgID string, le lease.Lease, p 
 	}
 	step = d.step()
 	drafts := []event.Draft{d.event(step)}
-	if p.AtOnce && s.ready(step) {
+	taken, err := takenOver(ctx, s.cfg.Store.Queries, step)
+	if err != nil {
+		return step, false, err
+	}
+	if p.AtOnce && taken == "" && s.ready(step) {
 		step.State = string(Started)
 		drafts = append(drafts, executing(step))
 	}

@@ -13,7 +13,7 @@ import (
 func (s *Steps) keepImages(ctx context.Context, q *db.Queries, step db.Step, images []tool.Image) error {
 	for i, image := range images {
 		if err := q.AddStepImage(ctx, db.AddStepImageParams{
-			OrgID: step.OrgID, StepID: step.ID, TaskID: step.TaskID, Place: int32(i), MediaType: image.MediaType, Data: image.Data, //nolint:gosec // at most 4
+			OrgID: step.OrgID, StepID: step.ID, TaskID: step.TaskID, Place: int32(i), MediaType: image.MediaType, Data: image.Data, ForPeople: image.ForPeople, Mark: image.Mark, //nolint:gosec // at most 4
 		}); err != nil {
 			return fmt.Errorf("store image %d of step %s: %w", i, step.ID, err)
 		}
@@ -29,7 +29,16 @@ func (s *Steps) Images(ctx context.Context, orgID, taskID, stepID string) (map[s
 	}
 	out := map[string][]*deckhandv1.Image{}
 	for _, row := range rows {
-		out[row.StepID] = append(out[row.StepID], &deckhandv1.Image{MediaType: row.MediaType, Data: row.Data})
+		out[row.StepID] = append(out[row.StepID], ImageMessage(row))
 	}
 	return out, nil
+}
+
+// ImageMessage returns an image as the API has it.
+func ImageMessage(row db.StepImagesRow) *deckhandv1.Image {
+	m := &deckhandv1.Image{MediaType: row.MediaType, Data: row.Data, ForPeople: row.ForPeople}
+	if len(row.Mark) == 4 {
+		m.Mark = &deckhandv1.Image_Mark{Left: row.Mark[0], Top: row.Mark[1], Width: row.Mark[2], Height: row.Mark[3]}
+	}
+	return m
 }

@@ -128,8 +128,8 @@ func waitForLock(ctx context.Context, s *Steps, t db.Task, step db.Step) error {
 			if err != nil {
 				return fmt.Errorf("load node %s: %w", *step.NodeID, err)
 			}
-			reason = "waits: " + node.LockedBy(n.Name, &held)
-		} else if said != "" || strings.HasPrefix(step.DecisionReason, "waits: ") {
+			reason = waits + node.LockedBy(n.Name, &held)
+		} else if said != "" || strings.HasPrefix(step.DecisionReason, waits) && !waitsForPerson(step) {
 			reason = "allowed, after the lock of its node was released"
 		}
 		if reason != "" && reason != said {

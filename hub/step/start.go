@@ -24,6 +24,11 @@ func (s *Steps) start(ctx context.Context, orgID string, le lease.Lease, stepID 
 	if err == nil && State(step.State) == Started && onNode(s, step) {
 		return step, t, nil
 	}
+	if err == nil {
+		if free, err := waitForPerson(ctx, s, step); err != nil || !free {
+			return step, t, err
+		}
+	}
 	if err != nil || !s.ready(step) {
 		return s.lookAndStart(ctx, orgID, le, stepID)
 	}

@@ -246,11 +246,15 @@ func (s *Steps) propose(ctx context.Context, tx *event.Tx, t db.Task, p Proposal
 	if err != nil {
 		return db.Step{}, err
 	}
+	taken, err := takenOver(ctx, tx.Queries, d.step())
+	if err != nil {
+		return db.Step{}, err
+	}
 	params := d.params
 	var result tool.Result
 	switch record := s.cfg.Tools.Get(p.Tool); {
 	case !atOnce || State(params.State) != Granted:
-	case s.ready(d.step()):
+	case taken == "" && s.ready(d.step()):
 		params.State, params.Ran = string(Started), true
 	case inConversation(record):
 		if result, err = record.Run(ctx, tool.Call{StepID: params.ID, ExecID: params.ID, Arguments: d.arguments}); err != nil {

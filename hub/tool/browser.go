@@ -48,8 +48,8 @@ type Browser struct {
 	// Key returns the key of the task's browser.
 	Key func(ctx context.Context) (browserlink.Key, error)
 	// Session returns the state with which a browser that is started now begins, as browserlink
-	// encodes it; nil for none.
-	Session func(ctx context.Context) ([]byte, error)
+	// encodes it; nil for none, and lost if there was one that is not kept any more.
+	Session func(ctx context.Context) (encoded []byte, lost bool, err error)
 	// Password returns the password of a credential, for pages of its hosts, and Typed is told
 	// what became of it: the problem is empty if it was typed.
 	Password func(ctx context.Context, name string) (browserlink.Secret, error)
@@ -233,17 +233,13 @@ func browserKeeper(taskID string) string {
 
 func browserFolder(taskID string) string { return "/tmp/.deckhand-browser-" + taskID }
 
-// keepBrowser makes sure that the task's browser is kept, and returns the command that keeps it;
-// empty if the call itself is in progress.
+// keepBrowser makes sure that the task's browser is kept, and returns the command that keeps it.
 func keepBrowser(ctx context.Context, c Call, key browserlink.Key) (keeper string, err error) {
 	res, err := c.Node.Exec().ListExecs(ctx, &nodev1.ListExecsRequest{JailId: c.Jail.GetJailId(), LiveOnly: true})
 	if err != nil {
 		return "", err
 	}
 	for _, e := range res.GetExecs() {
-		if e.GetExecId() == c.ExecID {
-			return "", nil
-		}
 		if strings.HasPrefix(e.GetExecId(), browserKeeper(c.TaskID)) && !e.GetLeaderExited() {
 			err := beginBrowser(ctx, c, key, e)
 			if fault.Is(err, fault.Invalid) || fault.Is(err, fault.Precondition) {
@@ -288,7 +284,7 @@ func beginBrowser(ctx context.Context, c Call, key browserlink.Key, keeper *node
 	if start.Secrets, err = c.Browser.Known(ctx); err != nil {
 		return err
 	}
-	if start.Session, err = c.Browser.Session(ctx); err != nil {
+	if start.Session, start.Lost, err = c.Browser.Session(ctx); err != nil {
 		return err
 	}
 	start.Targets = c.Browser.Targets(ctx)
@@ -396,26 +392,37 @@ func usedTarget(name string, c Call, key browserlink.Key, sealed []byte) (browse
 	return used, err == nil && used.Words == browserlink.Words(text(c.Arguments, "target"))
 }
 
+// askBrowser runs the command of a call, unless its node has it: the request names the keeper that
+// it was made for, and may be another one by now.
+func askBrowser(ctx context.Context, name string, c Call, key browserlink.Key) (*nodev1.Exec, error) {
+	res, err := c.Node.Exec().GetExec(ctx, &nodev1.GetExecRequest{ExecId: c.ExecID})
+	if err == nil {
+		return await(ctx, c, res.GetExec())
+	}
+	if !fault.Is(fault.FromGRPC(err), fault.NotFound) {
+		return nil, err
+	}
+	keeper, err := keepBrowser(ctx, c, key)
+	if err != nil {
+		return nil, err
+	}
+	input, err := browserCall(ctx, name, c, key, keeper)
+	if err != nil {
+		return nil, err
+	}
+	return execute(ctx, c, &nodev1.ExecSpec{
+		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserTimeout), Stdin: input, Snapshot: !readsPage(name),
+		Argv: []string{nodelink.SkillPath, "browser", "ask", browserFolder(c.TaskID)},
+	})
+}
+
 // runBrowser makes a call, or re-attaches to it.
 func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 	key, err := c.Browser.Key(ctx)
 	if err != nil {
 		return failure(err)
 	}
-	keeper, err := keepBrowser(ctx, c, key)
-	if err != nil {
-		return failure(err)
-	}
-	var input []byte
-	if keeper != "" {
-		if input, err = browserCall(ctx, name, c, key, keeper); err != nil {
-			return failure(err)
-		}
-	}
-	exec, err := execute(ctx, c, &nodev1.ExecSpec{
-		ExecId: c.ExecID, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserTimeout), Stdin: input, Snapshot: !readsPage(name),
-		Argv: []string{nodelink.SkillPath, "browser", "ask", browserFolder(c.TaskID)},
-	})
+	exec, err := askBrowser(ctx, name, c, key)
 	if err != nil {
 		return failure(err)
 	}
@@ -471,8 +478,19 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 	var lost int
 	result.Images, lost = said.Images.whole()
 	result.Observation = said.Answer + lostPictures(lost)
-	if n := len(result.Images); n > 0 {
-		result.Outcome["images"] = n
+	seen, forPeople := 0, 0
+	for _, image := range result.Images {
+		if image.ForPeople {
+			forPeople++
+		} else {
+			seen++
+		}
+	}
+	if seen > 0 {
+		result.Outcome["images"] = seen
+	}
+	if forPeople > 0 { // the model is not told of them
+		result.Outcome["pictures"] = forPeople
 	}
 	if len(said.Files) > 0 {
 		var files []any

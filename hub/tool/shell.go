@@ -116,6 +116,15 @@ func execute(ctx context.Context, c Call, spec *nodev1.ExecSpec) (*nodev1.Exec, 
 		exec = res.GetExec()
 		return err
 	})
+	if err != nil {
+		return exec, err
+	}
+	return await(ctx, c, exec)
+}
+
+// await waits for the end of a command that its node has.
+func await(ctx context.Context, c Call, exec *nodev1.Exec) (*nodev1.Exec, error) {
+	var err error
 	for err == nil && exec.GetState() != nodev1.ExecState_EXEC_STATE_ENDED && exec.GetJobSince() == nil {
 		// Checked once the node has the command: a kill that comes from now on finds it
 		// there. An earlier one may have come before the start, and found nothing.

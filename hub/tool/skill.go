@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,7 +108,13 @@ type sentPictures []struct {
 	MediaType string `json:"media_type"`
 	Data      []byte `json:"data"`
 	SHA256    string `json:"sha256"`
+	ForPeople bool   `json:"for_people"`
+	// Mark is left, top, width and height.
+	Mark []int32 `json:"mark"`
 }
+
+// maxMark bounds the coordinates of a mark.
+const maxMark = 20000
 
 // whole returns the pictures that arrived as they were sent, and how many others there were.
 func (p sentPictures) whole() (out []Image, lost int) {
@@ -117,7 +124,11 @@ func (p sentPictures) whole() (out []Image, lost int) {
 			lost++
 			continue
 		}
-		out = append(out, Image{MediaType: image.MediaType, Data: image.Data})
+		one := Image{MediaType: image.MediaType, Data: image.Data, ForPeople: image.ForPeople}
+		if len(image.Mark) == 4 && slices.Min(image.Mark) >= 0 && slices.Max(image.Mark) <= maxMark {
+			one.Mark = image.Mark
+		}
+		out = append(out, one)
 	}
 	return out, lost
 }

@@ -112,6 +112,10 @@ type Image struct {
 	// MediaType is image/png, image/jpeg, image/gif or image/webp.
 	MediaType string
 	Data      []byte
+	// ForPeople reports that the model does not get it, and Mark is where in it the element is
+	// that was acted on: left, top, width and height in pixels; nil for none.
+	ForPeople bool
+	Mark      []int32
 }
 
 // Result is how a call ended.

@@ -20,6 +20,7 @@ var notInConsole = map[string]string{
 	"Workers": "of workers only: no person calls it",
 
 	"Terminals.OpenTerminal":       "browsers cannot stream both ways: the console's terminals go over the WebSocket at /terminals",
+	"Browsers.WatchBrowser":        "as terminals, over the WebSocket at /browsers",
 	"NodeExecs.StartNodeExec":      "a person in the console opens a terminal, which records the same",
 	"NodeExecs.GetNodeExec":        "ListNodeExecs has all that the console shows",
 	"Sessions.CreateLoginCode":     "it makes the link of deckhand open, for somebody who is not logged in yet",

@@ -99,6 +99,8 @@ type Start struct {
 	Secrets []Secret `json:"secrets,omitempty"`
 	// Session is what the browser begins with, encoded by EncodeSession.
 	Session []byte `json:"session,omitempty"`
+	// Lost reports that there was one which is not kept any more.
+	Lost bool `json:"lost,omitempty"`
 	// Targets are remembered from earlier runs; see Target.
 	Targets []Target `json:"targets,omitempty"`
 }

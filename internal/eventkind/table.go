@@ -48,6 +48,21 @@ var table = []Entry{
 		Payload: "`from_task_id`, `folder`, `files`, `bytes`, `paths`, `shared` (bool)",
 	},
 	{
+		Kind:    BrowserActed,
+		When:    "a person who has taken over the task's browser did something with it",
+		Payload: "`by`, `what` (`clicked`, `right-clicked`, `middle-clicked`, `dragged to`, `scrolled`, `typed`, `pressed`, `accepted`, `dismissed`), `on` (the element, as the page describes it), `url` (of the page, without its parameters), `text`, `secret` (true for a field for a secret: the text is empty), `unsure` (true if it is not known whether it took effect), `problem`",
+	},
+	{
+		Kind:    BrowserGiven,
+		When:    "the browser is the agent's again",
+		Payload: "`by`, `reason`, `acts` (how many were recorded; absent if its hub ended)",
+	},
+	{
+		Kind:    BrowserTaken,
+		When:    "a person took over the task's browser: the agent's next call of it waits",
+		Payload: "`by`",
+	},
+	{
 		Kind: BudgetWarning, Groups: []Group{Budgets},
 		When:    "a call brought a budget to 80 % of its limit; once for each limit",
 		Payload: "`scope` (`task`, `lineage`, `user`, `organisation`), `object_id`, `period` (empty, `2026-11` or `2026-11-22`), `spent_micros`, `limit_micros`",

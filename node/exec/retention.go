@@ -49,7 +49,7 @@ func newRetention(cfg Config) (retention, error) {
 }
 
 // tooMany returns the records whose logs must be deleted: those that are too
-// old and then, until the rest fit, the oldest log of the owner with the most
+// old or were only passed on, and then, until the rest fit, the oldest log of the owner with the most
 // bytes. A jail that writes much therefore loses its own logs before anybody
 // else's. Logs of people and of the machine itself are evidence of what was
 // done. They are counted separately, and are kept for at least leastAge while
@@ -66,7 +66,7 @@ func (r retention) tooMany(records []*nodev1.ExecRecord, trusted bool) []*nodev1
 		end := rec.GetResult()
 		switch {
 		case end == nil || end.GetLogDeletedAt() != nil || keptBytes(end) <= 0:
-		case end.GetEndedAt().AsTime().Before(oldest):
+		case end.GetEndedAt().AsTime().Before(oldest), rec.GetSpec().GetPassing():
 			gone = append(gone, rec)
 		default:
 			kept = append(kept, rec)

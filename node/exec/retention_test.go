@@ -39,6 +39,10 @@ func TestAJailThatWritesMuchLosesItsOwnLogs(t *testing.T) {
 		endedExec("old", "jail_c", false, 8*24*time.Hour, 1),
 	}
 	require.Equal(t, []string{"old"}, idsOf(r.tooMany(others, true)))
+	passing := endedExec("passing", "jail_c", false, time.Second, 1)
+	passing.Spec.Passing = true
+	live := &nodev1.ExecRecord{Spec: &nodev1.ExecSpec{ExecId: "live", Passing: true}}
+	require.Equal(t, []string{"passing"}, idsOf(r.tooMany([]*nodev1.ExecRecord{passing, live}, true)), "what was only passed on goes with its end")
 	var flood []*nodev1.ExecRecord
 	for i := range 100 {
 		flood = append(flood, endedExec(fmt.Sprintf("flood-%02d", i), "jail_a", false, time.Duration(100-i)*time.Minute, 100))

@@ -186,6 +186,7 @@ func doClick(c *call) error {
 	for _, m := range c.args.Modifiers {
 		held |= modifiers[strings.ToLower(m)]
 	}
+	c.show(e)
 	at, err := c.pointOf(c.ctx, e)
 	if err != nil {
 		return err
@@ -228,6 +229,7 @@ func doFill(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.show(e)
 	if c.args.Credential != "" {
 		if err := c.typeSecret(e); err != nil {
 			return err
@@ -306,6 +308,7 @@ func doChoose(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.show(e)
 	raw, err := c.on(c.ctx, e, chooseScript, c.args.Values)
 	if err != nil && !errors.Is(err, errDialog) {
 		return err
@@ -334,6 +337,7 @@ func doPress(c *call) error {
 		if err := c.act(c.ctx, "DOM.focus", map[string]any{"backendNodeId": e.backend}, nil); err != nil && !errors.Is(err, errDialog) {
 			return fmt.Errorf("%s cannot take the focus: %w", c.named(e), err)
 		}
+		c.show(e)
 	}
 	if err := c.press(c.ctx, k, held); err != nil && !errors.Is(err, errDialog) {
 		return err
@@ -569,6 +573,7 @@ func doUpload(c *call) error {
 	case takes == "one" && len(c.files) > 1:
 		return fmt.Errorf("%s takes one file only", c.named(e))
 	}
+	c.show(e)
 	if err := c.act(c.ctx, "DOM.setFileInputFiles", map[string]any{"files": c.files, "backendNodeId": e.backend}, nil); err != nil && !errors.Is(err, errDialog) {
 		return err
 	}

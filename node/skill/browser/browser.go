@@ -54,6 +54,10 @@ type browser struct {
 	typings int
 	// targets are those that are remembered; for the call in progress.
 	targets targets
+	// acts are what persons did, for the call in progress.
+	acts acts
+	// follow has each new tab become the active one: a person has the browser; guarded by mu.
+	follow bool
 }
 
 // download is a file that a page had the browser save.
@@ -66,7 +70,8 @@ type download struct {
 }
 
 func newBrowser(program, folder string, proxy *proxy) *browser {
-	return &browser{program: program, folder: folder, proxy: proxy, downloads: map[string]*download{}, changed: make(chan struct{}), ran: map[string]bool{}, typed: map[string]bool{}}
+	return &browser{program: program, folder: folder, proxy: proxy, downloads: map[string]*download{}, changed: make(chan struct{}), ran: map[string]bool{}, typed: map[string]bool{},
+		secrets: secrets{hiding: make(chan struct{}, 1)}}
 }
 
 // start makes sure that the browser runs and has a tab.
@@ -248,7 +253,7 @@ func (b *browser) onTarget(e event) {
 		t.reset()
 		t.navigations = 0
 		b.tabs = append(b.tabs, t)
-		if b.active == nil {
+		if b.active == nil || b.follow {
 			b.active = t
 		}
 		go b.prepare(t)

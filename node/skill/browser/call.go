@@ -226,8 +226,13 @@ func (c *call) try(ctx context.Context, tool string, do func(*call) error) error
 		return errCrashed
 	case blank && lost != "" && !navigates:
 		return fmt.Errorf("%s; it was started anew and shows no page. Open it with %s: %s", lost, toolname.BrowserNavigate, report.Clean([]byte(url), 300))
+	case blank && !navigates && restored != "":
+		return fmt.Errorf("%s. Open a page with %s", restored, toolname.BrowserNavigate)
 	case blank && !navigates:
 		return fmt.Errorf("no page is open; open one with %s", toolname.BrowserNavigate)
+	}
+	if err := c.afterPerson(tool); err != nil {
+		return err
 	}
 	c.was = c.state()
 	if toolname.ActsOnPage(tool) && open == nil {

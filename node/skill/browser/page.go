@@ -115,8 +115,14 @@ var errDialog = errors.New("a dialog is open")
 func (p *page) act(ctx context.Context, method string, params, result any) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	p.b.mu.Lock()
+	proc := p.b.proc // those who watch act beside a call that may set another
+	p.b.mu.Unlock()
+	if proc == nil {
+		return errEnded
+	}
 	ended := make(chan error, 1)
-	go func() { ended <- p.b.proc.conn.call(ctx, p.t.session, method, params, result) }()
+	go func() { ended <- proc.conn.call(ctx, p.t.session, method, params, result) }()
 	for {
 		p.b.mu.Lock()
 		open, crashed, changed := p.t.dialog != nil, p.t.crashed, p.b.changed

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -19,13 +20,17 @@ import (
 // secrets are the values of credentials that were typed into pages. While the browser lives,
 // no result shows them: text is masked, and in pictures what contains one is hidden.
 type secrets struct {
+	mu sync.Mutex // guards all fields: those who watch ask, too
+	// hiding has room for the one who hides what shows a secret in a page.
+	hiding chan struct{}
+
 	values []string
 	// whole match the values as pages and addresses may write them, and parts beginnings and
 	// ends of them, the longest first.
 	whole, parts []mask
 }
 
-// mask replaces what matches by the name of a credential.
+// mask replaces what matches by what it is.
 type mask struct {
 	match *regexp.Regexp
 	by    string
@@ -37,28 +42,67 @@ const (
 	leastPart = 6
 	// maxSecrets bounds how many are kept.
 	maxSecrets = 50
+	// leastSecret and maxTyped bound the length of what a person types and is masked: less is
+	// found in any text.
+	leastSecret = 4
+	maxTyped    = 256
 )
 
-// add has a value masked from now on.
+// add has the value of a credential masked from now on.
 func (s *secrets) add(credential, value string) error {
+	if err := s.keep("credential "+credential, value); err != nil {
+		return fmt.Errorf("credential: %w", err)
+	}
+	return nil
+}
+
+// addTyped has what a person typed masked from now on.
+func (s *secrets) addTyped(value string) {
+	if runes := []rune(value); len(runes) >= leastSecret {
+		_ = s.keep("secret typed by a person", string(runes[:min(len(runes), maxTyped)])) // whether there is room was asked before
+	}
+}
+
+// full returns an error if n more secrets cannot be kept.
+func (s *secrets) full(n int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.values)+n > maxSecrets {
+		return errSecrets
+	}
+	return nil
+}
+
+var errSecrets = fmt.Errorf("%d secrets were typed by this task, and no more can be kept out of its results", maxSecrets)
+
+func (s *secrets) keep(name, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if value == "" || slices.Contains(s.values, value) {
 		return nil
 	}
 	if len(s.values) >= maxSecrets {
-		return fmt.Errorf("credential: %d were typed by this task, and no more can be kept out of its results", maxSecrets)
+		return errSecrets
 	}
 	s.values = append(s.values, value)
-	whole := "[credential " + credential + "]"
+	whole := "[" + name + "]"
 	s.whole = append(s.whole, mask{regexp.MustCompile(written(value)), whole})
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		s.whole = append(s.whole, mask{regexp.MustCompile(regexp.QuoteMeta(encoding.EncodeToString([]byte(value))) + "=*"), whole})
 	}
-	part := "[part of credential " + credential + "]"
+	part := "[part of " + name + "]"
 	runes := []rune(value)
 	for n := len(runes) - 1; n >= max(leastPart, len(runes)/3); n-- {
 		s.parts = append(s.parts, mask{regexp.MustCompile(written(string(runes[:n])) + "|" + written(string(runes[len(runes)-n:]))), part})
 	}
 	return nil
+}
+
+// all returns the values.
+func (s *secrets) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.values)
 }
 
 // written returns an expression that matches a text in which any character may be written as in
@@ -88,6 +132,8 @@ func written(text string) string {
 
 // mask returns a text without the secrets, and without beginnings and ends of them.
 func (s *secrets) mask(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, all := range [][]mask{s.whole, s.parts} {
 		for _, m := range all {
 			text = m.match.ReplaceAllLiteralString(text, m.by)
@@ -103,7 +149,7 @@ func (s *secrets) absent(texts ...string) bool {
 
 // maskAnswer masks all of an answer that is text.
 func (s *secrets) maskAnswer(a *Answer) {
-	if len(s.values) == 0 {
+	if len(s.all()) == 0 {
 		return
 	}
 	for _, text := range []*string{&a.Answer, &a.Error, &a.URL, &a.Title} {
@@ -276,35 +322,46 @@ const showScript = `(() => {
 
 // hideSecrets hides what shows a secret in all frames until the function that it returns is
 // called. If a frame cannot be asked, there is no picture.
-func (c *call) hideSecrets(ctx context.Context) (show func(), err error) {
-	if len(c.b.secrets.values) == 0 {
+func (p *page) hideSecrets(ctx context.Context) (show func(), err error) {
+	hidden := p.b.secrets.all()
+	if len(hidden) == 0 {
 		return func() {}, nil
 	}
 	var tree struct {
 		Tree frameTree `json:"frameTree"`
 	}
-	if err := c.act(ctx, "Page.getFrameTree", nil, &tree); err != nil {
+	if err := p.act(ctx, "Page.getFrameTree", nil, &tree); err != nil {
 		return nil, err
 	}
-	values, err := json.Marshal(c.b.secrets.values)
+	values, err := json.Marshal(hidden)
 	if err != nil {
 		return nil, err
 	}
 	frames := tree.Tree.ids(nil)
-	each := func(expression string) error {
+	each := func(ctx context.Context, expression string) error {
 		for _, frame := range frames {
-			world, err := c.world(ctx, frame)
+			world, err := p.world(ctx, frame)
 			if err != nil {
 				return err
 			}
-			if _, err := c.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true}); err != nil {
+			if _, err := p.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	show = func() { _ = each(showScript) } // a frame that is gone shows nothing
-	if err := each("(" + hideScript + ")(" + string(values) + ")"); err != nil {
+	select {
+	case p.b.secrets.hiding <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	show = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchWait)
+		defer cancel()
+		_ = each(ctx, showScript) // a frame that is gone shows nothing
+		<-p.b.secrets.hiding
+	}
+	if err := each(ctx, "("+hideScript+")("+string(values)+")"); err != nil {
 		show()
 		return nil, fmt.Errorf("no picture is taken, because it might show a credential: %w", err)
 	}

@@ -103,8 +103,9 @@ type Answer struct {
 // maxStart bounds the standard input of a keeper.
 const maxStart = 2 << 20
 
-// Main runs `browser serve CONFIG`, which reads a browserlink.Start from standard input, or `browser ask FOLDER`, which reads the request from
-// standard input, and returns the exit status.
+// Main runs `browser serve CONFIG`, which reads a browserlink.Start from standard input,
+// `browser ask FOLDER`, which reads the request from there, or `browser watch FOLDER`, and returns
+// the exit status.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var err error
 	switch {
@@ -118,8 +119,10 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		}
 	case len(args) == 2 && args[0] == "ask":
 		err = Ask(ctx, args[1], ".", stdin, stdout)
+	case len(args) == 2 && args[0] == "watch":
+		err = Watch(ctx, args[1], stdin, stdout)
 	default:
-		fmt.Fprintln(stderr, "usage: deckhand-skill browser serve CONFIG | browser ask FOLDER")
+		fmt.Fprintln(stderr, "usage: deckhand-skill browser serve CONFIG | browser ask FOLDER | browser watch FOLDER")
 		return 2
 	}
 	if err != nil {
@@ -149,10 +152,12 @@ type server struct {
 	asking  sync.WaitGroup
 	key     browserlink.Key
 	keeper  string
-	began   time.Time  // when the hub's time was start
-	start   int64      // in milliseconds since 1970
-	turn    sync.Mutex // held by the call in progress
-	uploads []string   // folders of files, the oldest first; guarded by turn
+	began   time.Time // when the hub's time was start
+	start   int64     // in milliseconds since 1970
+	// turn has room for the call in progress, or the person who has taken the browser over.
+	turn    chan struct{}
+	viewers viewers
+	uploads []string // folders of files, the oldest first; guarded by turn
 	// made are the commands whose calls were made, the oldest first; guarded by turn.
 	made []string
 	// last is the highest number of a call that was made; guarded by turn.
@@ -202,10 +207,16 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	k := &server{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second)}
+	k := &server{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second), turn: make(chan struct{}, 1)}
+	k.viewers.all = map[chan struct{}]bool{}
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
 	k.key, k.keeper, k.began, k.start = cfg.Start.Key, cfg.Start.Keeper, began, cfg.Start.Now
 	for _, one := range cfg.Start.Secrets {
 		_ = k.browser.secrets.add(one.Credential, one.Value) // the newest are first
+	}
+	if cfg.Start.Lost {
+		k.browser.kept.note = lostNote
 	}
 	k.browser.targets = newTargets(cfg.Start.Targets)
 	if len(cfg.Start.Session) > 0 {
@@ -223,10 +234,11 @@ func Serve(ctx context.Context, cfg Config) error {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
+			stopWatching()
 			k.asking.Wait()
 			return nil
 		}
-		k.asking.Go(func() { k.serve(ctx, conn) })
+		k.asking.Go(func() { k.serve(ctx, watching, conn) })
 	}
 }
 
@@ -249,9 +261,10 @@ func ownFolder(path string) error {
 	return os.Chmod(path, 0o711) //nolint:gosec // as above
 }
 
-// serve reads one request and makes the call.
-func (k *server) serve(ctx context.Context, conn net.Conn) {
-	defer k.idle.Call()()
+// serve reads one request and makes the call, or shows the browser as long as watching is alive.
+func (k *server) serve(ctx, watching context.Context, conn net.Conn) {
+	called := k.idle.Call()
+	defer func() { called() }()
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -261,8 +274,19 @@ func (k *server) serve(ctx context.Context, conn net.Conn) {
 	if s.receive(&req, maxRequest) != nil {
 		return
 	}
-	k.turn.Lock()
-	defer k.turn.Unlock()
+	if req.Tool == browserlink.WatchTool {
+		called()
+		called = func() {} // a browser that is only looked at is idle
+		defer context.AfterFunc(watching, cancel)()
+		k.watch(ctx, s, req)
+		return
+	}
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	case <-ctx.Done():
+		return
+	}
 	secret, err := k.admit(req)
 	if err != nil {
 		_ = s.send(Answer{Error: err.Error()})
@@ -317,7 +341,7 @@ func (k *server) admit(req Request) (*browserlink.Secret, error) {
 		return nil, errors.New("the browser is used by the agent's tools only, not by its commands")
 	}
 	// The machine's clock may be set meanwhile; this one only goes on.
-	if now := k.start + time.Since(k.began).Milliseconds(); now > req.Deadline {
+	if k.now() > req.Deadline {
 		return nil, errors.New("the call came too late and was not made; make it again")
 	}
 	// Calls that only look run in parallel, in any order.
@@ -338,6 +362,9 @@ func (k *server) admit(req Request) (*browserlink.Secret, error) {
 	}
 	return &secret, nil
 }
+
+// now is the hub's time.
+func (k *server) now() int64 { return k.start + time.Since(k.began).Milliseconds() }
 
 // state reads the state of the browser after a call, and adds it to the answer if it is not
 // what was handed over last. It returns that state.

@@ -46,6 +46,9 @@ type keptState struct {
 	sent string
 }
 
+// lostNote is said if a browser begins without a state that it should have.
+const lostNote = "the state that it had then is not kept any more: it has no pages, cookies and storages, and nobody is logged in"
+
 // sessions reads and restores the state of a browser, for the call in progress.
 type sessions struct{ *browser }
 

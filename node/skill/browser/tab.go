@@ -44,6 +44,9 @@ type tab struct {
 	// script is the world of the scripts of the document, and of which origin it is.
 	script struct{ id, origin string }
 	group  *group
+	cast   screencast
+	// secrets are the elements of the document into which a person typed a secret, by their ids.
+	secrets map[int64]bool
 }
 
 // group are tabs that opened one another: their documents may reach each other. It reports
@@ -89,7 +92,7 @@ func (t *tab) name() string { return fmt.Sprintf("t%d", t.number) }
 
 // reset forgets what was of the document before.
 func (t *tab) reset() {
-	t.refs, t.nodes, t.shown, t.chooser = map[int64]string{}, map[string]element{}, nil, 0
+	t.refs, t.nodes, t.shown, t.chooser, t.secrets = map[int64]string{}, map[string]element{}, nil, 0, map[int64]bool{}
 	t.navigations++
 }
 
@@ -103,6 +106,8 @@ func (t *tab) note(level, text, from string) {
 // onEvent takes an event of the tab's; the browser's mu is held.
 func (t *tab) onEvent(b *browser, e event) {
 	switch {
+	case e.Method == "Page.screencastFrame":
+		t.onFilm(e)
 	case strings.HasPrefix(e.Method, "Page."):
 		t.onPage(b, e)
 	case strings.HasPrefix(e.Method, "Network."):

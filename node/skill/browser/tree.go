@@ -139,6 +139,15 @@ func (p *page) tree(ctx context.Context) (*node, error) {
 	if root == nil {
 		root = &node{element: element{role: "RootWebArea"}}
 	}
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	if len(p.t.secrets) > 0 {
+		collect(root, func(n *node) {
+			if p.t.secrets[n.backend] {
+				n.value, n.children = "[typed by a person]", nil
+			}
+		})
+	}
 	return root, nil
 }
 

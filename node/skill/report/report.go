@@ -45,12 +45,17 @@ type Image struct {
 	Data      []byte `json:"data"`
 	// SHA256 lets a reader of the log verify that the picture is complete.
 	SHA256 string `json:"sha256"`
+	// ForPeople reports that the model does not get it.
+	ForPeople bool `json:"for_people,omitempty"`
+	// Mark is where in it the element is that the call is about: left, top, width and height
+	// in pixels; nil for none.
+	Mark []int32 `json:"mark,omitempty"`
 }
 
 // NewImage returns a picture with its sum.
 func NewImage(mediaType string, data []byte) Image {
 	sum := sha256.Sum256(data)
-	return Image{mediaType, data, hex.EncodeToString(sum[:])}
+	return Image{MediaType: mediaType, Data: data, SHA256: hex.EncodeToString(sum[:])}
 }
 
 // Attach adds a picture.

@@ -88,7 +88,8 @@ func saveImages(ctx context.Context, e *env.Env, client *sdk.Client, steps []*de
 	}
 	written := 0
 	for _, step := range steps {
-		if step.GetOutcome().GetFields()["images"].GetNumberValue() == 0 {
+		// Those for the model, and those that show people what was acted on.
+		if fields := step.GetOutcome().GetFields(); fields["images"].GetNumberValue()+fields["pictures"].GetNumberValue() == 0 {
 			continue
 		}
 		res, err := client.Tasks.ListSteps(ctx, &deckhandv1.ListStepsRequest{TaskId: step.GetTaskId(), StepId: step.GetId(), Images: true})

@@ -87,6 +87,30 @@ func (q *Queries) BrowserSession(ctx context.Context, arg BrowserSessionParams) 
 	return i, err
 }
 
+const browserTakenOver = `-- name: BrowserTakenOver :one
+SELECT task_id, org_id, holder, user_id, user_name, began_at, until_at FROM browser_takeovers WHERE org_id = $1 AND task_id = $2 AND until_at > clock_timestamp()
+`
+
+type BrowserTakenOverParams struct {
+	OrgID  string
+	TaskID string
+}
+
+func (q *Queries) BrowserTakenOver(ctx context.Context, arg BrowserTakenOverParams) (BrowserTakeover, error) {
+	row := q.db.QueryRow(ctx, browserTakenOver, arg.OrgID, arg.TaskID)
+	var i BrowserTakeover
+	err := row.Scan(
+		&i.TaskID,
+		&i.OrgID,
+		&i.Holder,
+		&i.UserID,
+		&i.UserName,
+		&i.BeganAt,
+		&i.UntilAt,
+	)
+	return i, err
+}
+
 const createBrowserKey = `-- name: CreateBrowserKey :exec
 INSERT INTO task_browsers (task_id, org_id, key_sealed) VALUES ($1, $2, $3) ON CONFLICT (task_id) DO NOTHING
 `
@@ -102,6 +126,40 @@ func (q *Queries) CreateBrowserKey(ctx context.Context, arg CreateBrowserKeyPara
 	return err
 }
 
+const endLapsedTakeovers = `-- name: EndLapsedTakeovers :many
+DELETE FROM browser_takeovers WHERE until_at < clock_timestamp() AND ($1::text = '' OR task_id = $1)
+RETURNING task_id, org_id, holder, user_id, user_name, began_at, until_at
+`
+
+// Of one task, or of all if that is empty.
+func (q *Queries) EndLapsedTakeovers(ctx context.Context, taskID string) ([]BrowserTakeover, error) {
+	rows, err := q.db.Query(ctx, endLapsedTakeovers, taskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BrowserTakeover{}
+	for rows.Next() {
+		var i BrowserTakeover
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.OrgID,
+			&i.Holder,
+			&i.UserID,
+			&i.UserName,
+			&i.BeganAt,
+			&i.UntilAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const expireBrowserSessions = `-- name: ExpireBrowserSessions :execrows
 UPDATE browser_sessions b SET sealed = '', summary = '{}'
 WHERE b.created_at < now() - $1::interval AND octet_length(b.sealed) > 0 AND NOT EXISTS (SELECT 1 FROM legal_holds l WHERE l.task_id = b.task_id)
@@ -115,6 +173,49 @@ WHERE b.created_at < now() - $1::interval AND octet_length(b.sealed) > 0 AND NOT
 // them: one may be kept for longer.
 func (q *Queries) ExpireBrowserSessions(ctx context.Context, keepFor time.Duration) (int64, error) {
 	result, err := q.db.Exec(ctx, expireBrowserSessions, keepFor)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const giveBrowserBack = `-- name: GiveBrowserBack :execrows
+DELETE FROM browser_takeovers WHERE org_id = $1 AND task_id = $2 AND holder = $3
+`
+
+type GiveBrowserBackParams struct {
+	OrgID  string
+	TaskID string
+	Holder string
+}
+
+func (q *Queries) GiveBrowserBack(ctx context.Context, arg GiveBrowserBackParams) (int64, error) {
+	result, err := q.db.Exec(ctx, giveBrowserBack, arg.OrgID, arg.TaskID, arg.Holder)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const keepBrowser = `-- name: KeepBrowser :execrows
+UPDATE browser_takeovers SET until_at = clock_timestamp() + $1::interval
+WHERE org_id = $2 AND task_id = $3 AND holder = $4 AND until_at > clock_timestamp()
+`
+
+type KeepBrowserParams struct {
+	Lasts  time.Duration
+	OrgID  string
+	TaskID string
+	Holder string
+}
+
+func (q *Queries) KeepBrowser(ctx context.Context, arg KeepBrowserParams) (int64, error) {
+	result, err := q.db.Exec(ctx, keepBrowser,
+		arg.Lasts,
+		arg.OrgID,
+		arg.TaskID,
+		arg.Holder,
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -173,4 +274,43 @@ func (q *Queries) PutBrowserSession(ctx context.Context, arg PutBrowserSessionPa
 		arg.Summary,
 	)
 	return err
+}
+
+const takeBrowser = `-- name: TakeBrowser :one
+INSERT INTO browser_takeovers (task_id, org_id, holder, user_id, user_name, until_at)
+VALUES ($1, $2, $3, $4, $5, clock_timestamp() + $6::interval)
+ON CONFLICT (task_id) DO NOTHING
+RETURNING task_id, org_id, holder, user_id, user_name, began_at, until_at
+`
+
+type TakeBrowserParams struct {
+	TaskID   string
+	OrgID    string
+	Holder   string
+	UserID   string
+	UserName string
+	Lasts    time.Duration
+}
+
+// Returns no row while somebody has it.
+func (q *Queries) TakeBrowser(ctx context.Context, arg TakeBrowserParams) (BrowserTakeover, error) {
+	row := q.db.QueryRow(ctx, takeBrowser,
+		arg.TaskID,
+		arg.OrgID,
+		arg.Holder,
+		arg.UserID,
+		arg.UserName,
+		arg.Lasts,
+	)
+	var i BrowserTakeover
+	err := row.Scan(
+		&i.TaskID,
+		&i.OrgID,
+		&i.Holder,
+		&i.UserID,
+		&i.UserName,
+		&i.BeganAt,
+		&i.UntilAt,
+	)
+	return i, err
 }

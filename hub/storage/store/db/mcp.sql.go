@@ -75,8 +75,8 @@ func (q *Queries) AddOfferedMCPTool(ctx context.Context, arg AddOfferedMCPToolPa
 }
 
 const addStepImage = `-- name: AddStepImage :exec
-INSERT INTO step_images (org_id, step_id, task_id, place, media_type, data)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO step_images (org_id, step_id, task_id, place, media_type, data, for_people, mark)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT DO NOTHING
 `
 
@@ -87,6 +87,8 @@ type AddStepImageParams struct {
 	Place     int32
 	MediaType string
 	Data      []byte
+	ForPeople bool
+	Mark      []int32
 }
 
 func (q *Queries) AddStepImage(ctx context.Context, arg AddStepImageParams) error {
@@ -97,6 +99,8 @@ func (q *Queries) AddStepImage(ctx context.Context, arg AddStepImageParams) erro
 		arg.Place,
 		arg.MediaType,
 		arg.Data,
+		arg.ForPeople,
+		arg.Mark,
 	)
 	return err
 }
@@ -281,7 +285,7 @@ func (q *Queries) OfferMCPTool(ctx context.Context, arg OfferMCPToolParams) (int
 }
 
 const stepImages = `-- name: StepImages :many
-SELECT step_id, media_type, data FROM step_images
+SELECT step_id, media_type, data, for_people, mark FROM step_images
 WHERE org_id = $1 AND task_id = $2 AND ($3::text = '' OR step_id = $3::text) ORDER BY step_id, place
 `
 
@@ -295,6 +299,8 @@ type StepImagesRow struct {
 	StepID    string
 	MediaType string
 	Data      []byte
+	ForPeople bool
+	Mark      []int32
 }
 
 // Those of a task's steps, or of one alone.
@@ -307,7 +313,13 @@ func (q *Queries) StepImages(ctx context.Context, arg StepImagesParams) ([]StepI
 	items := []StepImagesRow{}
 	for rows.Next() {
 		var i StepImagesRow
-		if err := rows.Scan(&i.StepID, &i.MediaType, &i.Data); err != nil {
+		if err := rows.Scan(
+			&i.StepID,
+			&i.MediaType,
+			&i.Data,
+			&i.ForPeople,
+			&i.Mark,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

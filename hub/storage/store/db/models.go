@@ -191,6 +191,16 @@ type BrowserSession struct {
 	CreatedAt time.Time
 }
 
+type BrowserTakeover struct {
+	TaskID   string
+	OrgID    string
+	Holder   string
+	UserID   string
+	UserName string
+	BeganAt  time.Time
+	UntilAt  time.Time
+}
+
 type Budget struct {
 	OrgID       string
 	Scope       string
@@ -1384,6 +1394,8 @@ type StepImage struct {
 	Place     int32
 	MediaType string
 	Data      []byte
+	ForPeople bool
+	Mark      []int32
 }
 
 type StoppedTask struct {

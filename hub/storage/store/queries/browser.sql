@@ -43,3 +43,25 @@ WHERE b.created_at < now() - @keep_for::interval AND octet_length(b.sealed) > 0 
        OR EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number))
   AND NOT EXISTS (SELECT 1 FROM checkpoints c WHERE c.task_id = b.task_id AND c.iteration >= b.turn
                   AND NOT EXISTS (SELECT 1 FROM browser_sessions n WHERE n.task_id = b.task_id AND n.number > b.number AND n.turn <= c.iteration));
+
+-- name: TakeBrowser :one
+-- Returns no row while somebody has it.
+INSERT INTO browser_takeovers (task_id, org_id, holder, user_id, user_name, until_at)
+VALUES (@task_id, @org_id, @holder, @user_id, @user_name, clock_timestamp() + @lasts::interval)
+ON CONFLICT (task_id) DO NOTHING
+RETURNING *;
+
+-- name: EndLapsedTakeovers :many
+-- Of one task, or of all if that is empty.
+DELETE FROM browser_takeovers WHERE until_at < clock_timestamp() AND (@task_id::text = '' OR task_id = @task_id)
+RETURNING *;
+
+-- name: BrowserTakenOver :one
+SELECT * FROM browser_takeovers WHERE org_id = @org_id AND task_id = @task_id AND until_at > clock_timestamp();
+
+-- name: KeepBrowser :execrows
+UPDATE browser_takeovers SET until_at = clock_timestamp() + @lasts::interval
+WHERE org_id = @org_id AND task_id = @task_id AND holder = @holder AND until_at > clock_timestamp();
+
+-- name: GiveBrowserBack :execrows
+DELETE FROM browser_takeovers WHERE org_id = @org_id AND task_id = @task_id AND holder = @holder;

@@ -32,11 +32,11 @@ UPDATE mcp_tools SET agreed = offered, agreed_digest = offered_digest, agreed_by
 WHERE org_id = @org_id AND agent_id = @agent_id AND name = @name AND offered_digest = @digest;
 
 -- name: AddStepImage :exec
-INSERT INTO step_images (org_id, step_id, task_id, place, media_type, data)
-VALUES (@org_id, @step_id, @task_id, @place, @media_type, @data)
+INSERT INTO step_images (org_id, step_id, task_id, place, media_type, data, for_people, mark)
+VALUES (@org_id, @step_id, @task_id, @place, @media_type, @data, @for_people, sqlc.narg(mark))
 ON CONFLICT DO NOTHING;
 
 -- name: StepImages :many
 -- Those of a task's steps, or of one alone.
-SELECT step_id, media_type, data FROM step_images
+SELECT step_id, media_type, data, for_people, mark FROM step_images
 WHERE org_id = @org_id AND task_id = @task_id AND (@step_id::text = '' OR step_id = @step_id::text) ORDER BY step_id, place;

@@ -531,7 +531,11 @@ type Image struct {
 	// image/png, image/jpeg, image/gif or image/webp.
 	MediaType string `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
 	// At most 2 MiB.
-	Data          []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// The model did not get it: it shows people what was acted on.
+	ForPeople bool `protobuf:"varint,3,opt,name=for_people,json=forPeople,proto3" json:"for_people,omitempty"`
+	// Where in it the element is that the call acted on.
+	Mark          *Image_Mark `protobuf:"bytes,4,opt,name=mark,proto3" json:"mark,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +580,20 @@ func (x *Image) GetMediaType() string {
 func (x *Image) GetData() []byte {
 	if x != nil {
 		return x.Data
+	}
+	return nil
+}
+
+func (x *Image) GetForPeople() bool {
+	if x != nil {
+		return x.ForPeople
+	}
+	return false
+}
+
+func (x *Image) GetMark() *Image_Mark {
+	if x != nil {
+		return x.Mark
 	}
 	return nil
 }
@@ -850,6 +868,75 @@ func (x *Step) GetApprovalId() string {
 	return ""
 }
 
+// Mark is a part of a picture, in pixels of it.
+type Image_Mark struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Left          int32                  `protobuf:"varint,1,opt,name=left,proto3" json:"left,omitempty"`
+	Top           int32                  `protobuf:"varint,2,opt,name=top,proto3" json:"top,omitempty"`
+	Width         int32                  `protobuf:"varint,3,opt,name=width,proto3" json:"width,omitempty"`
+	Height        int32                  `protobuf:"varint,4,opt,name=height,proto3" json:"height,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Image_Mark) Reset() {
+	*x = Image_Mark{}
+	mi := &file_deckhand_v1_step_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Image_Mark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Image_Mark) ProtoMessage() {}
+
+func (x *Image_Mark) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_step_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Image_Mark.ProtoReflect.Descriptor instead.
+func (*Image_Mark) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_step_proto_rawDescGZIP(), []int{1, 0}
+}
+
+func (x *Image_Mark) GetLeft() int32 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *Image_Mark) GetTop() int32 {
+	if x != nil {
+		return x.Top
+	}
+	return 0
+}
+
+func (x *Image_Mark) GetWidth() int32 {
+	if x != nil {
+		return x.Width
+	}
+	return 0
+}
+
+func (x *Image_Mark) GetHeight() int32 {
+	if x != nil {
+		return x.Height
+	}
+	return 0
+}
+
 var File_deckhand_v1_step_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_step_proto_rawDesc = "" +
@@ -879,11 +966,19 @@ const file_deckhand_v1_step_proto_rawDesc = "" +
 	"\n" +
 	"least_role\x18# \x01(\tR\tleastRole\x12\x1c\n" +
 	"\tretryable\x18$ \x01(\bR\tretryable\x12A\n" +
-	"\fconfirmation\x18% \x01(\x0e2\x1d.deckhand.v1.ToolConfirmationR\fconfirmation\":\n" +
+	"\fconfirmation\x18% \x01(\x0e2\x1d.deckhand.v1.ToolConfirmationR\fconfirmation\"\xe2\x01\n" +
 	"\x05Image\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\x81\b\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x1d\n" +
+	"\n" +
+	"for_people\x18\x03 \x01(\bR\tforPeople\x12+\n" +
+	"\x04mark\x18\x04 \x01(\v2\x17.deckhand.v1.Image.MarkR\x04mark\x1aZ\n" +
+	"\x04Mark\x12\x12\n" +
+	"\x04left\x18\x01 \x01(\x05R\x04left\x12\x10\n" +
+	"\x03top\x18\x02 \x01(\x05R\x03top\x12\x14\n" +
+	"\x05width\x18\x03 \x01(\x05R\x05width\x12\x16\n" +
+	"\x06height\x18\x04 \x01(\x05R\x06height\"\x81\b\n" +
 	"\x04Step\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\tR\x06taskId\x12\x16\n" +
@@ -972,7 +1067,7 @@ func file_deckhand_v1_step_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_step_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_deckhand_v1_step_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_deckhand_v1_step_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_deckhand_v1_step_proto_goTypes = []any{
 	(StepState)(0),                // 0: deckhand.v1.StepState
 	(ToolCategory)(0),             // 1: deckhand.v1.ToolCategory
@@ -982,34 +1077,36 @@ var file_deckhand_v1_step_proto_goTypes = []any{
 	(*Tool)(nil),                  // 5: deckhand.v1.Tool
 	(*Image)(nil),                 // 6: deckhand.v1.Image
 	(*Step)(nil),                  // 7: deckhand.v1.Step
-	(*structpb.Struct)(nil),       // 8: google.protobuf.Struct
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*Decision)(nil),              // 11: deckhand.v1.Decision
+	(*Image_Mark)(nil),            // 8: deckhand.v1.Image.Mark
+	(*structpb.Struct)(nil),       // 9: google.protobuf.Struct
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Decision)(nil),              // 12: deckhand.v1.Decision
 }
 var file_deckhand_v1_step_proto_depIdxs = []int32{
-	8,  // 0: deckhand.v1.Tool.input_schema:type_name -> google.protobuf.Struct
+	9,  // 0: deckhand.v1.Tool.input_schema:type_name -> google.protobuf.Struct
 	1,  // 1: deckhand.v1.Tool.category:type_name -> deckhand.v1.ToolCategory
 	2,  // 2: deckhand.v1.Tool.place:type_name -> deckhand.v1.ToolPlace
-	9,  // 3: deckhand.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	10, // 3: deckhand.v1.Tool.timeout:type_name -> google.protobuf.Duration
 	3,  // 4: deckhand.v1.Tool.kind:type_name -> deckhand.v1.ToolKind
-	9,  // 5: deckhand.v1.Tool.expected_duration:type_name -> google.protobuf.Duration
+	10, // 5: deckhand.v1.Tool.expected_duration:type_name -> google.protobuf.Duration
 	4,  // 6: deckhand.v1.Tool.confirmation:type_name -> deckhand.v1.ToolConfirmation
-	1,  // 7: deckhand.v1.Step.category:type_name -> deckhand.v1.ToolCategory
-	8,  // 8: deckhand.v1.Step.arguments:type_name -> google.protobuf.Struct
-	0,  // 9: deckhand.v1.Step.state:type_name -> deckhand.v1.StepState
-	8,  // 10: deckhand.v1.Step.outcome:type_name -> google.protobuf.Struct
-	10, // 11: deckhand.v1.Step.proposed_at:type_name -> google.protobuf.Timestamp
-	10, // 12: deckhand.v1.Step.started_at:type_name -> google.protobuf.Timestamp
-	10, // 13: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
-	8,  // 14: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
-	6,  // 15: deckhand.v1.Step.images:type_name -> deckhand.v1.Image
-	11, // 16: deckhand.v1.Step.decision:type_name -> deckhand.v1.Decision
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	8,  // 7: deckhand.v1.Image.mark:type_name -> deckhand.v1.Image.Mark
+	1,  // 8: deckhand.v1.Step.category:type_name -> deckhand.v1.ToolCategory
+	9,  // 9: deckhand.v1.Step.arguments:type_name -> google.protobuf.Struct
+	0,  // 10: deckhand.v1.Step.state:type_name -> deckhand.v1.StepState
+	9,  // 11: deckhand.v1.Step.outcome:type_name -> google.protobuf.Struct
+	11, // 12: deckhand.v1.Step.proposed_at:type_name -> google.protobuf.Timestamp
+	11, // 13: deckhand.v1.Step.started_at:type_name -> google.protobuf.Timestamp
+	11, // 14: deckhand.v1.Step.finished_at:type_name -> google.protobuf.Timestamp
+	9,  // 15: deckhand.v1.Step.changed_arguments:type_name -> google.protobuf.Struct
+	6,  // 16: deckhand.v1.Step.images:type_name -> deckhand.v1.Image
+	12, // 17: deckhand.v1.Step.decision:type_name -> deckhand.v1.Decision
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_step_proto_init() }
@@ -1024,7 +1121,7 @@ func file_deckhand_v1_step_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_step_proto_rawDesc), len(file_deckhand_v1_step_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -17,6 +17,7 @@ import { final } from "@/components/state";
 import { may } from "@/features/session/queries";
 import { EventService } from "@/gen/deckhand/v1/event_pb";
 import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
+import { BrowserThen } from "./BrowserThen";
 import { ContinueFrom } from "./ContinueFrom";
 import { Controls } from "./Controls";
 import { Details } from "./Details";
@@ -30,7 +31,7 @@ import { useSettled } from "./useSettled";
 
 const OutputThen = lazy(() => import("./OutputThen").then((m) => ({ default: m.OutputThen })));
 const route = getRouteApi("/shell/tasks/$task/replay");
-const labels: Record<ReplayTab, string> = { files: "Files", terminal: "Output", plan: "Plan", details: "Details" };
+const labels: Record<ReplayTab, string> = { files: "Files", terminal: "Output", browser: "Browser", plan: "Plan", details: "Details" };
 
 // ReplayPage shows a run at any moment of it: the thread until then, the files, the
 // output, the plan and the counters as they were.
@@ -167,7 +168,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
             className="flex min-h-0 flex-col border-l max-lg:border-t max-lg:border-l-0"
           >
             <Tabs.List aria-label="What is shown at this moment" className="flex gap-1 overflow-x-auto border-b px-4">
-              {replayTabs.map((t) => (
+              {replayTabs.filter((t) => t !== "browser" || show === t || history.pictured).map((t) => (
                 <Tabs.Trigger
                   key={t}
                   value={t}
@@ -183,6 +184,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
                 <OutputThen stepId={totals.ranId} tool={totals.ranTool} clock={totals.ranId === totals.stepId ? Infinity : place.clock} />
               </Suspense>
             </Part>
+            <Part value="browser"><BrowserThen taskId={task.id} stepId={then.seenId} number={then.seenNumber} /></Part>
             <Part value="plan"><PlanThen taskId={task.id} seq={then.planSeq} /></Part>
             <Part value="details"><Details taskId={task.id} row={history.rows[history.rowOf(settled)]} at={settled} /></Part>
           </Tabs.Root>

@@ -105,3 +105,10 @@ describe("playing", () => {
     expect(advance([], { at: 0, clock: 0 }, 30, 1, true)).toMatchObject({ at: 0, ended: true });
   });
 });
+
+it("knows which picture of the browser was the newest at a moment", () => {
+  const done = (n: number, tool: string, state = "succeeded") =>
+    create(MomentSchema, { seq: BigInt(n), type: "tool_completed", step: n, stepId: `step_${n}`, tool, state });
+  const history = new History([done(1, "browser_navigate"), done(2, "browser_click"), done(3, "browser_type", "failed"), done(4, "shell_exec"), done(5, "browser_screenshot")]);
+  expect([0, 1, 2, 3, 4].map((i) => history.at(i).seenId)).toEqual(["", "step_2", "step_2", "step_2", "step_5"]);
+});

@@ -39,18 +39,23 @@ export type Totals = {
   // The step that was handed to where it runs last.
   ranId: string;
   ranTool: string;
+  // The step that ended last and has a picture of the browser; empty before the first.
+  seenId: string;
+  seenNumber: number;
   // The number of the event with the plan; 0 for none.
   planSeq: number;
 };
 
 const nothing: Totals = {
-  iterations: 0, turn: 0, steps: 0, tokens: 0, costMicros: 0, state: "", stepId: "", stepNumber: 0, ranId: "", ranTool: "", planSeq: 0,
+  iterations: 0, turn: 0, steps: 0, tokens: 0, costMicros: 0, state: "", stepId: "", stepNumber: 0, ranId: "", ranTool: "", seenId: "", seenNumber: 0, planSeq: 0,
 };
 
 // Keyframes are this many moments apart, so a jump to anywhere applies fewer than that.
 export const keyframeEvery = 128;
 
 const questions = new Set(["approval_requested", "input_required", "outcome_unknown", "review_requested"]);
+// The tools whose calls have a picture of the browser.
+const pictured = new Set(["browser_click", "browser_type", "browser_select", "browser_press", "browser_upload", "browser_screenshot"]);
 const problems = new Set(["execution_failed", "limit_reached", "task.escalated", "agent.retry", "tool_rejected", "egress_refused", "model_outage"]);
 const words: Record<string, string> = {
   "plan_updated": "Plan updated",
@@ -73,6 +78,9 @@ const words: Record<string, string> = {
   "workspace_restored": "Workspace restored",
   "job_started": "Background job started",
   "job_ended": "Background job ended",
+  "browser_taken": "A person took over the browser",
+  "browser_acted": "A person used the browser",
+  "browser_given": "The browser is the agent's again",
   "limit_warning": "80 % of a limit used",
   "limit_reached": "Limit reached",
   "egress_refused": "Blocked by egress rules",
@@ -88,6 +96,8 @@ const words: Record<string, string> = {
 export class History {
   readonly rows: ThreadRow[] = [];
   readonly times: Float64Array;
+  // Whether the run has pictures of a browser.
+  readonly pictured: boolean;
   // How many moments were applied by at() in all: what tests measure instead of time.
   applied = 0;
   // How many rows had begun by each moment.
@@ -115,6 +125,7 @@ export class History {
       this.rowAt[i] = this.take(m, i, rowOf);
       this.begun[i] = this.rows.length;
     });
+    this.pictured = totals.seenId !== "";
   }
 
   get length() {
@@ -297,8 +308,10 @@ function next(t: Totals, m: Moment): Totals {
     }
     case "tool_executing":
       return { ...t, ranId: m.stepId, ranTool: m.tool };
-    case "tool_completed":
-      return { ...t, steps: t.steps + 1, stepId: m.stepId, stepNumber: m.step };
+    case "tool_completed": {
+      const ended = { ...t, steps: t.steps + 1, stepId: m.stepId, stepNumber: m.step };
+      return pictured.has(m.tool) && m.state === "succeeded" ? { ...ended, seenId: m.stepId, seenNumber: m.step } : ended;
+    }
     case "state_changed":
       return { ...t, state: m.state };
     case "plan_updated":

@@ -1,6 +1,6 @@
 // ReplaySearch is what the address says: the position, as a step's id, an event's number
 // or a time, and what is shown beside the thread.
-export const replayTabs = ["files", "terminal", "plan", "details"] as const;
+export const replayTabs = ["files", "terminal", "browser", "plan", "details"] as const;
 export type ReplayTab = (typeof replayTabs)[number];
 export type ReplaySearch = { at?: string; show?: ReplayTab };
 

@@ -14,6 +14,7 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { final, TaskBadge } from "@/components/state";
 import { duration, millis, Time, useNow } from "@/components/Time";
+import { Browser } from "@/features/browser/Browser";
 import { Known } from "@/features/memory/Known";
 import { Export } from "@/features/history/Export";
 import { Likely } from "@/features/history/Likely";
@@ -56,7 +57,7 @@ export function TaskPage() {
   return <Loaded task={data.task} />;
 }
 
-const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", timeline: "Timeline", plan: "Plan", changes: "Changes", files: "Files", cost: "Cost", details: "Details" };
+const labels: Record<TaskTab, string> = { thread: "Thread", steps: "Steps and logs", browser: "Browser", timeline: "Timeline", plan: "Plan", changes: "Changes", files: "Files", cost: "Cost", details: "Details" };
 
 function Loaded({ task }: { task: Task }) {
   const { tab = "thread", step, line: logLine, find, file } = route.useSearch();
@@ -65,6 +66,7 @@ function Loaded({ task }: { task: Task }) {
   const threads = useMemo(() => new Threads(), [task.id]);
   const thread = threads.of(view.events);
   const title = task.title || task.goal || task.agentName;
+  const browses = thread.entries.some((e) => e.kind === "call" && e.tool.startsWith("browser_"));
   return (
     <Page
       full
@@ -89,7 +91,7 @@ function Loaded({ task }: { task: Task }) {
           className="flex min-h-0 flex-1 flex-col"
         >
           <Tabs.List aria-label="Task views" className="flex gap-1 overflow-x-auto border-b px-4">
-            {taskTabs.map((t) => (
+            {taskTabs.filter((t) => t !== "browser" || tab === t || browses).map((t) => (
               <Tabs.Trigger
                 key={t}
                 value={t}
@@ -118,6 +120,7 @@ function Loaded({ task }: { task: Task }) {
             )}
           </Tabs.Content>
           <Part value="steps"><Steps taskId={task.id} step={step} line={logLine} find={find} /></Part>
+          <Part value="browser"><Browser taskId={task.id} /></Part>
           <Part value="timeline"><Timeline task={task} view={view} /></Part>
           <Part value="plan"><PlanEditor taskId={task.id} plan={thread.plan} ended={final(task.state)} /></Part>
           <Part value="changes"><Changes taskId={task.id} file={file} agentName={task.agentName} live={!final(task.state)} /></Part>

@@ -49,7 +49,7 @@ export function midnight(day: string, later = 0): Date {
 }
 
 // taskTabs are the parts of a task's page, the first one by default.
-export const taskTabs = ["thread", "steps", "timeline", "plan", "changes", "files", "cost", "details"] as const;
+export const taskTabs = ["thread", "steps", "browser", "timeline", "plan", "changes", "files", "cost", "details"] as const;
 export type TaskTab = (typeof taskTabs)[number];
 
 // DetailSearch is what the address of a task's page says.

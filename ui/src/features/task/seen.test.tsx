@@ -1,6 +1,6 @@
 import { create } from "@bufbuild/protobuf";
 import { createRoute } from "@tanstack/react-router";
-import { screen } from "@testing-library/react";
+import { fireEvent, screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it, vi } from "vitest";
 import { shellRoute } from "@/app/root";
@@ -46,6 +46,19 @@ it("shows the pictures that the model saw, and no drawing that could run somethi
   expect((await screen.findByAltText("Picture 1 of step 7")).getAttribute("src")).toBe("data:image/png;base64,AQID");
   expect(screen.getAllByRole("img")).toHaveLength(1);
   expect(asked).toHaveBeenCalledExactlyOnceWith(true);
+});
+
+it("draws a box over the picture of an action, around what was acted on", async () => {
+  show(called("browser_click", { pictures: 1 }), vi.fn(), {
+    images: [{ mediaType: "image/jpeg", data: new Uint8Array([1, 2, 3]), forPeople: true, mark: { left: 320, top: 80, width: 640, height: 40 } }],
+  });
+  await userEvent.click(await screen.findByRole("button", { name: "Show picture" }));
+  const picture = await screen.findByAltText("Picture 1 of step 7, with a box around what was acted on");
+  expect(screen.queryByTestId("target")).toBeNull();
+  Object.defineProperties(picture, { naturalWidth: { value: 1280 }, naturalHeight: { value: 800 } });
+  fireEvent.load(picture);
+  const { left, top, width, height } = screen.getByTestId("target").style;
+  expect([left, top, width, height]).toEqual(["25%", "10%", "50%", "5%"]);
 });
 
 it("shows a terminal's screen as it was, with what is not visible in it marked", async () => {

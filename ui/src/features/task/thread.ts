@@ -249,6 +249,15 @@ export class Threads {
         if (p.step_id) this.call(e, { itemId: undefined });
         this.note(e, `Expired without an answer: ${text(p.on_expiry)}`, "warn");
         break;
+      case "browser_taken":
+        this.note(e, `${text(p.by)} took over the browser: the agent's next call of it waits`, "warn");
+        break;
+      case "browser_acted":
+        this.note(e, `${text(p.by)} ${text(p.what)}${p.secret === true ? " a secret" : p.text ? ` ${JSON.stringify(text(p.text))}` : ""}${p.on ? ` in the browser: ${text(p.on)}` : " in the browser"}${p.url ? ` at ${text(p.url)}` : ""}${p.unsure === true ? ", maybe without effect" : ""}`);
+        break;
+      case "browser_given":
+        this.note(e, `The browser is the agent's again: ${text(p.reason)}${p.acts === undefined ? "" : ` (${number(p.acts)} recorded acts of ${text(p.by)})`}`);
+        break;
       case "work_stopped":
         this.note(e, text(p.title), "warn");
         break;

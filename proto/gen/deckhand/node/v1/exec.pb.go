@@ -317,7 +317,9 @@ type ExecSpec struct {
 	// For the jail "host": folders of the machine that are recorded before and after it
 	// if snapshot is set. Each is a record of its own, named "host:" and the folder; the
 	// paths in the exec's workspace are absolute.
-	HostPaths     []string `protobuf:"bytes,19,rep,name=host_paths,json=hostPaths,proto3" json:"host_paths,omitempty"`
+	HostPaths []string `protobuf:"bytes,19,rep,name=host_paths,json=hostPaths,proto3" json:"host_paths,omitempty"`
+	// What it writes is passed on as it comes: its log is deleted soon after its end.
+	Passing       bool `protobuf:"varint,20,opt,name=passing,proto3" json:"passing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -483,6 +485,13 @@ func (x *ExecSpec) GetHostPaths() []string {
 		return x.HostPaths
 	}
 	return nil
+}
+
+func (x *ExecSpec) GetPassing() bool {
+	if x != nil {
+		return x.Passing
+	}
+	return false
 }
 
 // Shell says that argv is a shell, "-c" and a command line. If the jail has no
@@ -2585,7 +2594,7 @@ var File_deckhand_node_v1_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x06\n" +
+	"\x1bdeckhand/node/v1/exec.proto\x12\x10deckhand.node.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/node/v1/egress.proto\x1a\x1fdeckhand/node/v1/snapshot.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x06\n" +
 	"\bExecSpec\x125\n" +
 	"\aexec_id\x18\x01 \x01(\tB\x1c\xbaH\x19r\x17(@2\x13^[a-z][a-z0-9_.-]+$R\x06execId\x12 \n" +
 	"\ajail_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06jailId\x12\x1c\n" +
@@ -2608,7 +2617,8 @@ const file_deckhand_node_v1_exec_proto_rawDesc = "" +
 	"\x05shell\x18\x11 \x01(\v2\x17.deckhand.node.v1.ShellR\x05shell\x12\x1c\n" +
 	"\x04tool\x18\x12 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x04tool\x122\n" +
 	"\n" +
-	"host_paths\x18\x13 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10 \"\tr\a(\x80\b2\x02^/R\thostPaths\"&\n" +
+	"host_paths\x18\x13 \x03(\tB\x13\xbaH\x10\x92\x01\r\x10 \"\tr\a(\x80\b2\x02^/R\thostPaths\x12\x18\n" +
+	"\apassing\x18\x14 \x01(\bR\apassing\"&\n" +
 	"\x05Shell\x12\x1d\n" +
 	"\n" +
 	"plain_argv\x18\x01 \x03(\tR\tplainArgv\"\x8d\x01\n" +
