@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/hub/api"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 )
 
 // A reader that reads nothing is disconnected when it has not taken a write in time, and
@@ -22,17 +24,16 @@ func TestAReaderOfEventsThatDoesNotReadIsDisconnected(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		out := newSSE(w)
 		out.within = 300 * time.Millisecond
-		out.begin()
-		item := received{res: &deckhandv1.WatchResponse{Cursor: "1.1", Item: &deckhandv1.WatchResponse_Event{
-			Event: &deckhandv1.Event{Type: "progress_update", CorrelationId: strings.Repeat("x", 100_000)},
-		}}}
+		item := api.Watched{Event: &event.Stored{EventsAfterRow: db.EventsAfterRow{Type: "progress_update", CorrelationID: strings.Repeat("x", 100_000)}}}
 		for {
-			held = max(held, out.buf.Len())
-			if !out.item(item, "") {
-				break
+			if err := out.Send(item); err != nil {
+				ended <- err
+				return
+			}
+			if out.buf != nil {
+				held = max(held, out.buf.Len())
 			}
 		}
-		ended <- out.flush()
 	}))
 	t.Cleanup(server.Close)
 	res, err := http.Get(server.URL) //nolint:noctx // it ends with the server
@@ -45,6 +46,37 @@ func TestAReaderOfEventsThatDoesNotReadIsDisconnected(t *testing.T) {
 		t.Fatal("the reader is still connected")
 	}
 	require.Less(t, held, 1<<20)
+}
+
+// What was written is sent at the latest when nothing more is ready, whatever its length, and
+// what a resumed reader gets begins with the first event.
+func TestEventsAreSentWhenNothingMoreIsReady(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, compressFrom - 1, compressFrom, 3 * compressFrom} {
+		for _, resumed := range []bool{false, true} {
+			got := httptest.NewRecorder()
+			out := newSSE(got)
+			if resumed {
+				out.quiet = time.Hour
+			}
+			require.NoError(t, out.Send(api.Watched{}))
+			require.NoError(t, out.Flush())
+			require.Equal(t, !resumed, got.Flushed, "the first item only confirms a resumed watch")
+			got.Flushed = false
+			require.NoError(t, out.Send(api.Watched{Event: &event.Stored{EventsAfterRow: db.EventsAfterRow{
+				Type: "progress_update", CorrelationID: strings.Repeat("x", size),
+			}}}))
+			require.NoError(t, out.Flush())
+			require.True(t, got.Flushed)
+			got.Flushed = false
+			require.NoError(t, out.Flush())
+			require.False(t, got.Flushed, "there is nothing to send")
+			require.Contains(t, got.Body.String(), strings.Repeat("x", size))
+			out.end(nil, "")
+			require.True(t, strings.HasPrefix(got.Body.String(), "retry: 2000\n\n: heartbeat\nid: 0.0\n\nid: 0.0\nevent: progress_update\n"))
+			require.True(t, strings.HasSuffix(got.Body.String(), "\n\nevent: end\ndata: {}\n\n"))
+		}
+	}
 }
 
 // Streams that end leave nothing behind, whichever end goes first.
