@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"connectrpc.com/connect"
@@ -74,7 +73,10 @@ func (h *Events) watch(ctx context.Context, req *deckhandv1.WatchRequest, to Sin
 		agents[id] = true
 	}
 	// The caller learns at once that its watch is established.
-	if err := errors.Join(to.Send(Watched{Cursor: watch.After}), to.Flush()); err != nil {
+	if err := to.Send(Watched{Cursor: watch.After}); err != nil {
+		return err
+	}
+	if err := to.Flush(); err != nil {
 		return err
 	}
 	if of := watch.TaskIDs; req.GetProgress() && watch.Follow {

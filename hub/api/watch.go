@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 
@@ -48,17 +49,19 @@ func (h *Events) Into(interceptors []connect.Interceptor) WatchInto {
 		for _, i := range slices.Backward(interceptors) {
 			call = i.WrapStreamingHandler(call)
 		}
-		return call(r.Context(), &watchCall{r: r, req: req, spec: connect.Spec{
+		return call(r.Context(), &watchCall{r: r, req: req, response: http.Header{}, spec: connect.Spec{
 			StreamType: connect.StreamTypeServer, Schema: method, Procedure: deckhandv1connect.EventServiceWatchProcedure,
 		}})
 	}
 }
 
-// watchCall is the stream of a call that has its request already and sends into a sink.
+// watchCall is the stream of a call that has its request already and sends into a sink. What an
+// interceptor adds to the response's headers is not sent.
 type watchCall struct {
-	r    *http.Request
-	req  *deckhandv1.WatchRequest
-	spec connect.Spec
+	r        *http.Request
+	req      *deckhandv1.WatchRequest // nil when it was received
+	spec     connect.Spec
+	response http.Header
 }
 
 func (c *watchCall) Spec() connect.Spec { return c.spec }
@@ -72,15 +75,19 @@ func (c *watchCall) Receive(m any) error {
 	if !ok {
 		return errors.New("the request is not a message")
 	}
+	if c.req == nil {
+		return io.EOF
+	}
 	proto.Merge(to, c.req)
+	c.req = nil
 	return nil
 }
 
 func (c *watchCall) RequestHeader() http.Header { return c.r.Header }
 
-func (*watchCall) Send(any) error               { return errors.New("the response goes into a sink") }
-func (*watchCall) ResponseHeader() http.Header  { return http.Header{} }
-func (*watchCall) ResponseTrailer() http.Header { return http.Header{} }
+func (*watchCall) Send(any) error                { return errors.New("the response goes into a sink") }
+func (c *watchCall) ResponseHeader() http.Header { return c.response }
+func (*watchCall) ResponseTrailer() http.Header  { return http.Header{} }
 
 // watchStream is the stream of the RPC, which sends each response at once.
 type watchStream struct {
@@ -111,7 +118,7 @@ func (w Watched) message() *deckhandv1.Event {
 	return m
 }
 
-// Once returns the event in another form, which make makes of its message once for all
+// Once returns the event in a form of a sink, which make makes of its message once for all
 // watches that share it.
 func (w Watched) Once(form event.Form, make func(*deckhandv1.Event) any) any {
 	return w.Event.Once(form, func() any { return make(eventMessage(&w.Event.EventsAfterRow)) })

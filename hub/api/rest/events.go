@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -77,11 +75,12 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}
 	h.cfg.Door.ServeCall(w, r, deckhandv1connect.EventServiceWatchProcedure, h.refuse, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := newSSE(w)
+		defer out.close()
 		if resumed != "" && len(req.GetTaskIds()) > 0 {
 			out.quiet = quietFor
 		}
 		err := h.cfg.Watch(r, req, out)
-		if err != nil && !out.confirmed {
+		if err != nil && !out.established() {
 			h.refuse(w, r, err)
 			return
 		}
@@ -89,31 +88,40 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// sse writes server-sent events. It is an api.Sink.
+// progress is how far a stream is.
+type progress int
+
+const (
+	// sseUnconfirmed: the watch may be refused still.
+	sseUnconfirmed progress = iota
+	// sseConfirmed: the watch is established, and nothing is written yet.
+	sseConfirmed
+	// sseBegun: the headers are written.
+	sseBegun
+	// sseOver: nothing more may be written.
+	sseOver
+)
+
+// sse writes server-sent events. It is an api.Sink. It copies nothing: the texts of events are
+// shared by all readers, and net/http holds back the little that has not been sent.
 type sse struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	within  time.Duration // for one write
+	within  time.Duration // for one write; a watch whose writes end needs no api.Cuttable
 	// quiet, if it is set, is how long the response of a resumed watch waits for its second
 	// item: the first one only confirms that the watch is established.
 	quiet time.Duration
 
 	// mu is held by the watch and by the timer of a resumed one.
-	mu sync.Mutex
-	// confirmed says that the watch is established, begun that the response may be written,
-	// answered that its headers are, and over that nothing more may be.
-	confirmed, begun, answered, over bool
-	// buf is what is not written yet; nil for nothing. held says that the connection has
-	// something that was written and not sent.
-	buf  *bytes.Buffer
+	mu    sync.Mutex
+	state progress
+	// first is the item that has confirmed a resumed watch. timer writes it when nothing
+	// follows in time.
+	first []byte
+	timer *time.Timer
+	// held says that something was written since the last flush.
 	held bool
 }
-
-// buffers are for what is being sent, so that a reader who waits holds none.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// mostKept is the size up to which a buffer is used again.
-const mostKept = 4 * compressFrom
 
 func newSSE(w http.ResponseWriter) *sse {
 	return &sse{w: w, control: http.NewResponseController(w), within: writeWithin}
@@ -121,42 +129,18 @@ func newSSE(w http.ResponseWriter) *sse {
 
 // Send writes an item.
 func (s *sse) Send(item api.Watched) error {
+	text, err := itemText(item)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case item.Event != nil:
-		text, _ := item.Once(event.AsServerSent, func(m *deckhandv1.Event) any { return eventText(item.Cursor, m) }).([]byte)
-		if text == nil {
-			return errors.New("an event cannot be written as JSON")
-		}
-		s.out().Write(text)
-	case item.Thinking != nil:
-		text, err := eventJSON.Marshal(item.Thinking)
-		if err != nil {
-			return fmt.Errorf("write thinking as JSON: %w", err)
-		}
-		fmt.Fprintf(s.out(), "event: thinking_live\ndata: %s\n\n", text)
-	default:
-		fmt.Fprintf(s.out(), ": heartbeat\nid: %s\n\n", item.Cursor)
-	}
-	if !s.confirmed && s.quiet > 0 {
-		s.confirmed = true
-		time.AfterFunc(s.quiet, s.begin)
+	if s.state == sseUnconfirmed && s.quiet > 0 {
+		s.state, s.first = sseConfirmed, text
+		s.timer = time.AfterFunc(s.quiet, s.begin)
 		return nil
 	}
-	s.confirmed, s.begun = true, true
-	if s.buf.Len() < compressFrom {
-		return nil
-	}
-	return s.write()
-}
-
-// out returns where to write what is to be sent.
-func (s *sse) out() *bytes.Buffer {
-	if s.buf == nil {
-		s.buf, _ = buffers.Get().(*bytes.Buffer)
-	}
-	return s.buf
+	return s.write(text)
 }
 
 // Flush sends what was written.
@@ -167,42 +151,36 @@ func (s *sse) Flush() error {
 }
 
 func (s *sse) flush() error {
-	if !s.begun {
-		return nil
-	}
-	if s.buf != nil {
-		if err := s.write(); err != nil {
-			return err
-		}
-	}
 	if !s.held {
 		return nil
 	}
 	s.held = false
+	s.limit()
 	return s.control.Flush()
 }
 
-// write hands what was written to the connection. A reader that does not take it in time is
-// disconnected.
-func (s *sse) write() error {
+// limit has a reader disconnected that does not take what is written next in time.
+func (s *sse) limit() {
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.within)) // without it, the connection's end is waited for
-	if !s.answered {
-		s.answered = true
+}
+
+// write writes a text, after the headers and what was kept.
+func (s *sse) write(text []byte) error {
+	s.limit()
+	s.held = true
+	if s.state < sseBegun {
+		s.state = sseBegun
 		h := s.w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Accel-Buffering", "no") // of a proxy
 		s.w.WriteHeader(http.StatusOK)
-		if _, err := fmt.Fprintf(s.w, "retry: %d\n\n", reconnectAfter.Milliseconds()); err != nil {
+		if _, err := fmt.Fprintf(s.w, "retry: %d\n\n%s", reconnectAfter.Milliseconds(), s.first); err != nil {
 			return err
 		}
+		s.first = nil
 	}
-	s.held = true
-	_, err := s.w.Write(s.buf.Bytes())
-	if s.buf.Reset(); s.buf.Cap() <= mostKept {
-		buffers.Put(s.buf)
-	}
-	s.buf = nil
+	_, err := s.w.Write(text)
 	return err
 }
 
@@ -210,11 +188,19 @@ func (s *sse) write() error {
 func (s *sse) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.begun || s.over {
+	if s.state != sseConfirmed {
 		return
 	}
-	s.begun = true
-	_ = s.flush() // the watch's next one fails, too
+	if s.write(nil) == nil {
+		_ = s.flush() // the watch's next one fails, too
+	}
+}
+
+// established reports whether the watch is.
+func (s *sse) established() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state > sseUnconfirmed
 }
 
 // end ends the response of a watch that was established. One that came back and got nothing
@@ -222,27 +208,65 @@ func (s *sse) begin() {
 func (s *sse) end(err error, requestID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = true
-	if err == nil && !s.begun {
+	if err == nil && s.state < sseBegun {
+		s.state = sseOver
 		s.w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.begun = true
-	if err == nil {
-		s.out().WriteString("event: end\ndata: {}\n\n")
-	} else if text, failed := json.Marshal(problemOf(err, requestID)); failed == nil {
-		fmt.Fprintf(s.out(), "event: problem\ndata: %s\n\n", text)
+	text := []byte("event: end\ndata: {}\n\n")
+	if err != nil {
+		problem, failed := json.Marshal(problemOf(err, requestID))
+		if failed != nil {
+			return
+		}
+		text = fmt.Appendf(nil, "event: problem\ndata: %s\n\n", problem)
 	}
-	_ = s.flush() // it is over either way
+	if s.write(text) == nil {
+		_ = s.flush() // it is over either way
+	}
+	s.state = sseOver
 }
 
-// eventText returns an event as a server-sent one; nil if it cannot be written.
+// close ends what may still be written. The ResponseWriter must not be used when its handler
+// has returned.
+func (s *sse) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state = sseOver; s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// itemText returns an item as a server-sent event. That of a stored event is shared.
+func itemText(item api.Watched) ([]byte, error) {
+	switch {
+	case item.Event != nil:
+		text, _ := item.Once(event.AsServerSent, func(m *deckhandv1.Event) any { return eventText(item.Cursor, m) }).([]byte)
+		return text, nil
+	case item.Thinking != nil:
+		text, err := eventJSON.Marshal(item.Thinking)
+		if err != nil {
+			return nil, fmt.Errorf("write thinking as JSON: %w", err)
+		}
+		return fmt.Appendf(nil, "event: thinking_live\ndata: %s\n\n", text), nil
+	default:
+		return fmt.Appendf(nil, ": heartbeat\nid: %s\n\n", item.Cursor), nil
+	}
+}
+
+// eventText returns an event as a server-sent one.
 func eventText(at event.Cursor, e *deckhandv1.Event) []byte {
+	return fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", at, oneLine(e.GetType()), eventData(e))
+}
+
+// eventData returns an event as JSON. One that cannot be written is replaced, since its
+// readers would come back for it again and again.
+func eventData(e *deckhandv1.Event) []byte {
 	text, err := eventJSON.Marshal(e)
 	if err != nil {
-		return nil
+		text, _ = json.Marshal(map[string]any{"seq": strconv.FormatInt(e.GetSeq(), 10), "taskId": e.GetTaskId(), "type": e.GetType(), "unreadable": err.Error()})
 	}
-	return fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", at, oneLine(e.GetType()), text)
+	return text
 }
 
 // oneLine keeps a name from ending its line.

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"context"
 	"fmt"
 	"sync"
 )
@@ -11,8 +12,8 @@ type Hints interface {
 	SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (stop func(), err error)
 }
 
-// listeners share one subscription of an organisation's events among its watches: one of
-// each would cost a goroutine, and a message for each event.
+// listeners share one subscription of an organisation's events among its watches. If each watch
+// had its own, each would cost a goroutine, and a message for each event.
 type listeners struct {
 	hints Hints
 
@@ -36,50 +37,78 @@ type listening struct {
 
 // join sends to hint, without waiting, when one of the tasks has new events; with no tasks,
 // when any has. Nothing that happens after it has returned is missed, until leave is called.
-func (l *listeners) join(orgID string, taskIDs []string, hint chan<- struct{}) (leave func(), err error) {
+func (l *listeners) join(ctx context.Context, orgID string, taskIDs []string, hint chan<- struct{}) (leave func(), err error) {
 	if len(taskIDs) == 0 {
 		taskIDs = []string{""}
 	}
+	for again := false; ; again = true {
+		o, first := l.enter(orgID)
+		o.add(taskIDs, hint)
+		leave := func() {
+			o.remove(taskIDs, hint)
+			l.leave(orgID, o)
+		}
+		if first {
+			l.begin(orgID, o)
+		}
+		select {
+		case <-o.ready:
+		case <-ctx.Done():
+			leave()
+			return nil, ctx.Err()
+		}
+		if o.err == nil {
+			return leave, nil
+		}
+		leave()
+		if first || again {
+			return nil, o.err
+		}
+		// It has failed for a watch that may have asked before the bus came back.
+	}
+}
+
+// enter counts a watch of an organisation, and reports whether it is the first one.
+func (l *listeners) enter(orgID string) (o *listening, first bool) {
 	l.mu.Lock()
-	o := l.orgs[orgID]
-	first := o == nil
-	if first {
-		o = &listening{ready: make(chan struct{}), stop: func() {}, of: map[string]map[chan<- struct{}]bool{}}
+	defer l.mu.Unlock()
+	if o = l.orgs[orgID]; o == nil {
 		if l.orgs == nil {
 			l.orgs = map[string]*listening{}
 		}
+		o, first = &listening{ready: make(chan struct{}), stop: func() {}, of: map[string]map[chan<- struct{}]bool{}}, true
 		l.orgs[orgID] = o
 	}
 	o.joined++
-	l.mu.Unlock()
-	o.add(taskIDs, hint)
-	if first {
-		if stop, err := l.hints.SubscribeEvents(orgID, o.tell); err != nil {
-			o.err = fmt.Errorf("subscribe to events: %w", err)
-		} else {
-			o.stop = stop
-		}
-		close(o.ready)
-	}
-	<-o.ready
-	leave = func() {
-		o.remove(taskIDs, hint)
+	return o, first
+}
+
+// begin subscribes for all that have joined.
+func (l *listeners) begin(orgID string, o *listening) {
+	stop, err := l.hints.SubscribeEvents(orgID, o.tell)
+	if err != nil {
+		o.err = fmt.Errorf("subscribe to events: %w", err)
 		l.mu.Lock()
-		o.joined--
-		last := o.joined == 0
-		if last {
-			delete(l.orgs, orgID)
-		}
+		delete(l.orgs, orgID) // who comes now tries anew
 		l.mu.Unlock()
-		if last {
-			o.stop()
-		}
+	} else {
+		o.stop = stop
 	}
-	if o.err != nil {
-		leave()
-		return nil, o.err
+	close(o.ready)
+}
+
+// leave ends the subscription with the last watch.
+func (l *listeners) leave(orgID string, o *listening) {
+	l.mu.Lock()
+	o.joined--
+	last := o.joined == 0
+	if last && l.orgs[orgID] == o {
+		delete(l.orgs, orgID)
 	}
-	return leave, nil
+	l.mu.Unlock()
+	if last {
+		o.stop()
+	}
 }
 
 func (o *listening) add(taskIDs []string, hint chan<- struct{}) {

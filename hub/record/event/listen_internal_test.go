@@ -1,7 +1,9 @@
 package event
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -44,7 +46,7 @@ func TestWatchesShareASubscription(t *testing.T) {
 	l := listeners{hints: bus}
 	join := func(taskIDs ...string) (<-chan struct{}, func()) {
 		hint := make(chan struct{}, 1)
-		leave, err := l.join("org_1", taskIDs, hint)
+		leave, err := l.join(t.Context(), "org_1", taskIDs, hint)
 		require.NoError(t, err)
 		return hint, leave
 	}
@@ -77,7 +79,7 @@ func TestWatchesShareASubscription(t *testing.T) {
 		require.Empty(t, l.orgs)
 	}
 	bus.refuse = errors.New("the bus is closed")
-	_, err := l.join("org_1", nil, make(chan struct{}, 1))
+	_, err := l.join(t.Context(), "org_1", nil, make(chan struct{}, 1))
 	require.ErrorIs(t, err, bus.refuse)
 	require.Empty(t, l.orgs)
 }
@@ -91,7 +93,7 @@ func TestWatchesJoinAndLeaveAtOnce(t *testing.T) {
 	for range 50 {
 		all.Go(func() {
 			for range 20 {
-				leave, err := l.join("org_1", []string{"task_1"}, make(chan struct{}, 1))
+				leave, err := l.join(t.Context(), "org_1", []string{"task_1"}, make(chan struct{}, 1))
 				if err != nil {
 					t.Error(err)
 					return
@@ -103,4 +105,65 @@ func TestWatchesJoinAndLeaveAtOnce(t *testing.T) {
 	all.Wait()
 	require.Empty(t, l.orgs)
 	require.Equal(t, bus.begun, bus.ended)
+}
+
+// gated lets a subscription wait until it is told how it ends.
+type gated struct {
+	subscriptions
+
+	asked chan chan error
+}
+
+func (g *gated) SubscribeEvents(org string, fn func(taskID string)) (func(), error) {
+	end := make(chan error)
+	g.asked <- end
+	if err := <-end; err != nil {
+		return nil, err
+	}
+	return g.subscriptions.SubscribeEvents(org, fn)
+}
+
+// A watch that joins while the first one subscribes can leave, and tries for itself when that
+// has failed.
+func TestAWatchDoesNotFailForAnother(t *testing.T) {
+	t.Parallel()
+	bus := &gated{asked: make(chan chan error)}
+	l := listeners{hints: bus}
+	type joined struct {
+		leave func()
+		err   error
+	}
+	join := func(ctx context.Context) <-chan joined {
+		done := make(chan joined, 1)
+		go func() {
+			leave, err := l.join(ctx, "org_1", nil, make(chan struct{}, 1))
+			done <- joined{leave, err}
+		}()
+		return done
+	}
+	first := join(t.Context())
+	end := <-bus.asked
+	ctx, cancel := context.WithCancel(t.Context())
+	gone, second := join(ctx), join(t.Context())
+	cancel()
+	require.ErrorIs(t, (<-gone).err, context.Canceled)
+	waiting := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.orgs["org_1"].joined
+	}
+	for waiting() < 2 {
+		runtime.Gosched()
+	}
+	broken := errors.New("the bus is closed")
+	end <- broken
+	require.ErrorIs(t, (<-first).err, broken)
+	end = <-bus.asked
+	end <- nil
+	got := <-second
+	require.NoError(t, got.err)
+	got.leave()
+	require.Empty(t, l.orgs)
+	require.Equal(t, 1, bus.begun)
+	require.Equal(t, 1, bus.ended)
 }

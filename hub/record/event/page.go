@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -49,12 +50,44 @@ type page struct {
 // pages are shared by the watches at the same position: those that are there at the same time
 // share a query. What follows an event in a page that is followed by others does not change
 // any more, so that slow watches of one task read and encode its events once, and not each.
+//
+// A kept page has up to batchBytes of payloads and the forms that were made of its events, so
+// that all take some 10 MB at most. None is kept where nobody could share it.
 type pages struct {
 	reads coalesce.Group[position, page]
 	kept  *ttlcache.Cache[position, page]
+
+	mu      sync.Mutex
+	watches map[string]int // by what they watch
 }
 
-func newPages() pages { return pages{kept: ttlcache.New[position, page](keptPages, keptFor)} }
+func newPages() pages {
+	return pages{kept: ttlcache.New[position, page](keptPages, keptFor), watches: map[string]int{}}
+}
+
+// open counts a watch until it is closed. With the last one that watches the same, its pages go.
+func (p *pages) open(what string) (closed func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watches[what]++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.watches[what]--; p.watches[what] == 0 {
+			delete(p.watches, what)
+			p.kept.RemoveFunc(func(at position) bool { return at.what == what })
+		}
+	}
+}
+
+// keep keeps a page if a second watch may read it.
+func (p *pages) keep(at position, one page) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.watches[at.what] > 1 {
+		p.kept.Add(at, one)
+	}
+}
 
 // get returns the page at a position, which read reads.
 func (p *pages) get(ctx context.Context, at position, read func(context.Context) (page, error)) (page, error) {
@@ -64,7 +97,7 @@ func (p *pages) get(ctx context.Context, at position, read func(context.Context)
 	return p.reads.Do(ctx, at, func(ctx context.Context) (page, error) {
 		one, err := read(ctx)
 		if err == nil && one.more && !one.large {
-			p.kept.Add(at, one)
+			p.keep(at, one)
 		}
 		return one, err
 	})

@@ -51,8 +51,8 @@ func TestPagesEndAtTheSameEvents(t *testing.T) {
 	}
 }
 
-// A watch reads a page that others follow as it was read for the one before it, and the last
-// page anew.
+// A page that others follow is read once for all watches of the same, and the last page anew. A
+// watch that is alone keeps none, and with the last one all go.
 func TestSlowWatchesShareWhatWasRead(t *testing.T) {
 	t.Parallel()
 	p, read := newPages(), 0
@@ -66,9 +66,19 @@ func TestSlowWatchesShareWhatWasRead(t *testing.T) {
 		return got.rows[0]
 	}
 	followed, last, large := page{more: true}, page{}, page{more: true, large: true}
-	require.Same(t, get(16, followed), get(16, followed))
+	one := p.open("task_1")
+	require.NotSame(t, get(16, followed), get(16, followed), "the watch is alone")
+	two := p.open("task_1")
+	read = 0
+	kept := get(16, followed)
+	require.Same(t, kept, get(16, followed))
 	require.Equal(t, 1, read)
 	require.NotSame(t, get(32, last), get(32, last))
 	require.NotSame(t, get(48, large), get(48, large))
 	require.Equal(t, 5, read)
+	one()
+	require.Same(t, kept, get(16, followed))
+	two()
+	require.NotSame(t, kept, get(16, followed))
+	require.Empty(t, p.watches)
 }

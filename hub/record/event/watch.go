@@ -2,7 +2,6 @@ package event
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -97,8 +96,8 @@ type Watch struct {
 	After    Cursor
 	Follow   bool
 	Thinking bool
-	// Flush, if set, is called when nothing more is ready to be sent: send may hold back what
-	// it is given until then.
+	// Flush, if set, is called after each page: send may hold back what it is given until
+	// then.
 	Flush func() error
 	// Live are things to send to a follower between the events, which are stored nowhere; nil
 	// for none.
@@ -136,6 +135,8 @@ const (
 	AsMessage Form = iota
 	// AsServerSent is a server-sent event.
 	AsServerSent
+	// AsUpdate is a message of a WebSocket.
+	AsUpdate
 
 	forms
 )
@@ -176,14 +177,21 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	}
 	send, flush, stop := w.timed(q, send)
 	defer stop()
+	now := func(item Item) error {
+		if err := send(item); err != nil {
+			return err
+		}
+		return flush()
+	}
 	what := q.OrgID + " " + strings.Join(q.TaskIDs, " ")
+	defer w.pages.open(what)()
 	hint := make(chan struct{}, 1)
 	var thinking chan []byte
 	if q.Follow {
 		if q.Thinking {
 			thinking = make(chan []byte, thinkingBuffer)
 		}
-		stop, err := w.subscribe(q, hint, thinking)
+		stop, err := w.subscribe(ctx, q, hint, thinking)
 		if err != nil {
 			return err
 		}
@@ -213,37 +221,35 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 				return err
 			}
 			wait = w.cfg.Poll
-			if len(q.Selected) > 0 && !q.Selected.Has(row.Type, row.Payload) && !slices.Contains(q.Detailed, row.TaskID) {
+			if !q.selects(row) {
 				continue
 			}
 			if err := send(Item{Cursor: at, Event: row}); err != nil {
 				return err
 			}
 			lastSent = time.Now()
-			if q.Follow {
-				w.cfg.OnSent(lastSent.Sub(row.Time))
-			}
 		}
-		if read.more {
-			continue
-		}
-		if !q.Follow {
-			if !at.before(until) {
-				return flush()
-			}
-			// Committed, but an older transaction still runs.
-			wait = firstRetry
-		} else if read.ended {
-			return flush()
-		}
-		if time.Since(lastSent) >= w.cfg.Heartbeat {
+		done := !read.more && (q.Follow && read.ended || !q.Follow && !at.before(until))
+		if !done && time.Since(lastSent) >= w.cfg.Heartbeat {
 			if err := send(Item{Cursor: at}); err != nil {
 				return err
 			}
 			lastSent = time.Now()
 		}
+		// Also when more follows: what matches may be rare, and what was sent is waited for.
 		if err := flush(); err != nil {
 			return err
+		}
+		if q.Follow {
+			w.sent(q, read.rows)
+		}
+		switch {
+		case done:
+			return nil
+		case read.more:
+			continue
+		case !q.Follow:
+			wait = firstRetry // committed, but an older transaction still runs
 		}
 		timer.Reset(wait)
 		for again := true; again; {
@@ -261,16 +267,31 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			case <-timer.C:
 				wait, again = min(2*wait, w.cfg.Poll), false
 			case piece := <-thinking:
-				if err := errors.Join(send(Item{Cursor: at, Thinking: piece}), flush()); err != nil {
+				if err := now(Item{Cursor: at, Thinking: piece}); err != nil {
 					return err
 				}
 				lastSent = time.Now()
 			case what := <-q.Live:
-				if err := errors.Join(send(Item{Cursor: at, Live: what}), flush()); err != nil {
+				if err := now(Item{Cursor: at, Live: what}); err != nil {
 					return err
 				}
 				lastSent = time.Now()
 			}
+		}
+	}
+}
+
+// selects reports whether a watch sends an event.
+func (q Watch) selects(row *Stored) bool {
+	return len(q.Selected) == 0 || q.Selected.Has(row.Type, row.Payload) || slices.Contains(q.Detailed, row.TaskID)
+}
+
+// sent reports how long events took to a reader.
+func (w *Watcher) sent(q Watch, rows []*Stored) {
+	at := time.Now()
+	for _, row := range rows {
+		if q.selects(row) {
+			w.cfg.OnSent(at.Sub(row.Time))
 		}
 	}
 }
@@ -308,14 +329,14 @@ func slow(took time.Duration) error {
 		WithCode(fault.WatchSlow).WithFix("watch again from the last cursor; nothing is lost")
 }
 
-func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byte) (stop func(), err error) {
+func (w *Watcher) subscribe(ctx context.Context, q Watch, hint chan<- struct{}, thinking chan<- []byte) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, s := range stops {
 			s()
 		}
 	}
-	s, err := w.listeners.join(q.OrgID, q.TaskIDs, hint)
+	s, err := w.listeners.join(ctx, q.OrgID, q.TaskIDs, hint)
 	if err != nil {
 		return nil, err
 	}
