@@ -69,17 +69,18 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		return nil, err
 	}
 	guards := auth.Guards{Tokens: h.tokens, Sessions: h.sessions, Rates: h.rates, Access: h.access}
+	interceptors = append(interceptors,
+		api.CountInterceptor(h.metrics.Call),
+		api.ErrorInterceptor(h.cfg.Log.Named("api"), h.cfg.Redact),
+		auth.Interceptor(),
+		eventkind.Interceptor(),
+		validate.NewInterceptor(),
+		api.Text(),
+		api.Programs(h.store),
+		idempotency.Interceptor(idempotency.Config{Store: h.store, Vault: h.vault, Log: h.cfg.Log.Named("idempotency")}),
+	)
 	options := []connect.HandlerOption{
-		connect.WithInterceptors(append(interceptors,
-			api.CountInterceptor(h.metrics.Call),
-			api.ErrorInterceptor(h.cfg.Log.Named("api"), h.cfg.Redact),
-			auth.Interceptor(),
-			eventkind.Interceptor(),
-			validate.NewInterceptor(),
-			api.Text(),
-			api.Programs(h.store),
-			idempotency.Interceptor(idempotency.Config{Store: h.store, Vault: h.vault, Log: h.cfg.Log.Named("idempotency")}),
-		)...),
+		connect.WithInterceptors(interceptors...),
 		connect.WithReadMaxBytes(maxMessage),
 		// Who is admitted is known already, but not what anybody sends.
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
@@ -122,10 +123,11 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewWorkspaceServiceHandler(&api.Workspaces{
 		Files: files, Steps: h.steps, Tools: h.tools, Changes: h.workspaces, Execs: h.execs, Recorder: h.recorder,
 	}, options...))
-	watchPath, watches := deckhandv1connect.NewEventServiceHandler(&api.Events{
+	events := &api.Events{
 		Tasks: h.tasks, Agents: h.agents, Watcher: h.watcher, Draining: s.draining,
 		Progress: api.NewProgress(h.store, h.node, h.cfg.Redact),
-	}, options...)
+	}
+	watchPath, watches := deckhandv1connect.NewEventServiceHandler(events, options...)
 	mux.Handle(watchPath, api.Cuttable(watches))
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
 		Nodes: h.nodes, Rollouts: h.rollouts, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
@@ -215,7 +217,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}
 	mux.Handle("/", pages)
 	front, err := rest.New(rest.Config{
-		Door: door, Show: api.Shown(h.cfg.Log.Named("rest"), h.cfg.Redact), MaxBytes: maxMessage, BasePath: h.cfg.BasePath,
+		Door: door, Watch: events.Into(interceptors), Show: api.Shown(h.cfg.Log.Named("rest"), h.cfg.Redact), MaxBytes: maxMessage, BasePath: h.cfg.BasePath,
 	})
 	if err != nil {
 		return nil, err

@@ -31,11 +31,16 @@ type Events struct {
 
 // Watch streams stored events, then live ones.
 func (h *Events) Watch(ctx context.Context, req *deckhandv1.WatchRequest, out *connect.ServerStream[deckhandv1.WatchResponse]) error {
+	return h.watch(ctx, req, watchStream{out})
+}
+
+// watch sends to a sink what Watch streams.
+func (h *Events) watch(ctx context.Context, req *deckhandv1.WatchRequest, to Sink) error {
 	ctx, cancel := until(ctx, h.Draining)
 	defer cancel()
 	watch := event.Watch{
 		OrgID: auth.From(ctx).OrgID, Follow: req.GetFollow(), Thinking: req.GetThinking(),
-		Cut: cutOf(ctx), Detailed: req.GetDetailedTaskIds(),
+		Cut: cutOf(ctx), Detailed: req.GetDetailedTaskIds(), Flush: to.Flush,
 	}
 	var err error
 	if watch.Selected, err = eventkind.Select("types", req.GetTypes()); err != nil {
@@ -68,9 +73,10 @@ func (h *Events) Watch(ctx context.Context, req *deckhandv1.WatchRequest, out *c
 		agents[id] = true
 	}
 	// The caller learns at once that its watch is established.
-	if err := out.Send(&deckhandv1.WatchResponse{
-		Cursor: watch.After.String(), Item: &deckhandv1.WatchResponse_Heartbeat_{Heartbeat: &deckhandv1.WatchResponse_Heartbeat{}},
-	}); err != nil {
+	if err := to.Send(Watched{Cursor: watch.After}); err != nil {
+		return err
+	}
+	if err := to.Flush(); err != nil {
 		return err
 	}
 	if of := watch.TaskIDs; req.GetProgress() && watch.Follow {
@@ -83,35 +89,26 @@ func (h *Events) Watch(ctx context.Context, req *deckhandv1.WatchRequest, out *c
 	}
 	sees := h.seen(ctx, agents)
 	err = h.Watcher.Run(ctx, watch, func(item event.Item) error {
-		res := &deckhandv1.WatchResponse{Cursor: item.Cursor.String()}
+		sent, of := Watched{Cursor: item.Cursor, Event: item.Event}, ""
 		switch {
 		case item.Event != nil:
-			if seen, err := sees(item.Event.TaskID); err != nil || !seen {
-				return err
-			}
-			// The message is shared by all watches at the same position and must not be
-			// modified.
-			message, _ := item.Event.Once(func() any { return eventMessage(&item.Event.EventsAfterRow) }).(*deckhandv1.Event)
-			res.Item = &deckhandv1.WatchResponse_Event{Event: message}
+			of = item.Event.TaskID
 		case item.Thinking != nil:
-			piece := &deckhandv1.Thinking{}
-			if err := proto.Unmarshal(item.Thinking, piece); err != nil {
+			sent.Thinking = &deckhandv1.Thinking{}
+			if err := proto.Unmarshal(item.Thinking, sent.Thinking); err != nil {
 				return nil //nolint:nilerr // a piece that cannot be parsed is dropped: the finished turn is an event
 			}
-			if seen, err := sees(piece.GetTaskId()); err != nil || !seen {
-				return err
-			}
-			res.Item = &deckhandv1.WatchResponse_Thinking{Thinking: piece}
+			of = sent.Thinking.GetTaskId()
 		case item.Live != nil:
-			p, _ := item.Live.(*deckhandv1.StepProgress)
-			if seen, err := sees(p.GetTaskId()); err != nil || !seen {
-				return err
-			}
-			res.Item = &deckhandv1.WatchResponse_StepProgress{StepProgress: p}
+			sent.Progress, _ = item.Live.(*deckhandv1.StepProgress)
+			of = sent.Progress.GetTaskId()
 		default:
-			res.Item = &deckhandv1.WatchResponse_Heartbeat_{Heartbeat: &deckhandv1.WatchResponse_Heartbeat{}}
+			return to.Send(sent)
 		}
-		return out.Send(res)
+		if seen, err := sees(of); err != nil || !seen {
+			return err
+		}
+		return to.Send(sent)
 	})
 	if h.Draining.Err() != nil {
 		return fault.New(fault.Unavailable, "the hub is stopping").WithFix("watch again from the last cursor")

@@ -1,5 +1,5 @@
 // Package mcp runs other people's MCP programs against the hub: the protocol's official
-// conformance suite, and Claude Code.
+// conformance suite, the command line of the MCP inspector, and Claude Code.
 package mcp
 
 import (

@@ -52,3 +52,12 @@ func (c *Cache[K, V]) Remove(key K) { c.entries.Remove(key) }
 
 // Purge deletes all values.
 func (c *Cache[K, V]) Purge() { c.entries.Purge() }
+
+// RemoveFunc deletes the values of the keys for which remove returns true.
+func (c *Cache[K, V]) RemoveFunc(remove func(K) bool) {
+	for _, key := range c.entries.Keys() {
+		if remove(key) {
+			c.entries.Remove(key)
+		}
+	}
+}

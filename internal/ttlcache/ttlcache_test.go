@@ -32,7 +32,7 @@ func TestAValueExpiresAfterItsTTL(t *testing.T) {
 	})
 }
 
-// A full cache gives up the least recently used value; Remove and Purge delete.
+// A full cache gives up the least recently used value; Remove, RemoveFunc and Purge delete.
 func TestAFullCacheGivesUpTheLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	c := ttlcache.New[string, int](2, time.Minute)
@@ -45,6 +45,12 @@ func TestAFullCacheGivesUpTheLeastRecentlyUsed(t *testing.T) {
 	c.Remove("a")
 	_, ok = c.Get("a")
 	assert.False(t, ok)
+	c.Add("b", 2)
+	c.RemoveFunc(func(key string) bool { return key == "b" })
+	_, ok = c.Get("b")
+	assert.False(t, ok)
+	_, ok = c.Get("c")
+	assert.True(t, ok)
 	c.Purge()
 	_, ok = c.Get("c")
 	assert.False(t, ok)

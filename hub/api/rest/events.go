@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,20 +8,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/deckhand-sh/deckhand/hub/api"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
 const (
 	// writeWithin is how long a reader may take for one write before it is disconnected.
 	writeWithin = 30 * time.Second
-	// ahead is how many events may wait for a slow reader.
-	ahead = 16
 	// reconnectAfter is when a browser connects again.
 	reconnectAfter = 2 * time.Second
 	// quietFor is how long a resumed stream is waited for before it is begun: one that has
@@ -61,34 +61,6 @@ func watchRequest(q url.Values) (*deckhandv1.WatchRequest, error) {
 	return req, nil
 }
 
-// received is an item of a watch, or its end.
-type received struct {
-	res *deckhandv1.WatchResponse
-	err error // of the end; nil when the watch is over
-}
-
-// receive reads a watch into a channel until it ends or stop is closed.
-func receive(stream *connect.ServerStreamForClient[deckhandv1.WatchResponse], stop <-chan struct{}) <-chan received {
-	out := make(chan received, ahead)
-	go func() {
-		defer close(out)
-		for stream.Receive() {
-			res := &deckhandv1.WatchResponse{}
-			res.Cursor, res.Item = stream.Msg().GetCursor(), stream.Msg().GetItem()
-			select {
-			case out <- received{res: res}:
-			case <-stop:
-				return
-			}
-		}
-		select {
-		case out <- received{err: stream.Err()}:
-		case <-stop:
-		}
-	}()
-	return out
-}
-
 // events serves GET /v1/events: events as server-sent events. A client that connects again
 // with the header Last-Event-ID gets those that came after it.
 func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
@@ -101,127 +73,201 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 	if resumed != "" {
 		req.Cursor, req.FromNow = resumed, false
 	}
-	stream, err := local{h.cfg.Door, r}.watch().Watch(r.Context(), req)
-	if err != nil {
-		h.refuse(w, r, err)
-		return
-	}
-	defer stream.Close() //nolint:errcheck // it is over
-	stop := make(chan struct{})
-	defer close(stop)
-	items := receive(stream, stop)
-	// The first item confirms that the watch has begun; an error says why it has not.
-	first := <-items
-	if first.res == nil {
-		h.refuse(w, r, first.err)
-		return
-	}
-	pending := []received{first}
-	if resumed != "" && len(req.GetTaskIds()) > 0 {
-		select {
-		case next := <-items:
-			if next.res == nil && next.err == nil {
-				w.WriteHeader(http.StatusNoContent) // the tasks have ended, and all was sent
-				return
-			}
-			pending = append(pending, next)
-		case <-time.After(quietFor):
+	h.cfg.Door.ServeCall(w, r, deckhandv1connect.EventServiceWatchProcedure, h.refuse, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := newSSE(w)
+		defer out.close()
+		if resumed != "" && len(req.GetTaskIds()) > 0 {
+			out.quiet = quietFor
 		}
-	}
-	out := newSSE(w)
-	out.begin()
-	for {
-		for _, item := range pending {
-			if !out.item(item, r.Header.Get(logging.CorrelationHeader)) {
-				return
-			}
-		}
-		pending = pending[:0]
-		select {
-		case item, ok := <-items:
-			if !ok {
-				return
-			}
-			pending = append(pending, item)
-			continue
-		default:
-		}
-		if out.flush() != nil {
+		err := h.cfg.Watch(r, req, out)
+		if err != nil && !out.established() {
+			h.refuse(w, r, err)
 			return
 		}
-		select {
-		case item, ok := <-items:
-			if !ok {
-				return
-			}
-			pending = append(pending, item)
-		case <-r.Context().Done():
-			return
-		}
-	}
+		out.end(err, r.Header.Get(logging.CorrelationHeader))
+	}))
 }
 
-// sse writes server-sent events.
+// progress is how far a stream is.
+type progress int
+
+const (
+	// sseUnconfirmed: the watch may be refused still.
+	sseUnconfirmed progress = iota
+	// sseConfirmed: the watch is established, and nothing is written yet.
+	sseConfirmed
+	// sseBegun: the headers are written.
+	sseBegun
+	// sseOver: nothing more may be written.
+	sseOver
+)
+
+// sse writes server-sent events. It is an api.Sink. It copies nothing: the texts of events are
+// shared by all readers, and net/http holds back the little that has not been sent.
 type sse struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	within  time.Duration // for one write
-	buf     bytes.Buffer
+	within  time.Duration // for one write; a watch whose writes end needs no api.Cuttable
+	// quiet, if it is set, is how long the response of a resumed watch waits for its second
+	// item: the first one only confirms that the watch is established.
+	quiet time.Duration
+
+	// mu is held by the watch and by the timer of a resumed one.
+	mu    sync.Mutex
+	state progress
+	// first is the item that has confirmed a resumed watch. timer writes it when nothing
+	// follows in time.
+	first []byte
+	timer *time.Timer
+	// held says that something was written since the last flush.
+	held bool
 }
 
 func newSSE(w http.ResponseWriter) *sse {
 	return &sse{w: w, control: http.NewResponseController(w), within: writeWithin}
 }
 
-func (s *sse) begin() {
-	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // of a proxy
-	s.w.WriteHeader(http.StatusOK)
-	fmt.Fprintf(&s.buf, "retry: %d\n\n", reconnectAfter.Milliseconds())
+// Send writes an item.
+func (s *sse) Send(item api.Watched) error {
+	text, err := itemText(item)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == sseUnconfirmed && s.quiet > 0 {
+		s.state, s.first = sseConfirmed, text
+		s.timer = time.AfterFunc(s.quiet, s.begin)
+		return nil
+	}
+	return s.write(text)
 }
 
-// item writes one, and reports whether the stream goes on.
-func (s *sse) item(item received, requestID string) bool {
-	if item.res == nil {
-		if item.err == nil {
-			s.buf.WriteString("event: end\ndata: {}\n\n")
-		} else if text, err := json.Marshal(problemOf(item.err, requestID)); err == nil {
-			fmt.Fprintf(&s.buf, "event: problem\ndata: %s\n\n", text)
+// Flush sends what was written.
+func (s *sse) Flush() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flush()
+}
+
+func (s *sse) flush() error {
+	if !s.held {
+		return nil
+	}
+	s.held = false
+	s.limit()
+	return s.control.Flush()
+}
+
+// limit has a reader disconnected that does not take what is written next in time.
+func (s *sse) limit() {
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.within)) // without it, the connection's end is waited for
+}
+
+// write writes a text, after the headers and what was kept.
+func (s *sse) write(text []byte) error {
+	s.limit()
+	s.held = true
+	if s.state < sseBegun {
+		s.state = sseBegun
+		h := s.w.Header()
+		h.Set("Content-Type", "text/event-stream")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Accel-Buffering", "no") // of a proxy
+		s.w.WriteHeader(http.StatusOK)
+		if _, err := fmt.Fprintf(s.w, "retry: %d\n\n%s", reconnectAfter.Milliseconds(), s.first); err != nil {
+			return err
 		}
+		s.first = nil
+	}
+	_, err := s.w.Write(text)
+	return err
+}
+
+// begin begins the response of a resumed watch that has sent nothing yet.
+func (s *sse) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != sseConfirmed {
+		return
+	}
+	if s.write(nil) == nil {
+		_ = s.flush() // the watch's next one fails, too
+	}
+}
+
+// established reports whether the watch is.
+func (s *sse) established() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state > sseUnconfirmed
+}
+
+// end ends the response of a watch that was established. One that came back and got nothing
+// is told not to come again: its tasks have ended, and all was sent.
+func (s *sse) end(err error, requestID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.state < sseBegun {
+		s.state = sseOver
+		s.w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	text := []byte("event: end\ndata: {}\n\n")
+	if err != nil {
+		problem, failed := json.Marshal(problemOf(err, requestID))
+		if failed != nil {
+			return
+		}
+		text = fmt.Appendf(nil, "event: problem\ndata: %s\n\n", problem)
+	}
+	if s.write(text) == nil {
 		_ = s.flush() // it is over either way
-		return false
 	}
-	cursor := item.res.GetCursor()
+	s.state = sseOver
+}
+
+// close ends what may still be written. The ResponseWriter must not be used when its handler
+// has returned.
+func (s *sse) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state = sseOver; s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+// itemText returns an item as a server-sent event. That of a stored event is shared.
+func itemText(item api.Watched) ([]byte, error) {
 	switch {
-	case item.res.GetEvent() != nil:
-		text, err := eventJSON.Marshal(item.res.GetEvent())
+	case item.Event != nil:
+		text, _ := item.Once(event.AsServerSent, func(m *deckhandv1.Event) any { return eventText(item.Cursor, m) }).([]byte)
+		return text, nil
+	case item.Thinking != nil:
+		text, err := eventJSON.Marshal(item.Thinking)
 		if err != nil {
-			return false
+			return nil, fmt.Errorf("write thinking as JSON: %w", err)
 		}
-		fmt.Fprintf(&s.buf, "id: %s\nevent: %s\ndata: %s\n\n", cursor, oneLine(item.res.GetEvent().GetType()), text)
-	case item.res.GetThinking() != nil:
-		text, err := eventJSON.Marshal(item.res.GetThinking())
-		if err != nil {
-			return false
-		}
-		fmt.Fprintf(&s.buf, "event: thinking_live\ndata: %s\n\n", text)
+		return fmt.Appendf(nil, "event: thinking_live\ndata: %s\n\n", text), nil
 	default:
-		fmt.Fprintf(&s.buf, ": heartbeat\nid: %s\n\n", cursor)
+		return fmt.Appendf(nil, ": heartbeat\nid: %s\n\n", item.Cursor), nil
 	}
-	return s.buf.Len() < compressFrom || s.flush() == nil
+}
+
+// eventText returns an event as a server-sent one.
+func eventText(at event.Cursor, e *deckhandv1.Event) []byte {
+	return fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n\n", at, oneLine(e.GetType()), eventData(e))
+}
+
+// eventData returns an event as JSON. One that cannot be written is replaced, since its
+// readers would come back for it again and again.
+func eventData(e *deckhandv1.Event) []byte {
+	text, err := eventJSON.Marshal(e)
+	if err != nil {
+		text, _ = json.Marshal(map[string]any{"seq": strconv.FormatInt(e.GetSeq(), 10), "taskId": e.GetTaskId(), "type": e.GetType(), "unreadable": err.Error()})
+	}
+	return text
 }
 
 // oneLine keeps a name from ending its line.
 func oneLine(name string) string { return strings.NewReplacer("\n", " ", "\r", " ").Replace(name) }
-
-// flush sends what is written. A reader that does not take it in time is disconnected.
-func (s *sse) flush() error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.within)) // without it, the connection's end is waited for
-	if _, err := s.w.Write(s.buf.Bytes()); err != nil {
-		return err
-	}
-	s.buf.Reset()
-	return s.control.Flush()
-}

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,28 +12,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/hub/api"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
 )
 
-// A reader that reads nothing is disconnected when it has not taken a write in time, and
-// only what was not sent yet is held for it.
+// A reader that reads nothing is disconnected when it has not taken a write in time.
 func TestAReaderOfEventsThatDoesNotReadIsDisconnected(t *testing.T) {
 	t.Parallel()
-	ended, held := make(chan error, 1), 0
+	ended := make(chan error, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		out := newSSE(w)
 		out.within = 300 * time.Millisecond
-		out.begin()
-		item := received{res: &deckhandv1.WatchResponse{Cursor: "1.1", Item: &deckhandv1.WatchResponse_Event{
-			Event: &deckhandv1.Event{Type: "progress_update", CorrelationId: strings.Repeat("x", 100_000)},
-		}}}
+		item := api.Watched{Event: &event.Stored{EventsAfterRow: db.EventsAfterRow{Type: "progress_update", CorrelationID: strings.Repeat("x", 100_000)}}}
 		for {
-			held = max(held, out.buf.Len())
-			if !out.item(item, "") {
-				break
+			if err := out.Send(item); err != nil {
+				ended <- err
+				return
 			}
 		}
-		ended <- out.flush()
 	}))
 	t.Cleanup(server.Close)
 	res, err := http.Get(server.URL) //nolint:noctx // it ends with the server
@@ -44,7 +43,126 @@ func TestAReaderOfEventsThatDoesNotReadIsDisconnected(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the reader is still connected")
 	}
-	require.Less(t, held, 1<<20)
+}
+
+// What was written is sent at the latest when nothing more is ready, whatever its length, and
+// what a resumed reader gets begins with the first event.
+func TestEventsAreSentWhenNothingMoreIsReady(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, compressFrom - 1, compressFrom, 3 * compressFrom} {
+		for _, resumed := range []bool{false, true} {
+			got := httptest.NewRecorder()
+			out := newSSE(got)
+			if resumed {
+				out.quiet = time.Hour
+			}
+			require.NoError(t, out.Send(api.Watched{}))
+			require.NoError(t, out.Flush())
+			require.Equal(t, !resumed, got.Flushed, "the first item only confirms a resumed watch")
+			got.Flushed = false
+			require.NoError(t, out.Send(api.Watched{Event: &event.Stored{EventsAfterRow: db.EventsAfterRow{
+				Type: "progress_update", CorrelationID: strings.Repeat("x", size),
+			}}}))
+			require.NoError(t, out.Flush())
+			require.True(t, got.Flushed)
+			got.Flushed = false
+			require.NoError(t, out.Flush())
+			require.False(t, got.Flushed, "there is nothing to send")
+			require.Contains(t, got.Body.String(), strings.Repeat("x", size))
+			out.end(nil, "")
+			require.True(t, strings.HasPrefix(got.Body.String(), "retry: 2000\n\n: heartbeat\nid: 0.0\n\nid: 0.0\nevent: progress_update\n"))
+			require.True(t, strings.HasSuffix(got.Body.String(), "\n\nevent: end\ndata: {}\n\n"))
+		}
+	}
+}
+
+// The response of a resumed watch begins by a timer while the watch sends, and a watch that
+// fails before or after that tells its reader why.
+func TestAResumedStreamBeginsWhenNothingComes(t *testing.T) {
+	t.Parallel()
+	get := func(quiet time.Duration, watch func(out *sse) error) (int, string) {
+		t.Helper()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			out := newSSE(w)
+			defer out.close()
+			out.quiet = quiet
+			out.end(watch(out), "corr_1")
+		}))
+		defer server.Close()
+		res, err := http.Get(server.URL) //nolint:noctx // it ends with the server
+		require.NoError(t, err)
+		defer res.Body.Close()
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		return res.StatusCode, string(body)
+	}
+	confirm := func(out *sse) error {
+		if err := out.Send(api.Watched{}); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	const begin = "retry: 2000\n\n: heartbeat\nid: 0.0\n\n"
+	one := api.Watched{Event: &event.Stored{EventsAfterRow: db.EventsAfterRow{Type: "progress_update", Seq: 7}}}
+	const events = 2000
+	status, body := get(time.Millisecond, func(out *sse) error {
+		if err := confirm(out); err != nil {
+			return err
+		}
+		for range events {
+			if err := out.Send(one); err != nil {
+				return err
+			}
+			if err := out.Flush(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, strings.HasPrefix(body, begin))
+	require.Equal(t, events, strings.Count(body, "event: progress_update\n"))
+
+	status, body = get(time.Hour, func(out *sse) error {
+		require.NoError(t, confirm(out))
+		return fault.New(fault.Unavailable, "the hub is stopping")
+	})
+	require.Equal(t, http.StatusOK, status)
+	require.True(t, strings.HasPrefix(body, begin+"event: problem\ndata: {"), body)
+	require.Contains(t, body, "the hub is stopping")
+	require.Contains(t, body, "corr_1")
+
+	status, body = get(time.Hour, confirm)
+	require.Equal(t, http.StatusNoContent, status)
+	require.Empty(t, body)
+
+	status, body = get(time.Millisecond, func(out *sse) error {
+		require.NoError(t, confirm(out))
+		for { // until the timer has begun the response
+			out.mu.Lock()
+			state := out.state
+			out.mu.Unlock()
+			if state == sseBegun {
+				return nil
+			}
+			runtime.Gosched()
+		}
+	})
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, begin+"event: end\ndata: {}\n\n", body)
+}
+
+// An event that cannot be written as JSON is replaced: its readers go on after it.
+func TestAnEventThatCannotBeWrittenIsReplaced(t *testing.T) {
+	t.Parallel()
+	got := httptest.NewRecorder()
+	out := newSSE(got)
+	require.NoError(t, out.Send(api.Watched{Event: &event.Stored{EventsAfterRow: db.EventsAfterRow{Type: "progress_update", TaskID: "task_1", Seq: 7, CorrelationID: "\xff"}}}))
+	require.NoError(t, out.Send(api.Watched{Event: &event.Stored{EventsAfterRow: db.EventsAfterRow{Type: "progress_update", TaskID: "task_1", Seq: 8}}}))
+	lines := strings.Split(got.Body.String(), "\n")
+	require.Contains(t, lines[4], `"seq":"7"`)
+	require.Contains(t, lines[4], "invalid UTF-8")
+	require.Contains(t, got.Body.String(), `8`)
 }
 
 // Streams that end leave nothing behind, whichever end goes first.

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/vanguard"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/logging"
@@ -23,6 +24,8 @@ import (
 type Config struct {
 	// Door admits callers. What comes after it are the Connect handlers.
 	Door *auth.Door
+	// Watch makes the calls that stream events, which the door has admitted.
+	Watch api.WatchInto
 	// Show maps an error to one that may be shown; see api.Shown.
 	Show func(r *http.Request, err error) error
 	// MaxBytes bounds a body.

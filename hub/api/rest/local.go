@@ -21,11 +21,7 @@ type local struct {
 	of   *http.Request
 }
 
-// Clients of what Events, Updates and the log need.
-func (l local) watch() deckhandv1connect.EventServiceClient {
-	return deckhandv1connect.NewEventServiceClient(l, "http://hub")
-}
-
+// Clients of what the updates of a task need.
 func (l local) tasks() deckhandv1connect.TaskServiceClient {
 	return deckhandv1connect.NewTaskServiceClient(l, "http://hub")
 }

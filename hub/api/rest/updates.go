@@ -11,12 +11,15 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/deckhand-sh/deckhand/hub/api"
 	"github.com/deckhand-sh/deckhand/hub/api/idempotency"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/logging"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
 	"github.com/deckhand-sh/deckhand/internal/wsping"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1/deckhandv1connect"
 )
 
 const (
@@ -75,54 +78,22 @@ func (h *Handler) updates(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req.TaskIds = []string{task}
-	calls := local{h.cfg.Door, r}
+	// A watch that ends, since the caller's rights have for example, does not end the connection,
+	// which is told why.
 	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	// The caller is checked before the connection is accepted.
-	stream, err := calls.watch().Watch(ctx, req)
-	if err == nil && !stream.Receive() {
-		if err = stream.Err(); err == nil {
-			err = fault.New(fault.Unavailable, "the watch has ended").WithFix("connect again")
+	s := &updating{h: h, w: w, r: r.WithContext(ctx), cancel: cancel, calls: local{h.cfg.Door, r}, task: task}
+	defer s.close()
+	h.cfg.Door.ServeCall(w, r, deckhandv1connect.EventServiceWatchProcedure, h.refuse, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		watching, stop := context.WithCancel(r.Context())
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		err := h.cfg.Watch(r.WithContext(watching), req, s)
+		if s.conn != nil {
+			s.end(err)
+		} else if err != nil && !s.answered {
+			h.refuse(w, r, err)
 		}
-	}
-	if err != nil {
-		h.refuse(w, r, err)
-		return
-	}
-	defer stream.Close() //nolint:errcheck // it is over
-	// auth.SameOrigin has checked where the page is from.
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
-	if err != nil {
-		return // Accept has sent the error
-	}
-	defer conn.CloseNow() //nolint:errcheck // it is gone either way
-	conn.SetReadLimit(commandBytes)
-	go wsping.Keep(ctx, conn, wsping.Interval)
-	s := &updating{h: h, r: r, conn: conn, calls: calls, task: task}
-	// What the client sends ends the connection when it cannot be read. Commands run beside
-	// the reader, which also has to receive the answers to pings.
-	waiting := make(chan command, commandsWaiting)
-	go func() {
-		defer cancel()
-		s.read(ctx, waiting)
-	}()
-	go func() {
-		defer cancel()
-		s.work(ctx, waiting)
-	}()
-	for stream.Receive() {
-		if err := s.item(ctx, stream.Msg()); err != nil {
-			_ = conn.Close(websocket.StatusPolicyViolation, "the client does not read")
-			return
-		}
-	}
-	if err := stream.Err(); err != nil && ctx.Err() == nil {
-		problem := problemOf(h.cfg.Show(r, err), r.Header.Get(logging.CorrelationHeader))
-		_ = s.send(ctx, update{Problem: &problem})
-		_ = conn.Close(closeCode(err), textcut.WholeRunes(problem.Detail, reasonBytes))
-		return
-	}
-	_ = conn.Close(websocket.StatusNormalClosure, "the task has ended")
+	}))
 }
 
 // closeCode returns the status of a connection that ends with an error.
@@ -137,37 +108,105 @@ func closeCode(err error) websocket.StatusCode {
 	}
 }
 
-// updating is one connection.
+// updating is one connection. It is an api.Sink.
 type updating struct {
-	h     *Handler
-	r     *http.Request
-	conn  *websocket.Conn
-	calls local
-	task  string
+	h      *Handler
+	w      http.ResponseWriter
+	r      *http.Request // its context ends with the connection
+	cancel context.CancelFunc
+	calls  local
+	task   string
+	// conn is nil until the watch is established, before which the caller may be refused.
+	conn *websocket.Conn
+	// answered says that the request was, by accepting the connection or refusing to.
+	answered bool
+	// unread is why an item could not be sent.
+	unread error
 }
 
-// send writes a message; a client has writeWithin to take it. The connection takes one
-// writer at a time.
-func (s *updating) send(ctx context.Context, u update) error {
-	text, err := json.Marshal(u)
-	if err != nil {
-		return err
+// Flush does nothing: each item is sent at once.
+func (*updating) Flush() error { return nil }
+
+// Send sends an item. The first one only says that the watch is established.
+func (s *updating) Send(item api.Watched) error {
+	if s.conn == nil {
+		return s.accept()
 	}
+	var text []byte
+	if item.Event != nil {
+		text, _ = item.Once(event.AsUpdate, func(m *deckhandv1.Event) any {
+			return updateText(update{Cursor: item.Cursor.String(), Event: eventData(m)})
+		}).([]byte)
+	} else {
+		text = updateText(update{Cursor: item.Cursor.String()})
+	}
+	s.unread = s.write(s.r.Context(), text)
+	return s.unread
+}
+
+// accept accepts the connection. What the client sends ends it when it cannot be read.
+// Commands run beside the reader, which also has to receive the answers to pings.
+func (s *updating) accept() error {
+	s.answered = true
+	// auth.SameOrigin has checked where the page is from.
+	conn, err := websocket.Accept(s.w, s.r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return err // Accept has sent it
+	}
+	conn.SetReadLimit(commandBytes)
+	s.conn = conn
+	ctx := s.r.Context()
+	go wsping.Keep(ctx, conn, wsping.Interval)
+	waiting := make(chan command, commandsWaiting)
+	go func() {
+		defer s.cancel()
+		s.read(ctx, waiting)
+	}()
+	go func() {
+		defer s.cancel()
+		s.work(ctx, waiting)
+	}()
+	return nil
+}
+
+// end tells the client how the watch has ended.
+func (s *updating) end(err error) {
+	switch {
+	case s.unread != nil:
+		_ = s.conn.Close(websocket.StatusPolicyViolation, "the client does not read")
+	case err == nil:
+		_ = s.conn.Close(websocket.StatusNormalClosure, "the task has ended")
+	default:
+		problem := problemOf(err, s.r.Header.Get(logging.CorrelationHeader))
+		_ = s.send(s.r.Context(), update{Problem: &problem})
+		_ = s.conn.Close(closeCode(err), textcut.WholeRunes(problem.Detail, reasonBytes))
+	}
+}
+
+func (s *updating) close() {
+	if s.cancel(); s.conn != nil {
+		_ = s.conn.CloseNow() // it is gone either way
+	}
+}
+
+// send sends a message.
+func (s *updating) send(ctx context.Context, u update) error { return s.write(ctx, updateText(u)) }
+
+// write writes a message; a client has writeWithin to take it. The connection takes one
+// writer at a time.
+func (s *updating) write(ctx context.Context, text []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
 	return s.conn.Write(ctx, websocket.MessageText, text)
 }
 
-func (s *updating) item(ctx context.Context, res *deckhandv1.WatchResponse) error {
-	u := update{Cursor: res.GetCursor()}
-	if res.GetEvent() != nil {
-		text, err := eventJSON.Marshal(res.GetEvent())
-		if err != nil {
-			return err
-		}
-		u.Event = text
+// updateText returns a message as JSON.
+func updateText(u update) []byte {
+	text, err := json.Marshal(u)
+	if err != nil {
+		panic(err) // its parts are JSON already
 	}
-	return s.send(ctx, u)
+	return text
 }
 
 // read receives the client's messages until the connection ends.

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,22 +28,20 @@ func (g Guards) Keep(ctx context.Context, procedure string, r *http.Request) (ke
 	}
 	kept, end := context.WithCancelCause(ctx)
 	before := From(ctx)
-	go func() {
-		tick := time.NewTicker(lookEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-kept.Done():
-				return
-			case <-tick.C:
-			}
-			if err := g.stands(kept, before, procedure, rule, r); err != nil {
-				end(err)
-				return
-			}
+	// A timer and no goroutine, whose stack would be kept for each stream.
+	var again *time.Timer
+	again = time.AfterFunc(math.MaxInt64, func() {
+		if kept.Err() != nil {
+			return
 		}
-	}()
-	return kept, func() { end(nil) }
+		if err := g.stands(kept, before, procedure, rule, r); err != nil {
+			end(err)
+			return
+		}
+		again.Reset(lookEvery)
+	})
+	again.Reset(lookEvery) // it can name itself from now on
+	return kept, func() { end(nil); again.Stop() }
 }
 
 // stands refuses a caller who may no longer make a call. If the rights cannot be read,

@@ -13,7 +13,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
-	"github.com/deckhand-sh/deckhand/internal/coalesce"
 	"github.com/deckhand-sh/deckhand/internal/eventkind"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 )
@@ -46,12 +45,6 @@ func (c Cursor) String() string {
 
 func (c Cursor) before(d Cursor) bool { return c.xid < d.xid || (c.xid == d.xid && c.id < d.id) }
 
-// Hints signals that there may be something to read.
-type Hints interface {
-	SubscribeEvents(orgID string, fn func(taskID string)) (stop func(), err error)
-	SubscribeThinking(orgID, taskID string, fn func(piece []byte)) (stop func(), err error)
-}
-
 // WatcherConfig holds the dependencies of a Watcher.
 type WatcherConfig struct {
 	Store *store.Store
@@ -70,10 +63,10 @@ type WatcherConfig struct {
 
 // Watcher streams events.
 type Watcher struct {
-	cfg  WatcherConfig
-	open atomic.Int64
-	// reads are queries for what follows a cursor.
-	reads coalesce.Group[string, page]
+	cfg       WatcherConfig
+	open      atomic.Int64
+	listeners listeners
+	pages     pages
 }
 
 // NewWatcher creates a Watcher.
@@ -84,7 +77,7 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 	if cfg.OnSent == nil {
 		cfg.OnSent = func(time.Duration) {}
 	}
-	return &Watcher{cfg: cfg}
+	return &Watcher{cfg: cfg, listeners: listeners{hints: cfg.Hints}, pages: newPages()}
 }
 
 // Open returns how many watches run.
@@ -103,6 +96,9 @@ type Watch struct {
 	After    Cursor
 	Follow   bool
 	Thinking bool
+	// Flush, if set, is called after each page: send may hold back what it is given until
+	// then.
+	Flush func() error
 	// Live are things to send to a follower between the events, which are stored nowhere; nil
 	// for none.
 	Live <-chan any
@@ -124,23 +120,36 @@ type Item struct {
 type Stored struct {
 	db.EventsAfterRow
 
-	once sync.Once
-	made any
+	forms [forms]struct {
+		once sync.Once
+		made any
+	}
 }
 
-// Once returns the result of make for the event, which is called once for all watches
-// that share it.
-func (s *Stored) Once(make func() any) any {
-	s.once.Do(func() { s.made = make() })
-	return s.made
+// Form is a form in which events are sent.
+type Form int
+
+// The forms.
+const (
+	// AsMessage is a message of the API.
+	AsMessage Form = iota
+	// AsServerSent is a server-sent event.
+	AsServerSent
+	// AsUpdate is a message of a WebSocket.
+	AsUpdate
+
+	forms
+)
+
+// Once returns the result of make for the event in a form, which is called once for all
+// watches that share the event. It must not be modified.
+func (s *Stored) Once(form Form, make func() any) any {
+	f := &s.forms[form]
+	f.once.Do(func() { f.made = make() })
+	return f.made
 }
 
 const (
-	// What a watch has read and not sent yet is held in memory: from firstBatch up to batch
-	// events, and no more than batchBytes of their payloads, or one event.
-	firstBatch = 32
-	batch      = 200
-	batchBytes = 32 << 10
 	// thinkingBuffer is how many pieces may wait for a slow watcher; more are
 	// dropped, since the finished turn is an event.
 	thinkingBuffer = 256
@@ -156,8 +165,8 @@ const (
 // when send fails, or with ctx.
 //
 // send is called by one goroutine; a slow one slows only this watch, since each watch
-// reads the database itself, sharing the query with those at the same position, and keeps
-// one batch. It uses memory and a connection meanwhile, so a caller that takes longer
+// reads for itself, sharing pages with those that are or were at the same position, and keeps
+// one page. It uses memory and a connection meanwhile, so a caller that takes longer
 // than SlowAfter for one item gets fault.WatchSlow, and may continue from its cursor
 // later. A cursor from before what retention has deleted ends with fault.CursorExpired.
 func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error {
@@ -166,13 +175,23 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	if err := w.expired(ctx, q); err != nil {
 		return err
 	}
-	send, stop := w.timed(q, send)
+	send, flush, stop := w.timed(q, send)
 	defer stop()
-	what := q.OrgID + " " + strings.Join(q.TaskIDs, " ") + " "
+	now := func(item Item) error {
+		if err := send(item); err != nil {
+			return err
+		}
+		return flush()
+	}
+	what := q.OrgID + " " + strings.Join(q.TaskIDs, " ")
+	defer w.pages.open(what)()
 	hint := make(chan struct{}, 1)
-	thinking := make(chan []byte, thinkingBuffer)
+	var thinking chan []byte
 	if q.Follow {
-		stop, err := w.subscribe(q, hint, thinking)
+		if q.Thinking {
+			thinking = make(chan []byte, thinkingBuffer)
+		}
+		stop, err := w.subscribe(ctx, q, hint, thinking)
 		if err != nil {
 			return err
 		}
@@ -192,44 +211,45 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	defer timer.Stop()
 	for {
 		lastRead := time.Now()
-		read, err := w.reads.Do(ctx, fmt.Sprintf("%s%s %d", what, at, most), func(ctx context.Context) (page, error) { return w.read(ctx, q, at, most) })
+		read, err := w.pages.get(ctx, position{what, at, most, q.Follow}, func(ctx context.Context) (page, error) { return w.read(ctx, q, at, most) })
 		if err != nil {
 			return err
 		}
-		most = read.next(most)
+		most = read.most
 		for _, row := range read.rows {
 			if at, err = cursorOf(row.EventsAfterRow); err != nil {
 				return err
 			}
 			wait = w.cfg.Poll
-			if len(q.Selected) > 0 && !q.Selected.Has(row.Type, row.Payload) && !slices.Contains(q.Detailed, row.TaskID) {
+			if !q.selects(row) {
 				continue
 			}
 			if err := send(Item{Cursor: at, Event: row}); err != nil {
 				return err
 			}
 			lastSent = time.Now()
-			if q.Follow {
-				w.cfg.OnSent(lastSent.Sub(row.Time))
-			}
 		}
-		if read.more {
-			continue
-		}
-		if !q.Follow {
-			if !at.before(until) {
-				return nil
-			}
-			// Committed, but an older transaction still runs.
-			wait = firstRetry
-		} else if ended, err := w.ended(ctx, q, at); err != nil || ended {
-			return err
-		}
-		if time.Since(lastSent) >= w.cfg.Heartbeat {
+		done := !read.more && (q.Follow && read.ended || !q.Follow && !at.before(until))
+		if !done && time.Since(lastSent) >= w.cfg.Heartbeat {
 			if err := send(Item{Cursor: at}); err != nil {
 				return err
 			}
 			lastSent = time.Now()
+		}
+		// Also when more follows: what matches may be rare, and what was sent is waited for.
+		if err := flush(); err != nil {
+			return err
+		}
+		if q.Follow {
+			w.sent(q, read.rows)
+		}
+		switch {
+		case done:
+			return nil
+		case read.more:
+			continue
+		case !q.Follow:
+			wait = firstRetry // committed, but an older transaction still runs
 		}
 		timer.Reset(wait)
 		for again := true; again; {
@@ -247,12 +267,12 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 			case <-timer.C:
 				wait, again = min(2*wait, w.cfg.Poll), false
 			case piece := <-thinking:
-				if err := send(Item{Cursor: at, Thinking: piece}); err != nil {
+				if err := now(Item{Cursor: at, Thinking: piece}); err != nil {
 					return err
 				}
 				lastSent = time.Now()
 			case what := <-q.Live:
-				if err := send(Item{Cursor: at, Live: what}); err != nil {
+				if err := now(Item{Cursor: at, Live: what}); err != nil {
 					return err
 				}
 				lastSent = time.Now()
@@ -261,26 +281,45 @@ func (w *Watcher) Run(ctx context.Context, q Watch, send func(Item) error) error
 	}
 }
 
-// timed returns send with the time that it may take.
-func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error, stop func()) {
+// selects reports whether a watch sends an event.
+func (q Watch) selects(row *Stored) bool {
+	return len(q.Selected) == 0 || q.Selected.Has(row.Type, row.Payload) || slices.Contains(q.Detailed, row.TaskID)
+}
+
+// sent reports how long events took to a reader.
+func (w *Watcher) sent(q Watch, rows []*Stored) {
+	at := time.Now()
+	for _, row := range rows {
+		if q.selects(row) {
+			w.cfg.OnSent(at.Sub(row.Time))
+		}
+	}
+}
+
+// timed returns send and q.Flush with the time that they may take.
+func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error, flush func() error, stop func()) {
 	if q.Cut == nil {
 		q.Cut = func() {}
 	}
+	if q.Flush == nil {
+		q.Flush = func() error { return nil }
+	}
 	watchdog := time.AfterFunc(3*w.cfg.SlowAfter, q.Cut)
 	watchdog.Stop()
-	return func(item Item) error {
-		begin := time.Now()
+	begun := func() time.Time {
 		watchdog.Reset(3 * w.cfg.SlowAfter)
-		err := send(item)
+		return time.Now()
+	}
+	over := func(begin time.Time, err error) error {
 		watchdog.Stop()
-		if err != nil {
-			return err
-		}
-		if took := time.Since(begin); took > w.cfg.SlowAfter {
+		if took := time.Since(begin); err == nil && took > w.cfg.SlowAfter {
 			return slow(took)
 		}
-		return nil
-	}, func() { watchdog.Stop() }
+		return err
+	}
+	return func(item Item) error { begin := begun(); return over(begin, send(item)) },
+		func() error { begin := begun(); return over(begin, q.Flush()) },
+		func() { watchdog.Stop() }
 }
 
 // slow returns the error for a watch whose caller did not read for so long.
@@ -290,28 +329,16 @@ func slow(took time.Duration) error {
 		WithCode(fault.WatchSlow).WithFix("watch again from the last cursor; nothing is lost")
 }
 
-func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byte) (stop func(), err error) {
+func (w *Watcher) subscribe(ctx context.Context, q Watch, hint chan<- struct{}, thinking chan<- []byte) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, s := range stops {
 			s()
 		}
 	}
-	watched := make(map[string]bool, len(q.TaskIDs))
-	for _, id := range q.TaskIDs {
-		watched[id] = true
-	}
-	s, err := w.cfg.Hints.SubscribeEvents(q.OrgID, func(taskID string) {
-		if len(watched) > 0 && !watched[taskID] {
-			return
-		}
-		select {
-		case hint <- struct{}{}:
-		default:
-		}
-	})
+	s, err := w.listeners.join(ctx, q.OrgID, q.TaskIDs, hint)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe to events: %w", err)
+		return nil, err
 	}
 	stops = append(stops, s)
 	if q.Thinking {
@@ -334,63 +361,6 @@ func (w *Watcher) subscribe(q Watch, hint chan<- struct{}, thinking chan<- []byt
 		}
 	}
 	return stop, nil
-}
-
-func (w *Watcher) read(ctx context.Context, q Watch, at Cursor, most int) (page, error) {
-	xid := strconv.FormatUint(at.xid, 10)
-	// A statement of its own: the next one's snapshot must be younger.
-	horizon, err := w.cfg.Store.EventHorizon(ctx)
-	if err != nil {
-		return page{}, fmt.Errorf("find what is committed: %w", err)
-	}
-	if len(q.TaskIDs) == 0 {
-		rows, err := w.cfg.Store.EventsAfter(ctx, db.EventsAfterParams{
-			OrgID: q.OrgID, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: int32(most), //nolint:gosec // at most batch
-		})
-		if err != nil {
-			return page{}, fmt.Errorf("read events: %w", err)
-		}
-		return pageOf(rows, most), nil
-	}
-	rows, err := w.cfg.Store.TaskEventsAfter(ctx, db.TaskEventsAfterParams{
-		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: xid, AfterID: at.id, Horizon: horizon, MaxRows: int32(most), //nolint:gosec // at most batch
-	})
-	if err != nil {
-		return page{}, fmt.Errorf("read events: %w", err)
-	}
-	return pageOf(rows, most), nil
-}
-
-// page is what was read at once. more says that there may be more to read now.
-type page struct {
-	rows []*Stored
-	more bool
-}
-
-// pageOf keeps the first rows, up to batchBytes, and at least one.
-func pageOf[R db.EventsAfterRow | db.TaskEventsAfterRow](rows []R, most int) page {
-	p, held := page{more: len(rows) == most}, 0
-	for _, row := range rows {
-		one := db.EventsAfterRow(row)
-		if held += len(one.Payload); held > batchBytes && len(p.rows) > 0 {
-			p.more = true
-			break
-		}
-		p.rows = append(p.rows, &Stored{EventsAfterRow: one})
-	}
-	return p
-}
-
-// next returns how many events to ask for after a page for which at most so many were asked.
-func (p page) next(most int) int {
-	switch {
-	case len(p.rows) == most:
-		return min(2*most, batch)
-	case p.more:
-		return len(p.rows)
-	default:
-		return most
-	}
 }
 
 // Now returns the cursor after everything that can be read now. Transactions that are
@@ -452,9 +422,6 @@ func (w *Watcher) newest(ctx context.Context, q Watch) (Cursor, error) {
 }
 
 func (w *Watcher) ended(ctx context.Context, q Watch, at Cursor) (bool, error) {
-	if len(q.TaskIDs) == 0 {
-		return false, nil
-	}
 	ended, err := w.cfg.Store.WatchEnded(ctx, db.WatchEndedParams{
 		OrgID: q.OrgID, TaskIds: q.TaskIDs, AfterXid: strconv.FormatUint(at.xid, 10), AfterID: at.id,
 	})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -287,4 +289,41 @@ func TestAWatchOfSomeTypes(t *testing.T) {
 	require.NoError(t, watcher.Run(ctx, q, func(item event.Item) error {
 		return fmt.Errorf("event %d came again", item.Event.Seq)
 	}))
+}
+
+// What a watch has sent is flushed before it reads on, however many events of other types follow.
+func TestARareEventIsNotHeldBackForThoseThatFollow(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, "task_a")
+	require.NoError(t, h.recorder.Tx(t.Context(), func(tx *event.Tx) error {
+		return tx.Append(org, "task_a", event.Hub, event.Draft{Type: eventkind.PlanUpdated})
+	}))
+	const others = 1000
+	require.NoError(t, h.append(t.Context(), "task_a", others, 0))
+	selected, err := eventkind.Select("types", []string{"plan_*"})
+	require.NoError(t, err)
+	enough := errors.New("enough")
+	held := 0
+	err = event.NewWatcher(event.WatcherConfig{Store: h.Store, Hints: silence{}, Poll: 5 * time.Millisecond, Heartbeat: time.Nanosecond}).Run(t.Context(), event.Watch{
+		OrgID: org, Selected: selected, Follow: true,
+		Flush: func() error {
+			if held > 0 {
+				return enough
+			}
+			return nil
+		},
+	}, func(item event.Item) error {
+		if item.Event != nil {
+			held++
+			return nil
+		}
+		// The heartbeat of the first page: the id of who is cut off now moves on.
+		id := strings.Split(item.Cursor.String(), ".")
+		n, err := strconv.Atoi(id[1])
+		require.NoError(t, err)
+		require.Less(t, n, others)
+		return nil
+	})
+	require.ErrorIs(t, err, enough)
+	require.Equal(t, 1, held)
 }
