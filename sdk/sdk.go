@@ -77,8 +77,8 @@ type Client struct {
 	NodeExecs  deckhandv1connect.NodeExecServiceClient
 	Terminals  deckhandv1connect.TerminalServiceClient
 	// Browsers are those of tasks, which people watch and take over.
-	Browsers   deckhandv1connect.BrowserServiceClient
-	Telemetry  deckhandv1connect.NodeTelemetryServiceClient
+	Browsers  deckhandv1connect.BrowserServiceClient
+	Telemetry deckhandv1connect.NodeTelemetryServiceClient
 	// Workers is for workers only.
 	Workers deckhandv1connect.WorkerServiceClient
 	Queue   deckhandv1connect.QueueServiceClient

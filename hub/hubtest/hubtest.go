@@ -52,7 +52,7 @@ func Config(t testing.TB) hub.Config {
 		Listen:   "127.0.0.1:0", EdgeListen: "127.0.0.1:0", DataDir: t.TempDir(),
 		DatabaseURL: config.Secret(storetest.Database(t)), InProcessNATS: true, MaxPerUser: 1000, APIRate: -1, ProviderAllow: "127.0.0.0/8",
 		DrainTimeout: 5 * time.Second,
-		Redact: &redact.Redactor{}, Log: Log(t),
+		Redact:       &redact.Redactor{}, Log: Log(t),
 	}
 }
 

@@ -2248,21 +2248,21 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	" KNOWLEDGE_SYNC_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cKNOWLEDGE_SYNC_STATE_RUNNING\x10\x01\x12\"\n" +
 	"\x1eKNOWLEDGE_SYNC_STATE_SUCCEEDED\x10\x02\x12\x1f\n" +
-	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\xcd\f\n" +
+	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\xdd\f\n" +
 	"\x10KnowledgeService\x12{\n" +
-	"\x10CreateCollection\x12$.deckhand.v1.CreateCollectionRequest\x1a%.deckhand.v1.CreateCollectionResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/collections\x12u\n" +
-	"\x0fListCollections\x12#.deckhand.v1.ListCollectionsRequest\x1a$.deckhand.v1.ListCollectionsResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/collections\x12\x7f\n" +
-	"\rGetCollection\x12!.deckhand.v1.GetCollectionRequest\x1a\".deckhand.v1.GetCollectionResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/collections/{collection_id}\x12\x88\x01\n" +
+	"\x10CreateCollection\x12$.deckhand.v1.CreateCollectionRequest\x1a%.deckhand.v1.CreateCollectionResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/collections\x12x\n" +
+	"\x0fListCollections\x12#.deckhand.v1.ListCollectionsRequest\x1a$.deckhand.v1.ListCollectionsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/collections\x90\x02\x01\x12\x82\x01\n" +
+	"\rGetCollection\x12!.deckhand.v1.GetCollectionRequest\x1a\".deckhand.v1.GetCollectionResponse\"*\x82\xd3\xe4\x93\x02!\x12\x1f/v1/collections/{collection_id}\x90\x02\x01\x12\x88\x01\n" +
 	"\x10DeleteCollection\x12$.deckhand.v1.DeleteCollectionRequest\x1a%.deckhand.v1.DeleteCollectionResponse\"'\x82\xd3\xe4\x93\x02!*\x1f/v1/collections/{collection_id}\x12~\n" +
 	"\tAddSource\x12\x1d.deckhand.v1.AddSourceRequest\x1a\x1e.deckhand.v1.AddSourceResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/collections/{collection_id}/sources\x12\x90\x01\n" +
 	"\fRemoveSource\x12 .deckhand.v1.RemoveSourceRequest\x1a!.deckhand.v1.RemoveSourceResponse\";\x82\xd3\xe4\x93\x025*3/v1/collections/{collection_id}/sources/{source_id}\x12\x8f\x01\n" +
 	"\x0eUploadDocument\x12\".deckhand.v1.UploadDocumentRequest\x1a#.deckhand.v1.UploadDocumentResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/collections/{collection_id}/documents\x12\x8c\x01\n" +
-	"\x0eRemoveDocument\x12\".deckhand.v1.RemoveDocumentRequest\x1a#.deckhand.v1.RemoveDocumentResponse\"1\x82\xd3\xe4\x93\x02+*)/v1/collections/{collection_id}/documents\x12\x89\x01\n" +
-	"\rListDocuments\x12!.deckhand.v1.ListDocumentsRequest\x1a\".deckhand.v1.ListDocumentsResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/collections/{collection_id}/documents\x12\x8a\x01\n" +
-	"\x0eSyncCollection\x12\".deckhand.v1.SyncCollectionRequest\x1a#.deckhand.v1.SyncCollectionResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/collections/{collection_id}:sync\x12z\n" +
-	"\x0fSearchKnowledge\x12#.deckhand.v1.SearchKnowledgeRequest\x1a$.deckhand.v1.SearchKnowledgeResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/knowledge:search\x12p\n" +
+	"\x0eRemoveDocument\x12\".deckhand.v1.RemoveDocumentRequest\x1a#.deckhand.v1.RemoveDocumentResponse\"1\x82\xd3\xe4\x93\x02+*)/v1/collections/{collection_id}/documents\x12\x8c\x01\n" +
+	"\rListDocuments\x12!.deckhand.v1.ListDocumentsRequest\x1a\".deckhand.v1.ListDocumentsResponse\"4\x82\xd3\xe4\x93\x02+\x12)/v1/collections/{collection_id}/documents\x90\x02\x01\x12\x8a\x01\n" +
+	"\x0eSyncCollection\x12\".deckhand.v1.SyncCollectionRequest\x1a#.deckhand.v1.SyncCollectionResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/collections/{collection_id}:sync\x12}\n" +
+	"\x0fSearchKnowledge\x12#.deckhand.v1.SearchKnowledgeRequest\x1a$.deckhand.v1.SearchKnowledgeResponse\"\x1f\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/knowledge:search\x90\x02\x01\x12s\n" +
 	"\n" +
-	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_knowledge_proto_rawDescOnce sync.Once

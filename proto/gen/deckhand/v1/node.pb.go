@@ -2151,11 +2151,11 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
 	"\x15ListNodeLocksResponse\x12+\n" +
 	"\x05locks\x18\x01 \x03(\v2\x15.deckhand.v1.NodeLockR\x05locks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xef\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xfb\n" +
 	"\n" +
-	"\vNodeService\x12]\n" +
-	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x12a\n" +
-	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/nodes/{node_id}\x12x\n" +
+	"\vNodeService\x12`\n" +
+	"\tListNodes\x12\x1d.deckhand.v1.ListNodesRequest\x1a\x1e.deckhand.v1.ListNodesResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/nodes\x90\x02\x01\x12d\n" +
+	"\aGetNode\x12\x1b.deckhand.v1.GetNodeRequest\x1a\x1c.deckhand.v1.GetNodeResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/nodes/{node_id}\x90\x02\x01\x12x\n" +
 	"\x0fCreateJoinToken\x12#.deckhand.v1.CreateJoinTokenRequest\x1a$.deckhand.v1.CreateJoinTokenResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/join-tokens\x12t\n" +
 	"\n" +
 	"RevokeNode\x12\x1e.deckhand.v1.RevokeNodeRequest\x1a\x1f.deckhand.v1.RevokeNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:revoke\x12p\n" +
@@ -2163,10 +2163,10 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\vUndrainNode\x12\x1f.deckhand.v1.UndrainNodeRequest\x1a .deckhand.v1.UndrainNodeResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/nodes/{node_id}:undrain\x12l\n" +
 	"\bLockNode\x12\x1c.deckhand.v1.LockNodeRequest\x1a\x1d.deckhand.v1.LockNodeResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/nodes/{node_id}:lock\x12t\n" +
 	"\n" +
-	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:unlock\x12n\n" +
-	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-locks\x12q\n" +
-	"\fUpgradeNodes\x12 .deckhand.v1.UpgradeNodesRequest\x1a!.deckhand.v1.UpgradeNodesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/node-rollouts\x12z\n" +
-	"\x10ListNodeRollouts\x12$.deckhand.v1.ListNodeRolloutsRequest\x1a%.deckhand.v1.ListNodeRolloutsResponse\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/node-rollouts\x12\x7f\n" +
+	"UnlockNode\x12\x1e.deckhand.v1.UnlockNodeRequest\x1a\x1f.deckhand.v1.UnlockNodeResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/nodes/{node_id}:unlock\x12q\n" +
+	"\rListNodeLocks\x12!.deckhand.v1.ListNodeLocksRequest\x1a\".deckhand.v1.ListNodeLocksResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/node-locks\x90\x02\x01\x12q\n" +
+	"\fUpgradeNodes\x12 .deckhand.v1.UpgradeNodesRequest\x1a!.deckhand.v1.UpgradeNodesResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/node-rollouts\x12}\n" +
+	"\x10ListNodeRollouts\x12$.deckhand.v1.ListNodeRolloutsRequest\x1a%.deckhand.v1.ListNodeRolloutsResponse\"\x1c\x82\xd3\xe4\x93\x02\x13\x12\x11/v1/node-rollouts\x90\x02\x01\x12\x7f\n" +
 	"\x0fStopNodeRollout\x12#.deckhand.v1.StopNodeRolloutRequest\x1a$.deckhand.v1.StopNodeRolloutResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/node-rollouts:stopBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
