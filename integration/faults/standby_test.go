@@ -110,7 +110,7 @@ func (s *standby) promote() {
 		defer conn.Close(ctx)
 		follows := true
 		if conn.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&follows) == nil && follows {
-			_, err = conn.Exec(ctx, "SELECT pg_promote(false)")
+			_, _ = conn.Exec(ctx, "SELECT pg_promote(false)") // tried again until it follows no more
 			return false
 		}
 		return !follows

@@ -11,8 +11,12 @@ import (
 const (
 	// MaxTargets is how many targets are remembered for the runs of an agent for a user.
 	MaxTargets = 500
-	// MaxWords, MaxPage and MaxName bound the fields of one, in bytes.
-	MaxWords, MaxPage, MaxName = 200, 160, 300
+	// MaxWords bounds the words of one, in bytes.
+	MaxWords = 200
+	// MaxPage bounds the page of one, in bytes.
+	MaxPage = 160
+	// MaxName bounds the name of one, in bytes.
+	MaxName = 300
 )
 
 // Target is an element that was found by words before. The next time that the same words are

@@ -192,7 +192,7 @@ func (p *person) do(ctx context.Context, said browserlink.Said) browserlink.Did 
 		did.Problem = "another tab is shown now: look at it first; this was not done"
 		return did
 	}
-	at := &page{b, t}
+	at := &page{b: b, t: t}
 	var err error
 	switch {
 	case in.Dialog != nil:

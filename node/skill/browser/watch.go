@@ -279,7 +279,7 @@ func (c *camera) frame(ctx context.Context) *film {
 	case t != c.at || proc != c.proc:
 		c.proc, c.same, c.sum = proc, 0, [sha256.Size]byte{}
 		c.turn(ctx, t)
-		data, _ = (&page{b, t}).capture(ctx, filmQuality) // the next one follows
+		data, _ = (&page{b: b, t: t}).capture(ctx, filmQuality) // the next one follows
 	default:
 		data = c.take(ctx, t)
 	}
@@ -312,7 +312,7 @@ func (c *camera) turn(ctx context.Context, t *tab) {
 	c.b.mu.Lock()
 	t.cast = screencast{}
 	c.b.mu.Unlock()
-	_ = (&page{c.b, t}).act(ctx, "Page.startScreencast", map[string]any{"format": "jpeg", "quality": filmQuality, "maxWidth": viewWidth, "maxHeight": viewHeight}, nil)
+	_ = (&page{b: c.b, t: t}).act(ctx, "Page.startScreencast", map[string]any{"format": "jpeg", "quality": filmQuality, "maxWidth": viewWidth, "maxHeight": viewHeight}, nil)
 }
 
 // take returns the newest frame of the screencast, if there is one. What Chromium has sent was
@@ -330,7 +330,7 @@ func (c *camera) take(ctx context.Context, t *tab) []byte {
 	}
 	defer c.acknowledge(t, cast)
 	if secret {
-		data, _ := (&page{c.b, t}).capture(ctx, filmQuality) // none while it cannot be hidden
+		data, _ := (&page{b: c.b, t: t}).capture(ctx, filmQuality) // none while it cannot be hidden
 		c.taken = time.Now()
 		if sum := sha256.Sum256(data); sum == c.sum {
 			c.same = min(c.same+1, 8)

@@ -1034,9 +1034,9 @@ const file_deckhand_v1_browser_proto_rawDesc = "" +
 	"BrowserAct\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\tR\x02on\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem2i\n" +
-	"\x0eBrowserService\x12W\n" +
-	"\fWatchBrowser\x12 .deckhand.v1.WatchBrowserRequest\x1a!.deckhand.v1.WatchBrowserResponse(\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\aproblem\x18\x03 \x01(\tR\aproblem2n\n" +
+	"\x0eBrowserService\x12\\\n" +
+	"\fWatchBrowser\x12 .deckhand.v1.WatchBrowserRequest\x1a!.deckhand.v1.WatchBrowserResponse\"\x03\x90\x02\x01(\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_browser_proto_rawDescOnce sync.Once

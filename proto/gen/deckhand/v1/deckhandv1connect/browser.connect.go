@@ -64,6 +64,7 @@ func NewBrowserServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+BrowserServiceWatchBrowserProcedure,
 			connect.WithSchema(browserServiceMethods.ByName("WatchBrowser")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 	}
@@ -101,6 +102,7 @@ func NewBrowserServiceHandler(svc BrowserServiceHandler, opts ...connect.Handler
 		BrowserServiceWatchBrowserProcedure,
 		svc.WatchBrowser,
 		connect.WithSchema(browserServiceMethods.ByName("WatchBrowser")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/deckhand.v1.BrowserService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
