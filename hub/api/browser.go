@@ -84,7 +84,7 @@ func (h *Browsers) Serve(ctx context.Context, stream viewStream) error {
 	}
 	v := &view{
 		h: h, stream: stream, who: auth.From(ctx), taskID: taskID,
-		showing: make(chan showing), heard: make(chan *deckhandv1.WatchBrowserRequest), left: make(chan error, 1), ended: make(chan struct{}),
+		showing: make(chan showing), heard: make(chan *deckhandv1.WatchBrowserRequest), left: make(chan struct{}), ended: make(chan struct{}),
 		rate: rate.NewLimiter(rate.Every(frameEvery), frameBurst),
 	}
 	defer close(v.ended)
@@ -105,7 +105,7 @@ type view struct {
 	who     auth.Identity
 	taskID  string
 	heard   chan *deckhandv1.WatchBrowserRequest
-	left    chan error
+	left    chan struct{} // closed when whoever watches has gone
 	showing chan showing
 
 	ended chan struct{} // closed with the view
@@ -140,7 +140,7 @@ func (v *view) receive(ctx context.Context) {
 	for {
 		message, err := v.stream.Receive()
 		if err != nil {
-			v.left <- err
+			close(v.left)
 			return
 		}
 		select {
