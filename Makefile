@@ -52,7 +52,7 @@ soak: ## run what is concurrent again and again, with the race detector, and all
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'FullSpeed|DoesNotEnd|StopsReading|ManyJails' $(ARGS) ./node/exec/...
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=60m $(ARGS) ./integration/pairs
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'TwoGigabytes' $(ARGS) ./integration/console
-	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'GeneratedClients' $(ARGS) ./integration/sdk
+	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'GeneratedClients|Inspector' $(ARGS) ./integration/sdk ./integration/mcp
 	DECKHAND_SOAK=1 scripts/test -v -count=10 -timeout=30m -run 'ContainerdDies' $(ARGS) ./node/jail
 	DECKHAND_SOAK=1 scripts/test -v -count=1 -timeout=30m -run 'ChromiumOfAPack' $(ARGS) ./node/jail
 	DECKHAND_SOAK=1 scripts/test -v -count=5 -timeout=60m -run 'HubDies|PullGoesOn|KeepsASetup|ContainerdDied' $(ARGS) ./integration/image ./node/image

@@ -61,7 +61,7 @@ turns:
 
 	// Its first line may have come with the start already.
 	begun := `starting\nlistening on 8080\n\[bytes 0`
-	if strings.Contains(steps[0].Observation, "starting\n") {
+	if regexp.MustCompile(`(?m)^starting$`).MatchString(steps[0].Observation) {
 		begun = `listening on 8080\n\[bytes 9`
 	}
 	require.Regexp(t, "^"+server+` has run for \d+s; the output matches\n`+begun+` to 27 of its output\]$`, steps[2].Observation)

@@ -48,5 +48,5 @@ func TestRefusalsAreLoggedWithACount(t *testing.T) {
 	r.proxy.Leave(jailID)
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Less(t, len(lines), 50)
-	require.Contains(t, lines[len(lines)-1], "refused more connections out of a jail: jail=jail_test count=980")
+	require.Contains(t, lines[len(lines)-1], "refused more connections out of a jail: jail_id=jail_test count=980")
 }

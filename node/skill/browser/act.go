@@ -405,7 +405,7 @@ func (c *call) waitFor(holds func() (bool, error), what string) error {
 }
 
 func (c *call) matches(selector string) (bool, error) {
-	_, err := c.bySelector(c.ctx, selector)
+	_, err := finder{&c.page}.bySelector(c.ctx, selector)
 	if err != nil && strings.Contains(err.Error(), "matches several") {
 		return true, nil
 	}

@@ -44,7 +44,13 @@ const (
 // resolve returns the element that a target names. If it is not clear, the error names the
 // candidates.
 func (p *page) resolve(ctx context.Context, target string, use purpose) (element, error) {
-	target = strings.TrimSpace(target)
+	return finder{p}.find(ctx, strings.TrimSpace(target), use)
+}
+
+// finder looks for elements of a page.
+type finder struct{ *page }
+
+func (p finder) find(ctx context.Context, target string, use purpose) (element, error) {
 	if m := referenceForm.FindStringSubmatch(target); m != nil {
 		return p.byReference(ctx, m[1])
 	}
@@ -84,7 +90,7 @@ func unescape(text string) string {
 // errNotSelector is returned for what no CSS selector is.
 var errNotSelector = errors.New("it is not a CSS selector")
 
-func (p *page) byReference(ctx context.Context, ref string) (element, error) {
+func (p finder) byReference(ctx context.Context, ref string) (element, error) {
 	p.b.mu.Lock()
 	e, ok := p.t.nodes[ref]
 	p.b.mu.Unlock()
@@ -111,7 +117,7 @@ func (p *page) byReference(ctx context.Context, ref string) (element, error) {
 
 // bySelector returns the one element that a selector matches in the page and its frames; of
 // several the one that is visible.
-func (p *page) bySelector(ctx context.Context, selector string) (element, error) {
+func (p finder) bySelector(ctx context.Context, selector string) (element, error) {
 	frames, err := p.frames(ctx)
 	if err != nil {
 		return element{}, err
@@ -179,7 +185,7 @@ const findScript = `(selector, n) => {
 }`
 
 // describeObject returns the element that is an object of a page, and whether it is visible.
-func (p *page) describeObject(ctx context.Context, object, frame string) (element, bool, error) {
+func (p finder) describeObject(ctx context.Context, object, frame string) (element, bool, error) {
 	var described struct {
 		Node struct {
 			Backend int64 `json:"backendNodeId"`
@@ -203,7 +209,7 @@ func (p *page) describeObject(ctx context.Context, object, frame string) (elemen
 }
 
 // byWords returns the element that best fits a question, if it is clear which does.
-func (p *page) byWords(ctx context.Context, q question, use purpose) (element, error) {
+func (p finder) byWords(ctx context.Context, q question, use purpose) (element, error) {
 	root, err := p.looked(ctx)
 	if err != nil {
 		return element{}, err
@@ -227,7 +233,7 @@ func (p *page) byWords(ctx context.Context, q question, use purpose) (element, e
 }
 
 // unclear returns an error that names the candidates.
-func (p *page) unclear(what string, candidates []element) error {
+func (p finder) unclear(what string, candidates []element) error {
 	p.b.mu.Lock()
 	defer p.b.mu.Unlock()
 	lines := []string{what + "; nothing was done. Name one of these:"}
@@ -238,7 +244,7 @@ func (p *page) unclear(what string, candidates []element) error {
 }
 
 // byColor puts those first whose background, or text, has a color.
-func (p *page) byColor(ctx context.Context, all []scored, color string) []scored {
+func (p finder) byColor(ctx context.Context, all []scored, color string) []scored {
 	for i := range all[:min(len(all), 20)] {
 		raw, err := p.on(ctx, all[i].node.element, colorScript)
 		if err != nil {

@@ -128,7 +128,7 @@ deckhand knowledge remove handbook --upload leave.md`,
 		},
 	}
 	cmd.Flags().StringVar(&source, "source", "", "remove only this source, by its id")
-	cmd.Flags().StringVar(&upload, "upload", "", "remove only this uploaded file, by its path")
+	cmd.Flags().StringVar(&upload, "upload", "", "remove only this uploaded file, by its `PATH`")
 	cmd.MarkFlagsMutuallyExclusive("source", "upload")
 	return cmd
 }

@@ -106,10 +106,10 @@ func TestOneTaskIsFollowedThroughAllRoles(t *testing.T) {
 		"a step":              {[]string{"--step", "step_1"}, []string{"a call runs", "a command ended"}},
 		"a node":              {[]string{"--node", "node_1"}, []string{"a command ended", "another ended"}},
 		"a role":              {[]string{"--role", "worker"}, []string{"claimed"}},
-		"a level":             {[]string{"--level", "warn"}, []string{"call failed", "of another", "a jail was made"}},
+		"a level":             {[]string{"--level", "warn"}, []string{"call failed", "of another"}},
 		"since a time":        {[]string{"--since", "2026-01-01T11:00:03.5Z"}, []string{"a command ended", "of another", "another ended", "a jail was made"}},
 		"for an hour":         {[]string{"--since", "59m57s"}, []string{"a call runs", "a command ended", "of another", "another ended", "a jail was made"}},
-		"some":                {[]string{"--task", "task_a", "--role", "node", "--level", "info"}, []string{"a command ended"}},
+		"some":                {[]string{"--task", "task_a", "--role", "node", "--level", "info"}, []string{"a command ended", "a jail was made"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -250,8 +250,8 @@ func (j *journal) run(ctx context.Context, line func([]byte) bool, more ...strin
 		return context.Cause(ctx)
 	case err != nil:
 		return fmt.Errorf("read the journal: %w", err)
-	case ended != nil && bytes.Contains(stderr.Bytes(), []byte("No data available")):
-		return nil // no unit matches, or no journal may be read
+	case ended != nil && (bytes.Contains(stderr.Bytes(), []byte("No data available")) || bytes.Contains(stderr.Bytes(), []byte("No such boot ID"))):
+		return nil // no unit matches, there is nothing of this boot, or no journal may be read
 	case ended != nil:
 		return fmt.Errorf("read the journal: %w: %s", ended, bytes.TrimSpace(stderr.Bytes()))
 	}
