@@ -51,7 +51,7 @@ func ready(parts []part) bool {
 
 var _ grpchealth.Checker = (*readiness)(nil)
 
-// restarting returns the services that this process starts again just now. It costs nothing.
+// restarting returns the names of the supervised services that are being restarted. It does no I/O.
 func (r *readiness) restarting() (names []string) {
 	for _, s := range r.hub.supervised {
 		if s.Restarting() {

@@ -3,6 +3,7 @@ package hub_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -22,6 +23,8 @@ import (
 // everything of its task, and the task, its result and the audit stay.
 func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 	t.Parallel()
+	collecting.Lock()
+	defer collecting.Unlock()
 	r := newRig(t, hubtest.Shared(t), output("done\n"))
 	ends := func() string {
 		id := r.submit("walker").GetId()
@@ -128,6 +131,10 @@ func TestWhatOldTasksLeftIsDeletedByTheRules(t *testing.T) {
 	require.Zero(t, turns, "released, it goes as well")
 }
 
+// collecting lets one of the tests that share a hub collect at a time: a collection deletes what is
+// old of all organisations.
+var collecting sync.Mutex
+
 // collector returns the part of a hub that deletes what is old.
 func collector(s *store.Store) *retention.Service {
 	return retention.New(retention.Config{Store: s, Log: hclog.NewNullLogger(), Recorder: event.NewRecorder(event.RecorderConfig{
@@ -139,6 +146,8 @@ func collector(s *store.Store) *retention.Service {
 // person gets the response.
 func TestALegalHoldDuringACollectionKeepsWhatIsLeft(t *testing.T) {
 	t.Parallel()
+	collecting.Lock()
+	defer collecting.Unlock()
 	r := newRig(t, hubtest.Shared(t), output("done\n"))
 	s := openStore(t, r.Hub)
 	_, err := r.user.Retention.SetRetention(t.Context(), &deckhandv1.SetRetentionRequest{Days: map[string]int32{"turns": 30, "steps": 30, "events": 30}})

@@ -105,7 +105,7 @@ type view struct {
 	who     auth.Identity
 	taskID  string
 	heard   chan *deckhandv1.WatchBrowserRequest
-	left    chan struct{} // closed when whoever watches has gone
+	left    chan struct{} // closed when the viewer has disconnected
 	showing chan showing
 
 	ended chan struct{} // closed with the view
@@ -170,7 +170,7 @@ func (v *view) run(ctx context.Context) error {
 				return fault.New(fault.Unavailable, "the hub ends this view").WithFix("open it again in a moment")
 			}
 		case <-v.left:
-			return nil // whoever watches has gone
+			return nil
 		case <-tick.C:
 		case message := <-v.heard:
 			if err := v.hear(ctx, message); err != nil {
@@ -178,7 +178,7 @@ func (v *view) run(ctx context.Context) error {
 			}
 			changed = message.GetInput() == nil
 		case s := <-v.showing:
-			err := error(nil)
+			var err error
 			switch {
 			case s.by != v.watch: // of the one before
 				changed = false
@@ -208,30 +208,12 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 	}
 	state := task.State(row.Task.State)
 	now := time.Now()
-	reason := ""
-	switch {
-	case v.taken == nil:
-	case state.Parked():
-		reason = frozen
-	case !mayActIn(state):
-		reason = "the task is " + row.Task.State
-	case row.Task.PauseNext != "":
-		reason = "the task is being paused"
-	case now.Sub(v.acted) > inputIdle:
-		reason = fmt.Sprintf("nothing was done for %s", inputIdle)
-	case v.taken.Acts >= mostActs:
-		reason = fmt.Sprintf("%d acts are the most of one take-over", mostActs)
-	case now.Sub(v.kept) > takeover.KeepEvery:
-		ok, err := v.h.Takeovers.Keep(ctx, v.taken)
+	if v.taken != nil {
+		reason, err := v.over(ctx, row.Task)
+		if err == nil && reason != "" {
+			err = v.give(ctx, reason)
+		}
 		if err != nil {
-			return false, err
-		}
-		if v.kept = now; !ok {
-			reason = "the hub could not keep it"
-		}
-	}
-	if reason != "" {
-		if err := v.give(ctx, reason); err != nil {
 			return false, err
 		}
 	}
@@ -257,7 +239,7 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 			return false, err
 		}
 	}
-	by, err := v.h.Takeovers.Now(ctx, v.who.OrgID, v.taskID)
+	by, err := takeover.Now(ctx, v.h.Takeovers.Store.Queries, v.who.OrgID, v.taskID)
 	if err != nil {
 		return false, err
 	}
@@ -273,6 +255,33 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 		err = v.stream.Send(&deckhandv1.WatchBrowserResponse{Message: &deckhandv1.WatchBrowserResponse_Status{Status: status}})
 	}
 	return state.Final(), err
+}
+
+// over returns why the take-over must end; "" if it may go on, which it keeps.
+func (v *view) over(ctx context.Context, t db.Task) (reason string, err error) {
+	state, now := task.State(t.State), time.Now()
+	switch {
+	case state.Parked():
+		return frozen, nil
+	case !mayActIn(state):
+		return "the task is " + t.State, nil
+	case t.PauseNext != "":
+		return "the task is being paused", nil
+	case now.Sub(v.acted) > inputIdle:
+		return fmt.Sprintf("nothing was done for %s", inputIdle), nil
+	case v.taken.Acts >= mostActs:
+		return fmt.Sprintf("%d acts are the most of one take-over", mostActs), nil
+	case now.Sub(v.kept) <= takeover.KeepEvery:
+		return "", nil
+	}
+	kept, err := v.h.Takeovers.Keep(ctx, v.taken)
+	if err != nil {
+		return "", err
+	}
+	if v.kept = now; !kept {
+		return "the hub could not keep it", nil
+	}
+	return "", nil
 }
 
 // frozen is why nothing is to be seen of a task that is parked.
@@ -330,7 +339,7 @@ func (v *view) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveTime)
 	defer cancel()
 	// If this fails, the take-over ends without being kept.
-	_ = v.give(ctx, "whoever had it has left")
+	_ = v.give(ctx, "the person has disconnected")
 	v.leave(ctx)
 }
 

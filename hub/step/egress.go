@@ -3,8 +3,6 @@ package step
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"slices"
 
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
@@ -12,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -151,17 +150,10 @@ func (s *Steps) authorize(ctx context.Context, t db.Task, egress *nodev1.Egress)
 	return err
 }
 
-// safeMethods change nothing (RFC 9110, section 9.2.1).
-var safeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
-
 // reading returns what of bindings changes nothing.
 func reading(bindings []*nodev1.Egress_Binding) (out []*nodev1.Egress_Binding) {
 	for _, b := range bindings {
-		methods := safeMethods
-		if len(b.GetMethods()) > 0 {
-			methods = slices.DeleteFunc(slices.Clone(b.GetMethods()), func(m string) bool { return !slices.Contains(safeMethods, m) })
-		}
-		if b.Methods = methods; len(methods) > 0 {
+		if b.Methods = allowlist.SafeOf(b.GetMethods()); len(b.GetMethods()) > 0 {
 			out = append(out, b)
 		}
 	}

@@ -102,51 +102,25 @@ func lockedOut(ctx context.Context, q *db.Queries, step db.Step) error {
 	return fault.New(fault.Unavailable, "%s", node.LockedBy(n.Name, &held)).WithObject(step.ID).WithFix("wait for it")
 }
 
-// lockLook is how often a step that waits for a node's lock looks whether it is released.
-const lockLook = 500 * time.Millisecond
-
 // waitForLock waits, as long as a call of the worker may, for the release of a lock that keeps a
 // granted step from starting, and says in the step why it waits.
 func waitForLock(ctx context.Context, s *Steps, t db.Task, step db.Step) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.NodeWait)
-	defer cancel()
-	tick := time.NewTicker(lockLook)
-	defer tick.Stop()
-	said := ""
-	for {
+	waited := strings.HasPrefix(step.DecisionReason, waits) && !waitsForPerson(step)
+	_, err := waitWhile(ctx, s, step, waited, "allowed, after the lock of its node was released", func(ctx context.Context) (string, error) {
 		held, err := s.cfg.Store.HeldNodeLock(ctx, db.HeldNodeLockParams{OrgID: t.OrgID, NodeID: *step.NodeID})
 		if err != nil && !store.IsNotFound(err) {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("read the lock of node %s: %w", *step.NodeID, err)
+			return "", fmt.Errorf("read the lock of node %s: %w", *step.NodeID, err)
 		}
-		free := err != nil || held.TaskID == nil || *held.TaskID == t.ID
-		reason := ""
-		if !free {
-			n, err := s.cfg.Store.NodeByID(ctx, *step.NodeID)
-			if err != nil {
-				return fmt.Errorf("load node %s: %w", *step.NodeID, err)
-			}
-			reason = waits + node.LockedBy(n.Name, &held)
-		} else if said != "" || strings.HasPrefix(step.DecisionReason, waits) && !waitsForPerson(step) {
-			reason = "allowed, after the lock of its node was released"
+		if err != nil || held.TaskID == nil || *held.TaskID == t.ID {
+			return "", nil
 		}
-		if reason != "" && reason != said {
-			said = reason
-			if err := s.cfg.Store.SetStepWait(context.WithoutCancel(ctx), db.SetStepWaitParams{OrgID: t.OrgID, ID: step.ID, Reason: s.cfg.Redact.Org(t.OrgID).String(reason)}); err != nil {
-				return fmt.Errorf("say why step %s waits: %w", step.ID, err)
-			}
+		n, err := s.cfg.Store.NodeByID(ctx, *step.NodeID)
+		if err != nil {
+			return "", fmt.Errorf("load node %s: %w", *step.NodeID, err)
 		}
-		if free {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return waits + node.LockedBy(n.Name, &held), nil
+	})
+	return err
 }
 
 // machines is how the calls of a task work with machines. It implements tool.Machines.

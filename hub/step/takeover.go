@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
+	"github.com/deckhand-sh/deckhand/hub/work/takeover"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -20,12 +21,9 @@ func takenOver(ctx context.Context, q *db.Queries, step db.Step) (string, error)
 	if !toolname.IsBrowser(step.Tool) {
 		return "", nil
 	}
-	row, err := q.BrowserTakenOver(ctx, db.BrowserTakenOverParams{OrgID: step.OrgID, TaskID: step.TaskID})
-	if store.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("find who has the browser of %s: %w", step.TaskID, err)
+	row, err := takeover.Now(ctx, q, step.OrgID, step.TaskID)
+	if err != nil || row == nil {
+		return "", err
 	}
 	return row.UserName, nil
 }
@@ -49,32 +47,46 @@ func waitForPerson(ctx context.Context, s *Steps, step db.Step) (bool, error) {
 	if State(step.State) != Granted || !toolname.IsBrowser(step.Tool) {
 		return true, nil
 	}
+	return waitWhile(ctx, s, step, waitsForPerson(step), "allowed, after the browser was given back", func(ctx context.Context) (string, error) {
+		by, err := takenOver(ctx, s.cfg.Store.Queries, step)
+		if err != nil || by == "" {
+			return "", err
+		}
+		return waits + by + hasTaken, nil
+	})
+}
+
+// waitLook is how often a step that waits looks whether it may start.
+const waitLook = 500 * time.Millisecond
+
+// waitWhile waits, as long as a call of the worker may, while held returns why a granted step must
+// wait, and says that in the step; once nothing holds it, freed is its reason. waited reports
+// whether the step was last said to wait for this. waitWhile reports whether the step may start.
+func waitWhile(ctx context.Context, s *Steps, step db.Step, waited bool, freed string, held func(context.Context) (string, error)) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.NodeWait)
 	defer cancel()
-	tick := time.NewTicker(lockLook)
+	tick := time.NewTicker(waitLook)
 	defer tick.Stop()
-	waited := waitsForPerson(step)
+	said := ""
 	for {
-		by, err := takenOver(ctx, s.cfg.Store.Queries, step)
+		holds, err := held(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
 				return false, nil
 			}
 			return false, err
 		}
-		reason := ""
-		switch {
-		case by != "":
-			reason, waited = waits+by+hasTaken, true
-		case waited:
-			reason = "allowed, after the browser was given back"
+		reason := holds
+		if holds == "" && (waited || said != "") {
+			reason = freed
 		}
-		if reason != "" {
+		if reason != "" && reason != said {
+			said = reason
 			if err := s.cfg.Store.SetStepWait(context.WithoutCancel(ctx), db.SetStepWaitParams{OrgID: step.OrgID, ID: step.ID, Reason: s.cfg.Redact.Org(step.OrgID).String(reason)}); err != nil {
 				return false, fmt.Errorf("say why step %s waits: %w", step.ID, err)
 			}
 		}
-		if by == "" {
+		if holds == "" {
 			return true, nil
 		}
 		select {

@@ -30,7 +30,7 @@ const (
 	// to answer: while it is frozen, it does not.
 	watchStart  = 10 * time.Second
 	watchAnswer = 5 * time.Second
-	// mostPixels bounds the width and the height of a picture, which whoever watches decodes.
+	// mostPixels bounds the width and the height of a picture: the browsers of viewers decode it.
 	mostPixels = 4096
 )
 

@@ -237,7 +237,7 @@ func (l List) Reading() List {
 		case len(r.HTTP) > 0:
 			r.HTTP = reading(r.HTTP)
 		case len(r.Methods) > 0:
-			r.Methods = safeOf(r.Methods)
+			r.Methods = SafeOf(r.Methods)
 		case strings.ContainsAny(r.Host, "*/"):
 			r.Methods = safeMethods
 		default:
@@ -257,7 +257,7 @@ func reading(rules []string) (out []string) {
 			continue // it would allow nothing
 		}
 		if r.Effect != httprule.Deny {
-			if r.Methods = safeOf(r.Methods); len(r.Methods) == 0 {
+			if r.Methods = SafeOf(r.Methods); len(r.Methods) == 0 {
 				continue
 			}
 		}
@@ -266,12 +266,15 @@ func reading(rules []string) (out []string) {
 	return out
 }
 
-// safeOf returns those of some methods that change nothing; none means all.
-func safeOf(methods []string) []string {
+// Safe reports whether requests with a method change nothing.
+func Safe(method string) bool { return slices.Contains(safeMethods, method) }
+
+// SafeOf returns those of some methods that change nothing; none means all.
+func SafeOf(methods []string) []string {
 	if len(methods) == 0 {
 		return slices.Clone(safeMethods)
 	}
-	return slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return !slices.Contains(safeMethods, m) })
+	return slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return !Safe(m) })
 }
 
 // Upgrade refuses to upgrade a request to a WebSocket where only read-only rules are about its
@@ -309,7 +312,7 @@ func (r *Rule) permits(method string) bool {
 	case len(r.Methods) > 0:
 		return method != Opaque && slices.Contains(r.Methods, method)
 	case r.ReadOnly && method != Opaque:
-		return slices.Contains(safeMethods, method)
+		return Safe(method)
 	}
 	return true
 }

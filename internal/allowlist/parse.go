@@ -78,7 +78,7 @@ func (r *Rule) Check() error {
 		if slices.Contains(r.Methods[:i], method) {
 			return fmt.Errorf("the method %s is named twice", method)
 		}
-		if r.ReadOnly && !slices.Contains(safeMethods, method) {
+		if r.ReadOnly && !Safe(method) {
 			return fmt.Errorf("the method %s is not allowed in a read-only rule", method)
 		}
 	}
@@ -111,7 +111,7 @@ func (r *Rule) checkHTTP() error {
 		if err != nil {
 			return fmt.Errorf("http has %.100q: %w", text, err)
 		}
-		if r.ReadOnly && one.Effect != httprule.Deny && len(safeOf(one.Methods)) < len(one.Methods) {
+		if r.ReadOnly && one.Effect != httprule.Deny && len(SafeOf(one.Methods)) < len(one.Methods) {
 			return fmt.Errorf("http has %.100q, whose methods change something, and the rule is read_only: leave one of them out", text)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
@@ -203,9 +202,7 @@ func (p *policy) fitting(q *question) (out []*binding) {
 // reads reports whether only requests that change nothing fit: those of a task in review mode, and
 // those of a credential that is bound to such methods.
 func (b *binding) reads() bool {
-	return len(b.GetMethods()) > 0 && !slices.ContainsFunc(b.GetMethods(), func(m string) bool {
-		return m != http.MethodGet && m != http.MethodHead && m != http.MethodOptions
-	})
+	return len(b.GetMethods()) > 0 && len(allowlist.SafeOf(b.GetMethods())) == len(b.GetMethods())
 }
 
 // ruled decides a request by the rules for its host. explicit says that a rule names the

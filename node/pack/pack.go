@@ -28,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/wholefile"
 )
 
 const (
@@ -155,20 +156,19 @@ func (s *Store) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the packs: %w", err)
 	}
-	for wait := time.NewTicker(lockEvery); ; {
+	wait := time.NewTicker(lockEvery)
+	defer wait.Stop()
+	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) //nolint:gosec // a file descriptor
 		if err == nil {
-			wait.Stop()
 			break
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			wait.Stop()
 			return nil, errors.Join(fmt.Errorf("lock the packs: %w", err), f.Close())
 		}
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
-			wait.Stop()
 			_ = f.Close()
 			return nil, fault.New(fault.Unavailable, "another command about packs is running").WithCause(ctx.Err()).WithFix("try again when it has ended")
 		}
@@ -337,18 +337,7 @@ func (s *Store) write(p Pack) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(filepath.Join(s.making(), "record"))
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(raw, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.record(p))
-	}
-	if err == nil {
-		err = flush(s.dir)
-	}
-	return err
+	return wholefile.Write(s.record(p), append(raw, '\n'), 0o644)
 }
 
 // drop deletes a version if it is there: its folder at once, and then its record. The lock is held.

@@ -84,6 +84,23 @@ func (f *packFlags) open(cmd *cobra.Command) (*pack.Store, error) {
 	return pack.Open(dir)
 }
 
+// install installs the archive of a pin with do, and prints the pack.
+func (f *packFlags) install(cmd *cobra.Command, name string, do func(*pack.Store, pack.Pin) (pack.Pack, error)) error {
+	s, err := f.open(cmd)
+	if err != nil {
+		return err
+	}
+	pin, err := pack.PinOf(f.pins, name)
+	if err != nil {
+		return err
+	}
+	p, err := do(s, pin)
+	if err == nil {
+		fmt.Fprintln(cmd.OutOrStdout(), line(p))
+	}
+	return err
+}
+
 func packListCommand() *cobra.Command {
 	var f packFlags
 	cmd := &cobra.Command{Use: "list", Short: "List the packs of this node", Args: noArguments}
@@ -125,19 +142,9 @@ func packFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "fetch NAME", Short: "Download the archive that a pin names, and install it", Args: names(1)}
 	f.register(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := f.open(cmd)
-		if err != nil {
-			return err
-		}
-		pin, err := pack.PinOf(f.pins, args[0])
-		if err != nil {
-			return err
-		}
-		p, err := s.Fetch(cmd.Context(), http.DefaultClient, pin)
-		if err == nil {
-			fmt.Fprintln(cmd.OutOrStdout(), line(p))
-		}
-		return err
+		return f.install(cmd, args[0], func(s *pack.Store, pin pack.Pin) (pack.Pack, error) {
+			return s.Fetch(cmd.Context(), http.DefaultClient, pin)
+		})
 	}
 	return cmd
 }
@@ -147,24 +154,14 @@ func packImportCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "import NAME ARCHIVE", Short: "Install the archive of a pin from a file, for nodes without a network", Args: names(2)}
 	f.register(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := f.open(cmd)
-		if err != nil {
-			return err
-		}
-		pin, err := pack.PinOf(f.pins, args[0])
-		if err != nil {
-			return err
-		}
-		file, err := os.Open(args[1])
-		if err != nil {
-			return usageError{err}
-		}
-		defer func() { _ = file.Close() }()
-		p, err := s.Import(cmd.Context(), pin, file, args[1])
-		if err == nil {
-			fmt.Fprintln(cmd.OutOrStdout(), line(p))
-		}
-		return err
+		return f.install(cmd, args[0], func(s *pack.Store, pin pack.Pin) (pack.Pack, error) {
+			file, err := os.Open(args[1])
+			if err != nil {
+				return pack.Pack{}, usageError{err}
+			}
+			defer func() { _ = file.Close() }()
+			return s.Import(cmd.Context(), pin, file, args[1])
+		})
 	}
 	return cmd
 }

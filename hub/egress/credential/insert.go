@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/httprule"
@@ -56,7 +56,7 @@ func (u use) permits(req *http.Request) error {
 	if err := fits(u.row, req, false); err != nil {
 		return err
 	}
-	if u.readOnly && !slices.Contains(safeMethods, req.Method) {
+	if u.readOnly && !allowlist.Safe(req.Method) {
 		return fault.New(fault.Denied, "the run is reviewed before anything leaves its workspace, and %.32s may change something", req.Method).WithCode(fault.CredentialRefused).WithObject(u.row.Name).
 			WithFix("end the run: what it wants to send is sent when a person accepts it")
 	}

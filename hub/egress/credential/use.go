@@ -100,9 +100,6 @@ func unlisted(jailID, name, taskID string, tasks int) error {
 	return e.WithFix("add it to credentials of the persona, and apply it")
 }
 
-// safeMethods change nothing (RFC 9110, section 9.2.1).
-var safeMethods = []string{http.MethodGet, http.MethodHead, http.MethodOptions}
-
 // fits refuses a request that a credential is not for. It also refuses one that names another
 // host than it goes to, since a server may have several.
 func fits(row db.EgressCredential, req *http.Request, anyMethod bool) error {

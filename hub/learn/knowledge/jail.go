@@ -285,8 +285,8 @@ func begin(jailID string) *nodev1.UploadFilesRequest {
 	return &nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Begin_{Begin: &nodev1.UploadFilesRequest_Begin{JailId: jailID, Path: documents}}}
 }
 
-// folderEntry returns an upload of a hidden folder, which is not read. With it the folder of the
-// documents exists even when there are none.
+// folderEntry returns an upload of a hidden folder, which is not read. It creates the folder of the
+// documents, also if there are no documents to upload.
 func folderEntry() *nodev1.UploadFilesRequest {
 	return &nodev1.UploadFilesRequest{Message: &nodev1.UploadFilesRequest_Entry{Entry: &nodev1.UploadEntry{Path: ".read", Type: "dir", Mode: 0o700}}}
 }

@@ -55,7 +55,7 @@ func (m *Memories) ForRun(ctx context.Context, t db.Task, tokens int) ([]Told, e
 		return nil, nil
 	}
 	if t.MemoriesChosen && t.Attempt == 1 {
-		return nil, nil // the claim found that there are none
+		return nil, nil // the claim has stored that the run has no memories
 	}
 	if !t.MemoriesChosen {
 		err := m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {

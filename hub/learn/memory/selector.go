@@ -12,12 +12,13 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 )
 
 const (
 	// maxSelectors is how many selectors of an agent are kept for a user; those that were used
 	// last stay.
-	maxSelectors = 500
+	maxSelectors = browserlink.MaxTargets
 	// selectorLife is how long one is kept without being used.
 	selectorLife = 90 * 24 * time.Hour
 	// A new selector has the confidence newSelector. A hit brings it nearer to 1 by hitSelector of

@@ -89,7 +89,7 @@ func (l *listeners) begin(orgID string, o *listening) {
 	if err != nil {
 		o.err = fmt.Errorf("subscribe to events: %w", err)
 		l.mu.Lock()
-		delete(l.orgs, orgID) // who comes now tries anew
+		delete(l.orgs, orgID) // the next watch subscribes again
 		l.mu.Unlock()
 	} else {
 		o.stop = stop

@@ -13,7 +13,7 @@ import (
 
 // Unfinished is the table that a database has while a backup is restored into it, or while it is
 // adopted: the operation creates it before anything else, and drops it when a hub may start. Its
-// one row is the Operation. It is none of the schema's.
+// one row is the Operation. The migrations do not create it.
 const Unfinished = "deckhand_restore_unfinished"
 
 // Operation is what prepares a database for hubs.

@@ -37,8 +37,8 @@ type Takeover struct {
 }
 
 // Now returns who has the browser of a task; nil for the agent.
-func (s *Takeovers) Now(ctx context.Context, orgID, taskID string) (*db.BrowserTakeover, error) {
-	row, err := s.Store.BrowserTakenOver(ctx, db.BrowserTakenOverParams{OrgID: orgID, TaskID: taskID})
+func Now(ctx context.Context, q *db.Queries, orgID, taskID string) (*db.BrowserTakeover, error) {
+	row, err := q.BrowserTakenOver(ctx, db.BrowserTakenOverParams{OrgID: orgID, TaskID: taskID})
 	if store.IsNotFound(err) {
 		return nil, nil
 	}

@@ -50,33 +50,60 @@ func (p *page) resolve(ctx context.Context, target string, use purpose) (element
 // finder looks for elements of a page.
 type finder struct{ *page }
 
-func (p finder) find(ctx context.Context, target string, use purpose) (element, error) {
+// form is how a target is written.
+type form int
+
+const (
+	asWords form = iota
+	asReference
+	asSelector
+	likeSelector // words if it is not a valid selector
+	asNamed
+)
+
+// formOf returns how a target is written, with its reference or selector, or the role and name that
+// it asks for.
+func formOf(target string) (as form, text string, q question) {
 	if m := referenceForm.FindStringSubmatch(target); m != nil {
-		return p.byReference(ctx, m[1])
+		return asReference, m[1], q
 	}
 	if selector, ok := strings.CutPrefix(target, "css="); ok {
-		return p.bySelector(ctx, selector)
+		return asSelector, selector, q
 	}
 	if m := roleForm.FindStringSubmatch(target); m != nil {
-		return p.byWords(ctx, question{role: m[1], name: unescape(m[2]), exact: m[2] != ""}, use)
+		return asNamed, "", question{role: m[1], name: unescape(m[2]), exact: m[2] != ""}
 	}
 	if m := namedForm.FindStringSubmatch(target); m != nil && knownRole(m[1]) {
-		return p.byWords(ctx, question{role: m[1], name: unescape(m[2]), exact: true}, use)
+		return asNamed, "", question{role: m[1], name: unescape(m[2]), exact: true}
 	}
 	if selectorForm.MatchString(target) || tagForm.MatchString(target) {
-		e, err := p.bySelector(ctx, target)
-		if err == nil || !errors.Is(err, errNotSelector) {
+		return likeSelector, target, q
+	}
+	return asWords, "", q
+}
+
+func (p finder) find(ctx context.Context, target string, use purpose) (element, error) {
+	as, text, q := formOf(target)
+	switch as {
+	case asReference:
+		return p.byReference(ctx, text)
+	case asNamed:
+		return p.byWords(ctx, q, use)
+	case asSelector:
+		return p.bySelector(ctx, text)
+	case likeSelector:
+		if e, err := p.bySelector(ctx, text); err == nil || !errors.Is(err, errNotSelector) {
 			return e, err
 		}
+	case asWords:
 	}
 	return p.byWords(ctx, parseWords(target), use)
 }
 
 // worded reports whether a target is plain words.
 func worded(target string) bool {
-	m := namedForm.FindStringSubmatch(target)
-	return !referenceForm.MatchString(target) && !strings.HasPrefix(target, "css=") && !roleForm.MatchString(target) && (m == nil || !knownRole(m[1])) &&
-		!selectorForm.MatchString(target) && !tagForm.MatchString(target)
+	as, _, _ := formOf(target)
+	return as == asWords
 }
 
 func unescape(text string) string {

@@ -212,7 +212,7 @@ func TestAPersonWatchesAndTakesOver(t *testing.T) {
 		require.Empty(t, did.Problem)
 		require.True(t, did.Hidden)
 	}
-	// Whoever has it leaves without a word.
+	// The person disconnects without giving the browser back.
 	require.NoError(t, v.in.Close())
 	require.NoError(t, <-v.ended)
 	require.Contains(t, r.do(toolname.BrowserSnapshot, nil), "note: ada took over the browser since your last call: 1 click, 1 field for a secret filled in")

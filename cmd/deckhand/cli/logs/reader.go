@@ -117,7 +117,7 @@ func (r *reader) follow(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// entry reads a line and counts one that is none of a log.
+// entry parses a line. A line that is not a log line is counted in skipped.
 func (r *reader) entry(text []byte) (entry, bool) {
 	if len(text) == 0 {
 		return entry{}, false

@@ -148,7 +148,7 @@ type DropOldestDeletedParams struct {
 }
 
 // Makes room for an entry of a scope by deleting for good what was deleted first, with what
-// people said of it. Returns how many that were.
+// people said of it. Returns how many entries were deleted.
 func (q *Queries) DropOldestDeleted(ctx context.Context, arg DropOldestDeletedParams) (int64, error) {
 	row := q.db.QueryRow(ctx, dropOldestDeleted,
 		arg.OrgID,
@@ -879,7 +879,7 @@ type PruneMemoriesParams struct {
 }
 
 // Deletes a batch of what has been deleted or over for some time, with what people said of it.
-// Returns how many that were.
+// Returns how many entries were deleted.
 func (q *Queries) PruneMemories(ctx context.Context, arg PruneMemoriesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, pruneMemories, arg.Before, arg.MaxRows)
 	var column_1 int64

@@ -18,7 +18,7 @@ SELECT count(*) FROM (SELECT 1 FROM memories m
 
 -- name: DropOldestDeleted :one
 -- Makes room for an entry of a scope by deleting for good what was deleted first, with what
--- people said of it. Returns how many that were.
+-- people said of it. Returns how many entries were deleted.
 WITH gone AS (
     DELETE FROM memories m WHERE m.id = (
         SELECT d.id FROM memories d WHERE d.org_id = @org_id AND d.scope_kind = @scope_kind AND d.scope_id = @scope_id AND d.only_for = @only_for
@@ -238,7 +238,7 @@ WHERE m.org_id = @org_id AND m.id = @id AND v.memory_id = m.id AND v.version = m
 
 -- name: PruneMemories :one
 -- Deletes a batch of what has been deleted or over for some time, with what people said of it.
--- Returns how many that were.
+-- Returns how many entries were deleted.
 WITH gone AS (
     DELETE FROM memories m WHERE m.id IN (
         SELECT o.id FROM memories o WHERE least(o.expires_at, o.deleted_at) < @before AND (o.expires_at IS NOT NULL OR o.deleted_at IS NOT NULL) LIMIT @max_rows)
