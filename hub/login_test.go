@@ -150,8 +150,8 @@ func askGemini(ctx context.Context, hubURL string, lease *deckhandv1.Lease) (int
 }
 
 // A login by OAuth with PKCE, from its code to calls with its token;
-// ten calls at once over two hubs renew it once, before its end; a renewal that
-// is refused says to connect again; disconnecting wipes it.
+// ten calls at once over two hubs renew it once, before its end; what a renewal returned is
+// stored though the database fails meanwhile; a renewal that is refused says to connect again; disconnecting wipes it.
 func TestALoginIsRenewedByOneOfTwoHubs(t *testing.T) {
 	t.Parallel()
 	g := newGoogle(t)
@@ -216,8 +216,13 @@ func TestALoginIsRenewedByOneOfTwoHubs(t *testing.T) {
 	callers.Wait()
 	require.Equal(t, 1, g.count(&g.renewed))
 	later(56)
+	r.exec(`CREATE SEQUENCE failures`)
+	r.exec(`CREATE FUNCTION fail_twice() RETURNS trigger LANGUAGE plpgsql AS
+		$$ BEGIN IF nextval('failures') < 3 THEN RAISE EXCEPTION 'no space left'; END IF; RETURN NEW; END $$`)
+	r.exec(`CREATE TRIGGER fail_twice BEFORE UPDATE OF sealed ON credentials FOR EACH ROW EXECUTE FUNCTION fail_twice()`)
 	status, says = ask()
 	require.Equal(t, http.StatusOK, status, "the refresh token that came with the renewal is the one to use: %s", says)
+	require.Equal(t, "3", r.sql("SELECT last_value::text FROM failures"), "what the server has issued is stored, though the database failed twice")
 	require.Equal(t, 2, g.count(&g.renewed))
 	require.Zero(t, g.count(&g.reused))
 

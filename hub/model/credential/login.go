@@ -38,6 +38,13 @@ type Login struct {
 // that is shorter.
 const early = 5 * time.Minute
 
+// A renewed token is stored again storeTries times if the database fails, with storePause
+// between, since the server may refuse the refresh token before it.
+const (
+	storeTries = 5
+	storePause = 500 * time.Millisecond
+)
+
 // unsaid is the assumed lifetime of a token whose server does not state one.
 const unsaid = time.Hour
 
@@ -215,8 +222,9 @@ func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Creden
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
 	var row db.Credential
+	var got *oauth2.Token
 	var refused *fault.Error
-	err := c.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+	step := func(tx *event.Tx) (err error) {
 		row, err = tx.LockCredential(ctx, db.LockCredentialParams{OrgID: orgID, Provider: name})
 		if store.IsNotFound(err) {
 			return NotConnected(name)
@@ -231,15 +239,16 @@ func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Creden
 		if err != nil {
 			return err
 		}
-		if t.Refresh == "" {
-			return loginRefused(name, "it was refused before")
-		}
-		got, err := t.config("").TokenSource(c.tokenContext(ctx), &oauth2.Token{RefreshToken: t.Refresh}).Token()
-		if err != nil {
-			if refused = tokenFault(name, err, t.values()...); refused.Code != fault.CredentialInvalid {
-				return refused
+		if got == nil {
+			if t.Refresh == "" {
+				return loginRefused(name, "it was refused before")
 			}
-			return c.endLogin(ctx, tx, &row, t, refused)
+			if got, err = t.config("").TokenSource(c.tokenContext(ctx), &oauth2.Token{RefreshToken: t.Refresh}).Token(); err != nil {
+				if refused = tokenFault(name, err, t.values()...); refused.Code != fault.CredentialInvalid {
+					return refused
+				}
+				return c.endLogin(ctx, tx, &row, t, refused)
+			}
 		}
 		expires := t.took(got)
 		sealed, err := c.sealLogin(t, orgID, name, row.BaseUrl)
@@ -256,7 +265,12 @@ func (c *Credentials) renew(ctx context.Context, orgID, name string) (*db.Creden
 			return fmt.Errorf("store the token of %s: %w", name, err)
 		}
 		return nil
-	})
+	}
+	err := c.cfg.Recorder.Tx(ctx, step)
+	for try := 0; err != nil && got != nil && try < storeTries; try++ {
+		time.Sleep(storePause)
+		err = c.cfg.Recorder.Tx(ctx, step)
+	}
 	if err == nil && refused != nil {
 		return nil, refused
 	}
