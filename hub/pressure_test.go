@@ -109,11 +109,11 @@ func TestNothingStartsOnAWorkerUnderPressure(t *testing.T) {
 	task := r.submit("walker").GetId()
 	r.waitsFor(task, "admitted")
 	renew("free disk is 1 %")
-	r.waitsFor(task, "worker "+r.worker+" is under pressure: free disk is 1 %")
+	r.waitsFor(task, "worker "+r.worker+" takes nothing new: free disk is 1 %")
 	_, err := r.workers.Workers.ClaimTask(t.Context(), &deckhandv1.ClaimTaskRequest{WorkerId: r.worker, TaskId: task, Attempt: 1})
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Aborted), "%v", err)
 	renew("free disk is 2 %")
-	r.waitsFor(task, "worker "+r.worker+" is under pressure: free disk is 2 %")
+	r.waitsFor(task, "worker "+r.worker+" takes nothing new: free disk is 2 %")
 	renew("")
 	r.finish(r.begin(task, 1))
 }

@@ -3,7 +3,7 @@ package worker
 import "sync"
 
 // intake reports whether a worker takes new tasks: shut while it is drained, and while
-// its machine is under pressure. Those it has continue.
+// its machine is under pressure, or it is stopping. Those it has continue.
 type intake struct {
 	mu               sync.Mutex
 	drained, pressed bool
@@ -26,7 +26,7 @@ func (d *intake) set(drained bool) {
 	d.move()
 }
 
-// press shuts it while the machine is under pressure.
+// press shuts it while the machine is under pressure, or the worker is stopping.
 func (d *intake) press(pressed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

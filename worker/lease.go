@@ -96,7 +96,7 @@ func (h *heldLease) renewed(sent time.Time, ttl time.Duration) {
 const defaultRenewal = 10 * time.Second
 
 // renewLoop renews all leases in one call each interval, and sooner after a
-// failure, and when the hub is to hear of this machine's pressure.
+// failure, and when the hub is to hear that this worker takes nothing new, or does again.
 func (w *Worker) renewLoop(ctx context.Context) {
 	retry := backoff.Policy{Base: 200 * time.Millisecond, Max: 2 * time.Second}
 	for failures := 0; ; {
@@ -121,13 +121,14 @@ func (w *Worker) renewLoop(ctx context.Context) {
 }
 
 // sleepBetweenRenewals waits until the next renewal is due: after d or, unless the last one
-// failed, as soon as the hub does not know how this machine does. Under pressure
-// the door is shut, whatever the hub knows.
+// failed, as soon as the hub does not know whether this worker takes new tasks. Where it does
+// not, the door is shut, whatever the hub knows.
 func (w *Worker) sleepBetweenRenewals(ctx context.Context, d time.Duration, failed bool) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	stopping := w.stopping
 	for {
-		why, changed := w.pressure.Now()
+		why, changed := w.closedFor()
 		w.door.press(why != "")
 		if told := w.told.Load(); !failed && why != deref(told) && w.registered.Load().GetWorkerId() != "" {
 			return nil
@@ -138,7 +139,20 @@ func (w *Worker) sleepBetweenRenewals(ctx context.Context, d time.Duration, fail
 		case <-timer.C:
 			return nil
 		case <-changed:
+		case <-stopping:
+			stopping = nil
 		}
+	}
+}
+
+// closedFor returns why this worker takes nothing new, empty if it does, and what ends when
+// that may have changed; nil for never.
+func (w *Worker) closedFor() (why string, changed <-chan struct{}) {
+	select {
+	case <-w.stopping:
+		return "it is stopping", nil
+	default:
+		return w.pressure.Now()
 	}
 }
 
@@ -158,7 +172,7 @@ func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 	if registered.GetWorkerId() == "" {
 		return nil // it is registering
 	}
-	why, _ := w.pressure.Now()
+	why, _ := w.closedFor()
 	req := &deckhandv1.RenewLeasesRequest{WorkerId: registered.GetWorkerId(), Pressure: why}
 	for _, h := range all {
 		req.Leases = append(req.Leases, h.lease)

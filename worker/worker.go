@@ -47,6 +47,8 @@ type Worker struct {
 	door *intake
 	// pressure reports whether this machine has room for new tasks.
 	pressure *pressure.Watch
+	// stopping is closed when the worker is told to stop.
+	stopping chan struct{}
 	tasks    sync.WaitGroup
 	// ending ends when tasks are handed back, since the worker stops.
 	ending context.Context
@@ -61,7 +63,8 @@ type Worker struct {
 	heard atomic.Pointer[time.Time]
 	// bus is where wake-ups are heard; nil for nowhere.
 	bus atomic.Pointer[nats.Conn]
-	// told is the pressure that was reported to the hub; nil for none.
+	// told is why this worker takes nothing new, as it was reported to the hub; nil for
+	// nothing.
 	told  atomic.Pointer[string]
 	retry backoff.Policy
 }
@@ -97,7 +100,9 @@ func (w *Worker) run(ctx context.Context) error {
 	defer w.tasks.Wait()
 	ending, end := context.WithCancel(context.WithoutCancel(ctx))
 	w.ending = ending
+	w.stopping = make(chan struct{})
 	defer func() {
+		close(w.stopping)
 		idle := make(chan struct{})
 		go func() {
 			w.tasks.Wait()

@@ -67,6 +67,7 @@ func TestRolesDrainBeforeTheyStop(t *testing.T) {
 	}
 	term(worker)
 	says(t, worker, `"what":"`+first+`"`)
+	waittest.Until(t, time.Minute, "the worker's state", func() bool { return strings.Contains(f.CLI(0, "workers", "list").Out, "it is stopping") })
 	second := f.Submit("second")
 	workspaces, err := filepath.Glob(filepath.Join(f.NodeDir, "workspaces", "*"))
 	require.NoError(t, err)

@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres"
 	"github.com/deckhand-sh/deckhand/hub/storage/postgres/postgrestest"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
@@ -48,16 +50,17 @@ func run(command []string) (code int, err error) {
 	// The command is signalled first; then what it uses is stopped.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	dir, err := os.MkdirTemp("", "deckhand-test-")
+	dir, err := folder("")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	// Accessible to the user postgres and to jails' user namespaces.
-	if err := os.Chmod(dir, 0o711); err != nil {
+	databases, err := folder(quick())
+	if err != nil {
 		return 0, err
 	}
-	env, services, err := prepare(ctx, dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(databases)) }()
+	env, services, err := prepare(ctx, dir, databases)
 	if err != nil {
 		return 0, err
 	}
@@ -81,13 +84,13 @@ func run(command []string) (code int, err error) {
 
 // prepare returns the services and the environment that names them. What the
 // environment names already is used as it is.
-func prepare(ctx context.Context, dir string) (env []string, services *lifecycle.Group, err error) {
+func prepare(ctx context.Context, dir, databases string) (env []string, services *lifecycle.Group, err error) {
 	services = &lifecycle.Group{}
 	if os.Getenv(waittest.EnvFactor) == "" {
 		env = append(env, fmt.Sprintf("%s=%d", waittest.EnvFactor, factor()))
 	}
 	if os.Getenv(postgrestest.EnvURL) == "" {
-		cluster, err := postgres.Config{DataDir: filepath.Join(dir, "pg"), Fast: true}.Complete(ctx)
+		cluster, err := postgres.Config{DataDir: filepath.Join(databases, "pg"), Fast: true}.Complete(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -109,6 +112,33 @@ func prepare(ctx context.Context, dir string) (env []string, services *lifecycle
 		}
 	}
 	return env, services, nil
+}
+
+// memory is where files lie in memory, and neededMemory is how much of it must be free for
+// the databases of a whole run.
+const (
+	memory       = "/dev/shm"
+	neededMemory = 4 << 30
+)
+
+// quick returns where databases are to lie: in memory where there is enough of it, since they
+// are hundreds of folders of a thousand files, which a disk's file system takes several times
+// as long to create and remove; and else "", where temporary files lie.
+func quick() string {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(memory, &fs); err != nil || fs.Type != unix.TMPFS_MAGIC || fs.Bavail*uint64(fs.Bsize) < neededMemory { //nolint:gosec // a block's size is positive
+		return ""
+	}
+	return memory
+}
+
+// folder creates a folder that the user postgres and the user namespaces of jails may enter.
+func folder(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, "deckhand-test-")
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711) //nolint:gosec // others enter it
 }
 
 const (

@@ -195,7 +195,7 @@ func TestNodesThatTakeNothing(t *testing.T) {
 		{"worker drained", "UPDATE workers SET drained_at = now(), drained_by = 'boss'", "UPDATE workers SET drained_at = NULL, drained_by = ''",
 			"worker " + r.worker + " is drained"},
 		{"worker under pressure", "UPDATE workers SET pressure = 'load is 9'", "UPDATE workers SET pressure = ''",
-			"worker " + r.worker + " is under pressure: load is 9"},
+			"worker " + r.worker + " takes nothing new: load is 9"},
 		{"agent paused", "UPDATE agents SET status = 'paused'", "UPDATE agents SET status = 'idle'", "agent walker is paused; go on with: deckhand agent resume walker"},
 		{"not yet", "UPDATE tasks SET not_before = now() + interval '1 hour', reason = 'tries again later'", "", "tries again later"},
 	} {

@@ -97,7 +97,7 @@ func (a *Admission) look(ctx context.Context, tx *event.Tx, orgID string) (*roun
 		case w.Drained:
 			p.trouble = fmt.Sprintf("worker %s is drained", w.ID)
 		case w.Pressure != "":
-			p.trouble = fmt.Sprintf("worker %s is under pressure: %s", w.ID, w.Pressure)
+			p.trouble = fmt.Sprintf("worker %s takes nothing new: %s", w.ID, w.Pressure)
 		default:
 			p.able++
 			p.slots += int(w.Slots)

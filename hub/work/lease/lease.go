@@ -82,7 +82,7 @@ func (l *Leases) Claim(ctx context.Context, orgID, workerID, taskID string, atte
 			case err == nil && w.DrainedAt != nil:
 				return fault.New(fault.Aborted, "worker %s is drained", workerID).WithFix("let another worker claim it").WithObject(workerID)
 			case err == nil && w.Pressure != "":
-				return fault.New(fault.Aborted, "%s", underPressure(workerID, w.Pressure)).WithFix("let another worker claim it").WithObject(workerID)
+				return fault.New(fault.Aborted, "%s", closedFor(workerID, w.Pressure)).WithFix("let another worker claim it").WithObject(workerID)
 			}
 			return err
 		}
@@ -139,7 +139,7 @@ func (l *Leases) touch(ctx context.Context, orgID, workerID, pressure string) (d
 		return row.DrainedAt != nil, nil
 	}
 	if pressure != "" {
-		err = l.takeBack(ctx, orgID, row.Pool, underPressure(workerID, pressure))
+		err = l.takeBack(ctx, orgID, row.Pool, closedFor(workerID, pressure))
 	}
 	l.cfg.Recorder.Publish(change.QueueChanged{OrgID: orgID})
 	return row.DrainedAt != nil, err
@@ -162,8 +162,9 @@ func (l *Leases) takeBack(ctx context.Context, orgID, pool, reason string) error
 	return nil
 }
 
-func underPressure(workerID, pressure string) string {
-	return fmt.Sprintf("worker %s is under pressure: %s", workerID, pressure)
+// closedFor says why a worker takes nothing new.
+func closedFor(workerID, pressure string) string {
+	return fmt.Sprintf("worker %s takes nothing new: %s", workerID, pressure)
 }
 
 func unregistered(workerID string) error {

@@ -47,7 +47,7 @@ func work(x *deckhandv1.Worker) string {
 	case x.GetDrain() != nil:
 		return output.WithReason("drained by "+x.GetDrain().GetBy(), x.GetDrain().GetReason())
 	case x.GetPressure() != "":
-		return output.WithReason("under pressure", x.GetPressure())
+		return output.WithReason("takes nothing new", x.GetPressure())
 	}
 	return "takes tasks"
 }

@@ -381,8 +381,8 @@ type Worker struct {
 	// Number of tasks that it is running.
 	Active  int32  `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
 	Version string `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
-	// Why it takes nothing new: pressure on its machine, or a drain. Empty when
-	// it takes tasks.
+	// Why it takes nothing new: pressure on its machine, or that it is stopping. Empty
+	// when it takes tasks.
 	Pressure      string                 `protobuf:"bytes,7,opt,name=pressure,proto3" json:"pressure,omitempty"`
 	Drain         *Worker_Drain          `protobuf:"bytes,8,opt,name=drain,proto3" json:"drain,omitempty"`
 	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`

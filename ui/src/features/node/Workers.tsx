@@ -46,7 +46,7 @@ export function Workers() {
             <Row key={w.id}>
               <Cell>{w.name}</Cell>
               <Cell className="max-w-80 break-words">
-                {w.drain ? <Badge tone="warn">drained by {w.drain.by}</Badge> : w.pressure ? <Badge tone="warn">under pressure</Badge> : <Badge tone="good">takes tasks</Badge>}
+                {w.drain ? <Badge tone="warn">drained by {w.drain.by}</Badge> : w.pressure ? <Badge tone="warn">takes nothing new</Badge> : <Badge tone="good">takes tasks</Badge>}
                 {(w.drain?.reason || w.pressure) && (
                   <div className="pt-1 text-xs text-dim">
                     <Literal text={w.drain?.reason || w.pressure} />

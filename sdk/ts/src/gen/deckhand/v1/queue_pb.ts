@@ -200,8 +200,8 @@ export type Worker = Message<"deckhand.v1.Worker"> & {
   version: string;
 
   /**
-   * Why it takes nothing new: pressure on its machine, or a drain. Empty when
-   * it takes tasks.
+   * Why it takes nothing new: pressure on its machine, or that it is stopping. Empty
+   * when it takes tasks.
    *
    * @generated from field: string pressure = 7;
    */
