@@ -141,7 +141,7 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 		f := m.Fields().Get(i)
 		switch name := string(f.Name()); name {
 		case "agent_id":
-			if m.Name() != "GetEstimateRequest" { // it takes one of two
+			if m.Name() != "GetEstimateRequest" && m.Name() != "TestTriggerRequest" { // they take one of two
 				out[name] = o.agent
 			}
 		case "object_id":
@@ -370,6 +370,8 @@ func (o others) request(m protoreflect.MessageDescriptor) map[string]any {
 				out[name] = "registry.example.com/team/*"
 			case "RemoveDocumentRequest":
 				out[name] = "walk.md"
+			case "ListMachineFilesRequest", "ReadMachineFileRequest":
+				out[name] = "/file_list"
 			}
 		case "arguments_json":
 			out[name] = "{}"

@@ -63,7 +63,7 @@ var whose = map[reach]string{
 	leased: `RegisterWorker ClaimTask RenewLeases StartTask RecordEvents PublishThinking RecordTurn ProposeStep ExecuteStep SaveCheckpoint
 		FinishTask YieldTask ReleaseTask`,
 	operators: "GetVault RotateVault CreateOrganisation ListOrganisations SetOrganisationLimits",
-	administrators: `Diagnose GetRetention SetRetention SetLegalHold ListLegalHolds DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit VerifyAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
+	administrators: `GetMachine ReadJournal ListMachineFiles ReadMachineFile Diagnose GetRetention SetRetention SetLegalHold ListLegalHolds DrainWorker UndrainWorker ReleaseHold ListAuditEntries ExportAudit VerifyAudit ApplyPolicy ReplayPolicy ConnectProvider DisconnectProvider
 		SetPrice SetBudget SetPlan SetQuota SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode UpgradeNodes ListNodeRollouts StopNodeRollout
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember

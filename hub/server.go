@@ -132,6 +132,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewNodeServiceHandler(&api.Nodes{
 		Nodes: h.nodes, Rollouts: h.rollouts, CAFingerprint: h.ca.Fingerprint(), Drop: h.edge.Drop,
 	}, options...))
+	mux.Handle(deckhandv1connect.NewMachineServiceHandler(&api.Machines{Nodes: h.nodes, Node: h.node, Recorder: h.recorder, Redact: h.cfg.Redact}, options...))
 	policies := &api.Policies{Policies: h.policies, Agents: h.agents, Tools: h.tools, Redact: h.cfg.Redact, Queries: h.store.Queries}
 	mux.Handle(deckhandv1connect.NewPolicyServiceHandler(policies, options...))
 	mux.Handle(deckhandv1connect.NewToolServiceHandler(&api.Tools{Policies: policies}, options...))

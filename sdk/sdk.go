@@ -75,7 +75,9 @@ type Client struct {
 	Workspaces deckhandv1connect.WorkspaceServiceClient
 	Nodes      deckhandv1connect.NodeServiceClient
 	NodeExecs  deckhandv1connect.NodeExecServiceClient
-	Terminals  deckhandv1connect.TerminalServiceClient
+	// Machines are those of nodes, as far as their operators show them.
+	Machines  deckhandv1connect.MachineServiceClient
+	Terminals deckhandv1connect.TerminalServiceClient
 	// Browsers are those of tasks, which people watch and take over.
 	Browsers  deckhandv1connect.BrowserServiceClient
 	Telemetry deckhandv1connect.NodeTelemetryServiceClient
@@ -180,6 +182,7 @@ func New(cfg Config) (*Client, error) {
 		Workspaces:    deckhandv1connect.NewWorkspaceServiceClient(client, target, options),
 		Nodes:         deckhandv1connect.NewNodeServiceClient(client, target, options),
 		NodeExecs:     deckhandv1connect.NewNodeExecServiceClient(client, target, options),
+		Machines:      deckhandv1connect.NewMachineServiceClient(client, target, options),
 		Terminals:     deckhandv1connect.NewTerminalServiceClient(duplex, target, options),
 		Browsers:      deckhandv1connect.NewBrowserServiceClient(duplex, target, options),
 		Telemetry:     deckhandv1connect.NewNodeTelemetryServiceClient(client, target, options),

@@ -137,7 +137,7 @@ func (h *Files) ReadFile(ctx context.Context, req *deckhandv1.ReadFileRequest) (
 	if req.GetStepId() != "" {
 		return h.readAfter(ctx, req)
 	}
-	from, most, cut := h.window(ctx, req)
+	from, most, cut := maskedWindow(maskOf(ctx, h.Redact), req.GetOffset(), req.GetLimit())
 	res, err := node.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: jailID, Path: req.GetPath(), Offset: from, Limit: most})
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", req.GetPath(), fault.FromGRPC(err))
@@ -145,13 +145,13 @@ func (h *Files) ReadFile(ctx context.Context, req *deckhandv1.ReadFileRequest) (
 	return &deckhandv1.ReadFileResponse{Content: cut(res.GetContent()), Size: res.GetSize(), Digest: res.GetDigest()}, nil
 }
 
-// window returns which range of a file is to be read for a request, and what makes the
-// requested range of it, with secrets masked.
-func (h *Files) window(ctx context.Context, req *deckhandv1.ReadFileRequest) (from, most int64, cut func([]byte) []byte) {
-	limit := min(cmp.Or(req.GetLimit(), readBytes), mostRead-2*redact.MaskReach)
-	lead := min(req.GetOffset(), redact.MaskReach)
-	return req.GetOffset() - lead, lead + limit + redact.MaskReach, func(content []byte) []byte {
-		maskOf(ctx, h.Redact).Mask(content)
+// maskedWindow returns which range of a file is to be read for a requested one, and what makes
+// the requested range of it, with secrets masked. A limit of 0 is readBytes.
+func maskedWindow(mask *redact.Redactor, offset, limit int64) (from, most int64, cut func([]byte) []byte) {
+	limit = min(cmp.Or(limit, readBytes), mostRead-2*redact.MaskReach)
+	lead := min(offset, redact.MaskReach)
+	return offset - lead, lead + limit + redact.MaskReach, func(content []byte) []byte {
+		mask.Mask(content)
 		content = content[min(lead, int64(len(content))):]
 		return content[:min(limit, int64(len(content)))]
 	}
@@ -174,11 +174,14 @@ func (h *Files) ListFiles(ctx context.Context, req *deckhandv1.ListFilesRequest)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", req.GetPath(), fault.FromGRPC(err))
 	}
-	out := &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated()}
+	return &deckhandv1.ListFilesResponse{Files: fileInfos(res), Truncated: res.GetTruncated()}, nil
+}
+
+func fileInfos(res *nodev1.ListFilesResponse) (out []*deckhandv1.FileInfo) {
 	for _, f := range res.GetFiles() {
-		out.Files = append(out.Files, &deckhandv1.FileInfo{
+		out = append(out, &deckhandv1.FileInfo{
 			Path: f.GetPath(), Type: f.GetType(), Size: f.GetSize(), Mode: f.GetMode(), ModifiedAt: f.GetModifiedAt(),
 		})
 	}
-	return out, nil
+	return out
 }

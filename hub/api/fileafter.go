@@ -68,7 +68,7 @@ func (h *Files) readAfter(ctx context.Context, req *deckhandv1.ReadFileRequest) 
 	if err != nil {
 		return nil, err
 	}
-	from, most, cut := h.window(ctx, req)
+	from, most, cut := maskedWindow(maskOf(ctx, h.Redact), req.GetOffset(), req.GetLimit())
 	res, err := node.Snapshots().ReadState(ctx, &nodev1.ReadStateRequest{At: at, Path: []byte(req.GetPath()), Offset: from, Limit: most})
 	if err != nil {
 		return nil, pastErr("read "+req.GetPath(), err)

@@ -250,23 +250,31 @@ func (h *Triggers) FireTrigger(ctx context.Context, req *deckhandv1.FireTriggerR
 
 // TestTrigger returns what a payload would lead to.
 func (h *Triggers) TestTrigger(ctx context.Context, req *deckhandv1.TestTriggerRequest) (*deckhandv1.TestTriggerResponse, error) {
-	org := auth.From(ctx).OrgID
-	id, err := h.Triggers.Find(ctx, viewer(ctx), req.GetTriggerId())
+	who := auth.From(ctx)
+	trial := trigger.Trial{Body: req.GetBody(), Headers: req.GetHeaders(), Spec: req.GetSpec()}
+	var err error
+	if ref := req.GetTriggerId(); ref != "" {
+		trial.TriggerID, err = h.Triggers.Find(ctx, viewer(ctx), ref)
+	} else {
+		trial.Draft = trigger.Draft{Kind: trigger.Kind(enumWord(req.GetKind(), "TRIGGER_KIND_")), Spec: req.GetSpec(), Preset: req.GetPreset(), By: actor(who)}
+		trial.Role = who.Role
+		trial.Draft.AgentID, err = h.Agents.Find(ctx, viewer(ctx), req.GetAgentId())
+	}
 	if err != nil {
 		return nil, err
 	}
-	trial := trigger.Trial{Body: req.GetBody(), Headers: req.GetHeaders(), Spec: req.GetSpec()}
 	if ref := req.GetDeliveryId(); ref != "" {
 		if trial.DeliveryID, err = h.Triggers.FindDelivery(ctx, viewer(ctx), ref); err != nil {
 			return nil, err
 		}
 	}
-	v, err := h.Triggers.Test(ctx, org, id, trial)
+	v, err := h.Triggers.Test(ctx, who.OrgID, trial)
 	if err != nil {
 		return nil, err
 	}
 	res := &deckhandv1.TestTriggerResponse{
 		State: deliveryState(v.State), Reason: v.Reason, Event: v.Event, Key: v.Key, Prompt: maskOf(ctx, h.Redact).String(v.Prompt), Flight: v.Flight,
+		AgentName: v.Agent, Priority: v.Priority, GitRef: v.GitRef, Overlap: v.Overlap,
 	}
 	if data, err := json.Marshal(maskOf(ctx, h.Redact).Map(v.Mapped)); err == nil {
 		res.Mapped = object(data)

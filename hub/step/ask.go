@@ -311,11 +311,9 @@ func (s *Steps) binding(ctx context.Context, q *db.Queries, l *looks, t db.Task,
 	}
 	parts["tool"] = digest(record)
 	if r := s.cfg.Tools.Get(step.Tool); r != nil && r.Inspects() {
-		i, err := s.inspect(ctx, l, t, r, arguments)
-		if err != nil {
+		if parts[inspectedPart], err = s.inspectedState(ctx, l, t, r, step, arguments); err != nil {
 			return nil, err
 		}
-		parts[inspectedPart] = i.State
 	}
 	if step.JailID == nodelink.HostJail && step.NodeID != nil {
 		parts["machine"] = *step.NodeID

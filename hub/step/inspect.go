@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/event"
@@ -16,8 +17,9 @@ import (
 
 // What some calls would do is not in their arguments: git_push pushes what is committed. Before
 // a person is asked, the hub inspects it on the node. The person sees it, the grant is bound to
-// it (see binding), and the call is made with exactly that (tool.Call.Approved). Before the call
-// is made, the hub inspects again: if something else would be done by now, the person is asked
+// it (see binding), and the call is made with exactly that (tool.Call.Approved). A tool that is
+// Exact does that or fails, so that one inspection is enough. Before a call of any other one is
+// made, the hub inspects again: if something else would be done by now, the person is asked
 // again. If the node cannot be asked, the grant is bound to nothing that will ever be the case.
 
 // inspectionTimeout bounds one inspection.
@@ -28,6 +30,26 @@ const inspectedPart = "inspected"
 
 // inspected is an inspection as decisions use it. Its state is never empty.
 type inspected struct{ tool.Inspection }
+
+// notInspected and notPossible begin the states of what could not be inspected, and of what
+// cannot be done.
+const (
+	notInspected = "not inspected: "
+	notPossible  = "refused: "
+)
+
+// inspectedState returns the state that a step is bound to: of a granted one whose tool is Exact,
+// the one that it was granted for.
+func (s *Steps) inspectedState(ctx context.Context, l *looks, t db.Task, record *tool.Tool, step db.Step, raw []byte) (string, error) {
+	if record.Exact && State(step.State) == Granted {
+		state, err := approvedState(step)
+		if err != nil || state != "" && !strings.HasPrefix(state, notInspected) && !strings.HasPrefix(state, notPossible) {
+			return state, err
+		}
+	}
+	i, err := s.inspect(ctx, l, t, record, raw)
+	return i.State, err
+}
 
 // inspectedCall identifies what was inspected.
 type inspectedCall struct{ jail, tool, arguments string }
@@ -58,7 +80,7 @@ func (s *Steps) inspect(ctx context.Context, l *looks, t db.Task, record *tool.T
 // uninspected is bound to a state that is never the case.
 func uninspected(problem string) inspected {
 	return inspected{tool.Inspection{
-		State:   "not inspected: " + ident.New("look"),
+		State:   notInspected + ident.New("look"),
 		Preview: "What this would do could not be found out: " + problem + "\nIf you approve it, you are asked again when it can be.",
 	}}
 }
@@ -70,7 +92,7 @@ func (s *Steps) inspectNow(ctx context.Context, t db.Task, record *tool.Tool, ra
 	i, err := s.askForInspection(ctx, t, record, raw)
 	if err == nil && i.Refused != nil {
 		// No approval is for it.
-		i.State, i.Preview = "refused: "+ident.New("look"), "This cannot be done: "+i.Refused.Explanation()
+		i.State, i.Preview = notPossible+ident.New("look"), "This cannot be done: "+i.Refused.Explanation()
 	}
 	if err == nil {
 		return inspected{i}

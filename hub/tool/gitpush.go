@@ -44,7 +44,7 @@ func gitPushTools() []*Tool {
 		Kind: KindCommunication, Returns: Fetched, Expected: 10 * time.Second, Retryable: true,
 		Category: deckhandv1.ToolCategory_TOOL_CATEGORY_MODERATE, Place: deckhandv1.ToolPlace_TOOL_PLACE_NODE,
 		// The remote says that a second push has nothing to do.
-		Idempotent: true, Irreversible: "what others fetch of the pushed commits", Timeout: gitPushTimeout, runs: true,
+		Idempotent: true, Irreversible: "what others fetch of the pushed commits", Timeout: gitPushTimeout, runs: true, Exact: true,
 		Leaves: func(map[string]any) bool { return true },
 		schema: `{"type":"object","additionalProperties":false,"required":["ref"],"properties":{
 			"ref":{"type":"string","minLength":1,"maxLength":250,"description":"The branch, such as deckhand/fix-login or refs/heads/deckhand/fix-login"},

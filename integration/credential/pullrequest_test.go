@@ -157,7 +157,7 @@ func (g *gitHub) right(token, permission string) any {
 }
 
 // An agent pushes a branch and opens a pull request. What is pushed is what the person who was
-// asked has seen: after a commit that came later, they are asked again.
+// asked has seen: neither a commit that came later, nor onto what somebody else has pushed.
 func TestAnAgentPushesAndOpensAPullRequest(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
@@ -239,15 +239,13 @@ turns:
 	require.NoError(t, os.WriteFile(late, []byte(commit), 0o600))
 	f.CLI(0, "agent", "files", "put", "pusher", late, "web/.git/refs/heads/deckhand")
 	f.CLI(0, "inbox", "approve", asked)
-	again := f.Item(id, asked)
-	assert.Empty(t, g.branch("deckhand/fix"), "what they have not seen is not pushed")
-	shown = f.CLI(0, "inbox", "show", again).Out
-	assert.Contains(t, shown, "not seen by anybody")
-	assert.Contains(t, shown, strings.TrimSpace(commit))
-	f.CLI(0, "inbox", "approve", again)
 
 	// Somebody else pushes the next one while they think about it.
-	other := f.Item(id, again)
+	other := f.Item(id, asked)
+	fixed := g.branch("deckhand/fix")
+	require.NotEmpty(t, fixed)
+	assert.NotEqual(t, strings.TrimSpace(commit), fixed, "what they have not seen is not pushed")
+	assert.Contains(t, shown, "refs/heads/deckhand/fix: (new) -> "+fixed)
 	out, err := exec.Command("git", "-C", g.bare, "update-ref", "refs/heads/deckhand/two", "main").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	two := filepath.Join(t.TempDir(), "two")
@@ -255,7 +253,8 @@ turns:
 	f.CLI(0, "agent", "files", "put", "pusher", two, "web/.git/refs/heads/deckhand")
 	f.CLI(0, "inbox", "approve", other)
 	f.Ended(id)
-	assert.Equal(t, strings.TrimSpace(commit), g.branch("deckhand/fix"))
+	assert.Equal(t, fixed, g.branch("deckhand/fix"))
+	assert.Equal(t, g.branch("main"), g.branch("deckhand/two"), "somebody else's branch stays")
 	f.Ended(beside)
 	var unasked []struct{ Observation string }
 	f.JSON(&unasked, "task", "steps", beside)
@@ -272,8 +271,8 @@ turns:
 	f.JSON(&steps, "task", "steps", id)
 	require.Len(t, steps, 8)
 	assert.Contains(t, steps[1].Observation, "there is no local branch refs/heads/deckhand/none", "nobody is asked about a push that cannot be made")
-	assert.Contains(t, steps[2].Observation, "pushed "+strings.TrimSpace(commit))
-	assert.Contains(t, steps[3].Observation, "since it was approved, it cannot be done any more: the remote's refs/heads/deckhand/two has all commits of yours")
+	assert.Contains(t, steps[2].Observation, "pushed "+fixed)
+	assert.Contains(t, steps[3].Observation, "refs/heads/deckhand/two has changed on the remote since")
 	assert.Contains(t, steps[4].Observation, "opened pull request 1 of acme/web: https://github.test/acme/web/pull/1")
 	assert.Contains(t, steps[5].Observation, "commented on pull request 1 of acme/web: https://github.test/acme/web/pull/1#issuecomment-55")
 	assert.Contains(t, steps[6].Observation, "the persona does not list repository other/web")

@@ -125,7 +125,7 @@ func (m *Masker) Header(h http.Header) (echoed []string) {
 
 // text returns text with stars, and echoed with the names of what was there.
 func (m *Masker) text(text string, echoed []string) (string, []string) {
-	if m.matcher == nil {
+	if m.matcher == nil || len(text) < MinSecret {
 		return text, echoed
 	}
 	p := []byte(text)

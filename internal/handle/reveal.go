@@ -1,6 +1,7 @@
 package handle
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ var errPlace = errors.New("the handle of a secret is in a part of the request wh
 //
 // A handle is replaced in the header fields and the query that it was issued in.
 func (e *Exchange) Reveal(req *http.Request, now time.Time) (bool, error) {
+	if !mayHave(req) {
+		return false, nil
+	}
 	r := revealed{e: e, now: now, found: false}
 	r.use, r.useErr = useOf(req.Method, requestURL(req))
 	header := req.Header.Clone()
@@ -52,6 +56,26 @@ func (e *Exchange) Reveal(req *http.Request, now time.Time) (bool, error) {
 	}
 	req.Header, req.URL.RawQuery = header, query
 	return true, nil
+}
+
+// mayHave reports whether there may be a handle anywhere in a request: nearly all have none.
+func mayHave(req *http.Request) bool {
+	for name, values := range req.Header {
+		// Names are canonical or as they were written.
+		if len(name) >= len(kind) && strings.Contains(strings.ToLower(name), kind) {
+			return true
+		}
+		for _, value := range values {
+			if strings.Contains(value, kind) {
+				return true
+			}
+			if plain, ok := basic(value); ok && bytes.Contains(plain, []byte(kind)) {
+				return true
+			}
+		}
+	}
+	return strings.Contains(req.URL.RawQuery, kind) || strings.Contains(req.URL.Path, kind) || strings.Contains(req.URL.Host, kind) ||
+		strings.Contains(req.Host, kind) || req.URL.User != nil && strings.Contains(req.URL.User.String(), kind)
 }
 
 // requestURL returns the URL of a request with its host. A host in the URL that

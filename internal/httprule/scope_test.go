@@ -27,6 +27,13 @@ func TestScopesCoverMethodsAndPaths(t *testing.T) {
 		{"both", []string{"GET"}, []string{"/a"}, "GET", "/a", true},
 		{"the path only", []string{"GET"}, []string{"/a"}, "PUT", "/a", false},
 		{"the method only", []string{"GET"}, []string{"/a"}, "GET", "/b", false},
+		{"all but some", nil, []string{"!/admin/**"}, "GET", "/a", true},
+		{"what is left out", nil, []string{"!/admin/**"}, "GET", "/admin/users", false},
+		{"what is left out of some", nil, []string{"/a/**", "!/a/keys/**"}, "POST", "/a/keys", false},
+		{"the rest of them", nil, []string{"/a/**", "!/a/keys/**"}, "POST", "/a/b", true},
+		{"what is left out for a lenient server: case", nil, []string{"!/admin/**"}, "GET", "/ADMIN/users", false},
+		{"what is left out for a lenient server: a trailing slash", nil, []string{"!/admin"}, "GET", "/admin/", false},
+		{"what is left out for a lenient server: an encoded slash", nil, []string{"!/admin/**"}, "GET", "/admin%2Fusers", false},
 	} {
 		scope, err := httprule.ParseScope(tt.methods, tt.paths)
 		require.NoError(t, err, tt.name)
@@ -34,6 +41,8 @@ func TestScopesCoverMethodsAndPaths(t *testing.T) {
 		require.NoError(t, err, tt.name)
 		assert.Equal(t, tt.want, scope.Covers(tt.method, path), tt.name)
 	}
-	_, err := httprule.ParseScope(nil, []string{"/a/**/b"})
-	require.Error(t, err)
+	for _, wrong := range []string{"/a/**/b", "!", "!!/a", "!/a/**/b"} {
+		_, err := httprule.ParseScope(nil, []string{wrong})
+		require.Error(t, err, wrong)
+	}
 }

@@ -23,7 +23,7 @@ type Config struct {
 	Format string `koanf:"log-format"`
 }
 
-// New creates a logger that writes to w.
+// New creates a logger that writes to w, and to the sinks that are registered with it.
 func New(name string, cfg Config, w io.Writer, r *redact.Redactor) (hclog.Logger, error) {
 	level := hclog.LevelFromString(cfg.Level)
 	if level == hclog.NoLevel {
@@ -32,7 +32,7 @@ func New(name string, cfg Config, w io.Writer, r *redact.Redactor) (hclog.Logger
 	if cfg.Format != "json" && cfg.Format != "text" {
 		return nil, fmt.Errorf("log-format %q: use json or text", cfg.Format)
 	}
-	return hclog.New(&hclog.LoggerOptions{
+	return hclog.NewInterceptLogger(&hclog.LoggerOptions{
 		Name: name, Level: level, Output: r.Writer(w), JSONFormat: cfg.Format == "json",
 	}), nil
 }

@@ -61,6 +61,10 @@ const (
 	// file operations to it; the folder's absolute path follows.
 	HostFolder = "host:"
 
+	// BrowsedFiles takes the place of a jail's id in requests that read the folders of the
+	// machine which the node's operator shows; their paths are absolute.
+	BrowsedFiles = "browsed"
+
 	// TrustPath is the folder in a jail with the certificates that its programs are to trust
 	// for the hosts whose TLS the egress proxy terminates.
 	TrustPath = "/deckhand/trust"
@@ -132,7 +136,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	    ReadJournal.
 //	12: ListLedger, Diagnose.
 //	13: Upgrade, Hello.upgrade.
-const Capability = Upgrades
+//	14: ReadJournal of the daemon's own log, MachineInfo.journal_units, BrowsedFiles.
+const Capability = Browsing
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -159,4 +164,6 @@ const (
 	Ledger = 12
 	// Upgrades is what a node needs that replaces its own program.
 	Upgrades = 13
+	// Browsing is what a node needs to show its own log and folders of its machine.
+	Browsing = 14
 )

@@ -107,13 +107,16 @@ type Config struct {
 	// in one workspace. Zero: 7 days, 20 GiB.
 	KeepChanges      time.Duration `koanf:"keep-changes"`
 	KeepChangesBytes int64         `koanf:"keep-changes-bytes"`
-	// JournalUnits are the systemd units whose state and journal agents may read, with * and ?
-	// as in file names; none by default. JournalFields are the fields of an entry that they see
-	// beside its time and message, and JournalDir is a folder of journal files to read in place
-	// of the machine's own.
+	// JournalUnits are the systemd units whose state and journal agents and administrators may
+	// read, with * and ? as in file names; none by default. JournalFields are the fields of an
+	// entry that they see beside its time and message, and JournalDir is a folder of journal
+	// files to read in place of the machine's own.
 	JournalUnits  Paths  `koanf:"journal-units"`
 	JournalFields Paths  `koanf:"journal-fields"`
 	JournalDir    string `koanf:"journal-dir"`
+	// BrowsePaths are the folders of the machine whose files administrators may read through
+	// the hub; none by default.
+	BrowsePaths Paths `koanf:"browse-paths"`
 	// NoHostMode refuses all commands outside of jails, for every user.
 	NoHostMode bool `koanf:"no-host-mode"`
 	// Images says where jails get their images from.
@@ -175,9 +178,10 @@ func Flags(flags *pflag.FlagSet) {
 	flags.String("gvisor-platform", "", "platform of gVisor, for personas with trust verified: systrap, ptrace or kvm (default systrap if the installed runsc has it, else ptrace)")
 	flags.String("init-path", "", "a deckhand-init to use in place of the one inside this binary")
 	flags.Duration("idle-stop", jail.DefaultIdleStop, "stop a jail in which nothing ran for so long, until it is wanted again; negative for never")
-	flags.StringSlice("journal-units", nil, "systemd units whose state and journal agents may read: nginx.service,app-*.service; none by default")
+	flags.StringSlice("journal-units", nil, "systemd units whose state and journal agents and administrators may read: nginx.service,app-*.service; none by default")
 	flags.StringSlice("journal-fields", nil, "fields of the journal that agents see beside the time and the message: PRIORITY,_PID")
 	flags.String("journal-dir", "", "folder of journal files to read in place of the machine's own journal")
+	flags.StringSlice("browse-paths", nil, "folders of the machine whose files administrators may read in the console: /var/log,/etc/nginx; none by default")
 	flags.Bool("no-host-mode", false, "refuse all commands outside of jails, even of administrators")
 	flags.Duration("keep-results", 7*24*time.Hour, "how long what a command came to is kept once the hub has it on record; what it has not is kept for 30 days")
 	flags.Duration("keep-logs", 7*24*time.Hour, "how long a command's output is kept after its end")

@@ -105,6 +105,8 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	}
 	d := &Daemon{replace: make(chan *upgrade.Ready, 1)}
 	c.Log = c.Log.With(logging.NodeID, ownID{d})
+	own := journal.Listen(c.Log, c.Redact)
+	d.opened = append(d.opened, own.Close)
 	d.cfg, d.notify = c, &notifier{address: c.NotifySocket, log: c.Log.Named("systemd")}
 	defer func() {
 		if err != nil {
@@ -141,11 +143,11 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.opened = append(d.opened, d.ledger.Close)
-	own, err := operatorskill.Load(c.SkillsDir)
+	skills, err := operatorskill.Load(c.SkillsDir)
 	if err != nil {
 		return nil, err
 	}
-	if d.skills, err = operatorskill.WithBuiltin(own, filepath.Join(c.DataDir, builtinDir)); err != nil {
+	if d.skills, err = operatorskill.WithBuiltin(skills, filepath.Join(c.DataDir, builtinDir)); err != nil {
 		return nil, err
 	}
 	special, err := c.SpecialAddresses.prefixes()
@@ -183,10 +185,11 @@ func (c Config) Complete(ctx context.Context) (_ *Daemon, err error) {
 	}); err != nil {
 		return nil, err
 	}
-	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger, Changes: d.snapshots}); err != nil {
+	if d.files, err = files.New(files.Config{Workspaces: d.jails, Ledger: d.ledger, Changes: d.snapshots, Browsed: c.BrowsePaths,
+		Folder: func(dir string) (string, error) { return jail.BrowsedFolder(c.DataDir, dir) }}); err != nil {
 		return nil, err
 	}
-	if d.journal, err = journal.New(journal.Config{Units: c.JournalUnits, Fields: c.JournalFields, Dir: c.JournalDir}); err != nil {
+	if d.journal, err = journal.New(journal.Config{Units: c.JournalUnits, Fields: c.JournalFields, Dir: c.JournalDir, Own: own}); err != nil {
 		return nil, err
 	}
 	if d.usage, err = telemetry.New(telemetry.Config{Jails: d.jails, Dir: c.DataDir, Log: c.Log.Named("telemetry")}); err != nil {

@@ -25,16 +25,24 @@ type conn struct {
 	mu    sync.Mutex
 	idle  time.Duration // guarded by mu
 	asked bool          // somebody set a deadline for reading; guarded by mu
+	// armed is when the deadline for reading was set to idle, and sending when that for writing
+	// was set; guarded by mu.
+	armed, sending time.Time
 
 	once sync.Once
 }
+
+// precision is how much earlier than said a time limit may end, as a part of it: limits are set
+// again when that has passed, and not for each read and write.
+const precision = 64
 
 // Read waits no longer than a connection may be idle, unless its user has set a
 // deadline.
 func (c *conn) Read(b []byte) (int, error) {
 	c.mu.Lock()
-	if !c.asked {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(c.idle))
+	if now := time.Now(); !c.asked && now.Sub(c.armed) >= c.idle/precision {
+		c.armed = now
+		_ = c.Conn.SetReadDeadline(now.Add(c.idle))
 	}
 	c.mu.Unlock()
 	n, err := c.Conn.Read(b)
@@ -44,25 +52,36 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // Write waits no longer than an end may take to take something.
 func (c *conn) Write(b []byte) (n int, err error) {
-	for len(b) > 0 && err == nil {
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(c.jail.p.cfg.Patience))
+	for slow := false; len(b) > 0 && err == nil; {
+		c.limitWrite(slow)
 		var passed int
 		passed, err = c.Conn.Write(b)
 		n, b = n+passed, b[passed:]
 		var late net.Error
-		if passed > 0 && errors.As(err, &late) && late.Timeout() {
-			err = nil // slow, but it does take something
+		if slow = passed > 0 && errors.As(err, &late) && late.Timeout(); slow {
+			err = nil // it does take something
 		}
 	}
 	c.count.Load().passed(n, 0)
 	return n, err
 }
 
+// limitWrite sets the deadline for writing, unless it was set a moment ago and need not be anew.
+func (c *conn) limitWrite(anew bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	patience := c.jail.p.cfg.Patience
+	if now := time.Now(); anew || now.Sub(c.sending) >= patience/precision {
+		c.sending = now
+		_ = c.Conn.SetWriteDeadline(now.Add(patience))
+	}
+}
+
 // SetReadDeadline has the user's deadline hold instead of idle.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = !t.IsZero()
+	c.asked, c.armed = !t.IsZero(), time.Time{}
 	return c.Conn.SetReadDeadline(t)
 }
 
@@ -79,7 +98,8 @@ func (c *conn) linger() {
 	defer c.mu.Unlock()
 	c.idle = min(c.idle, lingers*c.jail.p.cfg.Patience)
 	if !c.asked {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(c.idle))
+		c.armed = time.Now()
+		_ = c.Conn.SetReadDeadline(c.armed.Add(c.idle))
 	}
 }
 

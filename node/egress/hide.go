@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,8 +24,9 @@ import (
 //   - Of Git LFS, the responses to batch requests. An action whose host is not intercepted is
 //     an error: a credential must name it.
 //   - Token endpoints issue what can be used elsewhere and written anywhere. Requests with a
-//     credential to the paths of tokenPath are refused. A credential that may create tokens
-//     elsewhere must not be bound to those paths.
+//     credential to the paths of tokenPath are refused, whatever the credential says. The list
+//     is of what servers usually have, and cannot be complete: every API may have a path of its
+//     own that issues secrets. The paths of a credential leave those out (httprule.DeniedMark).
 
 // maxHidden bounds a response that is read to be rewritten, in bytes.
 const maxHidden = 8 << 20
@@ -46,13 +48,21 @@ func hidesOf(r *http.Request) hides {
 	return hidesNothing
 }
 
+// issuing are parts of paths by which servers issue secrets to requests that change something:
+// GitHub and Gitea (tokens of apps and of runners, keys of deployments), GitLab (tokens of all
+// kinds), registries of npm and PyPI, Google Cloud, Vault.
+var issuing = []string{
+	"access_token", "access-token", "deploy_token", "deploy-token", "impersonation_token", "trigger_token", "registration-token", "remove-token", "generate-jitconfig",
+	"/personal-access-tokens", "/-/npm/v1/token", ":generateaccesstoken", ":generateidtoken", ":signjwt", ":signblob", "/auth/token/create",
+}
+
 // tokenPath reports whether a request looks like one for a token: those of OAuth 2.0, of
-// registries, GitHub and GitLab.
+// registries of images, and those of issuing.
 func tokenPath(method, path string) bool {
 	path = strings.ToLower("/" + strings.Trim(path, "/"))
 	return strings.HasSuffix(path, "/token") && (method == http.MethodPost || strings.Count(path, "/") <= 2) ||
 		strings.Contains(path, "/oauth/") && strings.HasSuffix(path, "/access_token") ||
-		method != http.MethodGet && method != http.MethodHead && (strings.Contains(path, "access_token") || strings.Contains(path, "deploy_token") || strings.HasSuffix(path, "registration-token"))
+		method != http.MethodGet && method != http.MethodHead && slices.ContainsFunc(issuing, func(part string) bool { return strings.Contains(path, part) })
 }
 
 // intercepts reports whether requests to a host pass by here.

@@ -82,6 +82,7 @@ func (j *jail) terminate(client *conn, from *bufio.Reader, t allowlist.Target, l
 	named := "" // by the client, if it names another host
 	secure := tls.Server(one, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols, SessionTicketsDisabled: true,
+		DynamicRecordSizingDisabled: true, // the client is on this machine
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if refusal := judgeHello(t, hello.ServerName, nil); refusal != nil {
 				named = refusal.Reason

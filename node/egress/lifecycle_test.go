@@ -359,8 +359,10 @@ func TestNoTokenIsIssued(t *testing.T) {
 	b := newBound(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }, nil)
 	client := b.browser(true)
 	for method, paths := range map[string][]string{
-		http.MethodPost: {"/oauth/token", "/login/oauth/access_token", "/api/v4/projects/1/access_tokens", "/app/installations/7/access_tokens", "/api//v4/projects/1/access_tokens"},
-		http.MethodGet:  {"/token", "/v2/token"},
+		http.MethodPost: {"/oauth/token", "/login/oauth/access_token", "/api/v4/projects/1/access_tokens", "/app/installations/7/access_tokens", "/api//v4/projects/1/access_tokens",
+			"/api/v4/users/1/impersonation_tokens", "/repos/acme/web/actions/runners/remove-token", "/orgs/acme/actions/runners/generate-jitconfig", "/-/npm/v1/tokens",
+			"/v1/projects/-/serviceAccounts/robot:generateAccessToken", "/v1/auth/token/create"},
+		http.MethodGet: {"/token", "/v2/token"},
 	} {
 		for _, path := range paths {
 			req, err := http.NewRequest(method, b.url(path), nil)
@@ -373,4 +375,26 @@ func TestNoTokenIsIssued(t *testing.T) {
 	}
 	status, _ := b.get(client, b.url("/repos/acme/token"))
 	assert.Equal(t, http.StatusOK, status)
+	res, err := client.Post(b.url("/v1/messages/count_tokens"), "application/json", strings.NewReader("{}"))
+	require.NoError(t, err)
+	_ = res.Body.Close()
+	assert.Equal(t, http.StatusOK, res.StatusCode, "tokens of another kind")
+}
+
+// A credential is inserted into no request to a path that its binding leaves out, also where only a
+// lenient server takes the path for one of those.
+func TestPathsThatACredentialLeavesOut(t *testing.T) {
+	t.Parallel()
+	b := newBound(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Header.Get("Authorization")) }, func(e *nodev1.Egress) {
+		e.Bindings[0].Paths = []string{"!/admin/**", "!/keys"}
+	})
+	client := b.browser(true)
+	status, body := b.get(client, b.url("/repos"))
+	require.Equal(t, http.StatusOK, status)
+	require.NotEmpty(t, body)
+	for _, path := range []string{"/admin", "/admin/users", "/ADMIN/users", "/keys", "/keys/", "/%61dmin/x"} {
+		status, body := b.get(client, b.url(path))
+		require.Equal(t, http.StatusForbidden, status, path)
+		require.Contains(t, body, "the credential github may not be used for GET", path)
+	}
 }

@@ -161,8 +161,15 @@ func (p *policy) decide(q *question) (*binding, *allowlist.Refusal) {
 			"the credentials %s and %s both fit this request to %s: their owner must bind them to different methods or paths",
 			fits[0].GetCredential(), fits[1].GetCredential(), q.t)}
 	}
-	explicit, refusal := p.ruled(q)
+	var explicit bool
+	var refusal *allowlist.Refusal
+	// A credential allows what no rule names: what a rule would suggest is not worked out then.
+	if len(fits) == 0 || q.upgrade || len(p.rulesFor(q.t)) > 0 {
+		explicit, refusal = p.ruled(q)
+	}
 	switch {
+	case refusal != nil && !explicit && len(fits) == 0 && p.denying(q) != nil:
+		return nil, &allowlist.Refusal{Reason: fmt.Sprintf("the credential %s may not be used for %s %.100s of %s", p.denying(q).GetCredential(), q.method, q.path, q.t)}
 	case refusal != nil && (explicit || len(fits) == 0):
 		return nil, refusal
 	case len(fits) == 0:
@@ -197,6 +204,17 @@ func (p *policy) fitting(q *question) (out []*binding) {
 		}
 	}
 	return out
+}
+
+// denying returns a binding to the host of a request that leaves its path out; nil if there is
+// none.
+func (p *policy) denying(q *question) *binding {
+	for _, b := range p.bindings {
+		if q.err == nil && b.at.Reaches(q.t) && b.scope.Denies(q.method, q.path) {
+			return b
+		}
+	}
+	return nil
 }
 
 // reads reports whether only requests that change nothing fit: those of a task in review mode, and

@@ -13,7 +13,9 @@ import (
 // inflight is a request that has been sent on.
 type inflight struct {
 	binding *binding // nil for one without a credential
-	// still reports whether a policy allows it. It must not wait.
+	// by is the policy that allowed it, and still reports whether another one does. It must not
+	// wait.
+	by    *policy
 	still func(*policy) bool
 	end   context.CancelCauseFunc
 }
@@ -58,7 +60,7 @@ func (j *jail) request(w http.ResponseWriter, r *http.Request, t allowlist.Targe
 	}
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	one := &inflight{binding: b, end: end, still: func(p *policy) bool {
+	one := &inflight{binding: b, end: end, by: p, still: func(p *policy) bool {
 		now, refusal := p.decide(q)
 		return refusal == nil && (b == nil) == (now == nil) && (b == nil || p.same(b))
 	}}
@@ -82,7 +84,7 @@ func (j *jail) begin(one *inflight) error {
 		return errGone
 	case len(j.requests) >= j.p.cfg.MaxConns: // HTTP/2 has many in one connection
 		return errBusy
-	case !one.still(j.pol):
+	case j.pol != one.by && !one.still(j.pol):
 		return errChanged
 	}
 	j.requests[one] = struct{}{}

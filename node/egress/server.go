@@ -18,16 +18,9 @@ import (
 type Tunnels interface {
 	// Tunnel connects on behalf of a jail; EgressService.Tunnel has the errors, which are
 	// faults.
-	Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (Tunnel, error)
+	Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (io.ReadWriteCloser, error)
 	// CutFor returns why nothing of a jail passes; empty when it may.
 	CutFor(jailID string) string
-}
-
-// Tunnel is a connection with a host.
-type Tunnel interface {
-	io.ReadWriteCloser
-	// CloseWrite says that nothing more will be written.
-	CloseWrite() error
 }
 
 // server is the gRPC face of Tunnels.
@@ -71,20 +64,16 @@ func (s *server) Tunnel(stream nodev1.EgressService_TunnelServer) error {
 	return nil
 }
 
-// Pass passes bytes both ways between a connection and a stream of messages until the
-// connection has ended or send fails, of which it returns the error. The half that receives
-// ends with the stream.
-func Pass(c Tunnel, recv func() ([]byte, error), send func([]byte) error) error {
+// Pass passes bytes both ways between a connection and a stream of messages until either has
+// ended, and returns the error of send. The half that receives ends with the stream.
+func Pass(c io.ReadWriteCloser, recv func() ([]byte, error), send func([]byte) error) error {
 	go func() {
 		for {
 			b, err := recv()
 			if err == nil {
 				_, err = c.Write(b)
 			}
-			switch {
-			case errors.Is(err, io.EOF) && c.CloseWrite() == nil:
-				return
-			case err != nil:
+			if err != nil {
 				_ = c.Close() // ends the read below
 				return
 			}
@@ -105,27 +94,15 @@ func Pass(c Tunnel, recv func() ([]byte, error), send func([]byte) error) error 
 	}
 }
 
-// outgoing is a connection of the hub's.
-type outgoing struct{ *conn }
-
-// CloseWrite says that nothing more will be written.
-func (o outgoing) CloseWrite() error {
-	if err := o.conn.CloseWrite(); err != nil {
-		return err
-	}
-	o.linger()
-	return nil
-}
-
 // Join passes bytes both ways between a connection of Tunnel and the one that the hub has,
-// until the former has ended, and closes both.
-func Join(up Tunnel, hub net.Conn) {
+// until either has ended, and closes both. The hub ends its connection when it wants nothing
+// more of it: it speaks TLS or HTTP there, which have ends of their own.
+func Join(up io.ReadWriteCloser, hub net.Conn) {
 	defer up.Close()
 	defer hub.Close()
 	go func() {
-		if copyTo(up, hub) != nil || up.CloseWrite() != nil {
-			_ = up.Close()
-		}
+		_ = copyTo(up, hub)
+		_ = up.Close()
 	}()
 	_ = copyTo(hub, up) // either end may end it
 }
@@ -139,12 +116,12 @@ func copyTo(to io.Writer, from io.Reader) error {
 }
 
 // Tunnel implements Tunnels.
-func (p *Proxy) Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (Tunnel, error) {
+func (p *Proxy) Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (io.ReadWriteCloser, error) {
 	c, err := p.through(ctx, open)
 	if err != nil {
 		return nil, err
 	}
-	return outgoing{c}, nil
+	return c, nil
 }
 
 // through connects for the hub, on behalf of a jail that is served.

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -72,6 +73,10 @@ type Config struct {
 	Ledger     Ledger
 	// Changes is notified of changes to workspaces; nil for none.
 	Changes Changes
+	// Browsed are the folders of the machine that the node's operator shows, and Folder
+	// returns one of them, or why it may not be read.
+	Browsed []string
+	Folder  func(dir string) (string, error)
 }
 
 // Service implements nodev1.FileServiceServer. Its errors are faults.
@@ -91,6 +96,11 @@ type Service struct {
 func New(cfg Config) (*Service, error) {
 	if cfg.Workspaces == nil || cfg.Ledger == nil {
 		return nil, errors.New("files: Workspaces and Ledger must be set")
+	}
+	for _, dir := range cfg.Browsed {
+		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
+			return nil, fault.New(fault.Invalid, "browse-paths: %q is not the absolute path of a folder", dir).WithFix("write it as /var/log")
+		}
 	}
 	return &Service{cfg: cfg, searches: grep.NewSlots()}, nil
 }
@@ -120,8 +130,12 @@ func (s *Service) open(jailID, path string) (*workspace, string, error) {
 	return &workspace{root: root, uid: uid, gid: gid, keepOwner: strings.HasPrefix(jailID, nodelink.HostFolder)}, name, nil
 }
 
-// openToRead is open for a call that only reads: it may also name an output.
+// openToRead is open for a call that only reads: it may also name an output, or a path of
+// the machine that is browsed.
 func (s *Service) openToRead(jailID, path string) (*workspace, string, error) {
+	if jailID == nodelink.BrowsedFiles {
+		return browsed{s.cfg.Browsed, s.cfg.Folder}.open(path)
+	}
 	name, ok := strings.CutPrefix(path, nodelink.OutputsPath+"/")
 	if !ok {
 		return s.open(jailID, path)

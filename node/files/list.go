@@ -24,7 +24,7 @@ func (s *Service) ListFiles(ctx context.Context, req *nodev1.ListFilesRequest) (
 	if req.GetLimit() < 0 {
 		return nil, fault.New(fault.Invalid, "limit cannot be negative").WithFix("use 0 or more")
 	}
-	w, name, err := s.open(req.GetJailId(), req.GetPath())
+	w, name, err := s.openToRead(req.GetJailId(), req.GetPath())
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (s *Service) ListFiles(ctx context.Context, req *nodev1.ListFilesRequest) (
 	}
 	info, err := w.root.Stat(name)
 	if err != nil {
-		return nil, explain(req.GetPath(), err)
+		return nil, explainIn(w, req.GetPath(), err)
 	}
 	if !info.IsDir() {
 		l.add(name, info)
@@ -53,7 +53,7 @@ func (s *Service) ListFiles(ctx context.Context, req *nodev1.ListFilesRequest) (
 		rules, l.skip = w.ignoreRules(name)
 	}
 	if err := l.folder(ctx, name, rules, 0); err != nil {
-		return nil, explain(req.GetPath(), err)
+		return nil, explainIn(w, req.GetPath(), err)
 	}
 	return &l.out, nil
 }
@@ -83,7 +83,7 @@ func (l *listing) add(name string, info fs.FileInfo) bool {
 		l.full, l.out.Truncated = true, true
 		return false
 	}
-	shown, quoted := printable(name)
+	shown, quoted := printable(nameIn(l.w, name))
 	l.out.Files = append(l.out.Files, &nodev1.FileInfo{
 		Path: shown, Quoted: quoted, Type: typeOf(info.Mode()), Size: info.Size(),
 		Mode: uint32(info.Mode().Perm()), ModifiedAt: timestamppb.New(info.ModTime()),

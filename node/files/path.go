@@ -44,6 +44,8 @@ type workspace struct {
 	// keepOwner reports that a file that is replaced keeps its owner: it is a folder of the
 	// machine, whose files are of many users.
 	keepOwner bool
+	// browsed is the folder of the machine that it is; empty for a jail's workspace.
+	browsed string
 }
 
 func (w *workspace) close() { _ = w.root.Close() }

@@ -28,7 +28,7 @@ func (s *Service) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nod
 	defer w.close()
 	f, info, err := w.openRegular(name, os.O_RDONLY)
 	if err != nil {
-		return nil, explain(req.GetPath(), err)
+		return nil, explainIn(w, req.GetPath(), err)
 	}
 	defer f.Close()
 	limit := req.GetLimit()
@@ -37,16 +37,16 @@ func (s *Service) ReadFile(_ context.Context, req *nodev1.ReadFileRequest) (*nod
 	}
 	if req.GetFirstLine() > 0 {
 		out, err := readLines(f, info.Size(), req.GetFirstLine(), req.GetMaxLines(), min(limit, maxRead))
-		return out, explain(req.GetPath(), err)
+		return out, explainIn(w, req.GetPath(), err)
 	}
 	content := make([]byte, min(limit, maxRead, max(info.Size()-req.GetOffset(), 0)))
 	n, err := f.ReadAt(content, req.GetOffset())
 	if err != nil && !errors.Is(err, io.EOF) { // shorter now than it was
-		return nil, explain(req.GetPath(), err)
+		return nil, explainIn(w, req.GetPath(), err)
 	}
 	digest, err := digestOf(f, info.Size())
 	if err != nil {
-		return nil, explain(req.GetPath(), err)
+		return nil, explainIn(w, req.GetPath(), err)
 	}
 	return &nodev1.ReadFileResponse{Content: content[:n], Size: info.Size(), Digest: digest}, nil
 }

@@ -17,11 +17,17 @@ func hostFolder(id string) (dir string, ok bool) {
 	return strings.CutPrefix(id, nodelink.HostFolder)
 }
 
+// BrowsedFolder returns a folder of the machine that the operator of the node with a data
+// folder shows, or why it may not be read.
+func BrowsedFolder(dataDir, dir string) (string, error) {
+	return checkHostFolder(dataDir, dir, "name another folder in browse-paths of the node's configuration")
+}
+
 // checkHostFolder returns a folder of the machine, or why it may not be used: it is no folder, it is
 // reached through a symbolic link, or it holds the node's own data.
-func checkHostFolder(dataDir, id, dir string) (string, error) {
+func checkHostFolder(dataDir, dir, fix string) (string, error) {
 	bad := func(format string, args ...any) error {
-		return fault.New(fault.Precondition, format, args...).WithFix("name another folder in host.paths of the persona").WithObject(id)
+		return fault.New(fault.Precondition, format, args...).WithFix("%s", fix).WithObject(nodelink.HostFolder + dir)
 	}
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 		return "", bad("%q is not the absolute path of a folder", dir)

@@ -61,7 +61,7 @@ func (m *Manager) Workspace(id string) (string, error) {
 		if err := m.allowsHost(HostID); err != nil {
 			return "", err
 		}
-		return checkHostFolder(m.cfg.DataDir, id, dir)
+		return checkHostFolder(m.cfg.DataDir, dir, "name another folder in host.paths of the persona")
 	}
 	p, rec, err := m.known(id)
 	if err != nil {

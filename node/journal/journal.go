@@ -1,6 +1,7 @@
 // Package journal reads what a machine's systemd says of its services: the state of units, and
 // entries of the journal. Machine does both for the units that the node's operator shows, with
-// the fields that they show; by default for none.
+// the fields that they show; by default for none. It also returns the daemon's own log, which
+// Own holds in memory, so that it can be read on machines without systemd too.
 //
 // It runs systemctl and journalctl, which only read, and bounds what they return in bytes,
 // entries and time. Patterns of messages are matched here, with RE2: a pattern cannot take
@@ -44,6 +45,8 @@ type Config struct {
 	Fields []string
 	// Dir is a folder with journal files to read; empty for the machine's own journal.
 	Dir string
+	// Own is the daemon's own log; nil for none.
+	Own *Own
 }
 
 // Machine reads one machine's services. It is safe for concurrent use.
@@ -193,6 +196,9 @@ func failed(name string, err error, said string) error {
 
 // Read returns entries of a unit, oldest first: the newest that fit.
 func (m *Machine) Read(ctx context.Context, req *nodev1.ReadJournalRequest) (*nodev1.ReadJournalResponse, error) {
+	if req.GetUnit() == "" {
+		return m.readOwn(req)
+	}
 	if err := m.shown(req.GetUnit()); err != nil {
 		return nil, err
 	}
@@ -215,16 +221,23 @@ func (m *Machine) Read(ctx context.Context, req *nodev1.ReadJournalRequest) (*no
 		// journalctl takes no period together with a cursor: collect looks at the times.
 		args = append(args, "--cursor="+w.before)
 	}
+	if err := w.complete(req); err != nil {
+		return nil, err
+	}
+	return m.read(ctx, args, w)
+}
+
+// complete takes the pattern and the number of entries from a request.
+func (w *wanted) complete(req *nodev1.ReadJournalRequest) (err error) {
 	if req.GetGrep() != "" {
-		var err error
 		if w.pattern, err = regexp.Compile(req.GetGrep()); err != nil {
-			return nil, fault.New(fault.Invalid, "grep: %v", err).WithCode(fault.InvalidParameters).WithFix("write a regular expression of RE2")
+			return fault.New(fault.Invalid, "grep: %v", err).WithCode(fault.InvalidParameters).WithFix("write a regular expression of RE2")
 		}
 	}
 	if w.most = min(int(req.GetLines()), maxLines); w.most == 0 {
 		w.most = defaultLines
 	}
-	return m.read(ctx, args, w)
+	return nil
 }
 
 // wanted says which entries are returned.

@@ -125,5 +125,18 @@ func TestATriggerIsChangedInPartsAndTried(t *testing.T) {
 	require.Equal(t, "push", tried.GetHeaders()["X-GitHub-Event"])
 	require.Equal(t, "{{ payload.title }}", tried.GetSpec().GetGoal())
 	require.Equal(t, 2, h.run(t, "trigger", "test", "reviews").code)
+
+	// Before it exists.
+	require.Equal(t, 1, h.run(t, "trigger", "test", "--agent", "watch", "--webhook", "github", "--payload", file, "--filter", "payload.a == 1").code)
+	tried, ok = h.lastRequest("TestTriggerRequest").(*deckhandv1.TestTriggerRequest)
+	require.True(t, ok)
+	require.Empty(t, tried.GetTriggerId())
+	require.Equal(t, "watch", tried.GetAgentId())
+	require.Equal(t, "github", tried.GetPreset())
+	require.Equal(t, deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, tried.GetKind())
+	require.Equal(t, "payload.a == 1", tried.GetSpec().GetFilter())
+	for _, wrong := range [][]string{{"--payload", file}, {"reviews", "--agent", "watch", "--payload", file}, {"--agent", "watch", "--payload", file}, {"reviews", "--loop", "--payload", file}} {
+		require.Equal(t, 2, h.run(t, append([]string{"trigger", "test"}, wrong...)...).code, wrong)
+	}
 	require.Equal(t, 2, h.run(t, "trigger", "deliveries", "--state", "lost").code)
 }

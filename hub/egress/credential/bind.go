@@ -11,6 +11,7 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -139,8 +140,10 @@ func conflict(a, b *nodev1.Egress_Binding) error {
 	if host == nil || common(portsOf(a), portsOf(b)) == nil || len(a.GetMethods()) > 0 && len(b.GetMethods()) > 0 && common(a.GetMethods(), b.GetMethods()) == nil {
 		return nil
 	}
-	if len(a.GetPaths()) > 0 && len(b.GetPaths()) > 0 && !slices.ContainsFunc(a.GetPaths(), func(x string) bool {
-		return slices.ContainsFunc(b.GetPaths(), func(y string) bool { return overlap(x, y) })
+	// What paths leave out is not looked at: they may say that two overlap which do not.
+	ours, theirs := named(a.GetPaths()), named(b.GetPaths())
+	if len(ours) > 0 && len(theirs) > 0 && !slices.ContainsFunc(ours, func(x string) bool {
+		return slices.ContainsFunc(theirs, func(y string) bool { return overlap(x, y) })
 	}) {
 		return nil
 	}
@@ -238,4 +241,14 @@ func covers(allowed, repository string) bool {
 	owner, name, _ := strings.Cut(allowed, "/")
 	of, _, _ := strings.Cut(repository, "/")
 	return name == "*" && strings.EqualFold(owner, of)
+}
+
+// named returns the paths that a credential is for, without those that are left out of them.
+func named(paths []string) (out []string) {
+	for _, path := range paths {
+		if !strings.HasPrefix(path, httprule.DeniedMark) {
+			out = append(out, path)
+		}
+	}
+	return out
 }

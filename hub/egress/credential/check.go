@@ -158,7 +158,8 @@ func checkHost(text string) (string, error) {
 
 // checkPath says what is wrong with the template of a path.
 func checkPath(template string) error {
-	fix := "begin with / and leave the query out, as in /repos/{owner}/{repo}/**"
+	fix := "begin with / and leave the query out, as in /repos/{owner}/{repo}/**; !/admin/** leaves paths out"
+	template = strings.TrimPrefix(template, httprule.DeniedMark)
 	if !strings.HasPrefix(template, "/") || strings.ContainsAny(template, "?# \\") {
 		return fault.New(fault.Invalid, "paths has %q, which is not the template of a path", template).WithFix("%s", fix)
 	}

@@ -242,6 +242,12 @@ var rules = map[string]Rule{
 	c.NodeServiceListNodeRolloutsProcedure: {Kind: User, Role: Admin},
 	c.NodeServiceStopNodeRolloutProcedure:  {Kind: User, Role: Admin},
 
+	// What the node's operator shows of the machine.
+	c.MachineServiceGetMachineProcedure:       {Kind: User, Role: Admin},
+	c.MachineServiceReadJournalProcedure:      {Kind: User, Role: Admin},
+	c.MachineServiceListMachineFilesProcedure: {Kind: User, Role: Admin},
+	c.MachineServiceReadMachineFileProcedure:  {Kind: User, Role: Admin},
+
 	c.ImageServiceListImagesProcedure:          {Kind: User, Role: "viewer"},
 	c.ImageServicePullImageProcedure:           {Kind: User, Role: Admin},
 	c.ImageServicePrepareImageProcedure:        {Kind: User, Role: "advanced"},

@@ -462,11 +462,11 @@ func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Tri
 	user, err := tx.UserByName(ctx, db.UserByNameParams{OrgID: t.OrgID, Name: t.CreatedBy})
 	switch {
 	case store.IsNotFound(err):
-		return fail(fmt.Sprintf("there is no user %s any more, for whom it runs", t.CreatedBy))
+		return fail(noUser(t.CreatedBy))
 	case err != nil:
 		return fmt.Errorf("find user %s: %w", t.CreatedBy, err)
 	case user.Role == "viewer":
-		return fail(fmt.Sprintf("user %s, for whom it runs, may not start tasks any more", t.CreatedBy))
+		return fail(viewerOnly(t.CreatedBy))
 	}
 	override, err := overrideOf(out)
 	if err != nil {
@@ -480,8 +480,8 @@ func (s *Service) begin(ctx context.Context, tx *event.Tx, c *compiled, t db.Tri
 	if err == nil {
 		row, err = draft.Store(ctx, tx)
 	}
-	if e := fault.As(err); e != nil && (e.Kind == fault.Precondition || e.Kind == fault.Invalid || e.Kind == fault.NotFound || e.Kind == fault.Exhausted) {
-		return fail(e.Error())
+	if refuses(err) {
+		return fail(err.Error())
 	}
 	if err != nil {
 		return err

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/textproto"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -13,14 +11,11 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
-	"github.com/deckhand-sh/deckhand/hub/work/trigger/mapping"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// Below is what people do with deliveries: create one by hand, test one, replay one, list
-// them.
+// Below is what people do with deliveries: create one by hand, replay one, list them.
 
 // Fire creates a delivery by hand. Repeated with its idempotency key it returns the first
 // one.
@@ -87,81 +82,6 @@ func (s *Service) Replay(ctx context.Context, orgID, id string, by event.Actor) 
 		})
 	})
 	return fresh, err
-}
-
-// Trial is a payload to try.
-type Trial struct {
-	// DeliveryID is a delivery of any trigger; empty for Body and Headers.
-	DeliveryID string
-	Body       []byte
-	Headers    map[string]string
-	// Spec is tried instead of the trigger's; nil for that.
-	Spec *deckhandv1.TriggerSpec
-}
-
-// Verdict is what would become of a payload.
-type Verdict struct {
-	// State is started, filtered or failed.
-	State, Reason string
-	Event, Key    string
-	mapping.Output
-}
-
-// Test returns what a payload would lead to, and starts nothing.
-func (s *Service) Test(ctx context.Context, orgID, id string, trial Trial) (Verdict, error) {
-	row, err := s.Get(ctx, orgID, id)
-	if err != nil {
-		return Verdict{}, err
-	}
-	c := &compiled{row: row.Trigger, spec: trial.Spec}
-	if c.spec == nil {
-		if c.spec, err = readSpec(row.Trigger.Spec); err != nil {
-			return Verdict{}, err
-		}
-	} else if _, err := check(Kind(row.Trigger.Kind), c.spec); err != nil {
-		return Verdict{}, err
-	}
-	d := db.Delivery{Body: trial.Body, Headers: json.RawMessage("{}")}
-	if trial.DeliveryID != "" {
-		stored, err := s.Delivery(ctx, orgID, trial.DeliveryID)
-		if err != nil {
-			return Verdict{}, err
-		}
-		d = stored.Delivery
-	}
-	headers := http.Header{}
-	for name, value := range trial.Headers {
-		headers.Set(textproto.CanonicalMIMEHeaderKey(name), value)
-	}
-	kept := c.rule().Keep(headers)
-	if trial.DeliveryID == "" {
-		d.Event = short(proof(c.spec.GetWebhook()).EventOf(headers), maxEvent)
-		if d.Headers, err = json.Marshal(kept); err != nil {
-			return Verdict{}, fmt.Errorf("encode headers: %w", err)
-		}
-	} else if err := json.Unmarshal(d.Headers, &kept); err == nil {
-		for name, value := range kept {
-			headers.Set(name, value)
-		}
-	}
-	done, err := s.lanes.Take(ctx, orgID)
-	if err != nil {
-		return Verdict{}, err
-	}
-	defer done()
-	v := Verdict{State: "started", Event: d.Event, Key: d.Key}
-	if v.Key == "" {
-		v.Key = c.key(ctx, headers, kept, d.Event, d.Body, time.Now())
-	}
-	d.Goal = ""
-	v.Output, err = c.run(ctx, d)
-	switch {
-	case err != nil:
-		v.State, v.Reason = "failed", err.Error()
-	case !v.Matched:
-		v.State, v.Reason = "filtered", filteredOut
-	}
-	return v, nil
 }
 
 // FindDelivery returns the id of the delivery that ref names, an id or a unique

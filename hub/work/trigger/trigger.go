@@ -196,21 +196,7 @@ type Draft struct {
 
 // Create stores a trigger, and returns the secret for its senders.
 func (s *Service) Create(ctx context.Context, d Draft) (row db.GetTriggerRow, secret string, err error) {
-	spec := clone(d.Spec)
-	if d.Kind == Webhook && spec.Webhook == nil {
-		spec.Webhook = &deckhandv1.WebhookSpec{}
-	}
-	if d.Preset != "" {
-		if d.Kind != Webhook {
-			return row, "", fault.New(fault.Invalid, "preset %s is for webhooks", d.Preset).WithFix("leave it out")
-		}
-		from, ok := sender.Named(d.Preset)
-		if !ok || !from.HasPreset() {
-			return row, "", unknown("preset", d.Preset, sender.Sender.HasPreset)
-		}
-		fill(spec, from)
-	}
-	every, err := check(d.Kind, spec)
+	spec, every, err := draftSpec(d.Kind, d.Preset, d.Spec)
 	if err != nil {
 		return row, "", err
 	}
@@ -258,6 +244,27 @@ func (s *Service) Create(ctx context.Context, d Draft) (row db.GetTriggerRow, se
 	s.learn(d.OrgID, params.ID, secret)
 	row, err = s.Get(ctx, d.OrgID, params.ID)
 	return row, secret, err
+}
+
+// draftSpec returns the checked spec of a trigger that is to be made: what was given, completed by
+// a preset.
+func draftSpec(kind Kind, preset string, given *deckhandv1.TriggerSpec) (*deckhandv1.TriggerSpec, *schedule.Schedule, error) {
+	spec := clone(given)
+	if kind == Webhook && spec.Webhook == nil {
+		spec.Webhook = &deckhandv1.WebhookSpec{}
+	}
+	if preset != "" {
+		if kind != Webhook {
+			return nil, nil, fault.New(fault.Invalid, "preset %s is for webhooks", preset).WithFix("leave it out")
+		}
+		from, ok := sender.Named(preset)
+		if !ok || !from.HasPreset() {
+			return nil, nil, unknown("preset", preset, sender.Sender.HasPreset)
+		}
+		fill(spec, from)
+	}
+	every, err := check(kind, spec)
+	return spec, every, err
 }
 
 // The states.

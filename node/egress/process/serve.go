@@ -244,7 +244,7 @@ func (p *Process) CutFor(id string) string {
 }
 
 // Tunnel implements egress.Tunnels. The bytes pass by a socket of their own.
-func (p *Process) Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (egress.Tunnel, error) {
+func (p *Process) Tunnel(ctx context.Context, open *nodev1.TunnelRequest_Open) (io.ReadWriteCloser, error) {
 	c, err := p.current(ctx)
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import { ImageService } from "./gen/deckhand/v1/image_pb.js";
 import { InboxService } from "./gen/deckhand/v1/inbox_pb.js";
 import { InsightService } from "./gen/deckhand/v1/insight_pb.js";
 import { KnowledgeService } from "./gen/deckhand/v1/knowledge_pb.js";
+import { MachineService } from "./gen/deckhand/v1/machine_pb.js";
 import { MemoryService } from "./gen/deckhand/v1/memory_pb.js";
 import { NodeService } from "./gen/deckhand/v1/node_pb.js";
 import { NodeExecService } from "./gen/deckhand/v1/node_exec_pb.js";
@@ -95,6 +96,8 @@ export class Client {
   /** Those that jails are made from. */
   readonly images: Service<typeof ImageService>;
   readonly inbox: Service<typeof InboxService>;
+  /** What nodes' operators show of their machines. */
+  readonly machines: Service<typeof MachineService>;
   readonly nodeExecs: Service<typeof NodeExecService>;
   readonly nodes: Service<typeof NodeService>;
   /** An operator's. */
@@ -148,6 +151,7 @@ export class Client {
     this.history = service(HistoryService, transport);
     this.images = service(ImageService, transport);
     this.inbox = service(InboxService, transport);
+    this.machines = service(MachineService, transport);
     this.nodeExecs = service(NodeExecService, transport);
     this.nodes = service(NodeService, transport);
     this.organisations = service(OrganisationService, transport);

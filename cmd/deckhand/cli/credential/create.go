@@ -71,7 +71,7 @@ func (f *createFlags) register(cmd *cobra.Command, request *deckhandv1.CreateCre
 	to.StringSliceVar(&request.Hosts, "host", nil, "hosts into whose requests it is inserted, or into whose pages a password is typed; github_app and gitlab have their own")
 	to.UintSliceVar(&f.ports, "port", nil, "their ports; 443 by default")
 	to.StringSliceVar(&request.Methods, "method", nil, "only requests with these methods, such as GET")
-	to.StringSliceVar(&request.Paths, "path", nil, "only requests to these paths, such as '/repos/{owner}/{repo}/**'")
+	to.StringSliceVar(&request.Paths, "path", nil, "only requests to these paths, such as '/repos/{owner}/{repo}/**'; '!/admin/**' leaves paths out")
 	to.BoolVar(&request.Private, "private", false, "the hosts may be in private networks")
 	to.StringSliceVar(&request.Agents, "agent", nil, "agents that may use it; '*' for all")
 	to.StringVar(&request.Variable, "variable", "", "variable that commands get with a placeholder, such as GITHUB_TOKEN")

@@ -36,7 +36,7 @@ var values = map[string]string{
 	"cron": "SCHEDULE", "dedupe-header": "HEADER", "dedupe-key": "CEL", "filter": "CEL", "goal": "TEXT", "missed": "CHOICE", "overlap": "CHOICE",
 	"signature-encoding": "ENCODING", "signature-hash": "HASH", "signature-header": "HEADER", "signature-prefix": "PREFIX", "single-flight": "KEY",
 	"time-zone": "ZONE", "verify": "VERIFICATION",
-	"variable": "VARIABLE", "version": "VERSION", "visibility": "VISIBILITY", "webhook": "SENDER", "workspace": "CHOICE", "journal-units": "UNIT", "journal-fields": "FIELD",
+	"variable": "VARIABLE", "version": "VERSION", "visibility": "VISIBILITY", "webhook": "SENDER", "workspace": "CHOICE", "journal-units": "UNIT", "browse-paths": "FOLDER", "journal-fields": "FIELD",
 }
 
 // endings are the names of values by how the flag's name ends.

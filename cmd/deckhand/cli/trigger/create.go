@@ -1,7 +1,6 @@
 package trigger
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,10 +14,8 @@ import (
 type createOptions struct {
 	request    *deckhandv1.CreateTriggerRequest
 	flags      *specFlags
-	webhook    string
+	kind       kindFlags
 	secretFile string
-	loop       bool
-	manual     bool
 }
 
 func createCommand(e *env.Env) *cobra.Command {
@@ -41,32 +38,10 @@ deckhand trigger create button --agent log-triage --manual`,
 			if err := o.flags.apply(cmd, o.request.GetSpec()); err != nil {
 				return err
 			}
-			kinds := 0
-			for _, k := range []struct {
-				is   bool
-				kind deckhandv1.TriggerKind
-			}{
-				{o.webhook != "", deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK}, {cmd.Flags().Changed("cron"), deckhandv1.TriggerKind_TRIGGER_KIND_CRON},
-				{o.loop, deckhandv1.TriggerKind_TRIGGER_KIND_LOOP}, {o.manual, deckhandv1.TriggerKind_TRIGGER_KIND_MANUAL},
-			} {
-				if k.is {
-					kinds++
-					o.request.Kind = k.kind
-				}
-			}
-			if kinds != 1 {
-				return env.Usage(cmd, "give one of --webhook SENDER, --cron SCHEDULE, --loop and --manual")
-			}
-			switch {
-			case o.webhook == "":
-			case slices.Contains(presets, o.webhook):
-				o.request.Preset = o.webhook
-			case slices.Contains(verifications, o.webhook):
-				o.flags.webhook(o.request.GetSpec()).Verify = o.webhook
-			default:
-				return env.Usage(cmd, "--webhook is %q, use one of %s", o.webhook, strings.Join(slices.Compact(slices.Sorted(slices.Values(slices.Concat(presets, verifications)))), ", "))
-			}
 			var err error
+			if o.request.Kind, o.request.Preset, err = o.kind.read(cmd, o.flags, o.request.GetSpec()); err != nil {
+				return err
+			}
 			if o.request.Secret, err = env.ReadSecret(e, o.secretFile); err != nil {
 				return err
 			}
@@ -83,9 +58,7 @@ deckhand trigger create button --agent log-triage --manual`,
 		},
 	}
 	cmd.Flags().StringVar(&o.request.AgentId, "agent", "", "the agent that it starts")
-	cmd.Flags().StringVar(&o.webhook, "webhook", "", "take webhooks of this sender, or verified like this")
-	cmd.Flags().BoolVar(&o.loop, "loop", false, "run again and again")
-	cmd.Flags().BoolVar(&o.manual, "manual", false, "run by hand only")
+	o.kind.register(cmd)
 	cmd.Flags().StringVar(&o.secretFile, "secret-file", "", "file that holds the secret which the sender has issued; - for standard input")
 	cmd.Flags().BoolVar(&o.request.Disabled, "disabled", false, "make it without letting it fire")
 	o.flags.register(cmd)

@@ -16,6 +16,7 @@ import (
 // testOptions are the flags of trigger test.
 type testOptions struct {
 	request *deckhandv1.TestTriggerRequest
+	kind    kindFlags
 	flags   *specFlags
 	file    string
 	headers []string
@@ -24,15 +25,21 @@ type testOptions struct {
 func testCommand(e *env.Env) *cobra.Command {
 	o := testOptions{request: &deckhandv1.TestTriggerRequest{}, flags: &specFlags{}}
 	cmd := &cobra.Command{
-		Use: "test TRIGGER (--delivery ID | --payload FILE)", Short: "Test a trigger with a payload, without starting a task",
-		Long: `Tries a delivery that was stored, of whatever trigger, or a payload of yours. The
-flags of update try something else than what the trigger has. Exit code 1 when
-it would fail.`,
+		Use: "test [TRIGGER] (--delivery ID | --payload FILE)", Short: "Test a trigger with a payload, without starting a task",
+		Long: `Tries a delivery that was stored, of whatever trigger, or a payload of yours, and prints
+what would start: the agent, the goal and the mapped values, or why nothing would. The
+flags of update try something else than what the trigger has. With --agent and the flags
+of create in place of TRIGGER, a trigger is tried before it exists. Exit code 1 when it
+would fail.`,
 		Example: `deckhand trigger test reviews --payload payload.json --header X-GitHub-Event=pull_request
-deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'closed'"`,
-		Args: env.Args("TRIGGER"),
+deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'closed'"
+deckhand trigger test --agent log-triage --webhook github --payload payload.json`,
+		Args: env.Args("[TRIGGER]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.request.TriggerId = args[0]
+			o.request.TriggerId = env.Optional(args, 0)
+			if (o.request.GetTriggerId() == "") == (o.request.GetAgentId() == "") {
+				return env.Usage(cmd, "give one of TRIGGER and --agent AGENT")
+			}
 			if (o.file == "") == (o.request.GetDeliveryId() == "") {
 				return env.Usage(cmd, "give one of --delivery ID and --payload FILE")
 			}
@@ -43,7 +50,18 @@ deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'cl
 			if err != nil {
 				return err
 			}
-			if o.flags.changed(cmd) {
+			switch {
+			case o.request.GetTriggerId() == "":
+				o.request.Spec = &deckhandv1.TriggerSpec{}
+				if err := o.flags.apply(cmd, o.request.GetSpec()); err != nil {
+					return err
+				}
+				if o.request.Kind, o.request.Preset, err = o.kind.read(cmd, o.flags, o.request.GetSpec()); err != nil {
+					return err
+				}
+			case o.kind.given(cmd):
+				return env.Usage(cmd, "--webhook, --loop and --manual are for a trigger that does not exist yet")
+			case o.flags.changed(cmd):
 				is, err := client.Triggers.GetTrigger(cmd.Context(), &deckhandv1.GetTriggerRequest{TriggerId: args[0]})
 				if err != nil {
 					return err
@@ -66,6 +84,8 @@ deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'cl
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&o.request.AgentId, "agent", "", "the agent of a trigger that does not exist yet")
+	o.kind.register(cmd)
 	cmd.Flags().StringVar(&o.request.DeliveryId, "delivery", "", "a delivery that was stored")
 	cmd.Flags().StringVar(&o.file, "payload", "", "file that holds a body; - for standard input")
 	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "a header that goes with it, as NAME=VALUE")
@@ -106,6 +126,9 @@ func verdictNoun() output.Noun[*deckhandv1.TestTriggerResponse] {
 		Columns: []output.Column[*deckhandv1.TestTriggerResponse]{
 			{Header: "would be", Value: func(x *deckhandv1.TestTriggerResponse) string { return output.EnumName(x.GetState()) }},
 			{Header: "reason", Value: (*deckhandv1.TestTriggerResponse).GetReason},
+			{Header: "agent", Value: (*deckhandv1.TestTriggerResponse).GetAgentName},
+			{Header: "git ref", Value: (*deckhandv1.TestTriggerResponse).GetGitRef},
+			{Header: "overlap", Value: (*deckhandv1.TestTriggerResponse).GetOverlap},
 			{Header: "event", Value: (*deckhandv1.TestTriggerResponse).GetEvent},
 			{Header: "key", Value: (*deckhandv1.TestTriggerResponse).GetKey},
 			{Header: "single flight", Value: (*deckhandv1.TestTriggerResponse).GetFlight},

@@ -329,7 +329,8 @@ type Credential struct {
 	Ports []uint32 `protobuf:"varint,4,rep,packed,name=ports,proto3" json:"ports,omitempty"`
 	// HTTP methods; none for all.
 	Methods []string `protobuf:"bytes,5,rep,name=methods,proto3" json:"methods,omitempty"`
-	// Templates such as /repos/{owner}/{repo}/**; none for all.
+	// Templates such as /repos/{owner}/{repo}/**; none for all. Those that begin with ! are
+	// left out of the others: !/admin/**.
 	Paths []string `protobuf:"bytes,6,rep,name=paths,proto3" json:"paths,omitempty"`
 	// The hosts may be in private networks.
 	Private bool `protobuf:"varint,7,opt,name=private,proto3" json:"private,omitempty"`

@@ -29,7 +29,7 @@ export function CredentialFields(props: Props & { children: ReactNode }) {
         <div className="space-y-3 pt-3">
           {text({ name: "ports", label: "Ports", hint: "Default: 443" })}
           {text({ name: "methods", label: "Methods", hint: "Such as GET, POST. Empty: all." })}
-          {text({ name: "paths", label: "Paths", hint: "Such as /repos/{owner}/{repo}/**. Empty: all." })}
+          {text({ name: "paths", label: "Paths", hint: "Such as /repos/{owner}/{repo}/**; !/admin/** leaves paths out. Empty: all." })}
           {text({ name: "variable", label: "Variable with a placeholder", hint: "For programs that need a token to start, such as GITHUB_TOKEN." })}
           <label className="flex min-h-7 items-center gap-2 text-sm">
             <input type="checkbox" checked={draft.private} onChange={(e) => set({ private: e.target.checked })} />

@@ -142,7 +142,7 @@ export function problemsOf(d: Draft): Problems {
   if (!/^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/.test(d.name)) problems.name = "Use lower-case letters, digits and dashes, beginning with a letter.";
   if (d.kind !== "github_app" && d.kind !== "gitlab" && list(d.hosts).length === 0) problems.hosts = "Enter at least one host, such as api.example.com.";
   if (list(d.ports).some((p) => !/^\d{1,5}$/.test(p) || Number(p) < 1 || Number(p) > 65535)) problems.ports = "Enter numbers from 1 to 65535.";
-  if (list(d.paths).some((p) => !p.startsWith("/"))) problems.paths = "Begin each path with /.";
+  if (list(d.paths).some((p) => !/^!?\//.test(p))) problems.paths = "Begin each path with /, or with !/ to leave it out.";
   const required: Partial<Record<Kind, TextField[]>> = {
     header: ["header"],
     query: ["parameter"],

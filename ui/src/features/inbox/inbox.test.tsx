@@ -154,6 +154,52 @@ describe("an escalated task", () => {
   });
 });
 
+// A provider's outage is not a lack of memory.
+describe("a task that its provider stopped", () => {
+  it("names the provider and leads to its state, and offers another model and no memory", async () => {
+    const item = {
+      ...escalation,
+      escalation: { provider: "anthropic", model: "claude", remedies: ["retry", "model"], failures: [{ message: "unavailable (HTTP 500)", errorCode: "AGENT_014" }] },
+    };
+    showPage("/inbox", inboxRoutes, services([item]));
+    const call = await screen.findByRole("region", { name: "The call" });
+    expect(within(call).getByText("anthropic/claude")).toBeTruthy();
+    expect(within(call).getByText("unavailable (HTTP 500)")).toBeTruthy();
+    expect(within(call).getByRole("link", { name: "See the state of the providers" }).getAttribute("href")).toBe("/providers");
+    await press("Retry");
+    expect(await screen.findByLabelText("Model")).toBeTruthy();
+    expect(screen.queryByLabelText(/Memory/)).toBeNull();
+    expect(screen.queryByLabelText(/Node/)).toBeNull();
+  });
+});
+
+// Nobody knows whether the call took effect.
+describe("a call whose end is not known", () => {
+  it("has its newest line first, and says that another run may happen twice", async () => {
+    const item = {
+      id: "inbox_4",
+      kind: InboxKind.UNKNOWN,
+      state: InboxState.OPEN,
+      taskId: "task_4",
+      agentName: "ops",
+      tool: "shell_exec",
+      stepId: "",
+      arguments: { command: "make deploy" },
+      evidence: Array.from({ length: 40 }, (_, i) => `line ${i + 1}`).join("\n"),
+      mayAnswer: true,
+    };
+    showPage("/inbox", inboxRoutes, services([item]));
+    const evidence = await screen.findByRole("region", { name: "Evidence" });
+    const text = evidence.textContent ?? "";
+    expect(text.indexOf("line 40")).toBeGreaterThan(0);
+    expect(text.indexOf("line 40")).toBeLessThan(text.indexOf("line 21"));
+    const again = await screen.findByRole("button", { name: "Run it again" });
+    expect(again.nextElementSibling?.textContent).toBe("Runs once more. It may happen twice.");
+    const answers = within(screen.getByRole("group", { name: "Answers" })).getAllByRole("button");
+    expect(answers[0]).not.toBe(again);
+  });
+});
+
 // To be asked no more is offered, and never assumed.
 describe("an offer", () => {
   it("is taken as a rule of its shape", async () => {

@@ -19,10 +19,13 @@ import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { may } from "@/features/session/queries";
 import { Files } from "@/features/workspace/Files";
+import { MachineService } from "@/gen/deckhand/v1/machine_pb";
 import { NodeService, type Node, type NodeUpgrade } from "@/gen/deckhand/v1/node_pb";
 import type { NodeUsage } from "@/gen/deckhand/v1/node_telemetry_pb";
 import { Execs } from "./Execs";
 import { Locks } from "./Locks";
+import { Logs } from "./Logs";
+import { MachineFiles } from "./MachineFiles";
 import { Labels, NodeBadges } from "./NodeBadges";
 import { NodeActions } from "./NodeActions";
 import type { Samples } from "./samples";
@@ -143,7 +146,43 @@ function Machine({ node }: { node: Node }) {
       <Usage nodeId={node.id} samples={samples} error={error} connected={connected} />
       <Execs node={node} />
       <Locks node={node} />
+      {connected && <Host node={node} />}
       <Skills node={node} />
+    </>
+  );
+}
+
+// Host is what administrators see of the machine: what is installed, its logs, and the files that its
+// operator shows.
+function Host({ node }: { node: Node }) {
+  const session = useSession();
+  const { path = "" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const admin = may(session, "admin");
+  const machine = useQuery(MachineService.method.getMachine, { nodeId: node.id }, { enabled: admin, retry: false });
+  if (!admin) return null;
+  if (machine.error)
+    return (
+      <Section title="Machine">
+        <Problem error={machine.error} retry={() => void machine.refetch()} />
+      </Section>
+    );
+  if (!machine.data) return <Skeletons rows={2} />;
+  const { os, kernel, architecture, systemd } = machine.data;
+  return (
+    <>
+      <Section title="Machine">
+        <Facts
+          of={[
+            ["System", os && <Literal key="o" text={os} />],
+            ["Kernel", kernel && <Literal key="k" text={kernel} />],
+            ["Architecture", architecture],
+            ["systemd", systemd],
+          ]}
+        />
+      </Section>
+      <Logs nodeId={node.id} machine={machine.data} />
+      <MachineFiles nodeId={node.id} machine={machine.data} path={path} open={(to) => void navigate({ search: (s) => ({ ...s, path: to || undefined }) })} />
     </>
   );
 }

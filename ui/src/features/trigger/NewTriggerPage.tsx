@@ -19,6 +19,7 @@ import { senders } from "@/gen/facts";
 import { setup } from "./setup";
 import { emptyDraft, problemsOf, requestOf, type Draft } from "./draft";
 import { NextRuns, urlOf } from "./parts";
+import { TryDraft } from "./TryDraft";
 
 const triggers = createClient(TriggerService, transport);
 const route = getRouteApi("/shell/triggers/new");
@@ -115,7 +116,7 @@ export function NewTriggerPage() {
             <Field label="Secret" hint="Only if the sender issued one, as Slack and Stripe do. Leave empty to generate one.">
               <Input ref={secret} type="password" autoComplete="off" maxLength={500} />
             </Field>
-            <Field label="Filter" hint="CEL expression; only deliveries for which it is true start a run. Leave empty for all. You can test it later.">
+            <Field label="Filter" hint="CEL expression; only deliveries for which it is true start a run. Leave empty for all.">
               <TextArea rows={2} className="font-mono text-xs" value={draft.filter} onChange={(e) => set({ filter: e.target.value })} maxLength={4000} spellCheck={false} />
             </Field>
           </>
@@ -161,6 +162,7 @@ export function NewTriggerPage() {
             <option value="replace">Replace the active run</option>
           </Select>
         </Field>
+        <TryDraft draft={draft} />
         {error !== undefined && <Problem error={error} />}
         <div className="flex gap-2">
           <Button type="submit" look="primary" busy={busy}>

@@ -3,17 +3,14 @@ import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useMemo, useState } from "react";
 import { toast } from "sonner";
 import { useRefresh } from "@/api/refresh";
-import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
 import { Field, Select, TextArea } from "@/components/Field";
-import { Id } from "@/components/Id";
-import { Literal, LiteralBlock } from "@/components/Literal";
 import { line } from "@/components/marks";
 import { Problem } from "@/components/Problem";
-import { Facts } from "@/components/Section";
 import { absolute, millis } from "@/components/Time";
-import { TriggerService, TriggerSpecSchema, type TestTriggerResponse, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
+import { TriggerService, TriggerSpecSchema, type Trigger } from "@/gen/deckhand/v1/trigger_pb";
 import { condition, fieldsOf, withCondition, type PayloadField } from "./fields";
+import { Verdict } from "./Verdict";
 import { bodyText, deliveryLooks, mappingText, parseMapping } from "./words";
 
 // Tester tests a filter, a mapping and a goal on a stored delivery or a custom body,
@@ -134,34 +131,5 @@ function Insert(props: { label: string; fields: PayloadField[]; word: (f: Payloa
         </option>
       ))}
     </Select>
-  );
-}
-
-function Verdict({ of }: { of: TestTriggerResponse }) {
-  const look = deliveryLooks[of.state] ?? deliveryLooks[0];
-  return (
-    <div className="space-y-3">
-      <Facts
-        of={[
-          ["Outcome", <Badge key="b" tone={look.tone} dot>{look.word}</Badge>],
-          ["Reason", of.reason && <Literal text={of.reason} />],
-          ["Event", of.event && <Literal text={of.event} />],
-          ["Deduplication key", of.key && <Id value={of.key} whole />],
-          ["Concurrency key", of.flight && <Literal text={of.flight} />],
-        ]}
-      />
-      {of.mapped && Object.keys(of.mapped).length > 0 && (
-        <div>
-          <h2 className="pb-1 text-sm font-semibold">Mapped</h2>
-          <LiteralBlock text={JSON.stringify(of.mapped, null, 2)} label="Mapped" />
-        </div>
-      )}
-      {of.prompt && (
-        <div>
-          <h2 className="pb-1 text-sm font-semibold">Prompt</h2>
-          <LiteralBlock text={of.prompt} label="Prompt" />
-        </div>
-      )}
-    </div>
   );
 }

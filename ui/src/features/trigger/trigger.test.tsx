@@ -110,8 +110,9 @@ const services =
       }),
       replayDelivery: (req) => (calls("replay", req.deliveryId), { delivery: { id: "delivery_3", replayOf: req.deliveryId } }),
       testTrigger: (req) => {
-        calls("test", req.deliveryId, req.spec?.filter, req.spec?.mapping, req.spec?.goal);
-        return { state: DeliveryState.STARTED, mapped: { title: "hello" }, prompt: "Look at hello" };
+        if (req.agentId) calls("try", req.agentId, req.preset, req.deliveryId, req.headers, new TextDecoder().decode(req.body), req.spec?.filter);
+        else calls("test", req.deliveryId, req.spec?.filter, req.spec?.mapping, req.spec?.goal);
+        return { agentName: "walker", overlap: "allow", priority: 5, state: DeliveryState.STARTED, mapped: { title: "hello" }, prompt: "Look at hello" };
       },
       updateTrigger: (req) => (calls("update", req.spec?.filter, req.spec?.webhook?.verify, req.spec?.webhook?.ratePerMinute), {}),
       rotateTriggerSecret: (req) => (calls("rotate", req.keep?.seconds), { secret: "s3cret" }),
@@ -300,6 +301,26 @@ describe("a trigger", () => {
 });
 
 describe("a new one", () => {
+  it("is tested before it exists, with a delivery of another trigger or a body", async () => {
+    const calls = vi.fn();
+    showPage("/triggers/new?agent=walker", triggerRoutes, services({}, calls));
+    const user = userEvent.setup();
+    const part = await screen.findByRole("region", { name: "Test before creating" });
+    await user.type(screen.getByLabelText("Filter"), "payload.ok");
+    await within(part).findByRole("option", { name: /push, started/ });
+    await user.click(within(part).getByRole("button", { name: "Test" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("try", "walker", "github", "delivery_2", {}, "", "payload.ok"));
+    expect(await within(part).findByText("Run in parallel")).toBeTruthy();
+    expect(within(part).getByText("walker")).toBeTruthy();
+    expect(within(part).getByText("Look at hello")).toBeTruthy();
+
+    await user.selectOptions(within(part).getByLabelText("Test delivery"), "Custom body");
+    await user.type(within(part).getByLabelText("Event"), "pull_request");
+    await user.click(within(part).getByRole("button", { name: "Test" }));
+    const headers = { "Content-Type": "application/json", "X-GitHub-Event": "pull_request" };
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("try", "walker", "github", "", headers, '{"hello": "there"}', "payload.ok"));
+    expect(calls.mock.calls.map(([what]) => String(what))).not.toContain("create");
+  });
   it("is made, and its secret is shown this once", async () => {
     const calls = vi.fn();
     const { container } = showPage("/triggers/new?agent=walker", triggerRoutes, services({}, calls));

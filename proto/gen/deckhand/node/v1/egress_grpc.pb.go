@@ -34,7 +34,8 @@ type EgressServiceClient interface {
 	// that contain something that no command may read, such as a key. The hub
 	// chooses the host; the jail's own rules are not checked, but cutting off the
 	// jail also cuts the tunnel. The first request is open; the first response,
-	// which is empty, reports that it is connected. If the jail is not running,
+	// which is empty, reports that it is connected. The connection ends with the
+	// stream, whichever end closes it. If the jail is not running,
 	// the error is FAILED_PRECONDITION; if the address may not be reached, it is
 	// PERMISSION_DENIED (AGENT_016).
 	Tunnel(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TunnelRequest, TunnelResponse], error)
@@ -101,7 +102,8 @@ type EgressServiceServer interface {
 	// that contain something that no command may read, such as a key. The hub
 	// chooses the host; the jail's own rules are not checked, but cutting off the
 	// jail also cuts the tunnel. The first request is open; the first response,
-	// which is empty, reports that it is connected. If the jail is not running,
+	// which is empty, reports that it is connected. The connection ends with the
+	// stream, whichever end closes it. If the jail is not running,
 	// the error is FAILED_PRECONDITION; if the address may not be reached, it is
 	// PERMISSION_DENIED (AGENT_016).
 	Tunnel(grpc.BidiStreamingServer[TunnelRequest, TunnelResponse]) error

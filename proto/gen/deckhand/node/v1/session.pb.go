@@ -602,7 +602,11 @@ type MachineInfo struct {
 	// As Go calls it, such as amd64.
 	Architecture string `protobuf:"bytes,3,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	// The version of systemd, if it runs the machine; else empty.
-	Systemd       string `protobuf:"bytes,4,opt,name=systemd,proto3" json:"systemd,omitempty"`
+	Systemd string `protobuf:"bytes,4,opt,name=systemd,proto3" json:"systemd,omitempty"`
+	// The units whose journal the node's operator shows, with * and ? as in file names.
+	JournalUnits []string `protobuf:"bytes,5,rep,name=journal_units,json=journalUnits,proto3" json:"journal_units,omitempty"`
+	// The folders that the node's operator shows.
+	ShownFolders  []string `protobuf:"bytes,6,rep,name=shown_folders,json=shownFolders,proto3" json:"shown_folders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -663,6 +667,20 @@ func (x *MachineInfo) GetSystemd() string {
 		return x.Systemd
 	}
 	return ""
+}
+
+func (x *MachineInfo) GetJournalUnits() []string {
+	if x != nil {
+		return x.JournalUnits
+	}
+	return nil
+}
+
+func (x *MachineInfo) GetShownFolders() []string {
+	if x != nil {
+		return x.ShownFolders
+	}
+	return nil
 }
 
 type GetMachineResponse struct {
@@ -800,7 +818,8 @@ func (x *GetUnitResponse) GetProperties() map[string]string {
 
 type ReadJournalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Unit  string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	// Empty for the daemon's own log, since its start.
+	Unit string `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`
 	// Entries from and until these times; unset for no bound.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
@@ -1991,12 +2010,14 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x10SetDrainResponse\x12\x1a\n" +
 	"\bdraining\x18\x01 \x01(\bR\bdraining\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x13\n" +
-	"\x11GetMachineRequest\"s\n" +
+	"\x11GetMachineRequest\"\xbd\x01\n" +
 	"\vMachineInfo\x12\x0e\n" +
 	"\x02os\x18\x01 \x01(\tR\x02os\x12\x16\n" +
 	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12\"\n" +
 	"\farchitecture\x18\x03 \x01(\tR\farchitecture\x12\x18\n" +
-	"\asystemd\x18\x04 \x01(\tR\asystemd\"M\n" +
+	"\asystemd\x18\x04 \x01(\tR\asystemd\x12#\n" +
+	"\rjournal_units\x18\x05 \x03(\tR\fjournalUnits\x12#\n" +
+	"\rshown_folders\x18\x06 \x03(\tR\fshownFolders\"M\n" +
 	"\x12GetMachineResponse\x127\n" +
 	"\amachine\x18\x01 \x01(\v2\x1d.deckhand.node.v1.MachineInfoR\amachine\"0\n" +
 	"\x0eGetUnitRequest\x12\x1e\n" +
@@ -2008,10 +2029,9 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"properties\x1a=\n" +
 	"\x0fPropertiesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfa\x01\n" +
-	"\x12ReadJournalRequest\x12\x1e\n" +
-	"\x04unit\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x02R\x04unit\x120\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x01\n" +
+	"\x12ReadJournalRequest\x12\x1c\n" +
+	"\x04unit\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x04unit\x120\n" +
 	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1c\n" +
 	"\x04grep\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\x04grep\x12 \n" +

@@ -155,8 +155,8 @@ type NodeServiceClient interface {
 	// does not show are refused with PERMISSION_DENIED, and on a machine without
 	// systemd the call fails with FAILED_PRECONDITION.
 	GetUnit(ctx context.Context, in *GetUnitRequest, opts ...grpc.CallOption) (*GetUnitResponse, error)
-	// ReadJournal returns entries of the machine's journal, those of units and with
-	// fields that the node's operator shows.
+	// ReadJournal returns entries of the daemon's own log, or of the machine's journal:
+	// those of units and with fields that the node's operator shows.
 	ReadJournal(ctx context.Context, in *ReadJournalRequest, opts ...grpc.CallOption) (*ReadJournalResponse, error)
 	// ListLedger returns what the node has on record of the effects it was asked
 	// for, in the order of their ids. A hub whose database was restored from a
@@ -272,8 +272,8 @@ type NodeServiceServer interface {
 	// does not show are refused with PERMISSION_DENIED, and on a machine without
 	// systemd the call fails with FAILED_PRECONDITION.
 	GetUnit(context.Context, *GetUnitRequest) (*GetUnitResponse, error)
-	// ReadJournal returns entries of the machine's journal, those of units and with
-	// fields that the node's operator shows.
+	// ReadJournal returns entries of the daemon's own log, or of the machine's journal:
+	// those of units and with fields that the node's operator shows.
 	ReadJournal(context.Context, *ReadJournalRequest) (*ReadJournalResponse, error)
 	// ListLedger returns what the node has on record of the effects it was asked
 	// for, in the order of their ids. A hub whose database was restored from a

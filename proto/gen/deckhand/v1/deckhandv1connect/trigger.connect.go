@@ -96,7 +96,8 @@ type TriggerServiceClient interface {
 	RotateTriggerSecret(context.Context, *v1.RotateTriggerSecretRequest) (*v1.RotateTriggerSecretResponse, error)
 	// FireTrigger starts a run by hand.
 	FireTrigger(context.Context, *v1.FireTriggerRequest) (*v1.FireTriggerResponse, error)
-	// TestTrigger says what would become of a payload, and starts nothing.
+	// TestTrigger returns what would become of a payload, for a trigger or for one that
+	// does not exist yet. It starts and stores nothing.
 	TestTrigger(context.Context, *v1.TestTriggerRequest) (*v1.TestTriggerResponse, error)
 	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
 	// seen by the maker of their trigger, the owner of its agent and administrators.
@@ -178,6 +179,7 @@ func NewTriggerServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+TriggerServiceTestTriggerProcedure,
 			connect.WithSchema(triggerServiceMethods.ByName("TestTrigger")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
 		listDeliveries: connect.NewClient[v1.ListDeliveriesRequest, v1.ListDeliveriesResponse](
@@ -359,7 +361,8 @@ type TriggerServiceHandler interface {
 	RotateTriggerSecret(context.Context, *v1.RotateTriggerSecretRequest) (*v1.RotateTriggerSecretResponse, error)
 	// FireTrigger starts a run by hand.
 	FireTrigger(context.Context, *v1.FireTriggerRequest) (*v1.FireTriggerResponse, error)
-	// TestTrigger says what would become of a payload, and starts nothing.
+	// TestTrigger returns what would become of a payload, for a trigger or for one that
+	// does not exist yet. It starts and stores nothing.
 	TestTrigger(context.Context, *v1.TestTriggerRequest) (*v1.TestTriggerResponse, error)
 	// ListDeliveries returns firings, newest first, in keyset pages. Deliveries are
 	// seen by the maker of their trigger, the owner of its agent and administrators.
@@ -437,6 +440,7 @@ func NewTriggerServiceHandler(svc TriggerServiceHandler, opts ...connect.Handler
 		TriggerServiceTestTriggerProcedure,
 		svc.TestTrigger,
 		connect.WithSchema(triggerServiceMethods.ByName("TestTrigger")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
 	triggerServiceListDeliveriesHandler := connect.NewUnaryHandlerSimple(

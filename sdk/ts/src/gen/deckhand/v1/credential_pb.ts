@@ -246,7 +246,8 @@ export type Credential = Message<"deckhand.v1.Credential"> & {
   methods: string[];
 
   /**
-   * Templates such as /repos/{owner}/{repo}/**; none for all.
+   * Templates such as /repos/{owner}/{repo}/**; none for all. Those that begin with ! are
+   * left out of the others: !/admin/**.
    *
    * @generated from field: repeated string paths = 6;
    */
