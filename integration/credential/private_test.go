@@ -31,8 +31,8 @@ func TestAPrivateRepositoryIsReadWithACredential(t *testing.T) {
 		"--agent", "coder", "--value-file", file)
 
 	require.Contains(t, f.CLI(1, "knowledge", "add", "docs", "--git", host.url()+"/docs.git").Err, "the repository cannot be cloned")
-	require.Contains(t, f.CLI(1, "knowledge", "add", "docs", "--git", host.url()+"/docs.git", "--credential", "none").Err, "there is no credential none")
-	require.Contains(t, f.CLI(1, "knowledge", "add", "docs", "--git", "https://10.98.13.9/docs.git", "--credential", "git").Err, "it goes to 10.98.13.9")
+	require.Contains(t, f.CLI(3, "knowledge", "add", "docs", "--git", host.url()+"/docs.git", "--credential", "none").Err, "there is no credential none")
+	require.Contains(t, f.CLI(4, "knowledge", "add", "docs", "--git", "https://10.98.13.9/docs.git", "--credential", "git").Err, "it goes to 10.98.13.9")
 	said := f.CLI(0, "knowledge", "add", "private", "--git", host.url()+"/docs.git", "--credential", "git")
 	require.Contains(t, said.Err, "1 files: 1 added")
 	var found []struct{ Citation string }

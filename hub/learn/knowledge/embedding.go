@@ -280,20 +280,20 @@ func (e embedding) full(ctx context.Context) (*limits, []db.KnowledgeVectorCount
 	return out, rows, nil
 }
 
-// text returns what is embedded of a passage.
+// embedded returns the text by which a passage is embedded.
 func embedded(row db.PassagesToEmbedRow) string {
 	return textcut.WholeRunes(strings.TrimSpace(row.Title+"\n"+row.Heading+"\n"+row.Body), maxEmbedded)
 }
 
 // batch embeds some passages and stores their vectors. If the model refuses the batch, each is
-// tried alone: those that it refuses while it takes others are left without one.
+// tried alone: those that it refuses although it has taken others are left without one.
 func (e embedding) batch(ctx context.Context, rows []db.PassagesToEmbedRow) error {
 	texts := make([]string, len(rows))
 	for i, row := range rows {
 		texts[i] = embedded(row)
 	}
 	vectors, err := e.call(ctx, texts)
-	if refused(err) && len(rows) > 1 {
+	if refused(err) {
 		vectors, err = e.each(ctx, texts)
 	}
 	if err != nil {
@@ -336,7 +336,7 @@ func (e embedding) each(ctx context.Context, texts []string) ([][]float32, error
 			vectors[i], taken = one[0], true
 		}
 	}
-	if !taken {
+	if !taken && e.row.Size == 0 {
 		return nil, last
 	}
 	return vectors, nil
@@ -348,6 +348,9 @@ func (e embedding) put(ctx context.Context, rows []db.PassagesToEmbedRow, vector
 	size := 0
 	for _, v := range vectors {
 		size = max(size, len(v))
+	}
+	if size == 0 {
+		size = int(e.row.Size) // all are refused
 	}
 	err := e.of.cfg.Store.Tx(ctx, func(q *db.Queries) error {
 		now, err := q.HoldKnowledgeEmbedding(ctx, db.HoldKnowledgeEmbeddingParams{OrgID: e.row.OrgID, Generation: e.row.Generation})

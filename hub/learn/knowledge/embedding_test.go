@@ -78,9 +78,9 @@ func (l library) spent() int64 {
 	return b.Spent / 1_000_000
 }
 
-// put stores documents of one passage each in a new source of a collection of somebody's own, and
+// put stores documents of one passage each in a source of a collection of somebody's own, and
 // returns the source.
-func (l library) put(who, name string, documents map[string]string) (collection, source string) {
+func (l library) put(who, name string, documents map[string]string) (source string) {
 	t := l.T
 	v := visibility.As(tasktest.Org, who, "admin")
 	id, err := l.Find(t.Context(), v, name)
@@ -91,7 +91,7 @@ func (l library) put(who, name string, documents map[string]string) (collection,
 	_, source, err = l.Add(t.Context(), v, id, knowledge.Source{Kind: knowledge.Web, URL: "https://example.com/" + name}, "admin", tasktest.By(who))
 	require.NoError(t, err)
 	l.load(id, source, knowledge.Web, documents)
-	return id, source
+	return source
 }
 
 func (l library) load(collection, source, kind string, documents map[string]string) {
@@ -142,7 +142,7 @@ func TestPassagesAreFoundByMeaning(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
 	l.mask.Org(tasktest.Org).Learn("test", "blackbird-secret-value")
-	_, source := l.put("ann", "garage", map[string]string{
+	source := l.put("ann", "garage", map[string]string{
 		"vehicles.md": "Every automobile is parked in the basement", "kitchen.md": "Plates are washed blackbird-secret-value", "roof.md": "A car park on the roof",
 	})
 	l.put("bob", "bobs", map[string]string{"bob.md": "Every automobile of bob"})
@@ -204,6 +204,12 @@ func TestEmbeddingsDrawOnTheBudget(t *testing.T) {
 	_, found := l.search("ann", "seven")
 	require.Empty(t, found.Note)
 	require.EqualValues(t, 7, l.spent(), "and the question")
+	report, err := l.ledger.Report(t.Context(), budget.Asked{OrgID: tasktest.Org, By: "agent", Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	require.Len(t, report.Rows, 1)
+	require.Equal(t, "(hub)", report.Rows[0].Key)
+	require.EqualValues(t, 2, report.Rows[0].Calls)
+	require.Zero(t, report.Rows[0].Tasks)
 	l.limit(0)
 	_, found = l.search("ann", "seven one")
 	require.Contains(t, found.Note, "searched by words only")
@@ -281,6 +287,10 @@ func TestModelsThatFailOrRefuse(t *testing.T) {
 	calls := l.server.Calls()
 	l.again()
 	require.Equal(t, calls, l.server.Calls(), "it is not sent again")
+	l.put("ann", "more", map[string]string{"three.md": "three forbidden"})
+	e = l.again()
+	require.Empty(t, e.Error)
+	require.EqualValues(t, 2, e.Refused, "also if there is no other one")
 	l.server.Fail(http.StatusUnauthorized)
 	paths, found := l.search("ann", "two")
 	require.Equal(t, []string{"two.md"}, paths)

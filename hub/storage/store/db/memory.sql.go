@@ -244,16 +244,20 @@ SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.va
             WHEN 'organisation' THEN (SELECT o.name FROM organisations o WHERE o.id = m.scope_id) END, '')::text AS scope_name,
        coalesce((SELECT a.name FROM agents a WHERE a.id = m.source_agent), '')::text AS agent_name,
        coalesce((SELECT u.name FROM users u WHERE u.id = m.only_for), '')::text AS only_for_name,
-       memory_writable(m.org_id, m.scope_kind, m.scope_id, m.only_for, $1::text, $2::boolean)::boolean AS writable
-FROM memories m
-WHERE m.org_id = $3 AND m.id = ANY ($4::text[]) AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, $1::text, $2::boolean)
+       x.writable::boolean AS writable
+FROM memories m JOIN (
+    SELECT s.scope_kind, s.scope_id, s.only_for, memory_writable($1, s.scope_kind, s.scope_id, s.only_for, $2::text, $3::boolean) AS writable
+    FROM (SELECT DISTINCT d.scope_kind, d.scope_id, d.only_for FROM memories d WHERE d.org_id = $1 AND d.id = ANY ($4::text[]) OFFSET 0) AS s
+    WHERE memory_seen($1, s.scope_kind, s.scope_id, s.only_for, $2::text, $3::boolean)
+) AS x ON x.scope_kind = m.scope_kind AND x.scope_id = m.scope_id AND x.only_for = m.only_for
+WHERE m.org_id = $1 AND m.id = ANY ($4::text[])
 ORDER BY m.id
 `
 
 type GetMemoriesParams struct {
+	OrgID         string
 	Viewer        string
 	Administrator bool
-	OrgID         string
 	Ids           []string
 }
 
@@ -265,12 +269,13 @@ type GetMemoriesRow struct {
 	Writable    bool
 }
 
-// Some entries with the names that people know, in the order of their ids.
+// Some entries with the names that people know, in the order of their ids. Who sees and writes
+// them is looked up once for each scope: OFFSET 0 keeps the database from asking for each entry.
 func (q *Queries) GetMemories(ctx context.Context, arg GetMemoriesParams) ([]GetMemoriesRow, error) {
 	rows, err := q.db.Query(ctx, getMemories,
+		arg.OrgID,
 		arg.Viewer,
 		arg.Administrator,
-		arg.OrgID,
 		arg.Ids,
 	)
 	if err != nil {

@@ -77,7 +77,8 @@ WHERE m.org_id = @org_id AND (m.id = @ref OR m.id LIKE @prefix) AND memory_seen(
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: GetMemories :many
--- Some entries with the names that people know, in the order of their ids.
+-- Some entries with the names that people know, in the order of their ids. Who sees and writes
+-- them is looked up once for each scope: OFFSET 0 keeps the database from asking for each entry.
 SELECT sqlc.embed(m),
        coalesce(CASE m.scope_kind WHEN 'team' THEN (SELECT t.name FROM teams t WHERE t.id = m.scope_id)
             WHEN 'user' THEN (SELECT u.name FROM users u WHERE u.id = m.scope_id)
@@ -86,9 +87,13 @@ SELECT sqlc.embed(m),
             WHEN 'organisation' THEN (SELECT o.name FROM organisations o WHERE o.id = m.scope_id) END, '')::text AS scope_name,
        coalesce((SELECT a.name FROM agents a WHERE a.id = m.source_agent), '')::text AS agent_name,
        coalesce((SELECT u.name FROM users u WHERE u.id = m.only_for), '')::text AS only_for_name,
-       memory_writable(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @administrator::boolean)::boolean AS writable
-FROM memories m
-WHERE m.org_id = @org_id AND m.id = ANY (@ids::text[]) AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @administrator::boolean)
+       x.writable::boolean AS writable
+FROM memories m JOIN (
+    SELECT s.scope_kind, s.scope_id, s.only_for, memory_writable(@org_id, s.scope_kind, s.scope_id, s.only_for, @viewer::text, @administrator::boolean) AS writable
+    FROM (SELECT DISTINCT d.scope_kind, d.scope_id, d.only_for FROM memories d WHERE d.org_id = @org_id AND d.id = ANY (@ids::text[]) OFFSET 0) AS s
+    WHERE memory_seen(@org_id, s.scope_kind, s.scope_id, s.only_for, @viewer::text, @administrator::boolean)
+) AS x ON x.scope_kind = m.scope_kind AND x.scope_id = m.scope_id AND x.only_for = m.only_for
+WHERE m.org_id = @org_id AND m.id = ANY (@ids::text[])
 ORDER BY m.id;
 
 -- name: MemoryScopes :many

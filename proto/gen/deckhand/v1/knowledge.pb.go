@@ -2621,7 +2621,7 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	" KNOWLEDGE_SYNC_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cKNOWLEDGE_SYNC_STATE_RUNNING\x10\x01\x12\"\n" +
 	"\x1eKNOWLEDGE_SYNC_STATE_SUCCEEDED\x10\x02\x12\x1f\n" +
-	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\x87\x0f\n" +
+	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\x89\x0f\n" +
 	"\x10KnowledgeService\x12{\n" +
 	"\x10CreateCollection\x12$.deckhand.v1.CreateCollectionRequest\x1a%.deckhand.v1.CreateCollectionResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/collections\x12x\n" +
 	"\x0fListCollections\x12#.deckhand.v1.ListCollectionsRequest\x1a$.deckhand.v1.ListCollectionsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/collections\x90\x02\x01\x12\x82\x01\n" +
@@ -2635,9 +2635,9 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"\x0eSyncCollection\x12\".deckhand.v1.SyncCollectionRequest\x1a#.deckhand.v1.SyncCollectionResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/collections/{collection_id}:sync\x12}\n" +
 	"\x0fSearchKnowledge\x12#.deckhand.v1.SearchKnowledgeRequest\x1a$.deckhand.v1.SearchKnowledgeResponse\"\x1f\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/knowledge:search\x90\x02\x01\x12s\n" +
 	"\n" +
-	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}\x90\x02\x01\x12\x92\x01\n" +
-	"\x15GetKnowledgeEmbedding\x12).deckhand.v1.GetKnowledgeEmbeddingRequest\x1a*.deckhand.v1.GetKnowledgeEmbeddingResponse\"\"\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/knowledge-embedding\x90\x02\x01\x12\x92\x01\n" +
-	"\x15SetKnowledgeEmbedding\x12).deckhand.v1.SetKnowledgeEmbeddingRequest\x1a*.deckhand.v1.SetKnowledgeEmbeddingResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*2\x17/v1/knowledge-embeddingBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}\x90\x02\x01\x12\x93\x01\n" +
+	"\x15GetKnowledgeEmbedding\x12).deckhand.v1.GetKnowledgeEmbeddingRequest\x1a*.deckhand.v1.GetKnowledgeEmbeddingResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/knowledge-embeddings\x90\x02\x01\x12\x93\x01\n" +
+	"\x15SetKnowledgeEmbedding\x12).deckhand.v1.SetKnowledgeEmbeddingRequest\x1a*.deckhand.v1.SetKnowledgeEmbeddingResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*2\x18/v1/knowledge-embeddingsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_knowledge_proto_rawDescOnce sync.Once
