@@ -424,7 +424,7 @@ var unfiltered = []string{"ApplyAgent", "ListAgents", "ListTasks", "ListNodes", 
 	"ConnectProvider", "ListProviders", "ListPrices", "GetProviderUsage", "GetProviderCatalogue", "SetPrice", "ListBudgets", "GetUsageReport",
 	"ListPasskeys", "GetPasskeyRules", "GetPushKey", "ListPushDevices", "CreatePushDevice", "GetTokenLimits", "SetTokenLimits", "GetPlan", "SetPlan", "SetQuota", "GetQuotaHistory", "SetAllowedModels", "SetCallRate",
 	"SetRegistry", "ListRegistries", "GetTaskSharing", "SetTaskSharing", "GetImageRules", "SetImageRules", "SetSignatureRule", "ListSignatureRules",
-	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds", "SetMemory", "ListMemories", "RecallMemories", "ImportMemories", "ListPatterns", "SetPatternSettings", "ListProposals"}
+	"Diagnose", "GetRetention", "SetRetention", "ListLegalHolds", "SetMemory", "ListMemories", "RecallMemories", "ImportMemories", "ListPatterns", "SetPatternSettings", "GetKnowledgeEmbedding", "SetKnowledgeEmbedding", "ListProposals"}
 
 // Every RPC without identity, with a wrong one, with one of the wrong
 // kind or too small a role, and with another organisation's objects.

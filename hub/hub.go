@@ -38,6 +38,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/maintenance/secretwatch"
 	"github.com/deckhand-sh/deckhand/hub/model/budget"
 	"github.com/deckhand-sh/deckhand/hub/model/credential"
+	"github.com/deckhand-sh/deckhand/hub/model/inference"
 	"github.com/deckhand-sh/deckhand/hub/model/price"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/policy"
@@ -170,6 +171,7 @@ type Hub struct {
 	setups      *setup.Setups
 	knowledge   *knowledge.Knowledge
 	patterns    *pattern.Service
+	inference   *inference.Models
 	budgets     *budget.Ledger
 	models      *modelaccess.Service
 	relay       *relay.Relay
@@ -275,9 +277,12 @@ func (h *Hub) assemble(ctx context.Context) (err error) {
 	h.memories = memory.New(memory.Config{Store: h.store, Recorder: recorder, Redact: c.Redact})
 	h.knowledge = knowledge.New(knowledge.Config{
 		Store: h.store, Recorder: recorder, Redact: c.Redact, Nodes: h.nodes, Node: h.node, Role: h.users.Role, Authorities: h.authorities,
-		Log: c.Log.Named("knowledge"),
+		Credential: func(ctx context.Context, orgID, name, repository string) (*nodev1.Egress_Binding, error) {
+			return egresscredential.Reading(ctx, h.egress, orgID, name, repository)
+		},
+		Models: h.inference, Log: c.Log.Named("knowledge"),
 	})
-	h.patterns = pattern.New(pattern.Config{Store: h.store, Recorder: recorder, Redact: c.Redact, Log: c.Log.Named("pattern")})
+	h.patterns = pattern.New(pattern.Config{Store: h.store, Recorder: recorder, Redact: c.Redact, Models: h.inference, Log: c.Log.Named("pattern")})
 	h.steps = step.New(step.Config{
 		Memories: h.memories,
 		Patterns: matching(h),
@@ -393,6 +398,16 @@ func (h *Hub) assembleModels(recorder *event.Recorder) {
 	h.budgets = budget.New(budget.Config{
 		Store: h.store, Recorder: recorder, Cap: h.models.CostCap, Raised: inbox.BudgetRaised, MaxCall: relay.MaxCall, Log: c.Log.Named("budget"),
 	})
+	h.inference = inference.New(inference.Config{
+		Usable: func(ctx context.Context, orgID, provider, model string) error {
+			return h.models.Usable(ctx, h.store.Queries, orgID, provider, model)
+		},
+		Price: func(ctx context.Context, orgID, provider, model string) (price.Model, error) {
+			return price.Of(ctx, h.store.Queries, orgID, provider, model)
+		},
+		Access: h.credentials.Access, Refused: h.credentials.Refuse, Turn: h.plans.AllowCall, Reserve: h.budgets.Reserve, Settle: h.budgets.Settle,
+		Guard: guard, Redact: c.Redact,
+	})
 	h.relay = relay.New(relay.Config{
 		Authorize: h.models.Authorize, Ended: h.leases.Ended, Models: h.models.TaskModels, Refused: h.credentials.Refuse, Access: h.credentials.Access,
 		Disconnected: h.credentials.Disconnected,
@@ -424,6 +439,7 @@ func (h *Hub) Stop() {
 	h.channels.Close()
 	h.reconciler.Wait()
 	h.background.Wait()
+	h.inference.Close()
 	h.budgets.Wait()
 	h.rollouts.Close()
 	h.close()

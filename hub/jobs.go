@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/api/idempotency"
 	"github.com/deckhand-sh/deckhand/hub/fleet/image"
@@ -25,6 +26,10 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/trigger"
 	"github.com/deckhand-sh/deckhand/hub/work/wait"
 )
+
+// keepOwnCalls is how long a call of a model is kept that the hub made for itself. Its cost stays
+// counted in the budgets.
+const keepOwnCalls = 400 * 24 * time.Hour
 
 // assembleJobs creates what the leader does periodically, and what keeps the
 // redactors up to date.
@@ -68,6 +73,8 @@ func (h *Hub) assembleJobs() {
 	}}
 	h.leader.Add("patterns", periodic.New(pattern.LearnEvery, c.Log.Named("pattern"), periodic.Job{Name: "learn from ended runs", Do: learner.Learn},
 		periodic.Job{Name: "delete patterns for good", Every: expiryInterval, Do: learner.Purge}))
+	h.leader.Add("embeddings", periodic.New(knowledge.EmbedEvery, c.Log.Named("knowledge"), periodic.Job{Name: "embed passages", Do: h.knowledge.Embeddings.Embed}))
+	h.leader.Add("wording", periodic.New(pattern.WordEvery, c.Log.Named("pattern"), periodic.Job{Name: "have patterns worded", Do: h.patterns.Word}))
 	h.leader.Add("housekeeping", periodic.New(housekeepingInterval, c.Log.Named("housekeeping"),
 		periodic.Job{Name: "delete old images from the nodes", Every: image.CollectEvery, Do: h.images.Collect},
 		periodic.Job{Name: "delete what was kept long enough", Do: h.retention.Collect},
@@ -75,6 +82,7 @@ func (h *Hub) assembleJobs() {
 		periodic.Job{Name: "delete old events", Do: func(ctx context.Context) error { return event.PruneAll(ctx, h.store, c.EventRetention) }},
 		periodic.Job{Name: "delete expired certificate authorities of jails", Do: h.authorities.Prune},
 		periodic.Job{Name: "delete old records of requests with credentials", Do: func(ctx context.Context) error { return h.egress.Prune(ctx, c.EventRetention) }},
+		periodic.Job{Name: "delete old model calls of the hub's own", Every: expiryInterval, Do: func(ctx context.Context) error { return h.store.PruneModelCalls(ctx, keepOwnCalls) }},
 		periodic.Job{Name: "delete old deliveries", Do: h.triggers.Prune},
 		periodic.Job{Name: "free the names of deleted agents", Do: h.agents.Release},
 		periodic.Job{Name: "delete old notifications", Do: h.notify.Prune},

@@ -337,6 +337,9 @@ func TestPreferencesAct(t *testing.T) {
 	prefer("preferred_tools", []any{"file_edit", "shell_exec"})
 	prefer("favourite colour", "teal")
 	claim := r.claim(r.submit("plain").GetId(), 1)
+	require.Equal(t, "careful", claim.GetSpeed(), "its model thinks more")
+	_, err := setMemory(t, r.user, scopeIn("user", ""), memoryPreference, "notifications", "loud")
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
 	var standing, data []string
 	for _, m := range claim.GetMemories() {
 		if m.GetStanding() {
@@ -441,12 +444,21 @@ func TestAPurgeLeavesNoByte(t *testing.T) {
 	r.finish(told.GetLease())
 	require.Contains(t, tablesWith(t, r, secretly), "checkpoints")
 
+	everybodys, err := setMemory(t, r.user, scopeIn("organisation", ""), memoryFact, "harbour", "Hamburg")
+	require.NoError(t, err)
+	do(t, ann.Feedback.GiveFeedback, &deckhandv1.GiveFeedbackRequest{
+		Subject: deckhandv1.FeedbackSubject_FEEDBACK_SUBJECT_MEMORY, SubjectId: everybodys.GetId(), Verdict: deckhandv1.FeedbackVerdict_FEEDBACK_VERDICT_REJECT,
+	})
 	_, err = r.as("bob", "advanced").Memories.PurgeMemories(t.Context(), &deckhandv1.PurgeMemoriesRequest{UserId: "ann"})
 	require.True(t, fault.Is(err, fault.Denied), "%v", err)
 	purged, err := r.user.Memories.PurgeMemories(t.Context(), &deckhandv1.PurgeMemoriesRequest{UserId: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, []int64{3, 4, 2}, []int64{purged.GetMemories(), purged.GetVersions(), purged.GetSteps()})
 	require.Empty(t, tablesWith(t, r, secretly))
+	require.EqualValues(t, 1, purged.GetVerdicts())
+	require.Empty(t, do(t, r.user.Feedback.ListFeedback, &deckhandv1.ListFeedbackRequest{MemoryId: everybodys.GetId()}).GetFeedback())
+	left := do(t, r.user.Memories.GetMemory, &deckhandv1.GetMemoryRequest{MemoryId: everybodys.GetId()}).GetMemory()
+	require.InDelta(t, 1, left.GetConfidence(), 0.001, "what ann said of it does not count any more")
 	require.Len(t, r.audited("memory.purged"), 1)
 }
 

@@ -262,6 +262,16 @@ func TestFeedbackMovesConfidenceAndProposes(t *testing.T) {
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Precondition), "%v", err)
 	require.Len(t, do(t, ann.Feedback.ListFeedback, &deckhandv1.ListFeedbackRequest{PatternId: p.GetId()}).GetFeedback(), 2)
 
+	// A correction may become an entry of the memory of whoever accepts it.
+	proposals = give(ann, task, id, correct, "Ask the on-call person first").GetProposals()
+	remembered := do(t, ann.Feedback.DecideProposal, &deckhandv1.DecideProposalRequest{ProposalId: proposals[0].GetId(), Accept: true, AsMemory: true}).GetProposal()
+	require.Equal(t, "accepted", remembered.GetState())
+	require.Len(t, do(t, ann.Patterns.GetPattern, &deckhandv1.GetPatternRequest{PatternId: p.GetId()}).GetPattern().GetApproach().GetNotes(), 1)
+	entries := do(t, ann.Memories.ListMemories, &deckhandv1.ListMemoriesRequest{}).GetMemories()
+	require.Len(t, entries, 1)
+	require.Equal(t, "Ask the on-call person first", entries[0].GetValue().GetStringValue())
+	require.Equal(t, deckhandv1.ScopeKind_SCOPE_KIND_USER, entries[0].GetScope().GetKind())
+
 	// The correction of a run that taught nothing makes a pattern of its own.
 	failed := r.give(ann, "walker", "Rotate the certificates of the mail relay")
 	lease := r.begin(failed.GetId(), 1)
@@ -318,6 +328,10 @@ func TestAFailureIsExplained(t *testing.T) {
 	require.EqualValues(t, 1, e.GetStepNumber())
 	require.Contains(t, e.GetEvidence(), "jq: not found")
 	require.Contains(t, e.GetProposals()[0].GetTitle(), "Install jq")
+	fact := e.GetProposals()[1]
+	require.Equal(t, "memory failure: jq", fact.GetKind()+" "+fact.GetMemoryKey())
+	require.Contains(t, fact.GetContent(), `the program "jq" is not there`)
+	require.NotEmpty(t, fact.GetDigest())
 
 	two := failed(fault.GivenUp, "the agent says that the goal cannot be reached", true)
 	good := r.give(r.user, "walker", "Count the orders of yesterday").GetId()

@@ -67,7 +67,7 @@ var whose = map[reach]string{
 		SetPrice SetBudget SetPlan SetQuota SetAllowedModels SetCallRate CreateDestination UpdateDestination GetDestination ListDestinations TestDestination
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode UpgradeNodes ListNodeRollouts StopNodeRollout
 		PullImage ImportImage PruneImages SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
-		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing SetPatternSettings`,
+		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing SetPatternSettings SetKnowledgeEmbedding`,
 	own: `GetTask ListTasks CancelTask ListSteps ReadLog WatchBrowser AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob GetTaskPlan EditTaskPlan TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument ReadInboxAttachment ReplyToTask
 		AnswerInboxItem JudgeInboxItem SnoozeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
@@ -87,7 +87,7 @@ var whose = map[reach]string{
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage GetProviderCatalogue ListPrices ListBudgets GetPlan GetQuotaHistory
 		ListPatterns MatchPatterns ListProposals GetInsights GetRecommendation CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages GetImageRules ListSignatureRules
 		ListCredentials GetCredential KillNodeExec ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
-		CreatePushDevice ListTools GetTool SetMemory ListMemories RecallMemories ImportMemories CreateCollection ListCollections GetCollection ListDocuments SearchKnowledge GetPassage`,
+		CreatePushDevice ListTools GetTool SetMemory ListMemories RecallMemories ImportMemories CreateCollection ListCollections GetCollection ListDocuments SearchKnowledge GetPassage GetKnowledgeEmbedding`,
 }
 
 // teamShares says for each reach what somebody may do beyond the rights of their role who is in

@@ -107,7 +107,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	}, options...))
 	mux.Handle(deckhandv1connect.NewPatternServiceHandler(&api.Patterns{Patterns: h.patterns, Agents: h.agents, Users: h.users}, options...))
 	mux.Handle(deckhandv1connect.NewFeedbackServiceHandler(&api.Feedback{
-		Feedback: feedback.New(feedback.Config{Store: h.store, Recorder: h.recorder, Patterns: h.patterns}), Patterns: h.patterns, Memories: h.memories, Tasks: h.tasks, Steps: h.steps,
+		Feedback: feedback.New(feedback.Config{Store: h.store, Recorder: h.recorder, Patterns: h.patterns, Memories: h.memories}), Patterns: h.patterns, Memories: h.memories, Tasks: h.tasks, Steps: h.steps,
 	}, options...))
 	mux.Handle(deckhandv1connect.NewInsightServiceHandler(&api.Insights{
 		Insights: insight.New(insight.Config{Store: h.store, Agents: h.agents, Policies: h.policies, History: estimate.New(h.store)}),

@@ -77,7 +77,7 @@ func proposalMessage(v visibility.Viewer, p db.LearnProposal, title string, seen
 // GiveFeedback stores the caller's verdict on what the caller sees.
 func (h *Feedback) GiveFeedback(ctx context.Context, req *deckhandv1.GiveFeedbackRequest) (*deckhandv1.GiveFeedbackResponse, error) {
 	id, v := auth.From(ctx), viewer(ctx)
-	g := feedback.Given{Subject: subjects[req.GetSubject()], Verdict: verdicts[req.GetVerdict()], Correction: req.GetCorrection()}
+	g := feedback.Given{Subject: subjects[req.GetSubject()], Verdict: verdicts[req.GetVerdict()], Correction: req.GetCorrection(), Viewer: v, Role: id.Role}
 	var err error
 	switch g.Subject {
 	case feedback.Pattern:
@@ -120,19 +120,25 @@ func (h *Feedback) GiveFeedback(ctx context.Context, req *deckhandv1.GiveFeedbac
 
 // ListFeedback returns a page of verdicts.
 func (h *Feedback) ListFeedback(ctx context.Context, req *deckhandv1.ListFeedbackRequest) (*deckhandv1.ListFeedbackResponse, error) {
-	v, taskID, patternID := viewer(ctx), "", ""
+	v := viewer(ctx)
+	var about feedback.About
 	var err error
 	if ref := req.GetTaskId(); ref != "" {
-		if taskID, err = h.Tasks.Find(ctx, v, ref); err != nil {
+		if about.TaskID, err = h.Tasks.Find(ctx, v, ref); err != nil {
 			return nil, err
 		}
 	}
 	if ref := req.GetPatternId(); ref != "" {
-		if patternID, err = h.Patterns.Find(ctx, v, ref); err != nil {
+		if about.PatternID, err = h.Patterns.Find(ctx, v, ref); err != nil {
 			return nil, err
 		}
 	}
-	rows, next, err := h.Feedback.List(ctx, v, taskID, patternID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
+	if ref := req.GetMemoryId(); ref != "" {
+		if about.MemoryID, err = h.Memories.Find(ctx, v, ref); err != nil {
+			return nil, err
+		}
+	}
+	rows, next, err := h.Feedback.List(ctx, v, about, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +169,8 @@ func (h *Feedback) ListProposals(ctx context.Context, req *deckhandv1.ListPropos
 // DecideProposal accepts or refuses a proposal.
 func (h *Feedback) DecideProposal(ctx context.Context, req *deckhandv1.DecideProposalRequest) (*deckhandv1.DecideProposalResponse, error) {
 	v := viewer(ctx)
-	p, err := h.Feedback.Decide(ctx, v, actor(auth.From(ctx)), req.GetProposalId(), req.GetAccept())
+	who := auth.From(ctx)
+	p, err := h.Feedback.Decide(ctx, v, actor(who), req.GetProposalId(), feedback.Decision{Accept: req.GetAccept(), AsMemory: req.GetAsMemory(), Role: who.Role})
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func (h *Insights) ExplainTask(ctx context.Context, req *deckhandv1.ExplainTaskR
 	}
 	for _, p := range e.Proposals {
 		res.Proposals = append(res.Proposals, &deckhandv1.FailureProposal{
-			Kind: p.Kind, Title: p.Title, AgentId: p.AgentID, AgentName: p.AgentName, Diff: p.Diff, Content: p.Content, BaseVersion: p.Base, Digest: p.Digest(),
+			Kind: p.Kind, Title: p.Title, AgentId: p.AgentID, AgentName: p.AgentName, Diff: p.Diff, Content: p.Content, BaseVersion: p.Base, Digest: p.Digest(), MemoryKey: p.Key,
 		})
 	}
 	return res, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/learn/knowledge"
 	"github.com/deckhand-sh/deckhand/hub/learn/scope"
+	"github.com/deckhand-sh/deckhand/hub/model/inference"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -46,7 +47,7 @@ func knowledgeSourceMessage(row db.KnowledgeSourcesRow) *deckhandv1.KnowledgeSou
 	s := row.KnowledgeSource
 	return &deckhandv1.KnowledgeSource{
 		Id: s.ID, Kind: deckhandv1.KnowledgeSourceKind(enumValue(deckhandv1.KnowledgeSourceKind_value, "KNOWLEDGE_SOURCE_KIND_", s.Kind)),
-		AgentId: s.AgentID, AgentName: row.AgentName, NodeId: s.NodeID, NodeName: row.NodeName, Path: s.Path, Url: s.Url, Revision: s.Revision,
+		AgentId: s.AgentID, AgentName: row.AgentName, NodeId: s.NodeID, NodeName: row.NodeName, Path: s.Path, Url: s.Url, Revision: s.Revision, Credential: s.Credential,
 		SyncedAt: timestamp(s.SyncedAt), Error: s.Error, Note: s.Note, Documents: row.Documents,
 	}
 }
@@ -154,7 +155,7 @@ func (h *Knowledge) source(ctx context.Context, collectionID, id string) (*deckh
 func (h *Knowledge) AddSource(ctx context.Context, req *deckhandv1.AddSourceRequest) (*deckhandv1.AddSourceResponse, error) {
 	who, s := auth.From(ctx), req.GetSource()
 	collectionID, id, err := h.Knowledge.Add(ctx, viewer(ctx), req.GetCollectionId(), knowledge.Source{
-		Kind: enumWord(s.GetKind(), "KNOWLEDGE_SOURCE_KIND_"), Agent: s.GetAgentId(), Node: s.GetNodeId(), Path: s.GetPath(), URL: s.GetUrl(), Revision: s.GetRevision(),
+		Kind: enumWord(s.GetKind(), "KNOWLEDGE_SOURCE_KIND_"), Agent: s.GetAgentId(), Node: s.GetNodeId(), Path: s.GetPath(), URL: s.GetUrl(), Revision: s.GetRevision(), Credential: s.GetCredential(),
 	}, who.Role, actor(who))
 	if err != nil {
 		return nil, err
@@ -210,14 +211,14 @@ func (h *Knowledge) SyncCollection(ctx context.Context, req *deckhandv1.SyncColl
 
 // SearchKnowledge returns the passages that fit a question best.
 func (h *Knowledge) SearchKnowledge(ctx context.Context, req *deckhandv1.SearchKnowledgeRequest) (*deckhandv1.SearchKnowledgeResponse, error) {
-	hits, collections, err := h.Knowledge.Search(ctx, viewer(ctx), knowledge.Query{
+	found, err := h.Knowledge.Search(ctx, viewer(ctx), knowledge.Query{
 		Text: req.GetQuery(), Collections: req.GetCollectionIds(), Limit: int(cmp.Or(req.GetLimit(), searchLimit)),
 	})
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.SearchKnowledgeResponse{Collections: int32(collections)} //nolint:gosec // few
-	for _, hit := range hits {
+	res := &deckhandv1.SearchKnowledgeResponse{Collections: int32(found.Collections), Note: found.Note} //nolint:gosec // few
+	for _, hit := range found.Hits {
 		res.Passages = append(res.Passages, passageMessage(hit))
 	}
 	return res, nil
@@ -234,4 +235,34 @@ func (h *Knowledge) GetPassage(ctx context.Context, req *deckhandv1.GetPassageRe
 		res.Passages = append(res.Passages, passageMessage(hit))
 	}
 	return res, nil
+}
+
+func embeddingMessage(e knowledge.Embedding) *deckhandv1.KnowledgeEmbedding {
+	m := &deckhandv1.KnowledgeEmbedding{
+		Provider: e.Provider, Model: e.Model, Dimensions: e.Dimensions, Size: e.Size, Passages: e.Passages, Embedded: e.Embedded, Refused: e.Refused,
+		Error: e.Error, ChangedBy: e.ChangedBy, InDatabase: e.InDatabase,
+	}
+	if e.Provider != "" {
+		m.ChangedAt = timestamppb.New(e.ChangedAt)
+	}
+	return m
+}
+
+// GetKnowledgeEmbedding returns the model for search by meaning.
+func (h *Knowledge) GetKnowledgeEmbedding(ctx context.Context, _ *deckhandv1.GetKnowledgeEmbeddingRequest) (*deckhandv1.GetKnowledgeEmbeddingResponse, error) {
+	e, err := h.Knowledge.Embeddings.Get(ctx, auth.From(ctx).OrgID)
+	if err != nil {
+		return nil, err
+	}
+	return &deckhandv1.GetKnowledgeEmbeddingResponse{Embedding: embeddingMessage(e)}, nil
+}
+
+// SetKnowledgeEmbedding sets it.
+func (h *Knowledge) SetKnowledgeEmbedding(ctx context.Context, req *deckhandv1.SetKnowledgeEmbeddingRequest) (*deckhandv1.SetKnowledgeEmbeddingResponse, error) {
+	who := auth.From(ctx)
+	e, err := h.Knowledge.Embeddings.Set(ctx, inference.Model{OrgID: who.OrgID, Provider: req.GetProvider(), Name: req.GetModel()}, req.GetDimensions(), actor(who))
+	if err != nil {
+		return nil, err
+	}
+	return &deckhandv1.SetKnowledgeEmbeddingResponse{Embedding: embeddingMessage(e)}, nil
 }

@@ -299,7 +299,7 @@ func (h *Memories) PurgeMemories(ctx context.Context, req *deckhandv1.PurgeMemor
 	if err != nil {
 		return nil, err
 	}
-	return &deckhandv1.PurgeMemoriesResponse{Memories: n.Memories, Versions: n.Versions, Steps: n.Steps}, nil
+	return &deckhandv1.PurgeMemoriesResponse{Memories: n.Memories, Versions: n.Versions, Steps: n.Steps, Verdicts: n.Verdicts}, nil
 }
 
 // ListTaskMemories returns what a task's run was told.

@@ -55,7 +55,7 @@ func offerMessage(o db.PatternOffer) *deckhandv1.PatternOffer {
 }
 
 func settingsMessage(s pattern.Settings) *deckhandv1.PatternSettings {
-	return &deckhandv1.PatternSettings{Enabled: s.Enabled, HoldOut: s.HoldOut, MinConfidence: s.MinConfidence}
+	return &deckhandv1.PatternSettings{Enabled: s.Enabled, HoldOut: s.HoldOut, MinConfidence: s.MinConfidence, Provider: s.Provider, Model: s.Model}
 }
 
 // one returns a pattern as a message, or the error of the call that made it.
@@ -289,7 +289,9 @@ func (h *Patterns) GetPatternReport(ctx context.Context, req *deckhandv1.GetPatt
 // SetPatternSettings changes the organisation's settings.
 func (h *Patterns) SetPatternSettings(ctx context.Context, req *deckhandv1.SetPatternSettingsRequest) (*deckhandv1.SetPatternSettingsResponse, error) {
 	id := auth.From(ctx)
-	set, err := h.Patterns.Set(ctx, id.OrgID, actor(id), req.Enabled, req.HoldOut, req.MinConfidence)
+	set, err := h.Patterns.Set(ctx, id.OrgID, actor(id), pattern.Change{
+		Enabled: req.Enabled, HoldOut: req.HoldOut, MinConfidence: req.MinConfidence, Provider: req.Provider, Model: req.Model,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -147,7 +147,7 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 		Task: taskMessage(t, runs.Name, provider, model), Markdown: version.Markdown, Script: version.Script, Tools: h.Tools.Offered(runs, provider, model),
 		Traceparent: t.Traceparent,
 	}
-	if res.Memories, err = h.told(ctx, t, runs); err != nil {
+	if res.Memories, res.Speed, err = h.told(ctx, t, runs); err != nil {
 		return nil, err
 	}
 	if res.Tools, err = h.nameTargets(ctx, visibility.As(t.OrgID, version.CreatedBy, version.CreatedByRole), runs, res.GetTools()); err != nil {
@@ -183,22 +183,25 @@ func (h *Workers) claimed(ctx context.Context, t db.Task) (*deckhandv1.ClaimTask
 // tellWithin is how long a claim waits for what its run is told.
 const tellWithin = 2 * time.Second
 
-// told returns what a task's run is told of the memory: nothing if that fails or takes longer
-// than tellWithin, since a run can do without it.
-func (h *Workers) told(ctx context.Context, t db.Task, p *persona.Persona) (out []*deckhandv1.ClaimTaskResponse_ToldMemory, err error) {
+// told returns what a task's run is told of the memory, and how fast its user wants it to work:
+// nothing if that fails or takes longer than tellWithin, since a run can do without it.
+func (h *Workers) told(ctx context.Context, t db.Task, p *persona.Persona) (out []*deckhandv1.ClaimTaskResponse_ToldMemory, speed string, err error) {
 	limited, cancel := context.WithTimeout(ctx, tellWithin)
 	defer cancel()
 	told, err := h.Memories.ForRun(limited, t, p.Context.MemoryTokens)
 	if err != nil && ctx.Err() == nil {
 		h.Log.Warn("a run begins without what the memory has for it", "task_id", t.ID, "error", err)
-		return nil, nil
+		return nil, "", nil
 	}
 	for _, m := range told {
+		if m.Standing && m.Type == string(memory.Preference) && m.Key == memory.Speed {
+			speed = memory.Text(m.Value)
+		}
 		out = append(out, &deckhandv1.ClaimTaskResponse_ToldMemory{
 			MemoryId: m.ID, Scope: m.ScopeKind, Type: m.Type, Key: m.Key, Text: m.Text, Standing: m.Standing, Source: m.Source,
 		})
 	}
-	return out, err
+	return out, speed, err
 }
 
 // nameTargets lists in the schemas of delegate and handoff_to_agent which agents they take,

@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
 	"github.com/deckhand-sh/deckhand/hub/learn/knowledge"
@@ -39,15 +40,15 @@ func (s stepKnowledge) Search(ctx context.Context, query string, collections []s
 	if err != nil {
 		return nil, 0, err
 	}
-	hits, searched, err := s.steps.cfg.Knowledge.Search(ctx, v, knowledge.Query{Text: query, Collections: collections, Limit: limit})
+	found, err := s.steps.cfg.Knowledge.Search(ctx, v, knowledge.Query{Text: query, Collections: collections, Limit: limit})
 	if err != nil {
 		return nil, 0, err
 	}
-	out := make([]tool.KnowledgePassage, len(hits))
-	for i, h := range hits {
-		out[i] = tool.KnowledgePassage{Citation: h.Citation(), Heading: h.Heading, Text: h.Body}
+	out := make([]tool.KnowledgePassage, len(found.Hits))
+	for i, h := range found.Hits {
+		out[i] = tool.KnowledgePassage{Citation: h.Citation(), Heading: h.Heading, Text: h.Body, ID: strconv.FormatInt(h.ID, 10)}
 	}
-	return out, searched, nil
+	return out, found.Collections, nil
 }
 
 // Index implements tool.KnowledgeBase.

@@ -199,6 +199,10 @@ func (s *stage) set(document string) (end func()) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
 		s.server = server.URL
 		return server.Close
+	case "knowledge.md":
+		return s.connects("openai", "knowledge", "embed", "--off")
+	case "patterns.md":
+		return s.connects("anthropic", "pattern", "settings", "--model", "")
 	case "credentials.md":
 		api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if req.Header.Get("Authorization") != "Bearer a-robots-token-8fk2" {
@@ -264,6 +268,20 @@ func (s *stage) set(document string) (end func()) {
 		})
 	}
 	return func() {}
+}
+
+// connects connects a provider, whose models answer nothing. end runs a command before that is
+// gone.
+func (s *stage) connects(provider string, undo ...string) (end func()) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
+	key := filepath.Join(s.dir, provider+".key")
+	require.NoError(s.T, os.WriteFile(key, []byte("a-models-key-8fk2Lq7TzX"), 0o600))
+	s.CLI(0, "provider", "connect", provider, "--base-url", server.URL, "--key-file", key)
+	return func() {
+		s.CLI(0, undo...)
+		s.CLI(0, "provider", "disconnect", provider)
+		server.Close()
+	}
 }
 
 // recipient returns the public key of the key pair that the commands have made.

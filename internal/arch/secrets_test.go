@@ -28,6 +28,7 @@ var noSecrets = map[string]string{
 	"hub/egress/credential/insert.go:Password":   "a kind of credential",
 	"hub/egress/credential/password.go:Password": "a kind of credential",
 	"hub/egress/credential/try.go:Password":      "a kind of credential",
+	"hub/egress/credential/reading.go:Password":  "a kind of credential",
 	"internal/fault/rpc.go:code":                 "an error's code",
 	"internal/fault/catalogue.go:code":           "an error's code",
 	"internal/fault/catalogue.go:Code":           "the same",

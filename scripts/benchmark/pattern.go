@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,7 +20,8 @@ const (
 
 // pattern measures a match of a goal among 10,000 patterns over the API, and beside it one
 // SELECT of a pattern by its id. Half of the patterns are of the task type that is asked for,
-// half of them are another person's and shared, and every goal has frequent and rare words. Word
+// half of them are another person's and shared, most have the confidence to be offered, and every
+// goal has frequent and rare words. Word
 // n occurs the more often the lower n is.
 func pattern(ctx context.Context) (result, error) {
 	s, err := newStack(ctx)
@@ -33,11 +35,11 @@ func pattern(ctx context.Context) (result, error) {
 	}
 	defer conn.Close(ctx) //nolint:errcheck // it is over
 	for _, statement := range []string{
-		fmt.Sprintf(`INSERT INTO patterns (id, org_id, owner, visibility, title, task_type, domain, keywords, approach, successes, source_count)
+		fmt.Sprintf(`INSERT INTO patterns (id, org_id, owner, visibility, title, task_type, domain, keywords, approach, successes, source_count, alpha)
 			SELECT 'pattern_b' || n, 'org_default', CASE n %% 2 WHEN 0 THEN 'admin' ELSE 'ann' END, CASE n %% 4 WHEN 1 THEN 'private' ELSE 'organisation' END,
 				'pattern ' || n, CASE n %% 4 WHEN 0 THEN 'other' WHEN 1 THEN 'another' ELSE 'migration' END, 'general',
 				ARRAY(SELECT DISTINCT 'word' || floor(5000 * power(random(), 3))::int FROM generate_series(1, 12) AS k WHERE n IS NOT NULL),
-				'{"plan": ["back up", "migrate", "compare"], "tools": ["shell_exec"]}', n %% 8, 1 + n %% 8
+				'{"plan": ["back up", "migrate", "compare"], "tools": ["shell_exec"]}', n %% 8, 1 + n %% 8, 0.5 + n %% 8
 			FROM generate_series(1, %d) AS n`, storedPatterns),
 		`VACUUM (ANALYZE) patterns`,
 	} {
@@ -65,6 +67,9 @@ func pattern(ctx context.Context) (result, error) {
 			return nil, err
 		}
 		plain = append(plain, time.Since(begin))
+	}
+	if found == 0 {
+		return nil, errors.New("nothing matched: what was measured is no match")
 	}
 	slices.Sort(took)
 	slices.Sort(plain)

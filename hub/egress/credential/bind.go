@@ -84,12 +84,17 @@ func gone(name string) error {
 // usable refuses a credential that an agent may not use, or not now, or not as its persona
 // wants to.
 func usable(row db.EgressCredential, agentName string, want persona.Credential) error {
-	switch {
-	case !slices.Contains(row.Agents, agentName) && !slices.Contains(row.Agents, AllAgents):
+	if !slices.Contains(row.Agents, agentName) && !slices.Contains(row.Agents, AllAgents) {
 		return fault.New(fault.Denied, "agent %s may not use credential %s", agentName, row.Name).WithCode(fault.CredentialRefused).WithObject(row.Name).
 			// The other agents that may are not named: readers of this error may not see them.
 			WithFix("an administrator adds %s to the agents of the credential (deckhand credential update %s --agent NAMES replaces the list), or remove it from the persona", agentName, row.Name)
-	case row.ExpiresAt != nil && !row.ExpiresAt.After(time.Now()):
+	}
+	return allows(row, want)
+}
+
+// allows refuses a credential that nobody can use now, or not as is wanted.
+func allows(row db.EgressCredential, want persona.Credential) error {
+	if row.ExpiresAt != nil && !row.ExpiresAt.After(time.Now()) {
 		return fault.New(fault.Precondition, "credential %s has expired, on %s", row.Name, row.ExpiresAt.UTC().Format(time.RFC3339)).WithCode(fault.CredentialRefused).WithObject(row.Name).
 			WithFix("an administrator stores a new value: deckhand credential rotate %s", row.Name)
 	}

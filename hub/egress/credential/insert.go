@@ -56,6 +56,10 @@ func (u use) permits(req *http.Request) error {
 	if err := fits(u.row, req, false); err != nil {
 		return err
 	}
+	if u.clones != nil && !isClone(req, u.clones) {
+		return fault.New(fault.Denied, "a sync of knowledge clones %s with the credential, and sends nothing else", u.clones).WithCode(fault.CredentialRefused).WithObject(u.row.Name).
+			WithFix("use it in a task")
+	}
 	if u.readOnly && !allowlist.Safe(req.Method) {
 		return fault.New(fault.Denied, "the run is reviewed before anything leaves its workspace, and %.32s may change something", req.Method).WithCode(fault.CredentialRefused).WithObject(u.row.Name).
 			WithFix("end the run: what it wants to send is sent when a person accepts it")

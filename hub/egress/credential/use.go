@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -26,6 +27,8 @@ type use struct {
 	want persona.Credential
 	// readOnly says that one of the tasks may change nothing outside of its workspace.
 	readOnly bool
+	// clones is the only repository whose clone it is for; nil for tasks.
+	clones *url.URL
 }
 
 // use returns a credential for a jail, or an error that says why it cannot be used there and
@@ -39,6 +42,11 @@ func (c *Credentials) use(ctx context.Context, orgID, nodeID, jailID, name strin
 	tasks, err := c.cfg.Store.TasksInJail(ctx, db.TasksInJailParams{OrgID: orgID, JailID: jailID})
 	if err != nil {
 		return use{}, unavailable(fmt.Errorf("look for tasks in jail %s: %w", jailID, err))
+	}
+	if len(tasks) == 0 {
+		if u, ok, err := useOfSync(ctx, c, orgID, nodeID, jailID, name); ok || err != nil {
+			return u, err
+		}
 	}
 	switch {
 	case len(tasks) == 0:

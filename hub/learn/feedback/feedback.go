@@ -1,23 +1,29 @@
 // Package feedback takes what people say of tasks, steps, plans, patterns and memories. A
 // verdict changes the confidence in patterns or in the memory in the transaction that stores
-// it. A correction becomes a proposal, which changes nothing until somebody accepts it.
+// it. A correction becomes a proposal, which changes nothing until somebody accepts it; that of a
+// memory changes the entry, if the person may.
 //
 // Each person has one verdict on each subject; a newer one replaces the older.
 package feedback
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/learn/pattern"
+	"github.com/deckhand-sh/deckhand/hub/learn/scope"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/ident"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // The subjects of verdicts, as the database names them.
@@ -48,6 +54,7 @@ type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
 	Patterns *pattern.Service
+	Memories *memory.Memories
 }
 
 // Service takes feedback.
@@ -62,6 +69,10 @@ type Given struct {
 	// TaskID is set for tasks, steps and plans.
 	TaskID              string
 	Verdict, Correction string
+	// Viewer is the person, and Role theirs: a correction of a memory changes the entry with their
+	// rights.
+	Viewer visibility.Viewer
+	Role   string
 }
 
 // Result is what a verdict did.
@@ -82,8 +93,7 @@ func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Give
 		return out, fault.New(fault.Invalid, "correction: is only for the verdict correct").WithCode(fault.InvalidParameters).WithFix("use the verdict correct, or leave the text out")
 	}
 	if g.Subject == Memory && g.Verdict == Correct {
-		return out, fault.New(fault.Invalid, "verdict: a memory takes no correction").WithCode(fault.InvalidParameters).
-			WithFix("change the entry, which keeps its versions: deckhand memory set; or say that it is bad").WithObject(g.SubjectID)
+		return s.correct(ctx, by, g)
 	}
 	err = s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		out = Result{}
@@ -140,6 +150,27 @@ func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Give
 		})
 	})
 	return out, err
+}
+
+// correct stores a correction of a memory as the next version of the entry. It is not kept as a
+// verdict, since those are seen by more people than an entry may be.
+func (s *Service) correct(ctx context.Context, by event.Actor, g Given) (out Result, err error) {
+	is, err := s.cfg.Memories.Get(ctx, g.Viewer, g.SubjectID)
+	if err != nil {
+		return out, err
+	}
+	m := is.Memory
+	if m.DeletedAt != nil {
+		return out, fault.New(fault.NotFound, "memory %s is deleted", m.ID).WithFix("restore it first: deckhand memory restore %s", m.ID).WithObject(m.ID)
+	}
+	if _, err := s.cfg.Memories.Set(ctx, g.Viewer, g.Role, memory.Draft{
+		Scope: scope.Scope{Kind: scope.Kind(m.ScopeKind), ID: m.ScopeID}, Type: memory.Type(m.Type), Key: m.Key, Value: g.Correction, Confidence: 1,
+		ExpiresAt: m.ExpiresAt, ExpectedVersion: m.Version,
+	}, by); err != nil {
+		return out, err
+	}
+	out.Feedback = db.Feedback{OrgID: m.OrgID, Subject: Memory, SubjectID: m.ID, Verdict: Correct, GivenBy: by.ID, GivenAt: time.Now()}
+	return out, nil
 }
 
 // concerned is a pattern that a verdict is about.
@@ -214,8 +245,17 @@ func (s *Service) SeesPattern(ctx context.Context, v visibility.Viewer, p db.Lea
 	return err == nil, err
 }
 
+// Decision is what becomes of a proposal.
+type Decision struct {
+	Accept bool
+	// AsMemory has an accepted text stored in the memory of whoever decides, and not as a note of
+	// the pattern. Role is theirs.
+	AsMemory bool
+	Role     string
+}
+
 // Decide accepts or refuses a proposal.
-func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Actor, ref string, accept bool) (out db.LearnProposal, err error) {
+func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Actor, ref string, d Decision) (out db.LearnProposal, err error) {
 	rows, err := s.cfg.Store.FindProposals(ctx, db.FindProposalsParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("proposal", ref)})
 	id, err := store.One("proposal", ref, rows, err)
 	if err != nil {
@@ -237,11 +277,16 @@ func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Acto
 			return fault.New(fault.Precondition, "proposal %s was %s by %s", id, p.State, p.DecidedBy).WithFix("give feedback again, or edit the pattern").WithObject(id)
 		}
 		decided := db.DecideProposalParams{OrgID: v.OrgID, ID: id, State: Refused, DecidedBy: by.ID, PatternID: p.PatternID}
-		if accept {
+		switch {
+		case d.Accept && d.AsMemory:
 			decided.State = Accepted
-			if decided.PatternID, err = s.accept(ctx, tx, p, by); err != nil {
-				return err
-			}
+			err = s.remember(ctx, tx, v, by, p, d.Role)
+		case d.Accept:
+			decided.State = Accepted
+			decided.PatternID, err = s.accept(ctx, tx, p, by)
+		}
+		if err != nil {
+			return err
 		}
 		if out, err = tx.DecideProposal(ctx, decided); err != nil {
 			return fmt.Errorf("store the decision on proposal %s: %w", id, err)
@@ -252,6 +297,25 @@ func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Acto
 	})
 	return out, err
 }
+
+// remember stores a proposal's text as an entry of the memory of whoever decides.
+func (s *Service) remember(ctx context.Context, tx *event.Tx, v visibility.Viewer, by event.Actor, p db.LearnProposal, role string) error {
+	about := "pattern " + p.PatternID
+	if p.TaskID != nil {
+		row, err := tx.RunToLearn(ctx, db.RunToLearnParams{OrgID: p.OrgID, ID: *p.TaskID})
+		if err != nil {
+			return fmt.Errorf("load task %s: %w", *p.TaskID, err)
+		}
+		about = cmp.Or(row.Task.Title, row.Task.ID)
+	}
+	_, err := memory.SetIn(ctx, s.cfg.Memories, tx, v, role, memory.Draft{
+		Scope: scope.Scope{Kind: scope.User}, Type: memory.Workflow, Key: textcut.Runes("correction of "+about, maxKey, "…"), Value: p.Note, Confidence: 1,
+	}, by)
+	return err
+}
+
+// maxKey bounds the key of an entry, in characters.
+const maxKey = 200
 
 // accept adds a proposal's note to its pattern, or to a new one of its task.
 func (s *Service) accept(ctx context.Context, tx *event.Tx, p db.LearnProposal, by event.Actor) (patternID string, err error) {
@@ -271,15 +335,17 @@ func (s *Service) accept(ctx context.Context, tx *event.Tx, p db.LearnProposal, 
 	return s.cfg.Patterns.CreateFrom(ctx, tx, row.Task, row.AgentName, p.Note, by.ID)
 }
 
-// List returns a page of verdicts about what v sees, the newest first; of a task or a pattern,
-// or of all if both are empty.
-func (s *Service) List(ctx context.Context, v visibility.Viewer, taskID, patternID, token string, size int32) (rows []db.Feedback, next string, err error) {
+// About selects verdicts: those on a task with its steps and its plan, on a pattern, or on a
+// memory, by their ids; all if it is empty.
+type About struct{ TaskID, PatternID, MemoryID string }
+
+// List returns a page of verdicts about what v sees, the newest first.
+func (s *Service) List(ctx context.Context, v visibility.Viewer, about About, token string, size int32) (rows []db.Feedback, next string, err error) {
 	p := db.ListFeedbackParams{OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, MaxRows: size + 1}
-	if taskID != "" {
-		p.TaskID = &taskID
-	}
-	if patternID != "" {
-		p.PatternID = &patternID
+	for id, field := range map[*string]**string{&about.TaskID: &p.TaskID, &about.PatternID: &p.PatternID, &about.MemoryID: &p.MemoryID} {
+		if *id != "" {
+			*field = id
+		}
 	}
 	if token != "" {
 		at, id, err := store.ParsePageToken(token)

@@ -2,6 +2,7 @@ package insight
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -20,6 +21,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/estimate"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/textcut"
 )
 
 // Config holds the dependencies of a Service. All are required.
@@ -57,11 +59,12 @@ type Similar struct {
 
 // Proposal is a change that a person may apply.
 type Proposal struct {
-	// Kind is persona, policy or advice.
+	// Kind is persona, policy, memory or advice.
 	Kind, Title, AgentID, AgentName string
-	// Diff is the change, and Content all of the persona or policy with it.
-	Diff, Content string
-	Base          int32
+	// Diff is the change, and Content all of the persona or policy with it, or the value of the
+	// entry of the memory that has this key.
+	Diff, Content, Key string
+	Base               int32
 }
 
 // Digest names exactly this change; empty for advice.
@@ -69,7 +72,7 @@ func (p Proposal) Digest() string {
 	if p.Content == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{p.Kind, p.AgentID, fmt.Sprint(p.Base), p.Content}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{p.Kind, p.AgentID, fmt.Sprint(p.Base), p.Key, p.Content}, "\x00")))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -112,9 +115,43 @@ func (s *Service) Explain(ctx context.Context, v visibility.Viewer, t db.Task) (
 	for _, row := range rows {
 		out.Similar = append(out.Similar, Similar{row, solved(row)})
 	}
-	out.Proposals, err = s.propose(ctx, v, t, out.Failure)
-	return out, err
+	if out.Proposals, err = s.propose(ctx, v, t, out.Failure); err != nil {
+		return nil, err
+	}
+	if m := remembered(t, *out); m != nil {
+		out.Proposals = append(out.Proposals, *m)
+	}
+	return out, nil
 }
+
+// remembered proposes to remember what a run met and what solved it, for later runs of whoever
+// accepts it. It is a fact, which they are told as data: it quotes what the run wrote.
+func remembered(t db.Task, e Explanation) *Proposal {
+	about := cmp.Or(e.Key, e.Host)
+	if e.Step != nil {
+		about = cmp.Or(about, e.Step.Tool)
+	}
+	if about == "" || e.Class != Environment && e.Class != Permission && e.Class != Tool {
+		return nil
+	}
+	value := fmt.Sprintf("%s (task %s).", strings.TrimSuffix(e.Cause, "."), t.ID)
+	for _, s := range e.Similar {
+		if s.Solved != "" {
+			value += " What solved it before: " + s.Solved + "."
+			break
+		}
+	}
+	value = textcut.Bytes(value, maxRemembered, "…")
+	key := textcut.Runes("failure: "+about, maxKey, "…")
+	diff, err := udiff.ToUnified(key, key, "", udiff.Strings("", value+"\n"), 0)
+	if err != nil {
+		return nil
+	}
+	return &Proposal{Kind: "memory", Title: "Tell your later runs of it: remember the fact " + key, Diff: diff, Content: value, Key: key}
+}
+
+// Of an entry that is proposed, in bytes and in characters.
+const maxRemembered, maxKey = 2000, 200
 
 func solved(row db.SimilarFailuresRow) string {
 	switch {

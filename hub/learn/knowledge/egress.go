@@ -44,7 +44,15 @@ func egressOf(ctx context.Context, k *Knowledge, s db.KnowledgeSource, jailID st
 	if err != nil {
 		return nil, err
 	}
-	return &nodev1.Egress{Rules: []*nodev1.Egress_Rule{rule}, Authorities: authorities}, nil
+	out := &nodev1.Egress{Rules: []*nodev1.Egress_Rule{rule}, Authorities: authorities}
+	if s.Credential != "" {
+		binding, err := k.cfg.Credential(ctx, s.OrgID, s.Credential, s.Url)
+		if err != nil {
+			return nil, err
+		}
+		out.Bindings = append(out.Bindings, binding)
+	}
+	return out, nil
 }
 
 // mayName refuses a host that is written as an address, which may be one of a private network, to

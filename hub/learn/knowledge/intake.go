@@ -174,6 +174,9 @@ func (in *intake) flush(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store documents of source %s: %w", s.ID, err)
 	}
+	if err := in.r.k.cfg.Store.WantKnowledgeEmbeddings(ctx, s.OrgID); err != nil {
+		return fmt.Errorf("have passages embedded: %w", err)
+	}
 	in.r.set(func(s *db.KnowledgeSync) {
 		s.Added += in.added
 		s.Changed += in.changed

@@ -167,7 +167,7 @@ func (b *box) fill(ctx context.Context, s db.KnowledgeSource) (root string, err 
 		said, err := b.run(ctx, append(argv, "--", s.Url, root), execTime)
 		if err != nil {
 			return "", fault.New(fault.Precondition, "the repository cannot be cloned: %s", said).WithCause(err).
-				WithFix("check the address and the branch; repositories that need a credential are not read")
+				WithFix("check the address and the branch; a repository that is not public needs a credential")
 		}
 		return path.Join(root, s.Path), nil
 	default:

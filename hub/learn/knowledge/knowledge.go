@@ -9,8 +9,9 @@
 // read again, and what is gone is removed. A source that cannot be read keeps the documents
 // that it had.
 //
-// Search looks for passages by their words, by words that are similar, and merges both by
-// reciprocal rank. It looks only into collections that the person who asks, or for whom the
+// Search looks for passages by their words, by words that are similar, and, if the organisation
+// has a model for it, by meaning: Embeddings turns passages into vectors, with which that of a
+// question is compared exactly. The results are merged by reciprocal rank. It looks only into collections that the person who asks, or for whom the
 // agent runs, sees at that moment.
 //
 // Whatever is stored here was written by others. It is shown with its source and given to
@@ -41,6 +42,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ident"
 	"github.com/deckhand-sh/deckhand/internal/lifecycle"
 	"github.com/deckhand-sh/deckhand/internal/redact"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
 // Kind names collections in errors.
@@ -71,12 +73,20 @@ type Config struct {
 		Of(ctx context.Context, orgID, jailID string, hosts []string) ([]string, error)
 		Drop(ctx context.Context, orgID, jailID string) error
 	}
-	Log hclog.Logger
+	// Credential returns the requests of a jail that a credential is for, and refuses one that
+	// cannot read a repository.
+	Credential func(ctx context.Context, orgID, name, repository string) (*nodev1.Egress_Binding, error)
+	// Models makes the calls of models for search by meaning.
+	Models Embedder
+	Log    hclog.Logger
 }
 
 // Knowledge keeps collections. It is a lifecycle.Service: while it runs, it syncs.
 type Knowledge struct {
 	lifecycle.Runner
+
+	// Embeddings are for search by meaning.
+	Embeddings *Embeddings
 
 	cfg Config
 
@@ -88,7 +98,9 @@ type Knowledge struct {
 }
 
 // New creates Knowledge.
-func New(cfg Config) *Knowledge { return &Knowledge{cfg: cfg} }
+func New(cfg Config) *Knowledge {
+	return &Knowledge{cfg: cfg, Embeddings: &Embeddings{cfg, newVectors(cfg.Store)}}
+}
 
 // Start lets syncs run.
 func (k *Knowledge) Start(ctx context.Context) error {
@@ -96,7 +108,15 @@ func (k *Knowledge) Start(ctx context.Context) error {
 		k.mu.Lock()
 		k.life = ctx
 		k.mu.Unlock()
-		<-ctx.Done()
+		tick := time.NewTicker(keptFor / 2)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case now := <-tick.C:
+				k.Embeddings.vectors.expire(now)
+			}
+		}
 		k.mu.Lock()
 		k.life = nil
 		k.mu.Unlock()

@@ -30,14 +30,26 @@ type Hit struct {
 	db.KnowledgePassagesRow
 
 	Score float64
-	// FoundBy are the searches that found it: ByWords, BySimilar.
+	// FoundBy are the searches that found it: ByWords, BySimilar, ByMeaning.
 	FoundBy []string
+}
+
+// Found is what a search found.
+type Found struct {
+	// Hits are the passages, the best first.
+	Hits []Hit
+	// Collections is how many there were to search.
+	Collections int
+	// Note says why the search by meaning was left out; empty if it was made, or if there is no
+	// model for it.
+	Note string
 }
 
 // The searches whose results are merged.
 const (
 	ByWords   = "words"
 	BySimilar = "similar"
+	ByMeaning = "meaning"
 )
 
 const (
@@ -61,27 +73,26 @@ const (
 	searchTime = 10 * time.Second
 )
 
-// Search returns the passages that fit a question best, of collections that v sees now. It
-// also returns how many collections there were to search.
-func (k *Knowledge) Search(ctx context.Context, v visibility.Viewer, q Query) (hits []Hit, collections int, err error) {
+// Search returns the passages that fit a question best, of collections that v sees now.
+func (k *Knowledge) Search(ctx context.Context, v visibility.Viewer, q Query) (out Found, err error) {
 	only := []string{}
 	for _, ref := range q.Collections {
 		id, err := k.Find(ctx, v, ref)
 		if err != nil {
-			return nil, 0, err
+			return out, err
 		}
 		only = append(only, id)
 	}
 	seen, err := k.cfg.Store.KnowledgeCollectionsSeen(ctx, db.KnowledgeCollectionsSeenParams{OrgID: v.OrgID, OnlyIds: only, Viewer: v.Name, Administrator: v.All})
 	if err != nil {
-		return nil, 0, fmt.Errorf("list the collections to search: %w", err)
+		return out, fmt.Errorf("list the collections to search: %w", err)
 	}
-	if len(seen) == 0 {
-		return nil, 0, nil
+	if out.Collections = len(seen); len(seen) == 0 {
+		return out, nil
 	}
 	words := asked(q.Text)
 	if len(words) == 0 {
-		return nil, 0, fault.New(fault.Invalid, "query: it has no words that say something").WithCode(fault.InvalidParameters).WithFix("use other words")
+		return out, fault.New(fault.Invalid, "query: it has no words that say something").WithCode(fault.InvalidParameters).WithFix("use other words")
 	}
 	ids := make([]string, len(seen))
 	for i, c := range seen {
@@ -91,16 +102,27 @@ func (k *Knowledge) Search(ctx context.Context, v visibility.Viewer, q Query) (h
 	defer cancel()
 	lists, err := finder{k.cfg.Store}.ranks(ctx, v.OrgID, ids, words)
 	if err != nil {
-		return nil, 0, err
+		return out, err
+	}
+	near, err := k.Embeddings.nearest(ctx, v, seen, q.Text)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return out, err
+	case err != nil:
+		// What was found by words is still true.
+		out.Note = "searched by words only: " + k.Embeddings.explain(v.OrgID, err)
+	case len(near) > 0:
+		lists = append(lists, list{ByMeaning, 1, near})
 	}
 	best := merge(lists)
 	// More than are returned, since some may be the same text.
 	best = best[:min(len(best), 2*q.Limit+10)]
-	hits, err = finder{k.cfg.Store}.load(ctx, v.OrgID, best)
+	hits, err := finder{k.cfg.Store}.load(ctx, v.OrgID, best)
 	if err != nil {
-		return nil, 0, err
+		return out, err
 	}
-	return distinct(hits, q.Limit), len(seen), nil
+	out.Hits = distinct(hits, q.Limit)
+	return out, nil
 }
 
 // finder searches collections that its caller may read.

@@ -26,6 +26,8 @@ type Source struct {
 	// Agent and Node may be names or the beginnings of ids.
 	Agent, Node         string
 	Path, URL, Revision string
+	// Credential is the name of the one with which a repository is read; empty for none.
+	Credential string
 }
 
 const (
@@ -51,7 +53,7 @@ func (k *Knowledge) Add(ctx context.Context, v visibility.Viewer, ref string, s 
 		return "", "", err
 	}
 	p := db.AddKnowledgeSourceParams{
-		ID: ident.New("src"), OrgID: v.OrgID, CollectionID: row.KnowledgeCollection.ID, Kind: s.Kind, Path: s.Path, Url: s.URL, Revision: s.Revision, CreatedBy: by.ID,
+		ID: ident.New("src"), OrgID: v.OrgID, CollectionID: row.KnowledgeCollection.ID, Kind: s.Kind, Path: s.Path, Url: s.URL, Revision: s.Revision, Credential: s.Credential, CreatedBy: by.ID,
 	}
 	if err := check(ctx, k, v, s, role, &p); err != nil {
 		return "", "", err
@@ -74,7 +76,7 @@ func (k *Knowledge) ensureSource(ctx context.Context, p db.AddKnowledgeSourcePar
 		}
 		for _, one := range have {
 			o := one.KnowledgeSource
-			if o.Kind == p.Kind && o.AgentID == p.AgentID && o.NodeID == p.NodeID && o.JailID == p.JailID && o.Path == p.Path && o.Url == p.Url && o.Revision == p.Revision {
+			if o.Kind == p.Kind && o.AgentID == p.AgentID && o.NodeID == p.NodeID && o.JailID == p.JailID && o.Path == p.Path && o.Url == p.Url && o.Revision == p.Revision && o.Credential == p.Credential {
 				id = o.ID
 				return nil
 			}
@@ -88,7 +90,7 @@ func (k *Knowledge) ensureSource(ctx context.Context, p db.AddKnowledgeSourcePar
 		}
 		return audit.Append(tx, audit.Entry{
 			OrgID: p.OrgID, By: by, Action: "collection.source_added", ObjectKind: Kind, ObjectID: p.CollectionID,
-			After: map[string]any{"source_id": p.ID, "kind": p.Kind, "agent_id": p.AgentID, "node_id": p.NodeID, "path": p.Path, "url": p.Url},
+			After: map[string]any{"source_id": p.ID, "kind": p.Kind, "agent_id": p.AgentID, "node_id": p.NodeID, "path": p.Path, "url": p.Url, "credential": p.Credential},
 		})
 	})
 	return id, err
@@ -102,8 +104,8 @@ func check(ctx context.Context, k *Knowledge, v visibility.Viewer, s Source, rol
 	if !utf8.ValidString(s.Path) || strings.ContainsFunc(s.Path+s.Revision, unicode.IsControl) {
 		return wrong("path", "it has characters that are no text").WithFix("name a folder without them")
 	}
-	unused := map[string]string{"agent_id": s.Agent, "node_id": s.Node, "url": s.URL, "revision": s.Revision}
-	for _, field := range map[string][]string{Workspace: {"agent_id"}, Node: {"node_id"}, Git: {"url", "revision"}, Web: {"url"}}[s.Kind] {
+	unused := map[string]string{"agent_id": s.Agent, "node_id": s.Node, "url": s.URL, "revision": s.Revision, "credential": s.Credential}
+	for _, field := range map[string][]string{Workspace: {"agent_id"}, Node: {"node_id"}, Git: {"url", "revision", "credential"}, Web: {"url"}}[s.Kind] {
 		delete(unused, field)
 	}
 	for field, value := range unused {
@@ -152,13 +154,23 @@ func check(ctx context.Context, k *Knowledge, v visibility.Viewer, s Source, rol
 		}
 		if key := secretIn(u); key != "" || k.cfg.Redact.Org(v.OrgID).String(s.URL) != s.URL {
 			return wrong("url", "it has a secret (%s), which everybody who sees the collection would see", cmp.Or(key, "one that the hub knows")).
-				WithFix("leave it out; repositories and pages that need a credential are not read")
+				WithFix("leave it out; an administrator adds a repository with a credential, and pages that need one are not read")
 		}
 		if err := mayName(u, role); err != nil {
 			return err
 		}
 		if s.Kind == Git && u.RawQuery != "" {
 			return wrong("url", "the address of a repository has no query").WithFix("leave out what begins with ?")
+		}
+		if s.Credential != "" {
+			// Whoever searches the collection reads what the credential opens.
+			if role != auth.Admin {
+				return fault.New(fault.Denied, "sources with a credential are for administrators, and you have the role %s", role).
+					WithCode(fault.PermissionDenied).WithFix("ask an administrator to add it")
+			}
+			if _, err := k.cfg.Credential(ctx, v.OrgID, s.Credential, s.URL); err != nil {
+				return err
+			}
 		}
 		if strings.HasPrefix(s.Revision, "-") {
 			return wrong("revision", "%q begins with a dash", s.Revision).WithFix("name a branch or a tag")
@@ -253,6 +265,9 @@ func forget(ctx context.Context, q *db.Queries, orgID, collectionID string, ids 
 	}
 	if err := q.ForgetKnowledgeWords(ctx, collectionID); err != nil {
 		return fmt.Errorf("delete words that no document has: %w", err)
+	}
+	if err := q.TouchKnowledgeVectors(ctx, db.TouchKnowledgeVectorsParams{OrgID: orgID, Ids: []string{collectionID}}); err != nil {
+		return fmt.Errorf("have hubs forget vectors: %w", err)
 	}
 	return nil
 }

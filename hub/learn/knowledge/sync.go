@@ -177,7 +177,7 @@ func (r *run) explain(err error) string {
 func (r *run) note(ctx context.Context, s db.KnowledgeSync) (mine bool, err error) {
 	n, err := r.k.cfg.Store.NoteKnowledgeSync(ctx, db.NoteKnowledgeSyncParams{
 		OrgID: s.OrgID, ID: s.ID, Phase: s.Phase, Files: s.Files, Added: s.Added, Changed: s.Changed, Removed: s.Removed, Skipped: s.Skipped,
-		Passages: s.Passages, NodeID: s.NodeID, JailID: s.JailID,
+		Passages: s.Passages, NodeID: s.NodeID, JailID: s.JailID, SourceID: s.SourceID,
 	})
 	return n > 0, err
 }
@@ -301,7 +301,9 @@ func (r *run) enter(ctx context.Context, b *box, nodeID string) (err error) {
 	if b.link, err = r.k.cfg.Node(nodeID); err != nil {
 		return err
 	}
-	r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID = b.nodeID, b.jailID })
+	r.set(func(sync *db.KnowledgeSync) {
+		sync.NodeID, sync.JailID, sync.SourceID = b.nodeID, b.jailID, b.source.ID
+	})
 	// Before the jail is there, so that Sweep finds it if this hub dies.
 	if mine, err := r.note(ctx, r.now()); err != nil || !mine {
 		return errEnded().WithCause(err)
@@ -327,7 +329,7 @@ func (r *run) remove(ctx context.Context, b *box) (left bool) {
 		r.k.cfg.Log.Warn("cannot remove the jail of a sync", "jail_id", b.jailID, "node_id", b.nodeID, "error", err)
 		return true
 	}
-	r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID = "", "" })
+	r.set(func(sync *db.KnowledgeSync) { sync.NodeID, sync.JailID, sync.SourceID = "", "", "" })
 	return false
 }
 
@@ -350,6 +352,8 @@ func (r *run) still(ctx context.Context, s db.KnowledgeSource) error {
 		return denied("is disabled or no user any more", "somebody who may read it")
 	case s.Kind == Node && role != auth.Admin:
 		return denied("is no administrator any more", "an administrator")
+	case s.Credential != "" && role != auth.Admin:
+		return denied("is no administrator any more, and it is read with a credential", "an administrator")
 	case (s.Kind == Git || s.Kind == Web) && !auth.AtLeast(role, sourceRole):
 		return denied("does not have the role "+sourceRole+" any more", "somebody who has it")
 	case s.Kind == Workspace:

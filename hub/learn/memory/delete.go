@@ -187,10 +187,10 @@ func (m *Memories) Confirm(
 }
 
 // Purged is what Purge deleted.
-type Purged struct{ Memories, Versions, Steps int64 }
+type Purged struct{ Memories, Versions, Steps, Verdicts int64 }
 
-// Purge deletes everything that only a user reads, with its versions, and what the records of
-// the user's ended tasks have of it. It is refused while a task that knows some of it goes on,
+// Purge deletes everything that only a user reads, with its versions, what the records of
+// the user's ended tasks have of it, and what the user said of entries that are others' too. It is refused while a task that knows some of it goes on,
 // which would write it down again.
 func (m *Memories) Purge(ctx context.Context, orgID, userID, userName string, by event.Actor) (Purged, error) {
 	var out Purged
@@ -205,9 +205,20 @@ func (m *Memories) Purge(ctx context.Context, orgID, userID, userName string, by
 			return fmt.Errorf("purge the memory of %s: %w", userName, err)
 		}
 		out.Memories, out.Versions = row.Memories, row.Versions
+		shared, err := tx.PurgeMemoryVerdicts(ctx, db.PurgeMemoryVerdictsParams{OrgID: orgID, UserName: userName})
+		if err != nil {
+			return fmt.Errorf("purge what %s said of memories: %w", userName, err)
+		}
+		slices.Sort(shared)
+		for _, id := range shared {
+			if err := tx.CountMemoryVerdicts(ctx, db.CountMemoryVerdictsParams{OrgID: orgID, ID: id}); err != nil {
+				return fmt.Errorf("count the verdicts on memory %s: %w", id, err)
+			}
+		}
+		out.Verdicts = int64(len(shared))
 		return audit.Append(tx, audit.Entry{
 			OrgID: orgID, By: by, Action: "memory.purged", ObjectKind: "user", ObjectID: userID,
-			After: map[string]any{"memories": float64(out.Memories), "versions": float64(out.Versions), "steps": float64(out.Steps)},
+			After: map[string]any{"memories": float64(out.Memories), "versions": float64(out.Versions), "steps": float64(out.Steps), "verdicts": float64(out.Verdicts)},
 		})
 	})
 	return out, err

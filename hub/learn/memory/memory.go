@@ -150,41 +150,45 @@ func shown(kind scope.Kind, onlyFor, key string) string {
 
 // Set stores an entry for v, who has a role and must write in its scope.
 func (m *Memories) Set(ctx context.Context, v visibility.Viewer, role string, d Draft, by event.Actor) (Entry, error) {
-	s, err := scope.Resolve(ctx, m.cfg.Store.Queries, v, d.Scope)
-	if err != nil {
-		return Entry{}, err
-	}
-	d.Scope = s
-	d.Source, d.ConfirmedBy = Source{Kind: ByPerson, User: v.Name}, v.Name
 	var id string
-	err = m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
-		if err := mayInstruct(role, string(s.Kind), string(d.Type), d.Key); err != nil {
-			return err
-		}
-		if err := lockScope(ctx, tx, v.OrgID, s); err != nil {
-			return err
-		}
-		var err error
-		if d.OnlyFor, err = correctsOwn(ctx, tx, v, d); err != nil {
-			return err
-		}
-		if err := scope.Check(ctx, tx.Queries, v, s, d.OnlyFor == ""); err != nil {
-			return err
-		}
-		row, err := m.put(ctx, tx, v.OrgID, d)
-		if err != nil {
-			return err
-		}
-		id = row.ID
-		return audit.Append(tx, audit.Entry{
-			OrgID: v.OrgID, By: by, Action: "memory.set", ObjectKind: "memory", ObjectID: id,
-			After: map[string]any{"scope": s.String(), "type": string(d.Type), "key": shown(s.Kind, d.OnlyFor, d.Key), "version": float64(row.Version)},
-		})
+	err := m.cfg.Recorder.Tx(ctx, func(tx *event.Tx) (err error) {
+		id, err = SetIn(ctx, m, tx, v, role, d, by)
+		return err
 	})
 	if err != nil {
 		return Entry{}, err
 	}
 	return m.Get(ctx, v, id)
+}
+
+// SetIn is Set in a transaction. It returns the entry's id.
+func SetIn(ctx context.Context, m *Memories, tx *event.Tx, v visibility.Viewer, role string, d Draft, by event.Actor) (id string, err error) {
+	s, err := scope.Resolve(ctx, tx.Queries, v, d.Scope)
+	if err != nil {
+		return "", err
+	}
+	d.Scope = s
+	d.Source, d.ConfirmedBy = Source{Kind: ByPerson, User: v.Name}, v.Name
+	if err := mayInstruct(role, string(s.Kind), string(d.Type), d.Key); err != nil {
+		return "", err
+	}
+	if err := lockScope(ctx, tx, v.OrgID, s); err != nil {
+		return "", err
+	}
+	if d.OnlyFor, err = correctsOwn(ctx, tx, v, d); err != nil {
+		return "", err
+	}
+	if err := scope.Check(ctx, tx.Queries, v, s, d.OnlyFor == ""); err != nil {
+		return "", err
+	}
+	row, err := m.put(ctx, tx, v.OrgID, d)
+	if err != nil {
+		return "", err
+	}
+	return row.ID, audit.Append(tx, audit.Entry{
+		OrgID: v.OrgID, By: by, Action: "memory.set", ObjectKind: "memory", ObjectID: row.ID,
+		After: map[string]any{"scope": s.String(), "type": string(d.Type), "key": shown(s.Kind, d.OnlyFor, d.Key), "version": float64(row.Version)},
+	})
 }
 
 // correctsOwn returns v's id if a draft corrects what a run wrote for v, in the scope of an agent

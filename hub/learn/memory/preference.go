@@ -25,6 +25,9 @@ const (
 	Tools = "preferred_tools"
 	// Language is the language of results and questions.
 	Language = "language"
+	// Notifications is what the user's devices are notified of: all that they have chosen, needed
+	// (approvals, questions and what needs a person) or none.
+	Notifications = "notifications"
 )
 
 // ConfirmAlways is the Confirmation that asks before each call of a tool that is not safe.
@@ -33,6 +36,8 @@ const ConfirmAlways = "always"
 var choices = map[string][]string{
 	Speed:        {"fast", "normal", "careful"},
 	Confirmation: {ConfirmAlways, "dangerous_only", "never"},
+	// Package notification reads it.
+	Notifications: {"all", "needed", "none"},
 }
 
 // Bounds of Timeout.

@@ -17,6 +17,9 @@ import (
 const (
 	// candidates is how many entries are looked at closer.
 	candidates = 60
+	// postings is how many places of words are read to find them, those of the rarest words
+	// first, and nearest how many entries with the most of these words are read.
+	postings, nearest = 1000, 120
 	// queryWords is how many words of a text are looked for.
 	queryWords = 48
 	// fewHits is how many entries with the words make a search by similar writing unnecessary.
@@ -64,27 +67,26 @@ func recall(ctx context.Context, q *db.Queries, v visibility.Viewer, scopes []sc
 	if len(words) == 0 {
 		return nil, nil
 	}
-	query, err := q.QueryOfWords(ctx, words)
-	if err != nil {
-		return nil, fmt.Errorf("read the words of a question: %w", err)
-	}
 	types := ask.Types
 	if types == nil {
 		types = []string{}
 	}
-	var found []Hit
-	if query != "" {
-		rows, err := q.RecallMemories(ctx, db.RecallMemoriesParams{
-			OrgID: v.OrgID, Scopes: scopeQuery(scopes), Query: query, UserID: user, Types: types, Unconfirmed: ask.Untrusted, MaxRows: candidates,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("recall memories: %w", err)
-		}
-		for _, row := range rows {
-			found = append(found, Hit{memoryOf(row), row.Rank})
-		}
-		score(found, words)
+	near := int32(nearest)
+	if len(types) > 0 || !ask.Untrusted {
+		near = postings // many may be left out
 	}
+	rows, err := q.RecallMemories(ctx, db.RecallMemoriesParams{
+		OrgID: v.OrgID, Scopes: scopeNames(scopes), Text: strings.Join(words, " "), UserID: user, Types: types, Unconfirmed: ask.Untrusted,
+		Most: postings, Near: near, MaxRows: candidates,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("recall memories: %w", err)
+	}
+	found := make([]Hit, len(rows))
+	for i, row := range rows {
+		found[i] = Hit{row.Memory, row.Rank}
+	}
+	score(found, words)
 	if len(found) < fewHits {
 		rows, err := q.SimilarMemories(ctx, db.SimilarMemoriesParams{
 			OrgID: v.OrgID, Scopes: scopeNames(scopes), Text: textcut.WholeRunes(ask.Text, comparedText), UserID: user, Types: types, Unconfirmed: ask.Untrusted,
@@ -94,8 +96,8 @@ func recall(ctx context.Context, q *db.Queries, v visibility.Viewer, scopes []sc
 			return nil, fmt.Errorf("find memories with similar keys: %w", err)
 		}
 		for _, row := range rows {
-			if !slices.ContainsFunc(found, func(h Hit) bool { return h.ID == row.ID }) {
-				found = append(found, Hit{memoryOf(db.RecallMemoriesRow(row)), row.Rank * 0.5})
+			if !slices.ContainsFunc(found, func(h Hit) bool { return h.ID == row.Memory.ID }) {
+				found = append(found, Hit{row.Memory, row.Rank * 0.5})
 			}
 		}
 	}
@@ -144,24 +146,6 @@ func alike(a, b string) bool {
 	}
 	short := min(len(a), len(b))
 	return short >= 4 && a[:min(short, stem)] == b[:min(short, stem)] && max(len(a), len(b))-short <= 4
-}
-
-func memoryOf(row db.RecallMemoriesRow) db.Memory {
-	return db.Memory{
-		ID: row.ID, OrgID: row.OrgID, ScopeKind: row.ScopeKind, ScopeID: row.ScopeID, OnlyFor: row.OnlyFor, Type: row.Type, Key: row.Key,
-		Value: row.Value, Body: row.Body, Source: row.Source, SourceUser: row.SourceUser, SourceAgent: row.SourceAgent, SourceTask: row.SourceTask,
-		SourceStep: row.SourceStep, Untrusted: row.Untrusted, ConfirmedBy: row.ConfirmedBy, Confidence: row.Confidence, Version: row.Version,
-		Uses: row.Uses, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt, UsedAt: row.UsedAt, ExpiresAt: row.ExpiresAt, DeletedAt: row.DeletedAt,
-	}
-}
-
-// scopeQuery returns the tsquery of the words by which the index has the scopes.
-func scopeQuery(scopes []scope.Scope) string {
-	out := make([]string, len(scopes))
-	for i, s := range scopes {
-		out[i] = "'@" + strings.ReplaceAll(strings.ReplaceAll(string(s.Kind)+":"+s.ID, `\`, ""), "'", "") + "'"
-	}
-	return strings.Join(out, " | ")
 }
 
 func scopeNames(scopes []scope.Scope) []string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/model/inference"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
@@ -221,8 +222,25 @@ func (s *Service) CreateFrom(ctx context.Context, tx *event.Tx, t db.Task, agent
 	return s.create(ctx, tx.Queries, t, made{Drawn: d}, "corrected", by)
 }
 
-// Set changes the settings of an organisation; nil fields stay.
-func (s *Service) Set(ctx context.Context, orgID string, by event.Actor, enabled *bool, holdOut *int32, minConfidence *float64) (Settings, error) {
+// Change is a change of settings; nil fields stay.
+type Change struct {
+	Enabled       *bool
+	HoldOut       *int32
+	MinConfidence *float64
+	// Provider and Model are set together; both empty for no model.
+	Provider, Model *string
+}
+
+// Set changes the settings of an organisation.
+func (s *Service) Set(ctx context.Context, orgID string, by event.Actor, c Change) (Settings, error) {
+	if (c.Provider == nil) != (c.Model == nil) || c.Model != nil && (*c.Provider == "") != (*c.Model == "") {
+		return Settings{}, fault.New(fault.Invalid, "provider and model are set together").WithCode(fault.InvalidParameters).WithFix("give both, or both empty for no model")
+	}
+	if c.Model != nil && *c.Model != "" {
+		if err := s.cfg.Models.Check(ctx, inference.Model{OrgID: orgID, Provider: *c.Provider, Name: *c.Model}); err != nil {
+			return Settings{}, err
+		}
+	}
 	var now Settings
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		var err error
@@ -230,16 +248,21 @@ func (s *Service) Set(ctx context.Context, orgID string, by event.Actor, enabled
 			return err
 		}
 		was := now.values()
-		if enabled != nil {
-			now.Enabled = *enabled
+		if c.Enabled != nil {
+			now.Enabled = *c.Enabled
 		}
-		if holdOut != nil {
-			now.HoldOut = *holdOut
+		if c.HoldOut != nil {
+			now.HoldOut = *c.HoldOut
 		}
-		if minConfidence != nil {
-			now.MinConfidence = *minConfidence
+		if c.MinConfidence != nil {
+			now.MinConfidence = *c.MinConfidence
 		}
-		if err := tx.SetPatternSettings(ctx, db.SetPatternSettingsParams{OrgID: orgID, Enabled: now.Enabled, HoldOut: now.HoldOut, MinConfidence: now.MinConfidence, ChangedBy: by.ID}); err != nil {
+		if c.Model != nil {
+			now.Provider, now.Model = *c.Provider, *c.Model
+		}
+		if err := tx.SetPatternSettings(ctx, db.SetPatternSettingsParams{
+			OrgID: orgID, Enabled: now.Enabled, HoldOut: now.HoldOut, MinConfidence: now.MinConfidence, Provider: now.Provider, Model: now.Model, ChangedBy: by.ID,
+		}); err != nil {
 			return fmt.Errorf("store the settings of patterns: %w", err)
 		}
 		return audit.Append(tx, audit.Entry{OrgID: orgID, By: by, Action: "pattern.settings", ObjectKind: "organisation", ObjectID: orgID, Before: was, After: now.values()})
@@ -248,5 +271,5 @@ func (s *Service) Set(ctx context.Context, orgID string, by event.Actor, enabled
 }
 
 func (s Settings) values() map[string]any {
-	return map[string]any{"enabled": s.Enabled, "hold_out": s.HoldOut, "min_confidence": s.MinConfidence}
+	return map[string]any{"enabled": s.Enabled, "hold_out": s.HoldOut, "min_confidence": s.MinConfidence, "provider": s.Provider, "model": s.Model}
 }

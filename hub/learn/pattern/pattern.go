@@ -12,6 +12,9 @@
 // failed adds 1 to beta, and a person's verdict adds 2. Without evidence, what was added loses
 // half of its weight every 90 days (see pattern_confidence in the database).
 //
+// Where an organisation has named a model for it, that words what the rules have drawn. It does
+// so later, and is not needed: if it fails, what the rules have drawn stays.
+//
 // If the database fails, a task starts without a pattern, and what an ended run teaches is
 // learned later.
 package pattern
@@ -78,7 +81,9 @@ type Config struct {
 	Store    *store.Store
 	Recorder *event.Recorder
 	Redact   *redact.Redactor
-	Log      hclog.Logger
+	// Models makes the calls of models that word patterns.
+	Models Writer
+	Log    hclog.Logger
 }
 
 // Service reads, matches and changes patterns.
@@ -202,6 +207,8 @@ type Settings struct {
 	// HoldOut is how many of a hundred matches are not offered.
 	HoldOut       int32
 	MinConfidence float64
+	// Provider and Model are those of the model that words patterns; empty for none.
+	Provider, Model string
 }
 
 // Settings returns the settings of an organisation.
@@ -214,7 +221,7 @@ func settings(ctx context.Context, q *db.Queries, orgID string) (Settings, error
 	if err != nil {
 		return Settings{}, fmt.Errorf("load the settings of patterns: %w", err)
 	}
-	return Settings{Enabled: row.Enabled, HoldOut: row.HoldOut, MinConfidence: row.MinConfidence}, nil
+	return Settings{Enabled: row.Enabled, HoldOut: row.HoldOut, MinConfidence: row.MinConfidence, Provider: row.Provider, Model: row.Model}, nil
 }
 
 // cut returns the first line of a text with at most n bytes, without control characters.

@@ -28,6 +28,8 @@ type reserve struct {
 type settle struct {
 	id   string
 	cost Cost
+	// silent leaves the warning to the next call of a task, which has a place for its event.
+	silent bool
 	// near are the accounts that came to four fifths of their limit with it.
 	near []balance
 }
@@ -201,7 +203,7 @@ func (s *settle) reckon(call db.OpenModelCallsRow, balances map[key]*balance) {
 		b := balances[k]
 		b.reserved -= call.ReservedMicros
 		b.spent += s.cost.Micros
-		if b.limit > 0 && b.spent >= b.limit-b.limit/5 && b.warned != b.limit {
+		if !s.silent && b.limit > 0 && b.spent >= b.limit-b.limit/5 && b.warned != b.limit {
 			b.warned = b.limit
 			s.near = append(s.near, *b)
 		}

@@ -137,6 +137,8 @@ func (l *Ledger) Wait() { l.work.Wait() }
 
 // Call is one call that is about to be made.
 type Call struct {
+	// Task is the one that calls. For a call of the hub's own, which no task makes, it has an
+	// organisation and, if a person has asked for it, the name of that user; and no id.
 	Task            db.Task
 	Provider, Model string
 	// Amount is what to set aside for it, in micro-dollars.
@@ -167,7 +169,7 @@ func (l *Ledger) Reserve(ctx context.Context, call Call) (*Reservation, error) {
 		if err := l.keepRefusal(ctx, call, *poor); err != nil {
 			return nil, err
 		}
-		return nil, refused(*poor, call.Amount)
+		return nil, refused(*poor, call)
 	}
 	return r, nil
 }
@@ -175,7 +177,7 @@ func (l *Ledger) Reserve(ctx context.Context, call Call) (*Reservation, error) {
 // keepRefusal stores which budget has too little left for a task, for the inbox item that
 // is opened when the task pauses. The task's own is a limit of its run.
 func (l *Ledger) keepRefusal(ctx context.Context, call Call, b balance) error {
-	if b.object == call.Task.ID {
+	if b.object == call.Task.ID || call.Task.ID == "" {
 		return nil
 	}
 	if err := l.cfg.Store.PutBudgetRefusal(ctx, db.PutBudgetRefusalParams{
@@ -195,17 +197,17 @@ type account struct {
 }
 
 // accounts are all that a task's calls draw on, the narrowest first: it is the
-// one that a refusal names.
+// one that a refusal names. A call of the hub's own draws on those of the user and the
+// organisation.
 func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
+	if t.ID == "" {
+		return l.shared(t), nil
+	}
 	own, err := l.cfg.Cap(ctx, t.OrgID, t.AgentID, t.AgentVersion, t.Override)
 	if err != nil {
 		return nil, err
 	}
-	now := l.cfg.Now()
-	of := func(scope Scope, object string, every Every, limit int64) account {
-		return account{key{scope, object, every.Of(now)}, limit}
-	}
-	out := []account{of(Task, t.ID, Once, own)}
+	out := []account{{key{Task, t.ID, ""}, own}}
 	first := own
 	if t.ParentID != nil || t.LineageID != t.ID {
 		rows, err := l.cfg.Store.TaskAncestors(ctx, db.TaskAncestorsParams{OrgID: t.OrgID, ID: t.ID, LineageID: t.LineageID})
@@ -221,23 +223,30 @@ func (l *Ledger) accounts(ctx context.Context, t db.Task) ([]account, error) {
 				first = limit
 				continue
 			}
-			out = append(out, of(Task, row.ID, Once, limit))
+			out = append(out, account{key{Task, row.ID, ""}, limit})
 		}
 	}
-	return append(
-		out,
-		of(Lineage, t.LineageID, Once, first),
-		of(User, t.CreatedBy, Day, none), of(User, t.CreatedBy, Month, none),
-		of(Organisation, t.OrgID, Day, DefaultDay), of(Organisation, t.OrgID, Month, DefaultMonth),
-		of(Organisation, t.OrgID, Once, none),
-	), nil
+	return append(append(out, account{key{Lineage, t.LineageID, ""}, first}), l.shared(t)...), nil
+}
+
+// shared are the accounts of the user and of the organisation.
+func (l *Ledger) shared(t db.Task) []account {
+	now := l.cfg.Now()
+	of := func(scope Scope, object string, every Every, limit int64) account {
+		return account{key{scope, object, every.Of(now)}, limit}
+	}
+	var out []account
+	if t.CreatedBy != "" {
+		out = append(out, of(User, t.CreatedBy, Day, none), of(User, t.CreatedBy, Month, none))
+	}
+	return append(out, of(Organisation, t.OrgID, Day, DefaultDay), of(Organisation, t.OrgID, Month, DefaultMonth), of(Organisation, t.OrgID, Once, none))
 }
 
 // dollars shows micros as people read them.
 func dollars(micros int64) string { return fmt.Sprintf("%.2f USD", float64(micros)/dollar) }
 
 // refused returns the error that names the account with too little left.
-func refused(b balance, amount int64) error {
+func refused(b balance, call Call) error {
 	whose := string(b.scope) + " " + b.object
 	set := fmt.Sprintf("deckhand budget set %s %s USD", b.scope, b.object)
 	if b.scope == Organisation {
@@ -255,8 +264,13 @@ func refused(b balance, amount int64) error {
 	if b.reserved > 0 {
 		text += ", " + dollars(b.reserved) + " are set aside for calls in progress"
 	}
-	return fault.New(fault.Exhausted, "%s, and the next call may cost %s", text, dollars(amount)).
-		WithCode(fault.BudgetLimit).WithFix("raise it (%s), then resume the task", set).WithObject(b.object)
+	if call.Task.ID != "" {
+		set += "), then resume the task"
+	} else {
+		set += ")"
+	}
+	return fault.New(fault.Exhausted, "%s, and the next call may cost %s", text, dollars(call.Amount)).
+		WithCode(fault.BudgetLimit).WithFix("raise it (%s", set).WithObject(b.object)
 }
 
 // Cost is the settled cost of a call.
@@ -276,7 +290,7 @@ const settleTime = 30 * time.Second
 func (l *Ledger) Settle(ctx context.Context, r *Reservation, cost Cost) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	c := &change{settle: &settle{id: r.ID, cost: cost}}
+	c := &change{settle: &settle{id: r.ID, cost: cost, silent: r.TaskID == ""}}
 	if err := l.change(ctx, r.OrgID, c); err != nil {
 		return fmt.Errorf("settle call %s of task %s: %w", r.ID, r.TaskID, err)
 	}

@@ -46,6 +46,12 @@ func Shipped() Table {
 		"openai/o3":           {Input: 2, Output: 8, CacheRead: 0.50},
 		"openai/o4-mini":      {Input: 1.10, Output: 4.40, CacheRead: 0.275},
 
+		// Models that embed texts.
+		"openai/text-embedding-3-small": {Input: 0.02},
+		"openai/text-embedding-3-large": {Input: 0.13},
+		"gemini/gemini-embedding-001":   {Input: 0.15},
+		"mistral/mistral-embed":         {Input: 0.10},
+
 		"gemini/gemini-2.5-pro":        {Input: 2.50, Output: 15, CacheRead: 0.625},
 		"gemini/gemini-2.5-flash":      {Input: 0.30, Output: 2.50, CacheRead: 0.075},
 		"gemini/gemini-2.5-flash-lite": {Input: 0.10, Output: 0.40, CacheRead: 0.025},

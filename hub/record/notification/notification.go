@@ -168,6 +168,9 @@ func (s *Service) ready(ctx context.Context, row db.Destination) (*destination, 
 	if d.spec, err = Spec(row); err != nil {
 		return nil, err
 	}
+	if row.Kind == kindPush {
+		d.spec.Events = d.user.wanted(d.spec.GetEvents())
+	}
 	if d.selected, err = selected(d.spec); err != nil {
 		return nil, err
 	}

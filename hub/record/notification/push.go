@@ -271,6 +271,26 @@ func (s *Service) TestDevice(ctx context.Context, orgID, userID, id string, by e
 type addressee struct {
 	name  string
 	admin bool
+	// notifications is their preference of that name; empty for none.
+	notifications string
+}
+
+// needed are the groups of events in which somebody waits for the user.
+var needed = []string{"approvals", "questions", "escalations"}
+
+// wanted returns those of a device's groups of events that its user wants: see
+// memory.Notifications. Messages of agents to the user come in any case.
+func (a *addressee) wanted(groups []string) []string {
+	switch {
+	case a != nil && a.notifications == "none":
+		return []string{noEvents}
+	case a != nil && a.notifications == "needed":
+		groups = slices.DeleteFunc(slices.Clone(groups), func(group string) bool { return !slices.Contains(needed, group) })
+		if len(groups) == 0 {
+			return []string{noEvents}
+		}
+	}
+	return groups
 }
 
 func (s *Service) addressee(ctx context.Context, row db.Destination) (*addressee, error) {
@@ -281,7 +301,7 @@ func (s *Service) addressee(ctx context.Context, row db.Destination) (*addressee
 	if err != nil {
 		return nil, fmt.Errorf("load the user of device %s: %w", row.ID, err)
 	}
-	return &addressee{name: user.Name, admin: user.Admin}, nil
+	return &addressee{name: user.Name, admin: user.Admin, notifications: user.Notifications}, nil
 }
 
 // concerns reports whether a destination gets what is about a task that somebody submitted, or

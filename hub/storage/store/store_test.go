@@ -45,6 +45,7 @@ func TestEveryTableCarriesItsOrganisation(t *testing.T) {
 		"keysets",          // the installation's own, encrypted
 		"knowledge_words",  // of a collection
 		"login_attempts",   // before anybody is known, by hash
+		"memory_words",     // hashes, of a scope
 		"oauth_clients",    // programs that nobody has connected yet are of no organisation
 		"organisations",    // is the organisation
 		"restores",         // of the installation itself

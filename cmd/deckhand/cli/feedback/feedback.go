@@ -109,6 +109,7 @@ func listCommand(e *env.Env) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&req.TaskId, "task", "", "only of this task, its steps and its plan")
 	cmd.Flags().StringVar(&req.PatternId, "pattern", "", "only of this `PATTERN`")
+	cmd.Flags().StringVar(&req.MemoryId, "memory", "", "only of this `MEMORY`")
 	return cmd
 }
 
@@ -153,14 +154,19 @@ func proposalsCommand(e *env.Env) *cobra.Command {
 }
 
 func decideCommand(e *env.Env, name, short string, accept bool) *cobra.Command {
-	return &cobra.Command{
+	memory := false
+	cmd := &cobra.Command{
 		Use: name + " PROPOSAL", Short: short, Example: "deckhand feedback " + name + " proposal_3q9", Args: env.Args("PROPOSAL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {
 				return err
 			}
-			return env.Change(cmd, e, proposals(e), client.Feedback.DecideProposal, &deckhandv1.DecideProposalRequest{ProposalId: args[0], Accept: accept}, (*deckhandv1.DecideProposalResponse).GetProposal)
+			return env.Change(cmd, e, proposals(e), client.Feedback.DecideProposal, &deckhandv1.DecideProposalRequest{ProposalId: args[0], Accept: accept, AsMemory: memory}, (*deckhandv1.DecideProposalResponse).GetProposal)
 		},
 	}
+	if accept {
+		cmd.Flags().BoolVar(&memory, "as-memory", false, "add the text to your own memory instead of the pattern")
+	}
+	return cmd
 }

@@ -20,6 +20,7 @@ type addFlags struct {
 	scope, description string
 	agent, node, path  string
 	git, branch, url   string
+	credential         string
 	later              bool
 }
 
@@ -51,6 +52,7 @@ deckhand knowledge add docs --git https://git.example.com/team/docs.git --scope 
 	flags.StringVar(&f.path, "path", "", "folder in the workspace or repository, or on the machine")
 	flags.StringVar(&f.git, "git", "", "read the Git repository at this https address")
 	flags.StringVar(&f.branch, "branch", "", "branch or tag of the repository")
+	flags.StringVar(&f.credential, "credential", "", "with --git: `NAME` of the credential to clone with; for administrators")
 	flags.StringVar(&f.url, "url", "", "read the web page at this https address")
 	flags.BoolVar(&f.later, "no-sync", false, "do not read the documents now")
 	return cmd
@@ -75,7 +77,7 @@ func add(cmd *cobra.Command, e *env.Env, f *addFlags, ref string, files []string
 		sources = append(sources, &deckhandv1.KnowledgeSource{Kind: deckhandv1.KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_NODE, NodeId: f.node, Path: f.path})
 	}
 	if f.git != "" {
-		sources = append(sources, &deckhandv1.KnowledgeSource{Kind: deckhandv1.KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_GIT, Url: f.git, Revision: f.branch, Path: f.path})
+		sources = append(sources, &deckhandv1.KnowledgeSource{Kind: deckhandv1.KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_GIT, Url: f.git, Revision: f.branch, Path: f.path, Credential: f.credential})
 	}
 	if f.url != "" {
 		sources = append(sources, &deckhandv1.KnowledgeSource{Kind: deckhandv1.KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_WEB, Url: f.url})
@@ -87,6 +89,8 @@ func add(cmd *cobra.Command, e *env.Env, f *addFlags, ref string, files []string
 		return env.Usage(cmd, "--path goes with --agent, --node or --git")
 	case f.branch != "" && f.git == "":
 		return env.Usage(cmd, "--branch goes with --git")
+	case f.credential != "" && f.git == "":
+		return env.Usage(cmd, "--credential goes with --git")
 	}
 	found, err := collect(files)
 	if err != nil {

@@ -28,7 +28,7 @@ you may see.
 deckhand knowledge add handbook leave.md expenses.pdf
 deckhand knowledge search "how many days of leave"
 `)
-	cmd.AddCommand(addCommand(e), listCommand(e), showCommand(e), documentsCommand(e), syncCommand(e), searchCommand(e), openCommand(e), removeCommand(e))
+	cmd.AddCommand(addCommand(e), listCommand(e), showCommand(e), documentsCommand(e), syncCommand(e), searchCommand(e), openCommand(e), embedCommand(e), removeCommand(e))
 	return cmd
 }
 

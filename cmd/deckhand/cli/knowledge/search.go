@@ -51,6 +51,9 @@ deckhand knowledge search strings.Builder --in docs --limit 3`,
 			} else if len(res.GetPassages()) == 0 {
 				e.Notef("nothing found in %d collections: try other words", res.GetCollections())
 			}
+			if res.GetNote() != "" {
+				e.Notef("%s", res.GetNote())
+			}
 			return output.List(e.Printer(), passageNoun(), res.GetPassages())
 		},
 	}

@@ -273,7 +273,7 @@ Backups that were made before keep what they have.`,
 			if err != nil {
 				return err
 			}
-			e.Notef("deleted %d entries with %d versions, and what %d tool calls said", res.GetMemories(), res.GetVersions(), res.GetSteps())
+			e.Notef("deleted %d entries with %d versions, what %d tool calls said, and %d verdicts on entries of others", res.GetMemories(), res.GetVersions(), res.GetSteps(), res.GetVerdicts())
 			return nil
 		},
 	}

@@ -413,9 +413,15 @@ func settingsCommand(e *env.Env) *cobra.Command {
 	var enabled bool
 	var holdOut int32
 	var least float64
+	var provider, model string
 	cmd := &cobra.Command{
 		Use: "settings", Short: "Change whether and when patterns are offered; for administrators",
-		Example: "deckhand pattern settings --hold-out 20\ndeckhand pattern settings --enabled=false", Args: env.Args(),
+		Long: `Changes whether and when patterns are offered, and which model words them.
+Without a model, their words are those of the runs.
+
+With one, the hub sends titles, keywords and plans of patterns to its provider, those of
+private patterns too.`,
+		Example: "deckhand pattern settings --hold-out 20\ndeckhand pattern settings --enabled=false\ndeckhand pattern settings --provider anthropic --model claude-haiku-4-5\ndeckhand pattern settings --model \"\"", Args: env.Args(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			req := &deckhandv1.SetPatternSettingsRequest{}
 			if cmd.Flags().Changed("enabled") {
@@ -426,6 +432,12 @@ func settingsCommand(e *env.Env) *cobra.Command {
 			}
 			if cmd.Flags().Changed("min-confidence") {
 				req.MinConfidence = &least
+			}
+			switch {
+			case cmd.Flags().Changed("model") && (model == "") == (provider == ""):
+				req.Provider, req.Model = &provider, &model
+			case cmd.Flags().Changed("model") || provider != "":
+				return env.Usage(cmd, "give --provider and --model together, or only --model \"\" for none")
 			}
 			client, err := e.Client()
 			if err != nil {
@@ -438,6 +450,7 @@ func settingsCommand(e *env.Env) *cobra.Command {
 					{Header: "enabled", Value: func(s settings) string { return fmt.Sprint(s.GetEnabled()) }},
 					{Header: "hold out", Value: func(s settings) string { return fmt.Sprintf("%d of 100 matches", s.GetHoldOut()) }},
 					{Header: "minimum confidence", Value: func(s settings) string { return fmt.Sprintf("%.2f", s.GetMinConfidence()) }},
+					{Header: "worded by", Value: func(s settings) string { return strings.Trim(s.GetProvider()+"/"+s.GetModel(), "/") }},
 				},
 			}, client.Patterns.SetPatternSettings, req, (*deckhandv1.SetPatternSettingsResponse).GetSettings)
 		},
@@ -445,5 +458,7 @@ func settingsCommand(e *env.Env) *cobra.Command {
 	cmd.Flags().BoolVar(&enabled, "enabled", true, "whether patterns are drawn and offered")
 	cmd.Flags().Int32Var(&holdOut, "hold-out", 10, "how many of 100 matches are not offered, for comparison")
 	cmd.Flags().Float64Var(&least, "min-confidence", 0.7, "the confidence from which a pattern is offered")
+	cmd.Flags().StringVar(&provider, "provider", "", "provider of the model that words patterns")
+	cmd.Flags().StringVar(&model, "model", "", "the model that words patterns; empty for none")
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
@@ -19,8 +20,8 @@ func explainCommand(e *env.Env) *cobra.Command {
 		Use: "explain TASK", Short: "Say why a task failed, and what would mend it",
 		Long: `Names the class of the failure, its first cause with the step that shows it, failures of the
 same kind with what solved them, and changes that would mend it. --apply DIGEST applies the
-change that was shown with that digest: a new version of the agent's persona, or of its
-policy. If the persona or the policy has changed since, nothing is applied.`,
+change that was shown with that digest: a new version of the agent's persona or of its
+policy, or a fact in your memory. If the persona or the policy has changed since, nothing is applied.`,
 		Example: "deckhand task explain task_3q9\ndeckhand task explain task_3q9 --apply 4f1c9a027be3d865", Args: env.Args("TASK"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
@@ -107,6 +108,17 @@ func applyProposal(cmd *cobra.Command, e *env.Env, p *deckhandv1.FailureProposal
 			return err
 		}
 		e.Notef("the policy of %s has version %d", p.GetAgentName(), res.GetPolicy().GetVersion())
+		return nil
+	}
+	if p.GetKind() == "memory" {
+		res, err := client.Memories.SetMemory(cmd.Context(), &deckhandv1.SetMemoryRequest{
+			Scope: &deckhandv1.Scope{Kind: deckhandv1.ScopeKind_SCOPE_KIND_USER}, Type: deckhandv1.MemoryType_MEMORY_TYPE_FACT,
+			Key: p.GetMemoryKey(), Value: structpb.NewStringValue(p.GetContent()),
+		})
+		if err != nil {
+			return err
+		}
+		e.Notef("your later runs are told it; see: deckhand memory get %s", res.GetMemory().GetId())
 		return nil
 	}
 	return env.Usage(cmd, "this proposal is advice: %s", termsafe.Line(p.GetTitle()))

@@ -341,6 +341,16 @@ func (q *Queries) OpenModelCalls(ctx context.Context, arg OpenModelCallsParams) 
 	return items, nil
 }
 
+const pruneModelCalls = `-- name: PruneModelCalls :exec
+DELETE FROM model_calls WHERE task_id = '' AND settled_at < clock_timestamp() - $1::interval
+`
+
+// Deletes old calls of the hub's own, of which the accounts keep the sum.
+func (q *Queries) PruneModelCalls(ctx context.Context, keep time.Duration) error {
+	_, err := q.db.Exec(ctx, pruneModelCalls, keep)
+	return err
+}
+
 const putBudgetAccounts = `-- name: PutBudgetAccounts :exec
 INSERT INTO budget_accounts (org_id, scope, object_id, period, spent_micros, reserved_micros, limit_micros, warned_at_limit)
 SELECT $1, a.scope, a.object_id, a.period, a.spent, a.reserved, nullif(a.most, -1), nullif(a.warned, -1)
@@ -565,16 +575,16 @@ func (q *Queries) UncountedTasks(ctx context.Context, maxRows int32) ([]Uncounte
 }
 
 const usageReport = `-- name: UsageReport :many
-SELECT (CASE $1::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
+SELECT (CASE $1::text WHEN 'agent' THEN coalesce(a.name, '(hub)') WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
             WHEN 'hour' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24')
             WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
-            WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
-       (CASE $2::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model ELSE '' END)::text AS part,
-       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
+            WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN coalesce(nullif(c.task_id, ''), '(hub)') ELSE '' END)::text AS key,
+       (CASE $2::text WHEN 'agent' THEN coalesce(a.name, '(hub)') WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model ELSE '' END)::text AS part,
+       count(*)::bigint AS calls, count(DISTINCT nullif(c.task_id, ''))::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
        sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
        sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(c.cost_micros)::bigint AS cost_micros
-FROM model_calls c JOIN tasks t ON t.id = c.task_id JOIN agents a ON a.id = t.agent_id
+FROM model_calls c LEFT JOIN tasks t ON t.id = c.task_id LEFT JOIN agents a ON a.id = t.agent_id
 WHERE c.org_id = $3 AND c.started_at >= $4 AND c.started_at < $5 AND c.basis <> 'reserved'
   AND ($6::text IS NULL OR c.user_name = $6)
 GROUP BY key, part
@@ -604,7 +614,8 @@ type UsageReportRow struct {
 	CostMicros       int64
 }
 
-// The cost of calls in a period, grouped by one dimension.
+// The cost of calls in a period, grouped by one dimension. Those of the hub's own have no task:
+// their agent is "(hub)".
 func (q *Queries) UsageReport(ctx context.Context, arg UsageReportParams) ([]UsageReportRow, error) {
 	rows, err := q.db.Query(ctx, usageReport,
 		arg.By,

@@ -227,6 +227,7 @@ func (q *Queries) GetEgressCredential(ctx context.Context, arg GetEgressCredenti
 const jailsOfNode = `-- name: JailsOfNode :many
 SELECT j.jail::text AS jail_id FROM unnest($1::text[]) AS j (jail)
 WHERE EXISTS (SELECT 1 FROM tasks t WHERE t.jail_id = j.jail COLLATE "C" AND t.node_id = $2::text AND t.org_id = $3)
+   OR EXISTS (SELECT 1 FROM knowledge_syncs y WHERE y.jail_id = j.jail COLLATE "C" AND y.jail_id <> '' AND y.node_id = $2::text AND y.org_id = $3)
 `
 
 type JailsOfNodeParams struct {
@@ -235,7 +236,7 @@ type JailsOfNodeParams struct {
 	OrgID  string
 }
 
-// Those of some jails that tasks of an organisation have had on a node.
+// Those of some jails that tasks of an organisation have had on a node, or that a sync reads in.
 func (q *Queries) JailsOfNode(ctx context.Context, arg JailsOfNodeParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, jailsOfNode, arg.Jails, arg.NodeID, arg.OrgID)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 const addKnowledgeSource = `-- name: AddKnowledgeSource :one
-INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-ON CONFLICT (collection_id) WHERE kind = 'upload' DO NOTHING RETURNING id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note
+INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, credential, created_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (collection_id) WHERE kind = 'upload' DO NOTHING RETURNING id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note, credential
 `
 
 type AddKnowledgeSourceParams struct {
@@ -27,6 +27,7 @@ type AddKnowledgeSourceParams struct {
 	Path         string
 	Url          string
 	Revision     string
+	Credential   string
 	CreatedBy    string
 }
 
@@ -43,6 +44,7 @@ func (q *Queries) AddKnowledgeSource(ctx context.Context, arg AddKnowledgeSource
 		arg.Path,
 		arg.Url,
 		arg.Revision,
+		arg.Credential,
 		arg.CreatedBy,
 	)
 	var i KnowledgeSource
@@ -62,13 +64,14 @@ func (q *Queries) AddKnowledgeSource(ctx context.Context, arg AddKnowledgeSource
 		&i.SyncedAt,
 		&i.Error,
 		&i.Note,
+		&i.Credential,
 	)
 	return i, err
 }
 
 const beginKnowledgeSync = `-- name: BeginKnowledgeSync :one
 INSERT INTO knowledge_syncs (id, org_id, collection_id, state, started_by) VALUES ($1, $2, $3, 'running', $4)
-ON CONFLICT (collection_id) WHERE state = 'running' DO NOTHING RETURNING id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id
+ON CONFLICT (collection_id) WHERE state = 'running' DO NOTHING RETURNING id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id, source_id
 `
 
 type BeginKnowledgeSyncParams struct {
@@ -106,6 +109,7 @@ func (q *Queries) BeginKnowledgeSync(ctx context.Context, arg BeginKnowledgeSync
 		&i.Error,
 		&i.NodeID,
 		&i.JailID,
+		&i.SourceID,
 	)
 	return i, err
 }
@@ -144,7 +148,7 @@ func (q *Queries) CountKnowledgeWords(ctx context.Context, arg CountKnowledgeWor
 const createKnowledgeCollection = `-- name: CreateKnowledgeCollection :one
 INSERT INTO knowledge_collections (id, org_id, scope_kind, scope_id, name, description, created_by)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT (org_id, scope_kind, scope_id, name) DO NOTHING RETURNING id, org_id, scope_kind, scope_id, name, description, created_by, created_at
+ON CONFLICT (org_id, scope_kind, scope_id, name) DO NOTHING RETURNING id, org_id, scope_kind, scope_id, name, description, created_by, created_at, vectors
 `
 
 type CreateKnowledgeCollectionParams struct {
@@ -178,6 +182,7 @@ func (q *Queries) CreateKnowledgeCollection(ctx context.Context, arg CreateKnowl
 		&i.Description,
 		&i.CreatedBy,
 		&i.CreatedAt,
+		&i.Vectors,
 	)
 	return i, err
 }
@@ -395,7 +400,7 @@ func (q *Queries) FindKnowledgeCollections(ctx context.Context, arg FindKnowledg
 }
 
 const forgetKnowledgeJail = `-- name: ForgetKnowledgeJail :exec
-UPDATE knowledge_syncs SET node_id = '', jail_id = '' WHERE org_id = $1 AND id = $2 AND jail_id = $3
+UPDATE knowledge_syncs SET node_id = '', jail_id = '', source_id = '' WHERE org_id = $1 AND id = $2 AND jail_id = $3
 `
 
 type ForgetKnowledgeJailParams struct {
@@ -421,7 +426,7 @@ func (q *Queries) ForgetKnowledgeWords(ctx context.Context, collectionID string)
 }
 
 const getKnowledgeCollection = `-- name: GetKnowledgeCollection :one
-SELECT c.id, c.org_id, c.scope_kind, c.scope_id, c.name, c.description, c.created_by, c.created_at, scope_writable(c.org_id, c.scope_kind, c.scope_id, $1::text, $2::boolean)::boolean AS writable,
+SELECT c.id, c.org_id, c.scope_kind, c.scope_id, c.name, c.description, c.created_by, c.created_at, c.vectors, scope_writable(c.org_id, c.scope_kind, c.scope_id, $1::text, $2::boolean)::boolean AS writable,
        (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped = '') AS documents,
        (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped <> '') AS skipped,
        (SELECT coalesce(sum(d.passages), 0) FROM knowledge_documents d WHERE d.collection_id = c.id)::bigint AS passages,
@@ -464,6 +469,7 @@ func (q *Queries) GetKnowledgeCollection(ctx context.Context, arg GetKnowledgeCo
 		&i.KnowledgeCollection.Description,
 		&i.KnowledgeCollection.CreatedBy,
 		&i.KnowledgeCollection.CreatedAt,
+		&i.KnowledgeCollection.Vectors,
 		&i.Writable,
 		&i.Documents,
 		&i.Skipped,
@@ -474,7 +480,7 @@ func (q *Queries) GetKnowledgeCollection(ctx context.Context, arg GetKnowledgeCo
 }
 
 const getKnowledgeSync = `-- name: GetKnowledgeSync :one
-SELECT id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id FROM knowledge_syncs WHERE org_id = $1 AND id = $2
+SELECT id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id, source_id FROM knowledge_syncs WHERE org_id = $1 AND id = $2
 `
 
 type GetKnowledgeSyncParams struct {
@@ -504,6 +510,7 @@ func (q *Queries) GetKnowledgeSync(ctx context.Context, arg GetKnowledgeSyncPara
 		&i.Error,
 		&i.NodeID,
 		&i.JailID,
+		&i.SourceID,
 	)
 	return i, err
 }
@@ -551,7 +558,7 @@ func (q *Queries) KnowledgeCollectionOfScope(ctx context.Context, arg KnowledgeC
 }
 
 const knowledgeCollectionsSeen = `-- name: KnowledgeCollectionsSeen :many
-SELECT c.id, c.name FROM knowledge_collections c
+SELECT c.id, c.name, c.vectors FROM knowledge_collections c
 WHERE c.org_id = $1 AND (cardinality($2::text[]) = 0 OR c.id = ANY ($2::text[]))
   AND scope_seen(c.org_id, c.scope_kind, c.scope_id, $3::text, $4::boolean)
 ORDER BY c.id
@@ -565,8 +572,9 @@ type KnowledgeCollectionsSeenParams struct {
 }
 
 type KnowledgeCollectionsSeenRow struct {
-	ID   string
-	Name string
+	ID      string
+	Name    string
+	Vectors int64
 }
 
 // The collections that a search looks into: all that the viewer sees, or those of them that
@@ -585,7 +593,7 @@ func (q *Queries) KnowledgeCollectionsSeen(ctx context.Context, arg KnowledgeCol
 	items := []KnowledgeCollectionsSeenRow{}
 	for rows.Next() {
 		var i KnowledgeCollectionsSeenRow
-		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+		if err := rows.Scan(&i.ID, &i.Name, &i.Vectors); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -869,7 +877,7 @@ func (q *Queries) KnowledgeSize(ctx context.Context, collections []string) (Know
 }
 
 const knowledgeSources = `-- name: KnowledgeSources :many
-SELECT s.id, s.org_id, s.collection_id, s.kind, s.agent_id, s.node_id, s.jail_id, s.path, s.url, s.revision, s.created_by, s.created_at, s.synced_at, s.error, s.note, coalesce(a.name, '')::text AS agent_name, coalesce(n.name, '')::text AS node_name,
+SELECT s.id, s.org_id, s.collection_id, s.kind, s.agent_id, s.node_id, s.jail_id, s.path, s.url, s.revision, s.created_by, s.created_at, s.synced_at, s.error, s.note, s.credential, coalesce(a.name, '')::text AS agent_name, coalesce(n.name, '')::text AS node_name,
        (SELECT count(*) FROM knowledge_documents d WHERE d.source_id = s.id AND d.skipped = '') AS documents
 FROM knowledge_sources s LEFT JOIN agents a ON a.id = s.agent_id LEFT JOIN nodes n ON n.id = s.node_id
 WHERE s.org_id = $1 AND s.collection_id = $2 ORDER BY s.created_at, s.id
@@ -912,6 +920,7 @@ func (q *Queries) KnowledgeSources(ctx context.Context, arg KnowledgeSourcesPara
 			&i.KnowledgeSource.SyncedAt,
 			&i.KnowledgeSource.Error,
 			&i.KnowledgeSource.Note,
+			&i.KnowledgeSource.Credential,
 			&i.AgentName,
 			&i.NodeName,
 			&i.Documents,
@@ -944,7 +953,7 @@ func (q *Queries) KnowledgeUpload(ctx context.Context, arg KnowledgeUploadParams
 }
 
 const knowledgeUploadSource = `-- name: KnowledgeUploadSource :one
-SELECT id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note FROM knowledge_sources WHERE org_id = $1 AND collection_id = $2 AND kind = 'upload' ORDER BY created_at LIMIT 1
+SELECT id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by, created_at, synced_at, error, note, credential FROM knowledge_sources WHERE org_id = $1 AND collection_id = $2 AND kind = 'upload' ORDER BY created_at LIMIT 1
 `
 
 type KnowledgeUploadSourceParams struct {
@@ -972,6 +981,7 @@ func (q *Queries) KnowledgeUploadSource(ctx context.Context, arg KnowledgeUpload
 		&i.SyncedAt,
 		&i.Error,
 		&i.Note,
+		&i.Credential,
 	)
 	return i, err
 }
@@ -1069,7 +1079,7 @@ func (q *Queries) KnowledgeWordCounts(ctx context.Context, arg KnowledgeWordCoun
 }
 
 const lastKnowledgeSync = `-- name: LastKnowledgeSync :one
-SELECT id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id FROM knowledge_syncs WHERE org_id = $1 AND collection_id = $2 ORDER BY started_at DESC LIMIT 1
+SELECT id, org_id, collection_id, state, phase, started_by, started_at, seen_at, ended_at, files, added, changed, removed, skipped, passages, error, node_id, jail_id, source_id FROM knowledge_syncs WHERE org_id = $1 AND collection_id = $2 ORDER BY started_at DESC LIMIT 1
 `
 
 type LastKnowledgeSyncParams struct {
@@ -1099,12 +1109,13 @@ func (q *Queries) LastKnowledgeSync(ctx context.Context, arg LastKnowledgeSyncPa
 		&i.Error,
 		&i.NodeID,
 		&i.JailID,
+		&i.SourceID,
 	)
 	return i, err
 }
 
 const listKnowledgeCollections = `-- name: ListKnowledgeCollections :many
-SELECT c.id, c.org_id, c.scope_kind, c.scope_id, c.name, c.description, c.created_by, c.created_at, scope_writable(c.org_id, c.scope_kind, c.scope_id, $1::text, $2::boolean)::boolean AS writable,
+SELECT c.id, c.org_id, c.scope_kind, c.scope_id, c.name, c.description, c.created_by, c.created_at, c.vectors, scope_writable(c.org_id, c.scope_kind, c.scope_id, $1::text, $2::boolean)::boolean AS writable,
        (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped = '') AS documents,
        (SELECT count(*) FROM knowledge_documents d WHERE d.collection_id = c.id AND d.skipped <> '') AS skipped,
        (SELECT coalesce(sum(d.passages), 0) FROM knowledge_documents d WHERE d.collection_id = c.id)::bigint AS passages,
@@ -1159,6 +1170,7 @@ func (q *Queries) ListKnowledgeCollections(ctx context.Context, arg ListKnowledg
 			&i.KnowledgeCollection.Description,
 			&i.KnowledgeCollection.CreatedBy,
 			&i.KnowledgeCollection.CreatedAt,
+			&i.KnowledgeCollection.Vectors,
 			&i.Writable,
 			&i.Documents,
 			&i.Skipped,
@@ -1176,9 +1188,17 @@ func (q *Queries) ListKnowledgeCollections(ctx context.Context, arg ListKnowledg
 }
 
 const listKnowledgeDocuments = `-- name: ListKnowledgeDocuments :many
-SELECT d.id, d.org_id, d.collection_id, d.source_id, d.path, d.title, d.format, d.digest, d.bytes, d.passages, d.length, d.skipped, d.indexed_at, s.kind FROM knowledge_documents d JOIN knowledge_sources s ON s.id = d.source_id
-WHERE d.org_id = $1 AND d.collection_id = $2 AND (d.path, d.id) > ($3::text, $4::text)
-ORDER BY d.path, d.id LIMIT $5
+SELECT x.id::text AS id, x.source_id::text AS source_id, x.path::text AS path, x.title::text AS title, x.format::text AS format, x.digest::text AS digest,
+       x.bytes::bigint AS bytes, x.passages::integer AS passages, x.skipped::text AS skipped, x.indexed_at::timestamptz AS indexed_at
+FROM (SELECT d.id, d.source_id, d.path, d.title, d.format, d.digest, d.bytes, d.passages, d.skipped, d.indexed_at
+      FROM knowledge_documents d WHERE d.org_id = $1 AND d.collection_id = $2
+      UNION ALL
+      SELECT 'upload_' || md5(u.source_id || ':' || u.path), u.source_id, u.path, '', '', '', octet_length(u.content), 0, 'it is not read yet: sync the collection', u.added_at
+      FROM knowledge_uploads u JOIN knowledge_sources s ON s.id = u.source_id
+      WHERE u.org_id = $1 AND s.collection_id = $2
+        AND NOT EXISTS (SELECT 1 FROM knowledge_documents e WHERE e.source_id = u.source_id AND e.path = u.path)) AS x
+WHERE (x.path, x.id) > ($3::text, $4::text)
+ORDER BY x.path, x.id LIMIT $5
 `
 
 type ListKnowledgeDocumentsParams struct {
@@ -1190,23 +1210,19 @@ type ListKnowledgeDocumentsParams struct {
 }
 
 type ListKnowledgeDocumentsRow struct {
-	ID           string
-	OrgID        string
-	CollectionID string
-	SourceID     string
-	Path         string
-	Title        string
-	Format       string
-	Digest       string
-	Bytes        int64
-	Passages     int32
-	Length       int64
-	Skipped      string
-	IndexedAt    time.Time
-	Kind         string
+	ID        string
+	SourceID  string
+	Path      string
+	Title     string
+	Format    string
+	Digest    string
+	Bytes     int64
+	Passages  int32
+	Skipped   string
+	IndexedAt time.Time
 }
 
-// A page by path and id, after one.
+// A page by path and id, after one: what was read, and uploads that no sync has read yet.
 func (q *Queries) ListKnowledgeDocuments(ctx context.Context, arg ListKnowledgeDocumentsParams) ([]ListKnowledgeDocumentsRow, error) {
 	rows, err := q.db.Query(ctx, listKnowledgeDocuments,
 		arg.OrgID,
@@ -1224,8 +1240,6 @@ func (q *Queries) ListKnowledgeDocuments(ctx context.Context, arg ListKnowledgeD
 		var i ListKnowledgeDocumentsRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.OrgID,
-			&i.CollectionID,
 			&i.SourceID,
 			&i.Path,
 			&i.Title,
@@ -1233,10 +1247,8 @@ func (q *Queries) ListKnowledgeDocuments(ctx context.Context, arg ListKnowledgeD
 			&i.Digest,
 			&i.Bytes,
 			&i.Passages,
-			&i.Length,
 			&i.Skipped,
 			&i.IndexedAt,
-			&i.Kind,
 		); err != nil {
 			return nil, err
 		}
@@ -1310,8 +1322,8 @@ func (q *Queries) MoveKnowledgeSource(ctx context.Context, arg MoveKnowledgeSour
 
 const noteKnowledgeSync = `-- name: NoteKnowledgeSync :execrows
 UPDATE knowledge_syncs SET seen_at = now(), phase = $1, files = $2, added = $3, changed = $4, removed = $5, skipped = $6,
-       passages = $7, node_id = $8, jail_id = $9
-WHERE org_id = $10 AND id = $11 AND state = 'running'
+       passages = $7, node_id = $8, jail_id = $9, source_id = $10
+WHERE org_id = $11 AND id = $12 AND state = 'running'
 `
 
 type NoteKnowledgeSyncParams struct {
@@ -1324,6 +1336,7 @@ type NoteKnowledgeSyncParams struct {
 	Passages int32
 	NodeID   string
 	JailID   string
+	SourceID string
 	OrgID    string
 	ID       string
 }
@@ -1340,6 +1353,7 @@ func (q *Queries) NoteKnowledgeSync(ctx context.Context, arg NoteKnowledgeSyncPa
 		arg.Passages,
 		arg.NodeID,
 		arg.JailID,
+		arg.SourceID,
 		arg.OrgID,
 		arg.ID,
 	)
@@ -1568,6 +1582,42 @@ func (q *Queries) SimilarKnowledgeWords(ctx context.Context, arg SimilarKnowledg
 		return nil, err
 	}
 	return items, nil
+}
+
+const sourceInJail = `-- name: SourceInJail :one
+SELECT s.id, s.org_id, s.collection_id, s.kind, s.agent_id, s.node_id, s.jail_id, s.path, s.url, s.revision, s.created_by, s.created_at, s.synced_at, s.error, s.note, s.credential FROM knowledge_syncs y JOIN knowledge_sources s ON s.id = y.source_id
+WHERE y.org_id = $1 AND y.state = 'running' AND y.jail_id = $2 AND y.jail_id <> '' AND ($3::text = '' OR y.node_id = $3) AND s.credential <> ''
+`
+
+type SourceInJailParams struct {
+	OrgID  string
+	JailID string
+	NodeID string
+}
+
+// The source that a sync reads in a jail of a node now, with a credential.
+func (q *Queries) SourceInJail(ctx context.Context, arg SourceInJailParams) (KnowledgeSource, error) {
+	row := q.db.QueryRow(ctx, sourceInJail, arg.OrgID, arg.JailID, arg.NodeID)
+	var i KnowledgeSource
+	err := row.Scan(
+		&i.ID,
+		&i.OrgID,
+		&i.CollectionID,
+		&i.Kind,
+		&i.AgentID,
+		&i.NodeID,
+		&i.JailID,
+		&i.Path,
+		&i.Url,
+		&i.Revision,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.SyncedAt,
+		&i.Error,
+		&i.Note,
+		&i.Credential,
+	)
+	return i, err
 }
 
 const uncountKnowledgeWords = `-- name: UncountKnowledgeWords :exec

@@ -236,7 +236,7 @@ func (q *Queries) FindMemories(ctx context.Context, arg FindMemoriesParams) ([]F
 }
 
 const getMemories = `-- name: GetMemories :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words,
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, m.serial,
        coalesce(CASE m.scope_kind WHEN 'team' THEN (SELECT t.name FROM teams t WHERE t.id = m.scope_id)
             WHEN 'user' THEN (SELECT u.name FROM users u WHERE u.id = m.scope_id)
             WHEN 'agent' THEN (SELECT a.name FROM agents a WHERE a.id = m.scope_id)
@@ -244,16 +244,20 @@ SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.va
             WHEN 'organisation' THEN (SELECT o.name FROM organisations o WHERE o.id = m.scope_id) END, '')::text AS scope_name,
        coalesce((SELECT a.name FROM agents a WHERE a.id = m.source_agent), '')::text AS agent_name,
        coalesce((SELECT u.name FROM users u WHERE u.id = m.only_for), '')::text AS only_for_name,
-       memory_writable(m.org_id, m.scope_kind, m.scope_id, m.only_for, $1::text, $2::boolean)::boolean AS writable
-FROM memories m
-WHERE m.org_id = $3 AND m.id = ANY ($4::text[]) AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, $1::text, $2::boolean)
+       x.writable::boolean AS writable
+FROM memories m JOIN (
+    SELECT s.scope_kind, s.scope_id, s.only_for, memory_writable($1, s.scope_kind, s.scope_id, s.only_for, $2::text, $3::boolean) AS writable
+    FROM (SELECT DISTINCT d.scope_kind, d.scope_id, d.only_for FROM memories d WHERE d.org_id = $1 AND d.id = ANY ($4::text[]) OFFSET 0) AS s
+    WHERE memory_seen($1, s.scope_kind, s.scope_id, s.only_for, $2::text, $3::boolean)
+) AS x ON x.scope_kind = m.scope_kind AND x.scope_id = m.scope_id AND x.only_for = m.only_for
+WHERE m.org_id = $1 AND m.id = ANY ($4::text[])
 ORDER BY m.id
 `
 
 type GetMemoriesParams struct {
+	OrgID         string
 	Viewer        string
 	Administrator bool
-	OrgID         string
 	Ids           []string
 }
 
@@ -265,12 +269,13 @@ type GetMemoriesRow struct {
 	Writable    bool
 }
 
-// Some entries with the names that people know, in the order of their ids.
+// Some entries with the names that people know, in the order of their ids. Who sees and writes
+// them is looked up once for each scope: OFFSET 0 keeps the database from asking for each entry.
 func (q *Queries) GetMemories(ctx context.Context, arg GetMemoriesParams) ([]GetMemoriesRow, error) {
 	rows, err := q.db.Query(ctx, getMemories,
+		arg.OrgID,
 		arg.Viewer,
 		arg.Administrator,
-		arg.OrgID,
 		arg.Ids,
 	)
 	if err != nil {
@@ -306,6 +311,7 @@ func (q *Queries) GetMemories(ctx context.Context, arg GetMemoriesParams) ([]Get
 			&i.Memory.ExpiresAt,
 			&i.Memory.DeletedAt,
 			&i.Memory.Words,
+			&i.Memory.Serial,
 			&i.ScopeName,
 			&i.AgentName,
 			&i.OnlyForName,
@@ -356,7 +362,7 @@ INSERT INTO memories (id, org_id, scope_kind, scope_id, only_for, type, key, val
                       untrusted, confirmed_by, confidence, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
         $15, $16, $17, $18)
-RETURNING id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words
+RETURNING id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words, serial
 `
 
 type InsertMemoryParams struct {
@@ -428,6 +434,7 @@ func (q *Queries) InsertMemory(ctx context.Context, arg InsertMemoryParams) (Mem
 		&i.ExpiresAt,
 		&i.DeletedAt,
 		&i.Words,
+		&i.Serial,
 	)
 	return i, err
 }
@@ -584,7 +591,7 @@ func (q *Queries) ListMemoryVersions(ctx context.Context, arg ListMemoryVersions
 }
 
 const lockMemory = `-- name: LockMemory :one
-SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words FROM memories
+SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words, serial FROM memories
 WHERE org_id = $1 AND scope_kind = $2 AND scope_id = $3 AND only_for = $4 AND type = $5 AND key = $6
 FOR NO KEY UPDATE
 `
@@ -635,12 +642,13 @@ func (q *Queries) LockMemory(ctx context.Context, arg LockMemoryParams) (Memory,
 		&i.ExpiresAt,
 		&i.DeletedAt,
 		&i.Words,
+		&i.Serial,
 	)
 	return i, err
 }
 
 const lockMemoryByID = `-- name: LockMemoryByID :one
-SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words FROM memories WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
+SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words, serial FROM memories WHERE org_id = $1 AND id = $2 FOR NO KEY UPDATE
 `
 
 type LockMemoryByIDParams struct {
@@ -677,6 +685,7 @@ func (q *Queries) LockMemoryByID(ctx context.Context, arg LockMemoryByIDParams) 
 		&i.ExpiresAt,
 		&i.DeletedAt,
 		&i.Words,
+		&i.Serial,
 	)
 	return i, err
 }
@@ -706,7 +715,7 @@ func (q *Queries) MarkTaskUntrusted(ctx context.Context, arg MarkTaskUntrustedPa
 }
 
 const memoriesOfTask = `-- name: MemoriesOfTask :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, u.version AS told_version, u.standing, coalesce(v.value, m.value)::jsonb AS told,
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, m.serial, u.version AS told_version, u.standing, coalesce(v.value, m.value)::jsonb AS told,
        coalesce(v.source, m.source)::text AS told_source, coalesce(v.source_user, m.source_user)::text AS told_user FROM memory_uses u
 JOIN memories m ON m.id = u.memory_id
 LEFT JOIN memory_versions v ON v.memory_id = u.memory_id AND v.version = u.version
@@ -767,6 +776,7 @@ func (q *Queries) MemoriesOfTask(ctx context.Context, arg MemoriesOfTaskParams) 
 			&i.Memory.ExpiresAt,
 			&i.Memory.DeletedAt,
 			&i.Memory.Words,
+			&i.Memory.Serial,
 			&i.ToldVersion,
 			&i.Standing,
 			&i.Told,
@@ -914,80 +924,96 @@ func (q *Queries) PurgeMemories(ctx context.Context, arg PurgeMemoriesParams) (P
 	return i, err
 }
 
-const queryOfWords = `-- name: QueryOfWords :one
-SELECT coalesce(string_agg(q.one, ' | '), '')::text FROM (
-    SELECT DISTINCT CAST(plainto_tsquery('english', w.word) AS text) AS one FROM (SELECT unnest($1::text[]) AS word) AS w) AS q
-WHERE q.one <> ''
+const purgeMemoryVerdicts = `-- name: PurgeMemoryVerdicts :many
+DELETE FROM feedback WHERE org_id = $1 AND subject = 'memory' AND given_by = $2 RETURNING subject_id
 `
 
-// The tsquery that has one of some words, as the index has them; empty for stop words only.
-func (q *Queries) QueryOfWords(ctx context.Context, words []string) (string, error) {
-	row := q.db.QueryRow(ctx, queryOfWords, words)
-	var column_1 string
-	err := row.Scan(&column_1)
-	return column_1, err
+type PurgeMemoryVerdictsParams struct {
+	OrgID    string
+	UserName string
+}
+
+// What a user said of entries that are others' too; returns these.
+func (q *Queries) PurgeMemoryVerdicts(ctx context.Context, arg PurgeMemoryVerdictsParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, purgeMemoryVerdicts, arg.OrgID, arg.UserName)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []string{}
+	for rows.Next() {
+		var subject_id string
+		if err := rows.Scan(&subject_id); err != nil {
+			return nil, err
+		}
+		items = append(items, subject_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const recallMemories = `-- name: RecallMemories :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, ts_rank(m.words, CAST($1::text AS tsquery))::double precision AS rank FROM memories m
-WHERE m.org_id = $2 AND m.words @@ (CAST($3::text AS tsquery) && CAST($1::text AS tsquery))
-  AND (m.only_for = '' OR m.only_for = $4::text)
-  AND (cardinality($5::text[]) = 0 OR m.type = ANY ($5::text[]))
-  AND ($6::boolean OR NOT m.untrusted)
+WITH place AS MATERIALIZED (
+    SELECT hashtextextended(s.scope || ':' || o.only_for, 8531) AS scope
+    FROM unnest($2::text[]) AS s (scope) CROSS JOIN (SELECT DISTINCT unnest(ARRAY['', $3::text]) AS only_for) AS o
+), term AS MATERIALIZED (
+    SELECT DISTINCT hashtextextended(l.lexeme, 8532) AS word FROM unnest(to_tsvector('english', $7::text)) AS l
+), posting AS MATERIALIZED (
+    SELECT p.scope, t.word, (SELECT count(*) FROM (SELECT 1 FROM memory_words w WHERE w.scope = p.scope AND w.word = t.word LIMIT $8::int) AS c) AS entries
+    FROM place p CROSS JOIN term t
+), rare AS MATERIALIZED (
+    SELECT r.word, 1 / ln(2 + r.entries::double precision) AS weight FROM (
+        SELECT c.word, c.entries, sum(c.entries) OVER (ORDER BY c.entries, c.word) - c.entries AS before
+        FROM (SELECT g.word, sum(g.entries) AS entries FROM posting g GROUP BY g.word HAVING sum(g.entries) > 0) AS c) AS r
+    WHERE r.before = 0 OR r.before + r.entries <= $8::int
+), near AS MATERIALIZED (
+    SELECT w.memory, sum(r.weight)::double precision AS rank
+    FROM rare r JOIN posting g ON g.word = r.word AND g.entries > 0
+    CROSS JOIN LATERAL (SELECT x.memory FROM memory_words x WHERE x.scope = g.scope AND x.word = g.word LIMIT $8::int) AS w
+    GROUP BY w.memory ORDER BY rank DESC, w.memory DESC LIMIT $9::int
+)
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, m.serial, n.rank FROM near n JOIN memories m ON m.serial = n.memory
+WHERE m.org_id = $1 AND (m.scope_kind || ':' || m.scope_id) = ANY ($2::text[])
+  AND (m.only_for = '' OR m.only_for = $3::text)
+  AND (cardinality($4::text[]) = 0 OR m.type = ANY ($4::text[]))
+  AND ($5::boolean OR NOT m.untrusted)
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
-ORDER BY rank DESC, m.id LIMIT $7
+ORDER BY n.rank DESC, m.id LIMIT $6
 `
 
 type RecallMemoriesParams struct {
-	Query       string
 	OrgID       string
-	Scopes      string
+	Scopes      []string
 	UserID      string
 	Types       []string
 	Unconfirmed bool
 	MaxRows     int32
+	Text        string
+	Most        int32
+	Near        int32
 }
 
 type RecallMemoriesRow struct {
-	ID          string
-	OrgID       string
-	ScopeKind   string
-	ScopeID     string
-	OnlyFor     string
-	Type        string
-	Key         string
-	Value       json.RawMessage
-	Body        string
-	Source      string
-	SourceUser  string
-	SourceAgent string
-	SourceTask  string
-	SourceStep  string
-	Untrusted   bool
-	ConfirmedBy string
-	Confidence  float64
-	Version     int32
-	Uses        int64
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	UsedAt      *time.Time
-	ExpiresAt   *time.Time
-	DeletedAt   *time.Time
-	Words       interface{}
-	Rank        float64
+	Memory Memory
+	Rank   float64
 }
 
-// What has one of some words (a tsquery) in some scopes (another): as many as are looked at
-// closer.
+// What has some words of a text in some scopes ("kind:id"): as many as are looked at closer. The
+// rarest words are looked for first, up to as many places as are read; what is rare in these
+// scopes weighs more.
 func (q *Queries) RecallMemories(ctx context.Context, arg RecallMemoriesParams) ([]RecallMemoriesRow, error) {
 	rows, err := q.db.Query(ctx, recallMemories,
-		arg.Query,
 		arg.OrgID,
 		arg.Scopes,
 		arg.UserID,
 		arg.Types,
 		arg.Unconfirmed,
 		arg.MaxRows,
+		arg.Text,
+		arg.Most,
+		arg.Near,
 	)
 	if err != nil {
 		return nil, err
@@ -997,31 +1023,32 @@ func (q *Queries) RecallMemories(ctx context.Context, arg RecallMemoriesParams) 
 	for rows.Next() {
 		var i RecallMemoriesRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.ScopeKind,
-			&i.ScopeID,
-			&i.OnlyFor,
-			&i.Type,
-			&i.Key,
-			&i.Value,
-			&i.Body,
-			&i.Source,
-			&i.SourceUser,
-			&i.SourceAgent,
-			&i.SourceTask,
-			&i.SourceStep,
-			&i.Untrusted,
-			&i.ConfirmedBy,
-			&i.Confidence,
-			&i.Version,
-			&i.Uses,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.UsedAt,
-			&i.ExpiresAt,
-			&i.DeletedAt,
-			&i.Words,
+			&i.Memory.ID,
+			&i.Memory.OrgID,
+			&i.Memory.ScopeKind,
+			&i.Memory.ScopeID,
+			&i.Memory.OnlyFor,
+			&i.Memory.Type,
+			&i.Memory.Key,
+			&i.Memory.Value,
+			&i.Memory.Body,
+			&i.Memory.Source,
+			&i.Memory.SourceUser,
+			&i.Memory.SourceAgent,
+			&i.Memory.SourceTask,
+			&i.Memory.SourceStep,
+			&i.Memory.Untrusted,
+			&i.Memory.ConfirmedBy,
+			&i.Memory.Confidence,
+			&i.Memory.Version,
+			&i.Memory.Uses,
+			&i.Memory.CreatedAt,
+			&i.Memory.UpdatedAt,
+			&i.Memory.UsedAt,
+			&i.Memory.ExpiresAt,
+			&i.Memory.DeletedAt,
+			&i.Memory.Words,
+			&i.Memory.Serial,
 			&i.Rank,
 		); err != nil {
 			return nil, err
@@ -1035,7 +1062,7 @@ func (q *Queries) RecallMemories(ctx context.Context, arg RecallMemoriesParams) 
 }
 
 const selectorsOf = `-- name: SelectorsOf :many
-SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words FROM memories m
+SELECT id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words, serial FROM memories m
 WHERE m.org_id = $1 AND m.scope_kind = 'agent' AND m.scope_id = $2 AND m.only_for IN ('', $3::text) AND m.type = 'selector'
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.confidence >= $4
 ORDER BY greatest(m.used_at, m.updated_at) DESC, m.id LIMIT $5
@@ -1091,6 +1118,7 @@ func (q *Queries) SelectorsOf(ctx context.Context, arg SelectorsOfParams) ([]Mem
 			&i.ExpiresAt,
 			&i.DeletedAt,
 			&i.Words,
+			&i.Serial,
 		); err != nil {
 			return nil, err
 		}
@@ -1103,7 +1131,7 @@ func (q *Queries) SelectorsOf(ctx context.Context, arg SelectorsOfParams) ([]Mem
 }
 
 const similarMemories = `-- name: SimilarMemories :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, word_similarity(m.key, $1::text)::double precision AS rank
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, m.serial, word_similarity(m.key, $1::text)::double precision AS rank
 FROM (SELECT l.id FROM unnest($2::text[]) AS s (scope) CROSS JOIN LATERAL (
         SELECT n.id, n.updated_at FROM memories n WHERE n.org_id = $3 AND (n.scope_kind || ':' || n.scope_id) = s.scope
         ORDER BY n.updated_at DESC, n.id DESC LIMIT $4) AS l
@@ -1130,32 +1158,8 @@ type SimilarMemoriesParams struct {
 }
 
 type SimilarMemoriesRow struct {
-	ID          string
-	OrgID       string
-	ScopeKind   string
-	ScopeID     string
-	OnlyFor     string
-	Type        string
-	Key         string
-	Value       json.RawMessage
-	Body        string
-	Source      string
-	SourceUser  string
-	SourceAgent string
-	SourceTask  string
-	SourceStep  string
-	Untrusted   bool
-	ConfirmedBy string
-	Confidence  float64
-	Version     int32
-	Uses        int64
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	UsedAt      *time.Time
-	ExpiresAt   *time.Time
-	DeletedAt   *time.Time
-	Words       interface{}
-	Rank        float64
+	Memory Memory
+	Rank   float64
 }
 
 // What has a key that is written nearly as a text, among the last changed of some scopes
@@ -1181,31 +1185,32 @@ func (q *Queries) SimilarMemories(ctx context.Context, arg SimilarMemoriesParams
 	for rows.Next() {
 		var i SimilarMemoriesRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.OrgID,
-			&i.ScopeKind,
-			&i.ScopeID,
-			&i.OnlyFor,
-			&i.Type,
-			&i.Key,
-			&i.Value,
-			&i.Body,
-			&i.Source,
-			&i.SourceUser,
-			&i.SourceAgent,
-			&i.SourceTask,
-			&i.SourceStep,
-			&i.Untrusted,
-			&i.ConfirmedBy,
-			&i.Confidence,
-			&i.Version,
-			&i.Uses,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.UsedAt,
-			&i.ExpiresAt,
-			&i.DeletedAt,
-			&i.Words,
+			&i.Memory.ID,
+			&i.Memory.OrgID,
+			&i.Memory.ScopeKind,
+			&i.Memory.ScopeID,
+			&i.Memory.OnlyFor,
+			&i.Memory.Type,
+			&i.Memory.Key,
+			&i.Memory.Value,
+			&i.Memory.Body,
+			&i.Memory.Source,
+			&i.Memory.SourceUser,
+			&i.Memory.SourceAgent,
+			&i.Memory.SourceTask,
+			&i.Memory.SourceStep,
+			&i.Memory.Untrusted,
+			&i.Memory.ConfirmedBy,
+			&i.Memory.Confidence,
+			&i.Memory.Version,
+			&i.Memory.Uses,
+			&i.Memory.CreatedAt,
+			&i.Memory.UpdatedAt,
+			&i.Memory.UsedAt,
+			&i.Memory.ExpiresAt,
+			&i.Memory.DeletedAt,
+			&i.Memory.Words,
+			&i.Memory.Serial,
 			&i.Rank,
 		); err != nil {
 			return nil, err
@@ -1219,7 +1224,7 @@ func (q *Queries) SimilarMemories(ctx context.Context, arg SimilarMemoriesParams
 }
 
 const standingMemories = `-- name: StandingMemories :many
-SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words FROM memories m
+SELECT m.id, m.org_id, m.scope_kind, m.scope_id, m.only_for, m.type, m.key, m.value, m.body, m.source, m.source_user, m.source_agent, m.source_task, m.source_step, m.untrusted, m.confirmed_by, m.confidence, m.version, m.uses, m.created_at, m.updated_at, m.used_at, m.expires_at, m.deleted_at, m.words, m.serial FROM memories m
 WHERE m.org_id = $1 AND m.type IN ('instruction', 'preference') AND (m.scope_kind || ':' || m.scope_id) = ANY ($2::text[])
   AND (m.only_for = '' OR m.only_for = $3::text)
   AND m.confirmed_by <> '' AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
@@ -1275,6 +1280,7 @@ func (q *Queries) StandingMemories(ctx context.Context, arg StandingMemoriesPara
 			&i.ExpiresAt,
 			&i.DeletedAt,
 			&i.Words,
+			&i.Serial,
 		); err != nil {
 			return nil, err
 		}
@@ -1405,7 +1411,7 @@ UPDATE memories SET value = $1, body = $2, source = $3, source_user = $4, source
     source_task = $6, source_step = $7, untrusted = $8, confirmed_by = $9, confidence = $10,
     expires_at = $11, version = version + 1, updated_at = now(), deleted_at = NULL
 WHERE org_id = $12 AND id = $13
-RETURNING id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words
+RETURNING id, org_id, scope_kind, scope_id, only_for, type, key, value, body, source, source_user, source_agent, source_task, source_step, untrusted, confirmed_by, confidence, version, uses, created_at, updated_at, used_at, expires_at, deleted_at, words, serial
 `
 
 type UpdateMemoryParams struct {
@@ -1468,6 +1474,7 @@ func (q *Queries) UpdateMemory(ctx context.Context, arg UpdateMemoryParams) (Mem
 		&i.ExpiresAt,
 		&i.DeletedAt,
 		&i.Words,
+		&i.Serial,
 	)
 	return i, err
 }

@@ -611,6 +611,7 @@ type KnowledgeCollection struct {
 	Description string
 	CreatedBy   string
 	CreatedAt   time.Time
+	Vectors     int64
 }
 
 type KnowledgeDocument struct {
@@ -627,6 +628,20 @@ type KnowledgeDocument struct {
 	Length       int64
 	Skipped      string
 	IndexedAt    time.Time
+}
+
+type KnowledgeEmbedding struct {
+	OrgID      string
+	Provider   string
+	Model      string
+	Dimensions int32
+	Size       int32
+	Generation int64
+	ChangedBy  string
+	ChangedAt  time.Time
+	Error      string
+	Failures   int32
+	NextAt     time.Time
 }
 
 type KnowledgePassage struct {
@@ -660,6 +675,7 @@ type KnowledgeSource struct {
 	SyncedAt     *time.Time
 	Error        string
 	Note         string
+	Credential   string
 }
 
 type KnowledgeSync struct {
@@ -681,6 +697,7 @@ type KnowledgeSync struct {
 	Error        string
 	NodeID       string
 	JailID       string
+	SourceID     string
 }
 
 type KnowledgeUpload struct {
@@ -689,6 +706,13 @@ type KnowledgeUpload struct {
 	Path     string
 	Content  []byte
 	AddedAt  time.Time
+}
+
+type KnowledgeVector struct {
+	PassageID    int64
+	OrgID        string
+	CollectionID string
+	Vector       []float32
 }
 
 type KnowledgeWord struct {
@@ -793,6 +817,7 @@ type Memory struct {
 	ExpiresAt   *time.Time
 	DeletedAt   *time.Time
 	Words       interface{}
+	Serial      *int64
 }
 
 type MemoryUse struct {
@@ -817,6 +842,12 @@ type MemoryVersion struct {
 	Untrusted   bool
 	Confidence  float64
 	CreatedAt   time.Time
+}
+
+type MemoryWord struct {
+	Scope  int64
+	Word   int64
+	Memory int64
 }
 
 type ModelCall struct {
@@ -1097,6 +1128,8 @@ type Pattern struct {
 	CreatedAt          time.Time
 	ChangedAt          time.Time
 	DeletedAt          *time.Time
+	Worded             int32
+	WordAt             time.Time
 }
 
 type PatternOffer struct {
@@ -1121,6 +1154,8 @@ type PatternSetting struct {
 	MinConfidence float64
 	ChangedBy     string
 	ChangedAt     time.Time
+	Provider      string
+	Model         string
 }
 
 type PatternSource struct {

@@ -973,7 +973,11 @@ func (q *Queries) PruneNotifications(ctx context.Context, arg PruneNotifications
 }
 
 const pushUser = `-- name: PushUser :one
-SELECT name, (effective_role(id) = 'admin')::boolean AS admin FROM users WHERE org_id = $1 AND id = $2 AND disabled_at IS NULL
+SELECT u.name, (effective_role(u.id) = 'admin')::boolean AS admin,
+       coalesce((SELECT m.value #>> '{}' FROM memories m
+                 WHERE m.org_id = u.org_id AND m.scope_kind = 'user' AND m.scope_id = u.id AND m.only_for = '' AND m.type = 'preference' AND m.key = 'notifications'
+                   AND m.confirmed_by <> '' AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())), '')::text AS notifications
+FROM users u WHERE u.org_id = $1 AND u.id = $2 AND u.disabled_at IS NULL
 `
 
 type PushUserParams struct {
@@ -982,16 +986,17 @@ type PushUserParams struct {
 }
 
 type PushUserRow struct {
-	Name  string
-	Admin bool
+	Name          string
+	Admin         bool
+	Notifications string
 }
 
-// The user of a device: their name, and whether they see all tasks. No row if they may
-// not log in.
+// The user of a device: their name, whether they see all tasks, and their preference for
+// notifications. No row if they may not log in.
 func (q *Queries) PushUser(ctx context.Context, arg PushUserParams) (PushUserRow, error) {
 	row := q.db.QueryRow(ctx, pushUser, arg.OrgID, arg.ID)
 	var i PushUserRow
-	err := row.Scan(&i.Name, &i.Admin)
+	err := row.Scan(&i.Name, &i.Admin, &i.Notifications)
 	return i, err
 }
 

@@ -175,7 +175,7 @@ func (q *Queries) CountVerdicts(ctx context.Context, arg CountVerdictsParams) er
 const createPattern = `-- name: CreatePattern :one
 INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, expected_iterations, source_count, edited, enabled, held)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NOT $12::boolean, $12::boolean)
-RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at
+RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at
 `
 
 type CreatePatternParams struct {
@@ -238,6 +238,8 @@ func (q *Queries) CreatePattern(ctx context.Context, arg CreatePatternParams) (P
 		&i.CreatedAt,
 		&i.ChangedAt,
 		&i.DeletedAt,
+		&i.Worded,
+		&i.WordAt,
 	)
 	return i, err
 }
@@ -503,7 +505,7 @@ func (q *Queries) FindProposals(ctx context.Context, arg FindProposalsParams) ([
 }
 
 const getPattern = `-- name: GetPattern :one
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p WHERE p.org_id = $1 AND p.id = $2
 `
 
@@ -550,6 +552,8 @@ func (q *Queries) GetPattern(ctx context.Context, arg GetPatternParams) (GetPatt
 		&i.Pattern.CreatedAt,
 		&i.Pattern.ChangedAt,
 		&i.Pattern.DeletedAt,
+		&i.Pattern.Worded,
+		&i.Pattern.WordAt,
 		&i.Confidence,
 	)
 	return i, err
@@ -639,23 +643,41 @@ func (q *Queries) LearntFrom(ctx context.Context, taskIds []string) error {
 	return err
 }
 
+const leavePatternWorded = `-- name: LeavePatternWorded :exec
+UPDATE patterns SET worded = $1 WHERE org_id = $2 AND id = $3 AND version = $1
+`
+
+type LeavePatternWordedParams struct {
+	Version int32
+	OrgID   string
+	ID      string
+}
+
+// A version keeps its words.
+func (q *Queries) LeavePatternWorded(ctx context.Context, arg LeavePatternWordedParams) error {
+	_, err := q.db.Exec(ctx, leavePatternWorded, arg.Version, arg.OrgID, arg.ID)
+	return err
+}
+
 const listFeedback = `-- name: ListFeedback :many
 SELECT f.id, f.org_id, f.subject, f.subject_id, f.task_id, f.verdict, f.correction, f.given_by, f.given_at FROM feedback f LEFT JOIN tasks t ON t.id = f.task_id LEFT JOIN patterns p ON f.subject = 'pattern' AND p.id = f.subject_id
 LEFT JOIN memories m ON f.subject = 'memory' AND m.org_id = f.org_id AND m.id = f.subject_id
 WHERE f.org_id = $1
   AND ($2::text IS NULL OR f.task_id = $2)
   AND ($3::text IS NULL OR f.subject = 'pattern' AND f.subject_id = $3)
-  AND (f.given_by = $4::text OR t.id IS NOT NULL AND ($5::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $4::text))
-       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $4::text, $5::boolean)
-       OR m.id IS NOT NULL AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, $4::text, $5::boolean))
-  AND ($6::timestamptz IS NULL OR (f.given_at, f.id) < ($6::timestamptz, $7::text))
-ORDER BY f.given_at DESC, f.id DESC LIMIT $8
+  AND ($4::text IS NULL OR f.subject = 'memory' AND f.subject_id = $4)
+  AND (f.given_by = $5::text OR t.id IS NOT NULL AND ($6::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $5::text))
+       OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, $5::text, $6::boolean)
+       OR m.id IS NOT NULL AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, $5::text, $6::boolean))
+  AND ($7::timestamptz IS NULL OR (f.given_at, f.id) < ($7::timestamptz, $8::text))
+ORDER BY f.given_at DESC, f.id DESC LIMIT $9
 `
 
 type ListFeedbackParams struct {
 	OrgID      string
 	TaskID     *string
 	PatternID  *string
+	MemoryID   *string
 	Viewer     string
 	SeesAll    bool
 	BeforeTime *time.Time
@@ -668,6 +690,7 @@ func (q *Queries) ListFeedback(ctx context.Context, arg ListFeedbackParams) ([]F
 		arg.OrgID,
 		arg.TaskID,
 		arg.PatternID,
+		arg.MemoryID,
 		arg.Viewer,
 		arg.SeesAll,
 		arg.BeforeTime,
@@ -703,7 +726,7 @@ func (q *Queries) ListFeedback(ctx context.Context, arg ListFeedbackParams) ([]F
 }
 
 const listPatterns = `-- name: ListPatterns :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p
 WHERE p.org_id = $1 AND p.deleted_at IS NULL
   AND pattern_seen(p.org_id, p.owner, p.visibility, $2::text, $3::boolean)
@@ -791,6 +814,8 @@ func (q *Queries) ListPatterns(ctx context.Context, arg ListPatternsParams) ([]L
 			&i.Pattern.CreatedAt,
 			&i.Pattern.ChangedAt,
 			&i.Pattern.DeletedAt,
+			&i.Pattern.Worded,
+			&i.Pattern.WordAt,
 			&i.Confidence,
 		); err != nil {
 			return nil, err
@@ -885,7 +910,7 @@ func (q *Queries) ListProposals(ctx context.Context, arg ListProposalsParams) ([
 }
 
 const lockPattern = `-- name: LockPattern :one
-SELECT id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at FROM patterns WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at FROM patterns WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockPatternParams struct {
@@ -925,6 +950,8 @@ func (q *Queries) LockPattern(ctx context.Context, arg LockPatternParams) (Patte
 		&i.CreatedAt,
 		&i.ChangedAt,
 		&i.DeletedAt,
+		&i.Worded,
+		&i.WordAt,
 	)
 	return i, err
 }
@@ -1031,7 +1058,7 @@ UPDATE patterns SET title = $1, keywords = $2, approach = $3, expected_iteration
     alpha = CASE WHEN $6::int > 0 THEN pattern_faded(alpha, evidence_at) + $6::int ELSE alpha END,
     beta = CASE WHEN $6::int > 0 THEN pattern_faded(beta, evidence_at) ELSE beta END,
     evidence_at = CASE WHEN $6::int > 0 THEN now() ELSE evidence_at END, changed_at = CASE WHEN $5::int > 0 THEN clock_timestamp() ELSE changed_at END
-WHERE org_id = $7 AND id = $8 RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at
+WHERE org_id = $7 AND id = $8 RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at
 `
 
 type MergePatternParams struct {
@@ -1087,6 +1114,8 @@ func (q *Queries) MergePattern(ctx context.Context, arg MergePatternParams) (Pat
 		&i.CreatedAt,
 		&i.ChangedAt,
 		&i.DeletedAt,
+		&i.Worded,
+		&i.WordAt,
 	)
 	return i, err
 }
@@ -1340,7 +1369,7 @@ func (q *Queries) PatternSeen(ctx context.Context, arg PatternSeenParams) (bool,
 
 const patternSettings = `-- name: PatternSettings :one
 SELECT coalesce(s.enabled, true)::boolean AS enabled, coalesce(s.hold_out, 10)::int AS hold_out,
-       coalesce(s.min_confidence, 0.7)::double precision AS min_confidence
+       coalesce(s.min_confidence, 0.7)::double precision AS min_confidence, coalesce(s.provider, '')::text AS provider, coalesce(s.model, '')::text AS model
 FROM organisations o LEFT JOIN pattern_settings s ON s.org_id = o.id WHERE o.id = $1
 `
 
@@ -1348,12 +1377,20 @@ type PatternSettingsRow struct {
 	Enabled       bool
 	HoldOut       int32
 	MinConfidence float64
+	Provider      string
+	Model         string
 }
 
 func (q *Queries) PatternSettings(ctx context.Context, orgID string) (PatternSettingsRow, error) {
 	row := q.db.QueryRow(ctx, patternSettings, orgID)
 	var i PatternSettingsRow
-	err := row.Scan(&i.Enabled, &i.HoldOut, &i.MinConfidence)
+	err := row.Scan(
+		&i.Enabled,
+		&i.HoldOut,
+		&i.MinConfidence,
+		&i.Provider,
+		&i.Model,
+	)
 	return i, err
 }
 
@@ -1490,7 +1527,7 @@ func (q *Queries) PatternVersions(ctx context.Context, arg PatternVersionsParams
 }
 
 const patternsByID = `-- name: PatternsByID :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p WHERE p.org_id = $1 AND p.id = ANY ($2::text[])
 `
 
@@ -1542,6 +1579,8 @@ func (q *Queries) PatternsByID(ctx context.Context, arg PatternsByIDParams) ([]P
 			&i.Pattern.CreatedAt,
 			&i.Pattern.ChangedAt,
 			&i.Pattern.DeletedAt,
+			&i.Pattern.Worded,
+			&i.Pattern.WordAt,
 			&i.Confidence,
 		); err != nil {
 			return nil, err
@@ -1593,7 +1632,7 @@ func (q *Queries) PatternsOfTask(ctx context.Context, arg PatternsOfTaskParams) 
 }
 
 const patternsToMerge = `-- name: PatternsToMerge :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at FROM patterns p
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at FROM patterns p
 CROSS JOIN LATERAL (SELECT count(*) AS shared FROM unnest(p.keywords) AS k (word) WHERE k.word = ANY ($1::text[])) AS o
 WHERE p.org_id = $2 AND p.owner = $3 AND p.task_type = $4 AND p.deleted_at IS NULL AND p.keywords && $1::text[]
 ORDER BY o.shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE OF p
@@ -1654,6 +1693,74 @@ func (q *Queries) PatternsToMerge(ctx context.Context, arg PatternsToMergeParams
 			&i.Pattern.CreatedAt,
 			&i.Pattern.ChangedAt,
 			&i.Pattern.DeletedAt,
+			&i.Pattern.Worded,
+			&i.Pattern.WordAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const patternsToWord = `-- name: PatternsToWord :many
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, s.provider, s.model FROM pattern_settings s JOIN patterns p ON p.org_id = s.org_id
+WHERE s.enabled AND s.model <> '' AND p.worded < p.version AND p.enabled AND NOT p.edited AND p.deleted_at IS NULL AND p.word_at <= clock_timestamp()
+ORDER BY p.word_at LIMIT $1
+`
+
+type PatternsToWordRow struct {
+	Pattern  Pattern
+	Provider string
+	Model    string
+}
+
+// Patterns whose text rules have changed since a model worded it, with the model to ask.
+func (q *Queries) PatternsToWord(ctx context.Context, maxRows int32) ([]PatternsToWordRow, error) {
+	rows, err := q.db.Query(ctx, patternsToWord, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []PatternsToWordRow{}
+	for rows.Next() {
+		var i PatternsToWordRow
+		if err := rows.Scan(
+			&i.Pattern.ID,
+			&i.Pattern.OrgID,
+			&i.Pattern.Owner,
+			&i.Pattern.Visibility,
+			&i.Pattern.Version,
+			&i.Pattern.Title,
+			&i.Pattern.TaskType,
+			&i.Pattern.Domain,
+			&i.Pattern.Keywords,
+			&i.Pattern.Approach,
+			&i.Pattern.ExpectedIterations,
+			&i.Pattern.Edited,
+			&i.Pattern.Enabled,
+			&i.Pattern.Held,
+			&i.Pattern.SharedVersion,
+			&i.Pattern.SourceCount,
+			&i.Pattern.Successes,
+			&i.Pattern.Failures,
+			&i.Pattern.Approvals,
+			&i.Pattern.Rejections,
+			&i.Pattern.Alpha,
+			&i.Pattern.Beta,
+			&i.Pattern.Offers,
+			&i.Pattern.Uses,
+			&i.Pattern.EvidenceAt,
+			&i.Pattern.CreatedAt,
+			&i.Pattern.ChangedAt,
+			&i.Pattern.DeletedAt,
+			&i.Pattern.Worded,
+			&i.Pattern.WordAt,
+			&i.Provider,
+			&i.Model,
 		); err != nil {
 			return nil, err
 		}
@@ -1856,8 +1963,10 @@ func (q *Queries) RunToLearn(ctx context.Context, arg RunToLearnParams) (RunToLe
 }
 
 const setPatternSettings = `-- name: SetPatternSettings :exec
-INSERT INTO pattern_settings (org_id, enabled, hold_out, min_confidence, changed_by) VALUES ($1, $2, $3, $4, $5)
+INSERT INTO pattern_settings (org_id, enabled, hold_out, min_confidence, provider, model, changed_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (org_id) DO UPDATE SET enabled = excluded.enabled, hold_out = excluded.hold_out, min_confidence = excluded.min_confidence,
+    provider = excluded.provider, model = excluded.model,
     changed_by = excluded.changed_by, changed_at = clock_timestamp()
 `
 
@@ -1866,6 +1975,8 @@ type SetPatternSettingsParams struct {
 	Enabled       bool
 	HoldOut       int32
 	MinConfidence float64
+	Provider      string
+	Model         string
 	ChangedBy     string
 }
 
@@ -1875,6 +1986,8 @@ func (q *Queries) SetPatternSettings(ctx context.Context, arg SetPatternSettings
 		arg.Enabled,
 		arg.HoldOut,
 		arg.MinConfidence,
+		arg.Provider,
+		arg.Model,
 		arg.ChangedBy,
 	)
 	return err
@@ -1967,5 +2080,50 @@ type WithdrawProposalsParams struct {
 // A newer verdict takes the place of an older correction that nobody has decided.
 func (q *Queries) WithdrawProposals(ctx context.Context, arg WithdrawProposalsParams) error {
 	_, err := q.db.Exec(ctx, withdrawProposals, arg.OrgID, arg.FeedbackID)
+	return err
+}
+
+const wordPattern = `-- name: WordPattern :execrows
+UPDATE patterns SET title = $1, keywords = $2, approach = $3, version = version + 1, worded = version + 1, changed_at = clock_timestamp()
+WHERE org_id = $4 AND id = $5 AND version = $6 AND NOT edited AND deleted_at IS NULL
+`
+
+type WordPatternParams struct {
+	Title    string
+	Keywords []string
+	Approach json.RawMessage
+	OrgID    string
+	ID       string
+	Version  int32
+}
+
+// A model's words for a version of a pattern; 0 if the pattern has another one now.
+func (q *Queries) WordPattern(ctx context.Context, arg WordPatternParams) (int64, error) {
+	result, err := q.db.Exec(ctx, wordPattern,
+		arg.Title,
+		arg.Keywords,
+		arg.Approach,
+		arg.OrgID,
+		arg.ID,
+		arg.Version,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const wordPatternLater = `-- name: WordPatternLater :exec
+UPDATE patterns SET word_at = clock_timestamp() + $1::interval WHERE org_id = $2 AND id = $3
+`
+
+type WordPatternLaterParams struct {
+	Pause time.Duration
+	OrgID string
+	ID    string
+}
+
+func (q *Queries) WordPatternLater(ctx context.Context, arg WordPatternLaterParams) error {
+	_, err := q.db.Exec(ctx, wordPatternLater, arg.Pause, arg.OrgID, arg.ID)
 	return err
 }

@@ -43,6 +43,10 @@ WHERE org_id = @org_id AND id = @id AND basis = 'reserved';
 -- name: LostModelCalls :many
 SELECT id, org_id, task_id FROM model_calls WHERE basis = 'reserved' AND lost_at < clock_timestamp() ORDER BY lost_at LIMIT @max_rows;
 
+-- name: PruneModelCalls :exec
+-- Deletes old calls of the hub's own, of which the accounts keep the sum.
+DELETE FROM model_calls WHERE task_id = '' AND settled_at < clock_timestamp() - @keep::interval;
+
 -- name: BindModelCalls :one
 -- Assigns the settled calls of a task that belong to no turn yet to a turn.
 WITH bound AS (
@@ -95,17 +99,18 @@ SELECT * FROM budgets WHERE org_id = @org_id AND scope = @scope AND object_id = 
 SELECT * FROM budget_accounts WHERE org_id = @org_id AND scope = @scope AND object_id = @object_id AND period = @period;
 
 -- name: UsageReport :many
--- The cost of calls in a period, grouped by one dimension.
-SELECT (CASE @by::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
+-- The cost of calls in a period, grouped by one dimension. Those of the hub's own have no task:
+-- their agent is "(hub)".
+SELECT (CASE @by::text WHEN 'agent' THEN coalesce(a.name, '(hub)') WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model
             WHEN 'hour' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24')
             WHEN 'day' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
-            WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN c.task_id ELSE '' END)::text AS key,
-       (CASE @split::text WHEN 'agent' THEN a.name WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model ELSE '' END)::text AS part,
-       count(*)::bigint AS calls, count(DISTINCT c.task_id)::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
+            WHEN 'month' THEN to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM') WHEN 'task' THEN coalesce(nullif(c.task_id, ''), '(hub)') ELSE '' END)::text AS key,
+       (CASE @split::text WHEN 'agent' THEN coalesce(a.name, '(hub)') WHEN 'user' THEN c.user_name WHEN 'model' THEN c.provider || '/' || c.model ELSE '' END)::text AS part,
+       count(*)::bigint AS calls, count(DISTINCT nullif(c.task_id, ''))::bigint AS tasks, count(*) FILTER (WHERE c.basis IN ('estimated', 'lost'))::bigint AS estimated,
        sum(c.input_tokens)::bigint AS input_tokens, sum(c.output_tokens)::bigint AS output_tokens,
        sum(c.cache_read_tokens)::bigint AS cache_read_tokens, sum(c.cache_write_tokens)::bigint AS cache_write_tokens,
        sum(c.cost_micros)::bigint AS cost_micros
-FROM model_calls c JOIN tasks t ON t.id = c.task_id JOIN agents a ON a.id = t.agent_id
+FROM model_calls c LEFT JOIN tasks t ON t.id = c.task_id LEFT JOIN agents a ON a.id = t.agent_id
 WHERE c.org_id = @org_id AND c.started_at >= @since AND c.started_at < @until AND c.basis <> 'reserved'
   AND (sqlc.narg(user_name)::text IS NULL OR c.user_name = sqlc.narg(user_name))
 GROUP BY key, part

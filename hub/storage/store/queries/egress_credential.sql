@@ -59,9 +59,10 @@ WHERE org_id = @org_id AND jail_id = @jail_id AND finished_at IS NULL
 ORDER BY id;
 
 -- name: JailsOfNode :many
--- Those of some jails that tasks of an organisation have had on a node.
+-- Those of some jails that tasks of an organisation have had on a node, or that a sync reads in.
 SELECT j.jail::text AS jail_id FROM unnest(@jails::text[]) AS j (jail)
-WHERE EXISTS (SELECT 1 FROM tasks t WHERE t.jail_id = j.jail COLLATE "C" AND t.node_id = @node_id::text AND t.org_id = @org_id);
+WHERE EXISTS (SELECT 1 FROM tasks t WHERE t.jail_id = j.jail COLLATE "C" AND t.node_id = @node_id::text AND t.org_id = @org_id)
+   OR EXISTS (SELECT 1 FROM knowledge_syncs y WHERE y.jail_id = j.jail COLLATE "C" AND y.jail_id <> '' AND y.node_id = @node_id::text AND y.org_id = @org_id);
 
 -- name: StepsOfExecs :many
 -- The steps that commands on a node belong to.

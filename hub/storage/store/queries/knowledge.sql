@@ -36,7 +36,7 @@ ORDER BY c.name, c.id LIMIT @max_rows;
 -- name: KnowledgeCollectionsSeen :many
 -- The collections that a search looks into: all that the viewer sees, or those of them that
 -- are named.
-SELECT c.id, c.name FROM knowledge_collections c
+SELECT c.id, c.name, c.vectors FROM knowledge_collections c
 WHERE c.org_id = @org_id AND (cardinality(@only_ids::text[]) = 0 OR c.id = ANY (@only_ids::text[]))
   AND scope_seen(c.org_id, c.scope_kind, c.scope_id, @viewer::text, @administrator::boolean)
 ORDER BY c.id;
@@ -54,8 +54,8 @@ DELETE FROM knowledge_collections WHERE org_id = @org_id AND scope_kind = 'team'
 
 -- name: AddKnowledgeSource :one
 -- Returns no row if it is one for uploads and the collection has that.
-INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, created_by)
-VALUES (@id, @org_id, @collection_id, @kind, @agent_id, @node_id, @jail_id, @path, @url, @revision, @created_by)
+INSERT INTO knowledge_sources (id, org_id, collection_id, kind, agent_id, node_id, jail_id, path, url, revision, credential, created_by)
+VALUES (@id, @org_id, @collection_id, @kind, @agent_id, @node_id, @jail_id, @path, @url, @revision, @credential, @created_by)
 ON CONFLICT (collection_id) WHERE kind = 'upload' DO NOTHING RETURNING *;
 
 -- name: MoveKnowledgeSource :one
@@ -110,10 +110,18 @@ SELECT d.id FROM knowledge_documents d WHERE d.org_id = @org_id AND d.source_id 
 SELECT id, path, digest, passages FROM knowledge_documents WHERE org_id = @org_id AND source_id = @source_id;
 
 -- name: ListKnowledgeDocuments :many
--- A page by path and id, after one.
-SELECT d.*, s.kind FROM knowledge_documents d JOIN knowledge_sources s ON s.id = d.source_id
-WHERE d.org_id = @org_id AND d.collection_id = @collection_id AND (d.path, d.id) > (@after_path::text, @after_id::text)
-ORDER BY d.path, d.id LIMIT @max_rows;
+-- A page by path and id, after one: what was read, and uploads that no sync has read yet.
+SELECT x.id::text AS id, x.source_id::text AS source_id, x.path::text AS path, x.title::text AS title, x.format::text AS format, x.digest::text AS digest,
+       x.bytes::bigint AS bytes, x.passages::integer AS passages, x.skipped::text AS skipped, x.indexed_at::timestamptz AS indexed_at
+FROM (SELECT d.id, d.source_id, d.path, d.title, d.format, d.digest, d.bytes, d.passages, d.skipped, d.indexed_at
+      FROM knowledge_documents d WHERE d.org_id = @org_id AND d.collection_id = @collection_id
+      UNION ALL
+      SELECT 'upload_' || md5(u.source_id || ':' || u.path), u.source_id, u.path, '', '', '', octet_length(u.content), 0, 'it is not read yet: sync the collection', u.added_at
+      FROM knowledge_uploads u JOIN knowledge_sources s ON s.id = u.source_id
+      WHERE u.org_id = @org_id AND s.collection_id = @collection_id
+        AND NOT EXISTS (SELECT 1 FROM knowledge_documents e WHERE e.source_id = u.source_id AND e.path = u.path)) AS x
+WHERE (x.path, x.id) > (@after_path::text, @after_id::text)
+ORDER BY x.path, x.id LIMIT @max_rows;
 
 -- name: DeleteKnowledgeDocuments :execrows
 DELETE FROM knowledge_documents WHERE org_id = @org_id AND collection_id = @collection_id AND id = ANY (@ids::text[]);
@@ -174,7 +182,7 @@ ON CONFLICT (collection_id) WHERE state = 'running' DO NOTHING RETURNING *;
 -- name: NoteKnowledgeSync :execrows
 -- Returns 0 if the sync has ended.
 UPDATE knowledge_syncs SET seen_at = now(), phase = @phase, files = @files, added = @added, changed = @changed, removed = @removed, skipped = @skipped,
-       passages = @passages, node_id = @node_id, jail_id = @jail_id
+       passages = @passages, node_id = @node_id, jail_id = @jail_id, source_id = @source_id
 WHERE org_id = @org_id AND id = @id AND state = 'running';
 
 -- name: HoldKnowledgeSync :execrows
@@ -205,7 +213,12 @@ WHERE s.jail_id <> '' AND s.state <> 'running' ORDER BY s.ended_at DESC LIMIT 10
 
 -- name: ForgetKnowledgeJail :exec
 -- A jail of a sync is removed.
-UPDATE knowledge_syncs SET node_id = '', jail_id = '' WHERE org_id = @org_id AND id = @id AND jail_id = @jail_id;
+UPDATE knowledge_syncs SET node_id = '', jail_id = '', source_id = '' WHERE org_id = @org_id AND id = @id AND jail_id = @jail_id;
+
+-- name: SourceInJail :one
+-- The source that a sync reads in a jail of a node now, with a credential.
+SELECT s.* FROM knowledge_syncs y JOIN knowledge_sources s ON s.id = y.source_id
+WHERE y.org_id = @org_id AND y.state = 'running' AND y.jail_id = @jail_id AND y.jail_id <> '' AND (@node_id::text = '' OR y.node_id = @node_id) AND s.credential <> '';
 
 -- name: GetKnowledgeSync :one
 SELECT * FROM knowledge_syncs WHERE org_id = @org_id AND id = @id;

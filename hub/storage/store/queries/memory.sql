@@ -77,7 +77,8 @@ WHERE m.org_id = @org_id AND (m.id = @ref OR m.id LIKE @prefix) AND memory_seen(
 ORDER BY exact DESC, id LIMIT 2;
 
 -- name: GetMemories :many
--- Some entries with the names that people know, in the order of their ids.
+-- Some entries with the names that people know, in the order of their ids. Who sees and writes
+-- them is looked up once for each scope: OFFSET 0 keeps the database from asking for each entry.
 SELECT sqlc.embed(m),
        coalesce(CASE m.scope_kind WHEN 'team' THEN (SELECT t.name FROM teams t WHERE t.id = m.scope_id)
             WHEN 'user' THEN (SELECT u.name FROM users u WHERE u.id = m.scope_id)
@@ -86,9 +87,13 @@ SELECT sqlc.embed(m),
             WHEN 'organisation' THEN (SELECT o.name FROM organisations o WHERE o.id = m.scope_id) END, '')::text AS scope_name,
        coalesce((SELECT a.name FROM agents a WHERE a.id = m.source_agent), '')::text AS agent_name,
        coalesce((SELECT u.name FROM users u WHERE u.id = m.only_for), '')::text AS only_for_name,
-       memory_writable(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @administrator::boolean)::boolean AS writable
-FROM memories m
-WHERE m.org_id = @org_id AND m.id = ANY (@ids::text[]) AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @administrator::boolean)
+       x.writable::boolean AS writable
+FROM memories m JOIN (
+    SELECT s.scope_kind, s.scope_id, s.only_for, memory_writable(@org_id, s.scope_kind, s.scope_id, s.only_for, @viewer::text, @administrator::boolean) AS writable
+    FROM (SELECT DISTINCT d.scope_kind, d.scope_id, d.only_for FROM memories d WHERE d.org_id = @org_id AND d.id = ANY (@ids::text[]) OFFSET 0) AS s
+    WHERE memory_seen(@org_id, s.scope_kind, s.scope_id, s.only_for, @viewer::text, @administrator::boolean)
+) AS x ON x.scope_kind = m.scope_kind AND x.scope_id = m.scope_id AND x.only_for = m.only_for
+WHERE m.org_id = @org_id AND m.id = ANY (@ids::text[])
 ORDER BY m.id;
 
 -- name: MemoryScopes :many
@@ -128,21 +133,41 @@ WHERE m.org_id = @org_id AND m.type IN ('instruction', 'preference') AND (m.scop
 ORDER BY m.type, m.scope_kind, m.key LIMIT @max_rows;
 
 -- name: RecallMemories :many
--- What has one of some words (a tsquery) in some scopes (another): as many as are looked at
--- closer.
-SELECT m.*, ts_rank(m.words, CAST(@query::text AS tsquery))::double precision AS rank FROM memories m
-WHERE m.org_id = @org_id AND m.words @@ (CAST(@scopes::text AS tsquery) && CAST(@query::text AS tsquery))
+-- What has some words of a text in some scopes ("kind:id"): as many as are looked at closer. The
+-- rarest words are looked for first, up to as many places as are read; what is rare in these
+-- scopes weighs more.
+WITH place AS MATERIALIZED (
+    SELECT hashtextextended(s.scope || ':' || o.only_for, 8531) AS scope
+    FROM unnest(@scopes::text[]) AS s (scope) CROSS JOIN (SELECT DISTINCT unnest(ARRAY['', @user_id::text]) AS only_for) AS o
+), term AS MATERIALIZED (
+    SELECT DISTINCT hashtextextended(l.lexeme, 8532) AS word FROM unnest(to_tsvector('english', @text::text)) AS l
+), posting AS MATERIALIZED (
+    SELECT p.scope, t.word, (SELECT count(*) FROM (SELECT 1 FROM memory_words w WHERE w.scope = p.scope AND w.word = t.word LIMIT @most::int) AS c) AS entries
+    FROM place p CROSS JOIN term t
+), rare AS MATERIALIZED (
+    SELECT r.word, 1 / ln(2 + r.entries::double precision) AS weight FROM (
+        SELECT c.word, c.entries, sum(c.entries) OVER (ORDER BY c.entries, c.word) - c.entries AS before
+        FROM (SELECT g.word, sum(g.entries) AS entries FROM posting g GROUP BY g.word HAVING sum(g.entries) > 0) AS c) AS r
+    WHERE r.before = 0 OR r.before + r.entries <= @most::int
+), near AS MATERIALIZED (
+    SELECT w.memory, sum(r.weight)::double precision AS rank
+    FROM rare r JOIN posting g ON g.word = r.word AND g.entries > 0
+    CROSS JOIN LATERAL (SELECT x.memory FROM memory_words x WHERE x.scope = g.scope AND x.word = g.word LIMIT @most::int) AS w
+    GROUP BY w.memory ORDER BY rank DESC, w.memory DESC LIMIT @near::int
+)
+SELECT sqlc.embed(m), n.rank FROM near n JOIN memories m ON m.serial = n.memory
+WHERE m.org_id = @org_id AND (m.scope_kind || ':' || m.scope_id) = ANY (@scopes::text[])
   AND (m.only_for = '' OR m.only_for = @user_id::text)
   AND (cardinality(@types::text[]) = 0 OR m.type = ANY (@types::text[]))
   AND (@unconfirmed::boolean OR NOT m.untrusted)
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
-ORDER BY rank DESC, m.id LIMIT @max_rows;
+ORDER BY n.rank DESC, m.id LIMIT @max_rows;
 
 -- name: SimilarMemories :many
 -- What has a key that is written nearly as a text, among the last changed of some scopes
 -- ("kind:id"): every key is compared, which no index does. Each scope is read by its own index:
 -- over several at once, the database read the whole organisation's last changed.
-SELECT m.*, word_similarity(m.key, @text::text)::double precision AS rank
+SELECT sqlc.embed(m), word_similarity(m.key, @text::text)::double precision AS rank
 FROM (SELECT l.id FROM unnest(@scopes::text[]) AS s (scope) CROSS JOIN LATERAL (
         SELECT n.id, n.updated_at FROM memories n WHERE n.org_id = @org_id AND (n.scope_kind || ':' || n.scope_id) = s.scope
         ORDER BY n.updated_at DESC, n.id DESC LIMIT @newest) AS l
@@ -154,12 +179,6 @@ WHERE (m.only_for = '' OR m.only_for = @user_id::text)
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
   AND word_similarity(m.key, @text::text) > @least::real
 ORDER BY rank DESC, m.id LIMIT @max_rows;
-
--- name: QueryOfWords :one
--- The tsquery that has one of some words, as the index has them; empty for stop words only.
-SELECT coalesce(string_agg(q.one, ' | '), '')::text FROM (
-    SELECT DISTINCT CAST(plainto_tsquery('english', w.word) AS text) AS one FROM (SELECT unnest(@words::text[]) AS word) AS w) AS q
-WHERE q.one <> '';
 
 -- name: ListMemoryVersions :many
 SELECT v.*, coalesce((SELECT a.name FROM agents a WHERE a.id = v.source_agent), '')::text AS agent_name FROM memory_versions v
@@ -226,6 +245,10 @@ WITH gone AS (
      verdicts AS (DELETE FROM feedback f USING gone g WHERE f.org_id = @org_id AND f.subject = 'memory' AND f.subject_id = g.id)
 SELECT (SELECT count(*) FROM gone)::bigint AS memories,
        (SELECT count(*) FROM memory_versions v JOIN gone g ON g.id = v.memory_id)::bigint AS versions;
+
+-- name: PurgeMemoryVerdicts :many
+-- What a user said of entries that are others' too; returns these.
+DELETE FROM feedback WHERE org_id = @org_id AND subject = 'memory' AND given_by = @user_name RETURNING subject_id;
 
 -- name: CountMemoryVerdicts :exec
 -- The confidence in an entry: that with which its version was written, which weighs as much as

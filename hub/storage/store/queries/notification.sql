@@ -38,9 +38,13 @@ SELECT * FROM destinations WHERE org_id = @org_id AND user_id = @user_id::text A
 SELECT * FROM destinations WHERE endpoint_hash = @endpoint_hash AND deleted_at IS NULL FOR UPDATE;
 
 -- name: PushUser :one
--- The user of a device: their name, and whether they see all tasks. No row if they may
--- not log in.
-SELECT name, (effective_role(id) = 'admin')::boolean AS admin FROM users WHERE org_id = @org_id AND id = @id AND disabled_at IS NULL;
+-- The user of a device: their name, whether they see all tasks, and their preference for
+-- notifications. No row if they may not log in.
+SELECT u.name, (effective_role(u.id) = 'admin')::boolean AS admin,
+       coalesce((SELECT m.value #>> '{}' FROM memories m
+                 WHERE m.org_id = u.org_id AND m.scope_kind = 'user' AND m.scope_id = u.id AND m.only_for = '' AND m.type = 'preference' AND m.key = 'notifications'
+                   AND m.confirmed_by <> '' AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())), '')::text AS notifications
+FROM users u WHERE u.org_id = @org_id AND u.id = @id AND u.disabled_at IS NULL;
 
 -- name: CountNotifications :many
 -- The numbers of pending and dead notifications of each destination.

@@ -22,12 +22,14 @@ FROM steps s WHERE s.org_id = @org_id AND s.task_id = @task_id ORDER BY s.number
 
 -- name: PatternSettings :one
 SELECT coalesce(s.enabled, true)::boolean AS enabled, coalesce(s.hold_out, 10)::int AS hold_out,
-       coalesce(s.min_confidence, 0.7)::double precision AS min_confidence
+       coalesce(s.min_confidence, 0.7)::double precision AS min_confidence, coalesce(s.provider, '')::text AS provider, coalesce(s.model, '')::text AS model
 FROM organisations o LEFT JOIN pattern_settings s ON s.org_id = o.id WHERE o.id = @org_id;
 
 -- name: SetPatternSettings :exec
-INSERT INTO pattern_settings (org_id, enabled, hold_out, min_confidence, changed_by) VALUES (@org_id, @enabled, @hold_out, @min_confidence, @changed_by)
+INSERT INTO pattern_settings (org_id, enabled, hold_out, min_confidence, provider, model, changed_by)
+VALUES (@org_id, @enabled, @hold_out, @min_confidence, @provider, @model, @changed_by)
 ON CONFLICT (org_id) DO UPDATE SET enabled = excluded.enabled, hold_out = excluded.hold_out, min_confidence = excluded.min_confidence,
+    provider = excluded.provider, model = excluded.model,
     changed_by = excluded.changed_by, changed_at = clock_timestamp();
 
 -- name: PatternsToMerge :many
@@ -163,6 +165,24 @@ SELECT * FROM patterns WHERE org_id = @org_id AND id = @id FOR UPDATE;
 UPDATE patterns SET title = @title, task_type = @task_type, domain = @domain, keywords = @keywords, approach = @approach, edited = edited OR @edited::boolean, version = version + 1, changed_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id;
 
+-- name: PatternsToWord :many
+-- Patterns whose text rules have changed since a model worded it, with the model to ask.
+SELECT sqlc.embed(p), s.provider, s.model FROM pattern_settings s JOIN patterns p ON p.org_id = s.org_id
+WHERE s.enabled AND s.model <> '' AND p.worded < p.version AND p.enabled AND NOT p.edited AND p.deleted_at IS NULL AND p.word_at <= clock_timestamp()
+ORDER BY p.word_at LIMIT @max_rows;
+
+-- name: WordPattern :execrows
+-- A model's words for a version of a pattern; 0 if the pattern has another one now.
+UPDATE patterns SET title = @title, keywords = @keywords, approach = @approach, version = version + 1, worded = version + 1, changed_at = clock_timestamp()
+WHERE org_id = @org_id AND id = @id AND version = @version AND NOT edited AND deleted_at IS NULL;
+
+-- name: LeavePatternWorded :exec
+-- A version keeps its words.
+UPDATE patterns SET worded = @version WHERE org_id = @org_id AND id = @id AND version = @version;
+
+-- name: WordPatternLater :exec
+UPDATE patterns SET word_at = clock_timestamp() + @pause::interval WHERE org_id = @org_id AND id = @id;
+
 -- name: SharePattern :exec
 -- The versions before are for those who may change it.
 UPDATE patterns SET shared_version = CASE WHEN visibility = @visibility THEN shared_version ELSE version END,
@@ -266,6 +286,7 @@ LEFT JOIN memories m ON f.subject = 'memory' AND m.org_id = f.org_id AND m.id = 
 WHERE f.org_id = @org_id
   AND (sqlc.narg(task_id)::text IS NULL OR f.task_id = sqlc.narg(task_id))
   AND (sqlc.narg(pattern_id)::text IS NULL OR f.subject = 'pattern' AND f.subject_id = sqlc.narg(pattern_id))
+  AND (sqlc.narg(memory_id)::text IS NULL OR f.subject = 'memory' AND f.subject_id = sqlc.narg(memory_id))
   AND (f.given_by = @viewer::text OR t.id IS NOT NULL AND (@sees_all::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
        OR p.id IS NOT NULL AND pattern_seen(p.org_id, p.owner, p.visibility, @viewer::text, @sees_all::boolean)
        OR m.id IS NOT NULL AND memory_seen(m.org_id, m.scope_kind, m.scope_id, m.only_for, @viewer::text, @sees_all::boolean))

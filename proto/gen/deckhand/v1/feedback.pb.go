@@ -522,8 +522,10 @@ type ListFeedbackRequest struct {
 	TaskId    string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	PatternId string `protobuf:"bytes,2,opt,name=pattern_id,json=patternId,proto3" json:"pattern_id,omitempty"`
 	// At most; 0 for 100.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Or only of a memory.
+	MemoryId      string `protobuf:"bytes,5,opt,name=memory_id,json=memoryId,proto3" json:"memory_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -582,6 +584,13 @@ func (x *ListFeedbackRequest) GetPageSize() int32 {
 func (x *ListFeedbackRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListFeedbackRequest) GetMemoryId() string {
+	if x != nil {
+		return x.MemoryId
 	}
 	return ""
 }
@@ -757,8 +766,10 @@ func (x *ListProposalsResponse) GetNextPageToken() string {
 type DecideProposalRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By id or unique id prefix.
-	ProposalId    string `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
-	Accept        bool   `protobuf:"varint,2,opt,name=accept,proto3" json:"accept,omitempty"`
+	ProposalId string `protobuf:"bytes,1,opt,name=proposal_id,json=proposalId,proto3" json:"proposal_id,omitempty"`
+	Accept     bool   `protobuf:"varint,2,opt,name=accept,proto3" json:"accept,omitempty"`
+	// An accepted text becomes an entry of the caller's own memory, and not a note of the pattern.
+	AsMemory      bool `protobuf:"varint,3,opt,name=as_memory,json=asMemory,proto3" json:"as_memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -803,6 +814,13 @@ func (x *DecideProposalRequest) GetProposalId() string {
 func (x *DecideProposalRequest) GetAccept() bool {
 	if x != nil {
 		return x.Accept
+	}
+	return false
+}
+
+func (x *DecideProposalRequest) GetAsMemory() bool {
+	if x != nil {
+		return x.AsMemory
 	}
 	return false
 }
@@ -905,7 +923,7 @@ const file_deckhand_v1_feedback_proto_rawDesc = "" +
 	"\bfeedback\x18\x01 \x01(\v2\x15.deckhand.v1.FeedbackR\bfeedback\x123\n" +
 	"\tproposals\x18\x02 \x03(\v2\x15.deckhand.v1.ProposalR\tproposals\x12\x1f\n" +
 	"\vpattern_ids\x18\x03 \x03(\tR\n" +
-	"patternIds\"\xb3\x01\n" +
+	"patternIds\"\xda\x01\n" +
 	"\x13ListFeedbackRequest\x12!\n" +
 	"\atask_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06taskId\x12'\n" +
 	"\n" +
@@ -913,7 +931,8 @@ const file_deckhand_v1_feedback_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"q\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\x12%\n" +
+	"\tmemory_id\x18\x05 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bmemoryId\"q\n" +
 	"\x14ListFeedbackResponse\x121\n" +
 	"\bfeedback\x18\x01 \x03(\v2\x15.deckhand.v1.FeedbackR\bfeedback\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa0\x01\n" +
@@ -925,12 +944,13 @@ const file_deckhand_v1_feedback_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\bR\tpageToken\"t\n" +
 	"\x15ListProposalsResponse\x123\n" +
 	"\tproposals\x18\x01 \x03(\v2\x15.deckhand.v1.ProposalR\tproposals\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\\\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"y\n" +
 	"\x15DecideProposalRequest\x12+\n" +
 	"\vproposal_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\n" +
 	"proposalId\x12\x16\n" +
-	"\x06accept\x18\x02 \x01(\bR\x06accept\"K\n" +
+	"\x06accept\x18\x02 \x01(\bR\x06accept\x12\x1b\n" +
+	"\tas_memory\x18\x03 \x01(\bR\basMemory\"K\n" +
 	"\x16DecideProposalResponse\x121\n" +
 	"\bproposal\x18\x01 \x01(\v2\x15.deckhand.v1.ProposalR\bproposal*\xbf\x01\n" +
 	"\x0fFeedbackSubject\x12 \n" +

@@ -158,10 +158,10 @@ func (x *SimilarFailure) GetSolvedHow() string {
 }
 
 // FailureProposal is a change that would mend a cause. Nothing is changed until a person
-// applies it with ApplyAgent or ApplyPolicy.
+// applies it with ApplyAgent, ApplyPolicy or SetMemory.
 type FailureProposal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "persona", "policy" or "advice".
+	// "persona", "policy", "memory" or "advice".
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// What it does, for people.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
@@ -176,7 +176,9 @@ type FailureProposal struct {
 	BaseVersion int32 `protobuf:"varint,7,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`
 	// Names exactly this change: it differs as soon as the persona, the policy or the proposal
 	// differs. Empty for advice.
-	Digest        string `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,8,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Of a memory: the key of the fact, in the scope of the caller, whose value is content.
+	MemoryKey     string `protobuf:"bytes,9,opt,name=memory_key,json=memoryKey,proto3" json:"memory_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -263,6 +265,13 @@ func (x *FailureProposal) GetBaseVersion() int32 {
 func (x *FailureProposal) GetDigest() string {
 	if x != nil {
 		return x.Digest
+	}
+	return ""
+}
+
+func (x *FailureProposal) GetMemoryKey() string {
+	if x != nil {
+		return x.MemoryKey
 	}
 	return ""
 }
@@ -1075,7 +1084,7 @@ const file_deckhand_v1_insight_proto_rawDesc = "" +
 	"\tfailed_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12)\n" +
 	"\x11solved_by_task_id\x18\x05 \x01(\tR\x0esolvedByTaskId\x12\x1d\n" +
 	"\n" +
-	"solved_how\x18\x06 \x01(\tR\tsolvedHow\"\xde\x01\n" +
+	"solved_how\x18\x06 \x01(\tR\tsolvedHow\"\xfd\x01\n" +
 	"\x0fFailureProposal\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x19\n" +
@@ -1085,7 +1094,9 @@ const file_deckhand_v1_insight_proto_rawDesc = "" +
 	"\x04diff\x18\x05 \x01(\tR\x04diff\x12\x18\n" +
 	"\acontent\x18\x06 \x01(\tR\acontent\x12!\n" +
 	"\fbase_version\x18\a \x01(\x05R\vbaseVersion\x12\x16\n" +
-	"\x06digest\x18\b \x01(\tR\x06digest\"\x80\x03\n" +
+	"\x06digest\x18\b \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"memory_key\x18\t \x01(\tR\tmemoryKey\"\x80\x03\n" +
 	"\x13ExplainTaskResponse\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\tR\x06taskId\x12\x16\n" +
 	"\x06failed\x18\x02 \x01(\bR\x06failed\x12\x14\n" +

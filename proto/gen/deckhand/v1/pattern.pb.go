@@ -431,7 +431,7 @@ type PatternVersion struct {
 	Title    string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	Approach *PatternApproach       `protobuf:"bytes,3,opt,name=approach,proto3" json:"approach,omitempty"`
 	Keywords []string               `protobuf:"bytes,4,rep,name=keywords,proto3" json:"keywords,omitempty"`
-	// "drawn", "merged", "edited" or "corrected".
+	// "drawn", "merged", "worded" (by a model), "edited" or "corrected".
 	Change string `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
 	// The user; for drawn and merged the task.
 	ChangedBy     string                 `protobuf:"bytes,6,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
@@ -1993,6 +1993,9 @@ type PatternSettings struct {
 	// Of a hundred matches, how many are held out.
 	HoldOut       int32   `protobuf:"varint,2,opt,name=hold_out,json=holdOut,proto3" json:"hold_out,omitempty"`
 	MinConfidence float64 `protobuf:"fixed64,3,opt,name=min_confidence,json=minConfidence,proto3" json:"min_confidence,omitempty"`
+	// The model that words the patterns which rules have drawn; both empty for none.
+	Provider      string `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model         string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2046,6 +2049,20 @@ func (x *PatternSettings) GetMinConfidence() float64 {
 		return x.MinConfidence
 	}
 	return 0
+}
+
+func (x *PatternSettings) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *PatternSettings) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
 }
 
 type GetPatternReportResponse struct {
@@ -2140,6 +2157,9 @@ type SetPatternSettingsRequest struct {
 	Enabled       *bool                  `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
 	HoldOut       *int32                 `protobuf:"varint,2,opt,name=hold_out,json=holdOut,proto3,oneof" json:"hold_out,omitempty"`
 	MinConfidence *float64               `protobuf:"fixed64,3,opt,name=min_confidence,json=minConfidence,proto3,oneof" json:"min_confidence,omitempty"`
+	// Set together; both empty for no model.
+	Provider      *string `protobuf:"bytes,4,opt,name=provider,proto3,oneof" json:"provider,omitempty"`
+	Model         *string `protobuf:"bytes,5,opt,name=model,proto3,oneof" json:"model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2193,6 +2213,20 @@ func (x *SetPatternSettingsRequest) GetMinConfidence() float64 {
 		return *x.MinConfidence
 	}
 	return 0
+}
+
+func (x *SetPatternSettingsRequest) GetProvider() string {
+	if x != nil && x.Provider != nil {
+		return *x.Provider
+	}
+	return ""
+}
+
+func (x *SetPatternSettingsRequest) GetModel() string {
+	if x != nil && x.Model != nil {
+		return *x.Model
+	}
+	return ""
 }
 
 type SetPatternSettingsResponse struct {
@@ -2433,11 +2467,13 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"\tsucceeded\x18\x03 \x01(\x03R\tsucceeded\x12\x12\n" +
 	"\x04used\x18\x04 \x01(\x03R\x04used\x12'\n" +
 	"\x0fmean_iterations\x18\x05 \x01(\x01R\x0emeanIterations\x12(\n" +
-	"\x10mean_cost_micros\x18\x06 \x01(\x01R\x0emeanCostMicros\"m\n" +
+	"\x10mean_cost_micros\x18\x06 \x01(\x01R\x0emeanCostMicros\"\x9f\x01\n" +
 	"\x0fPatternSettings\x12\x18\n" +
 	"\aenabled\x18\x01 \x01(\bR\aenabled\x12\x19\n" +
 	"\bhold_out\x18\x02 \x01(\x05R\aholdOut\x12%\n" +
-	"\x0emin_confidence\x18\x03 \x01(\x01R\rminConfidence\"\x96\x02\n" +
+	"\x0emin_confidence\x18\x03 \x01(\x01R\rminConfidence\x12\x1a\n" +
+	"\bprovider\x18\x04 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x05 \x01(\tR\x05model\"\x96\x02\n" +
 	"\x18GetPatternReportResponse\x12/\n" +
 	"\x04with\x18\x01 \x01(\v2\x1b.deckhand.v1.PatternFiguresR\x04with\x125\n" +
 	"\awithout\x18\x02 \x01(\v2\x1b.deckhand.v1.PatternFiguresR\awithout\x12\x1e\n" +
@@ -2446,15 +2482,19 @@ const file_deckhand_v1_pattern_proto_rawDesc = "" +
 	"comparable\x128\n" +
 	"\bsettings\x18\x04 \x01(\v2\x1c.deckhand.v1.PatternSettingsR\bsettings\x12\x1a\n" +
 	"\bpatterns\x18\x05 \x01(\x03R\bpatterns\x12\x1c\n" +
-	"\tsuggested\x18\x06 \x01(\x03R\tsuggested\"\xd6\x01\n" +
+	"\tsuggested\x18\x06 \x01(\x03R\tsuggested\"\xbc\x02\n" +
 	"\x19SetPatternSettingsRequest\x12\x1d\n" +
 	"\aenabled\x18\x01 \x01(\bH\x00R\aenabled\x88\x01\x01\x12)\n" +
 	"\bhold_out\x18\x02 \x01(\x05B\t\xbaH\x06\x1a\x04\x18d(\x00H\x01R\aholdOut\x88\x01\x01\x12C\n" +
-	"\x0emin_confidence\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\xe0?H\x02R\rminConfidence\x88\x01\x01B\n" +
+	"\x0emin_confidence\x18\x03 \x01(\x01B\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\xe0?H\x02R\rminConfidence\x88\x01\x01\x12(\n" +
+	"\bprovider\x18\x04 \x01(\tB\a\xbaH\x04r\x02\x18<H\x03R\bprovider\x88\x01\x01\x12#\n" +
+	"\x05model\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01H\x04R\x05model\x88\x01\x01B\n" +
 	"\n" +
 	"\b_enabledB\v\n" +
 	"\t_hold_outB\x11\n" +
-	"\x0f_min_confidence\"V\n" +
+	"\x0f_min_confidenceB\v\n" +
+	"\t_providerB\b\n" +
+	"\x06_model\"V\n" +
 	"\x1aSetPatternSettingsResponse\x128\n" +
 	"\bsettings\x18\x01 \x01(\v2\x1c.deckhand.v1.PatternSettingsR\bsettings2\x83\f\n" +
 	"\x0ePatternService\x12l\n" +

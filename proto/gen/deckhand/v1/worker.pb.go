@@ -654,7 +654,10 @@ type ClaimTaskResponse struct {
 	// attempt, without what was deleted since.
 	Memories []*ClaimTaskResponse_ToldMemory `protobuf:"bytes,60,rep,name=memories,proto3" json:"memories,omitempty"`
 	// The pattern that the task is offered, as text for the model; empty for none.
-	Pattern       string `protobuf:"bytes,74,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Pattern string `protobuf:"bytes,74,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	// How the task's user wants runs to work: "fast", "normal" or "careful"; empty if they do not
+	// say. It changes how much the model thinks.
+	Speed         string `protobuf:"bytes,75,opt,name=speed,proto3" json:"speed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -790,6 +793,13 @@ func (x *ClaimTaskResponse) GetMemories() []*ClaimTaskResponse_ToldMemory {
 func (x *ClaimTaskResponse) GetPattern() string {
 	if x != nil {
 		return x.Pattern
+	}
+	return ""
+}
+
+func (x *ClaimTaskResponse) GetSpeed() string {
+	if x != nil {
+		return x.Speed
 	}
 	return ""
 }
@@ -2794,7 +2804,7 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\x10ClaimTaskRequest\x12$\n" +
 	"\tworker_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\bworkerId\x12 \n" +
 	"\atask_id\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x06taskId\x12!\n" +
-	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\xa1\x06\n" +
+	"\aattempt\x18\x03 \x01(\x05B\a\xbaH\x04\x1a\x02(\x01R\aattempt\"\xb7\x06\n" +
 	"\x11ClaimTaskResponse\x12\x18\n" +
 	"\aclaimed\x18\x01 \x01(\bR\aclaimed\x12(\n" +
 	"\x05lease\x18\x02 \x01(\v2\x12.deckhand.v1.LeaseR\x05lease\x12%\n" +
@@ -2813,7 +2823,8 @@ const file_deckhand_v1_worker_proto_rawDesc = "" +
 	"\astarted\x18\v \x01(\bR\astarted\x12 \n" +
 	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x12E\n" +
 	"\bmemories\x18< \x03(\v2).deckhand.v1.ClaimTaskResponse.ToldMemoryR\bmemories\x12\x18\n" +
-	"\apattern\x18J \x01(\tR\apattern\x1a\xad\x01\n" +
+	"\apattern\x18J \x01(\tR\apattern\x12\x14\n" +
+	"\x05speed\x18K \x01(\tR\x05speed\x1a\xad\x01\n" +
 	"\n" +
 	"ToldMemory\x12\x1b\n" +
 	"\tmemory_id\x18\x01 \x01(\tR\bmemoryId\x12\x14\n" +

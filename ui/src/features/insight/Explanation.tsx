@@ -1,3 +1,5 @@
+import { fromJson } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
@@ -16,9 +18,12 @@ import { may } from "@/features/session/queries";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
 import { FeedbackSubject } from "@/gen/deckhand/v1/feedback_pb";
 import { InsightService, type FailureProposal } from "@/gen/deckhand/v1/insight_pb";
+import { MemoryService, MemoryType } from "@/gen/deckhand/v1/memory_pb";
 import { PolicyService } from "@/gen/deckhand/v1/policy_pb";
+import { ScopeKind } from "@/gen/deckhand/v1/scope_pb";
 
 const agents = createClient(AgentService, transport);
+const memories = createClient(MemoryService, transport);
 const policies = createClient(PolicyService, transport);
 
 // Explanation says why an ended task failed and what would mend it, what the task was offered,
@@ -97,7 +102,9 @@ function Mending({ of: p }: { of: FailureProposal }) {
   const apply = async () => {
     setBusy(true);
     try {
-      if (p.kind === "policy") {
+      if (p.kind === "memory") {
+        await memories.setMemory({ scope: { kind: ScopeKind.USER }, type: MemoryType.FACT, key: p.memoryKey, value: fromJson(ValueSchema, p.content) });
+      } else if (p.kind === "policy") {
         await policies.applyPolicy({ agentId: p.agentId, yaml: p.content, file: "policy.yaml" });
       } else {
         const now = await agents.getAgent({ agentId: p.agentId });
@@ -105,7 +112,7 @@ function Mending({ of: p }: { of: FailureProposal }) {
         await agents.applyAgent({ filename: `${p.agentName}.md`, markdown: p.content, script: now.version?.script ?? "" });
       }
       setDone(true);
-      toast.success(`Applied to ${p.agentName}.`);
+      toast.success(p.kind === "memory" ? "Your later runs are told it." : `Applied to ${p.agentName}.`);
     } catch (e) {
       showError(e);
     }
@@ -115,7 +122,7 @@ function Mending({ of: p }: { of: FailureProposal }) {
     <div className="space-y-1">
       <div className="flex flex-wrap items-center gap-2">
         <Literal text={p.title} className="break-words whitespace-normal" />
-        {p.diff && may(session, p.kind === "policy" ? "admin" : "advanced") && (
+        {p.diff && may(session, p.kind === "policy" ? "admin" : p.kind === "memory" ? "basic" : "advanced") && (
           <Button small look="primary" busy={busy} disabled={done} onClick={() => void apply()}>
             {done ? "Applied" : "Apply"}
           </Button>

@@ -8,6 +8,7 @@ import { Field, Input, Select } from "@/components/Field";
 import { FormDialog } from "@/components/FormDialog";
 import { may } from "@/features/session/queries";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
+import { CredentialService } from "@/gen/deckhand/v1/credential_pb";
 import { KnowledgeService, KnowledgeSourceKind, type Collection } from "@/gen/deckhand/v1/knowledge_pb";
 import { NodeService } from "@/gen/deckhand/v1/node_pb";
 import { ScopeKind } from "@/gen/deckhand/v1/scope_pb";
@@ -34,8 +35,10 @@ export function AddDocuments(props: { to?: Collection; onClose: () => void }) {
   const [node, setNode] = useState("");
   const [path, setPath] = useState("");
   const [url, setUrl] = useState("");
+  const [credential, setCredential] = useState("");
   const agents = useQuery(AgentService.method.listAgents, { pageSize: 500 });
   const nodes = useQuery(NodeService.method.listNodes, { pageSize: 500 }, { enabled: admin });
+  const credentials = useQuery(CredentialService.method.listCredentials, { pageSize: 500 }, { enabled: admin && from === "git" });
   const teams = useQuery(TeamService.method.listTeams, { pageSize: 500 });
   const tooLarge = files.find((f) => f.size > maxFile);
   const badName = name !== "" && !/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(name);
@@ -63,6 +66,7 @@ export function AddDocuments(props: { to?: Collection; onClose: () => void }) {
           nodeId: from === "node" ? node : "",
           path: from === "web" ? "" : path,
           url: from === "git" || from === "web" ? url : "",
+          credential: from === "git" ? credential : "",
         },
       });
     }
@@ -131,8 +135,20 @@ export function AddDocuments(props: { to?: Collection; onClose: () => void }) {
         </Field>
       )}
       {(from === "git" || from === "web") && (
-        <Field label="Address" hint="By https, without a login.">
+        <Field label="Address" hint={from === "git" ? "By https." : "By https, without a login."}>
           <Input type="url" value={url} placeholder={from === "git" ? "https://git.example.com/team/docs.git" : "https://example.com/manual"} onChange={(e) => setUrl(e.target.value)} />
+        </Field>
+      )}
+      {from === "git" && admin && (
+        <Field label="Credential" hint="Everybody who finds the collection reads what it opens.">
+          <Select value={credential} onChange={(e) => setCredential(e.target.value)}>
+            <option value="">None: the repository is public</option>
+            {credentials.data?.credentials.map((c) => (
+              <option key={c.name} value={c.name}>
+                {c.name}
+              </option>
+            ))}
+          </Select>
         </Field>
       )}
       {from !== "files" && from !== "web" && (

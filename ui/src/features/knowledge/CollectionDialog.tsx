@@ -1,6 +1,7 @@
 import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
+import { toast } from "sonner";
 import { byToken } from "@/api/pages";
 import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
@@ -10,6 +11,7 @@ import { Dialog } from "@/components/Dialog";
 import { Literal } from "@/components/Literal";
 import { More } from "@/components/More";
 import { Problem } from "@/components/Problem";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
@@ -25,6 +27,17 @@ export function CollectionDialog(props: { id: string; onClose: () => void }) {
   const list = useInfiniteQuery(KnowledgeService.method.listDocuments, { collectionId: props.id, pageSize: 100, pageToken: "" }, { ...byToken, retry: false });
   const [removing, setRemoving] = useState<KnowledgeSource>();
   const [deleting, setDeleting] = useState<KnowledgeDocument>();
+  // addAgain adds a source that was removed, and has it read.
+  const addAgain = async (gone: KnowledgeSource) => {
+    const { kind, agentId, nodeId, path, url, revision, credential } = gone;
+    try {
+      await knowledge.addSource({ collectionId: props.id, source: { kind, agentId, nodeId, path, url, revision, credential } });
+      await knowledge.syncCollection({ collectionId: props.id });
+    } catch (e) {
+      showError(e);
+    }
+    await refresh();
+  };
   const c = found.data?.collection;
   const documents = list.data?.pages.flatMap((page) => page.documents) ?? [];
   const uploads = found.data?.sources.find((s) => s.kind === KnowledgeSourceKind.UPLOAD)?.id;
@@ -86,8 +99,13 @@ export function CollectionDialog(props: { id: string; onClose: () => void }) {
         action="Remove"
         danger
         run={async () => {
-          await knowledge.removeSource({ collectionId: props.id, sourceId: removing!.id });
+          const gone = removing!;
+          await knowledge.removeSource({ collectionId: props.id, sourceId: gone.id });
           await refresh();
+          toast.success("Source removed.", {
+            duration: 10_000,
+            action: gone.kind === KnowledgeSourceKind.UPLOAD ? undefined : { label: "Undo", onClick: () => void addAgain(gone) },
+          });
         }}
       >
         <p>

@@ -31,6 +31,8 @@ import { isRunning, progressOf, scopeWord } from "./words";
 const route = getRouteApi("/shell/knowledge");
 const knowledge = createClient(KnowledgeService, transport);
 
+const sum = (of: Collection[] | undefined, value: (c: Collection) => bigint) => (of ?? []).reduce((n, c) => n + value(c), 0n);
+
 // How often the list is read again while a collection is synced.
 const syncing = 1000;
 
@@ -42,7 +44,7 @@ export function KnowledgePage() {
   const refresh = useRefresh(KnowledgeService);
   const input = useRef<HTMLInputElement>(null);
   const [adding, setAdding] = useState<{ to?: Collection }>();
-  const [removing, setRemoving] = useState<Collection>();
+  const [removing, setRemoving] = useState<Collection[]>();
   const list = useInfiniteQuery(
     KnowledgeService.method.listCollections,
     { pageSize: 100, pageToken: "" },
@@ -59,13 +61,17 @@ export function KnowledgePage() {
     if (input.current) input.current.value = q;
   }, [q]);
   useShortcut("n", "Add documents", "Knowledge", () => setAdding({}), writer);
-  const sync = async (c: Collection) => {
+  const [chosen, setChosen] = useState<string[]>([]);
+  const picked = all.filter((c) => chosen.includes(c.id));
+  const only = removing?.length === 1 ? removing[0] : undefined;
+  const sync = async (...of: Collection[]) => {
     try {
-      await knowledge.syncCollection({ collectionId: c.id });
-      await refresh();
+      for (const c of of) await knowledge.syncCollection({ collectionId: c.id });
+      setChosen([]);
     } catch (e) {
       showError(e);
     }
+    await refresh();
   };
   return (
     <Page
@@ -109,6 +115,7 @@ export function KnowledgePage() {
         <Results
           found={found.data?.passages}
           pending={found.isPending}
+          note={found.data?.note ?? ""}
           error={found.error ?? undefined}
           retry={() => void found.refetch()}
           onOpen={(passage) => void navigate({ search: (s) => ({ ...s, passage }) })}
@@ -123,11 +130,34 @@ export function KnowledgePage() {
           see. Documents are read in a jail on a node.
         </Empty>
       )}
+      {q === "" && picked.length > 0 && (
+        <div role="toolbar" aria-label="Chosen collections" className="flex items-center gap-2 pb-2">
+          <span>{picked.length} chosen</span>
+          <Button small onClick={() => void sync(...picked)}>
+            Sync chosen
+          </Button>
+          <Button small look="danger" onClick={() => setRemoving(picked)}>
+            Delete chosen
+          </Button>
+          <Button small onClick={() => setChosen([])}>
+            Clear
+          </Button>
+        </div>
+      )}
       {q === "" && all.length > 0 && (
         <Table label="Collections" head={["Name", "Whose", "Documents", "Passages", "Last sync", ...(writer ? [""] : [])]}>
           {all.map((c) => (
             <Row key={c.id}>
               <Cell className="font-medium">
+                {writer && c.writable && (
+                  <input
+                    type="checkbox"
+                    className="mr-2 align-middle"
+                    aria-label={`Choose ${c.name}`}
+                    checked={chosen.includes(c.id)}
+                    onChange={(e) => setChosen(e.target.checked ? [...chosen, c.id] : chosen.filter((id) => id !== c.id))}
+                  />
+                )}
                 <button type="button" className="text-left hover:underline" onClick={() => void navigate({ search: (s) => ({ ...s, collection: c.id, passage: "sources" }) })}>
                   {c.name}
                 </button>
@@ -159,7 +189,7 @@ export function KnowledgePage() {
                       <Button small aria-label={`Sync ${c.name}`} busy={isRunning(c.sync)} onClick={() => void sync(c)}>
                         Sync
                       </Button>{" "}
-                      <Button small look="danger" aria-label={`Delete ${c.name}`} onClick={() => setRemoving(c)}>
+                      <Button small look="danger" aria-label={`Delete ${c.name}`} onClick={() => setRemoving([c])}>
                         Delete
                       </Button>
                     </>
@@ -181,17 +211,19 @@ export function KnowledgePage() {
       <Confirm
         open={removing !== undefined}
         onClose={() => setRemoving(undefined)}
-        title={`Delete ${removing?.name ?? ""}`}
+        title={`Delete ${only ? only.name : `${removing?.length ?? 0} collections`}`}
         action="Delete"
         danger
-        typed={removing?.name}
+        typed={only ? only.name : removing && String(removing.length)}
         run={async () => {
-          await knowledge.deleteCollection({ collectionId: removing!.id });
+          for (const c of removing!) await knowledge.deleteCollection({ collectionId: c.id });
+          setChosen([]);
           await refresh();
         }}
       >
         <p>
-          Its {String(removing?.documents ?? 0)} documents, {String(removing?.passages ?? 0)} passages and all uploads are deleted. Folders and repositories that they
+          {removing && removing.length > 1 && <Literal text={removing.map((c) => c.name).join(", ") + ": "} />}
+          {String(sum(removing, (c) => c.documents))} documents, {String(sum(removing, (c) => c.passages))} passages and all uploads are deleted. Folders and repositories that they
           were read from stay as they are. This cannot be undone.
         </p>
       </Confirm>

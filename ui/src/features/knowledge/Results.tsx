@@ -10,13 +10,15 @@ export function Results(props: {
   found?: Passage[];
   pending: boolean;
   error?: Error;
+  // Why the search by meaning was left out; empty if it was made.
+  note: string;
   retry: () => void;
   onOpen: (id: string) => void;
   onClear: () => void;
 }) {
   if (props.error) return <Problem error={props.error} retry={props.retry} />;
   if (props.pending) return <Skeletons />;
-  if (!props.found?.length) return <Empty title="Nothing found">Try other words, or all collections.</Empty>;
+  if (!props.found?.length) return <Empty title="Nothing found">Try other words, or all collections. {props.note}</Empty>;
   return (
     <section aria-label="Passages" className="space-y-3">
       <div className="flex items-center justify-between gap-2">
@@ -27,12 +29,14 @@ export function Results(props: {
           Show collections
         </Button>
       </div>
+      {props.note !== "" && <Literal className="block text-xs text-dim" text={props.note} />}
       <ol className="space-y-3">
         {props.found.map((p) => (
           <li key={p.id} className="rounded-lg border bg-panel p-3">
             <button type="button" className="text-left font-medium break-all hover:underline" onClick={() => props.onOpen(p.id)}>
               <Literal text={p.citation} />
             </button>
+            {p.foundBy.includes("meaning") && <span className="text-xs text-dim"> by meaning</span>}
             {p.heading !== "" && <Literal className="block text-xs text-dim" text={p.heading} />}
             <p className="line-clamp-4 pt-1 break-words whitespace-pre-wrap">
               <Prose text={p.text} />

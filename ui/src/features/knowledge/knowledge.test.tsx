@@ -1,6 +1,7 @@
 import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
+import { toast } from "sonner";
 import { describe, expect, it, vi } from "vitest";
 import { KnowledgeService, KnowledgeSourceKind, KnowledgeSyncState } from "@/gen/deckhand/v1/knowledge_pb";
 import { ScopeKind } from "@/gen/deckhand/v1/scope_pb";
@@ -23,7 +24,7 @@ const services =
   (r) =>
     r.service(KnowledgeService, {
       listCollections: () => ({ collections }),
-      searchKnowledge: (req) => (calls("search", req.query, req.collectionIds), { passages: [passage], collections: 1 }),
+      searchKnowledge: (req) => (calls("search", req.query, req.collectionIds), { passages: [{ ...passage, foundBy: ["meaning"] }], collections: 1, note: "one source is not embedded yet" }),
       getPassage: (req) => (calls("passage", req.passageId), { passage, passages: [passage] }),
       syncCollection: (req) => (calls("sync", req.collectionId), {}),
       getCollection: () => ({
@@ -39,6 +40,8 @@ const services =
           { id: "doc_2", sourceId: "src_2", path: "guide.md", format: "markdown", passages: 3 },
         ],
       }),
+      removeSource: (req) => (calls("removeSource", req.sourceId), {}),
+      addSource: (req) => (calls("addSource", req.source?.url), {}),
       removeDocument: (req) => (calls("remove", req.collectionId, req.path), {}),
       deleteCollection: (req) => (calls("delete", req.collectionId), {}),
       createCollection: (req) => (calls("create", req.name, req.scope?.kind), { collection: { id: "coll_2" } }),
@@ -60,6 +63,8 @@ describe("knowledge", () => {
     await user.type(await screen.findByLabelText("Question or words"), "days of leave{Enter}");
     await user.click(await screen.findByRole("button", { name: "handbook: leave.md:5" }));
     expect(calls).toHaveBeenCalledWith("search", "days of leave", []);
+    expect(screen.getByText("by meaning")).toBeTruthy();
+    expect(screen.getByText("one source is not embedded yet")).toBeTruthy();
     await waitFor(() => expect(calls).toHaveBeenCalledWith("passage", "7"));
     expect(await screen.findByRole("dialog", { name: "handbook: leave.md:5" })).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
@@ -89,6 +94,42 @@ describe("knowledge", () => {
     expect(screen.queryByRole("button", { name: "Delete guide.md" })).toBeNull();
     await user.click(screen.getByRole("button", { name: "Delete" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("remove", "coll_1", "leave.md"));
+  });
+
+  it("syncs and deletes several collections at once", async () => {
+    const calls = vi.fn();
+    showPage("/knowledge", knowledgeRoutes, services(calls, [handbook, { ...handbook, id: "coll_2", name: "specs" }]));
+    const user = userEvent.setup();
+    const choose = async () => {
+      await user.click(await screen.findByLabelText("Choose handbook"));
+      await user.click(screen.getByLabelText("Choose specs"));
+    };
+    await choose();
+    await user.click(screen.getByRole("button", { name: "Sync chosen" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("sync", "coll_2"));
+    expect(calls).toHaveBeenCalledWith("sync", "coll_1");
+    await waitFor(() => expect(screen.queryByText("2 chosen")).toBeNull());
+    await choose();
+    await user.click(screen.getByRole("button", { name: "Delete chosen" }));
+    await user.type(screen.getByLabelText("Type 2 to confirm"), "2");
+    await user.click(screen.getByRole("button", { name: "Delete" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("delete", "coll_2"));
+    expect(calls).toHaveBeenCalledWith("delete", "coll_1");
+  });
+
+  it("removes a source, which can be undone", async () => {
+    const calls = vi.fn();
+    const said = vi.spyOn(toast, "success");
+    showPage("/knowledge", knowledgeRoutes, services(calls));
+    const user = userEvent.setup();
+    await user.click(await screen.findByRole("button", { name: "handbook" }));
+    await user.click(await screen.findByRole("button", { name: "Remove https://git.example.com/docs.git" }));
+    await user.click(screen.getByRole("button", { name: "Remove" }));
+    await waitFor(() => expect(said).toHaveBeenCalledWith("Source removed.", expect.anything()));
+    expect(calls).toHaveBeenCalledWith("removeSource", "src_2");
+    const { action } = said.mock.calls.at(-1)![1] as unknown as { action: { onClick: () => void } };
+    action.onClick();
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("addSource", "https://git.example.com/docs.git"));
   });
 
   it("creates a collection of uploaded files, and syncs it", async () => {

@@ -1,8 +1,13 @@
+import { createClient } from "@connectrpc/connect";
 import { useInfiniteQuery, useQuery } from "@connectrpc/connect-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
+import { toast } from "sonner";
 import { byToken } from "@/api/pages";
+import { useRefresh } from "@/api/refresh";
+import { transport } from "@/api/transport";
 import { Badge } from "@/components/Badge";
+import { Button } from "@/components/Button";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
 import { Literal } from "@/components/Literal";
@@ -11,6 +16,7 @@ import { count } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Section } from "@/components/Section";
+import { showError } from "@/components/showError";
 import { Skeletons } from "@/components/Skeleton";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
@@ -19,6 +25,7 @@ import { Proposals } from "./Proposals";
 import { levels, seenBy, states } from "./search";
 
 const route = getRouteApi("/shell/patterns");
+const patterns = createClient(PatternService, transport);
 const typing = 300;
 
 // PatternsPage lists what successful runs have taught.
@@ -39,6 +46,25 @@ export function PatternsPage() {
   );
   const all = list.data?.pages.flatMap((page) => page.patterns) ?? [];
   const domains = [...new Set([...all.map((p) => p.domain), ...(search.domain ? [search.domain] : [])])].sort();
+  const [chosen, setChosen] = useState<string[]>([]);
+  const refresh = useRefresh(PatternService);
+  const picked = all.filter((p) => chosen.includes(p.id));
+  // each calls what is done to each of the chosen patterns, and offers to undo it.
+  const each = async (of: Pattern[], what: (id: string) => Promise<unknown>, said: string, undo?: (id: string) => Promise<unknown>) => {
+    try {
+      for (const p of of) await what(p.id);
+      setChosen([]);
+      toast.success(`${of.length === 1 ? "1 pattern" : `${of.length} patterns`} ${said}.`, {
+        duration: 10_000,
+        action: undo && { label: "Undo", onClick: () => void each(of, undo, "as before") },
+      });
+    } catch (e) {
+      showError(e);
+    }
+    await refresh();
+  };
+  const enable = (patternId: string) => patterns.enablePattern({ patternId });
+  const disable = (patternId: string) => patterns.disablePattern({ patternId });
   const filtered = Object.values(search).some((v) => v !== undefined);
   return (
     <Page
@@ -94,10 +120,45 @@ export function PatternsPage() {
           </Empty>
         )
       ) : (
+        <>
+        {picked.length > 0 && (
+          <div role="toolbar" aria-label="Chosen patterns" className="flex items-center gap-2 pb-2">
+            <span>{picked.length} chosen</span>
+            {picked.some((p) => p.enabled) && (
+              <Button small onClick={() => void each(picked.filter((p) => p.enabled), disable, "disabled", enable)}>
+                Disable chosen
+              </Button>
+            )}
+            {picked.some((p) => !p.enabled && !p.held) && (
+              <Button small onClick={() => void each(picked.filter((p) => !p.enabled && !p.held), enable, "enabled", disable)}>
+                Enable chosen
+              </Button>
+            )}
+            <Button
+              small
+              look="danger"
+              onClick={() => void each(picked, (patternId) => patterns.deletePattern({ patternId }), "deleted", (patternId) => patterns.undeletePattern({ patternId }))}
+            >
+              Delete chosen
+            </Button>
+            <Button small onClick={() => setChosen([])}>
+              Clear
+            </Button>
+          </div>
+        )}
         <Table label="Patterns" head={["Pattern", "Confidence", "Sources", "Used", "Owner", "Seen by", "Changed"]}>
           {all.map((p) => (
             <Row key={p.id}>
               <Cell>
+                {p.mayManage && (
+                  <input
+                    type="checkbox"
+                    className="mr-2 align-middle"
+                    aria-label={`Choose ${p.title}`}
+                    checked={chosen.includes(p.id)}
+                    onChange={(e) => setChosen(e.target.checked ? [...chosen, p.id] : chosen.filter((id) => id !== p.id))}
+                  />
+                )}
                 <Link to="/patterns/$pattern" params={{ pattern: p.id }} className="inline-flex min-h-6 items-center font-medium text-accent hover:underline">
                   <Literal text={p.title} className="break-words whitespace-normal" />
                 </Link>
@@ -120,6 +181,7 @@ export function PatternsPage() {
             </Row>
           ))}
         </Table>
+        </>
       )}
       <More pages={list}>More patterns</More>
       <Proposals />

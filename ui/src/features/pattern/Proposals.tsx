@@ -12,6 +12,7 @@ import { showError } from "@/components/showError";
 import { Cell, Row, Table } from "@/components/Table";
 import { Time } from "@/components/Time";
 import { FeedbackService, type Proposal } from "@/gen/deckhand/v1/feedback_pb";
+import { MemoryService } from "@/gen/deckhand/v1/memory_pb";
 import { PatternService } from "@/gen/deckhand/v1/pattern_pb";
 
 const feedback = createClient(FeedbackService, transport);
@@ -22,13 +23,14 @@ export function Proposals() {
   const [busy, setBusy] = useState("");
   const refresh = useRefresh(FeedbackService);
   const patterns = useRefresh(PatternService);
+  const memories = useRefresh(MemoryService);
   if (!data || data.proposals.length === 0) return null;
-  const decide = async (p: Proposal, accept: boolean) => {
+  const decide = async (p: Proposal, accept: boolean, asMemory = false) => {
     setBusy(p.id);
     try {
-      await feedback.decideProposal({ proposalId: p.id, accept });
-      await Promise.all([refresh(), patterns()]);
-      toast.success(accept ? "Added to the pattern." : "Refused.");
+      await feedback.decideProposal({ proposalId: p.id, accept, asMemory });
+      await Promise.all([refresh(), patterns(), memories()]);
+      toast.success(asMemory ? "Added to your memory." : accept ? "Added to the pattern." : "Refused.");
     } catch (e) {
       showError(e);
     }
@@ -65,6 +67,9 @@ export function Proposals() {
                 <div className="flex flex-wrap gap-1">
                   <Button small look="primary" busy={busy === p.id} onClick={() => void decide(p, true)}>
                     Accept
+                  </Button>
+                  <Button small disabled={busy !== ""} onClick={() => void decide(p, true, true)}>
+                    Accept into my memory
                   </Button>
                   <Button small disabled={busy !== ""} onClick={() => void decide(p, false)}>
                     Refuse

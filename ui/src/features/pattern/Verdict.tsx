@@ -14,8 +14,8 @@ import { PatternService } from "@/gen/deckhand/v1/pattern_pb";
 
 const feedback = createClient(FeedbackService, transport);
 
-// Verdict takes what a person says of a task, step, plan, pattern or memory. A memory takes no
-// correction: it is edited.
+// Verdict takes what a person says of a task, step, plan, pattern or memory. A memory is corrected
+// where it is edited.
 export function Verdict(props: { subject: FeedbackSubject; id: string; what: string }) {
   const [correcting, setCorrecting] = useState(false);
   const [text, setText] = useState("");

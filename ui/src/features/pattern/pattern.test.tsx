@@ -1,6 +1,7 @@
 import { screen, waitFor } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import axe from "axe-core";
+import { toast } from "sonner";
 import { describe, expect, it, vi } from "vitest";
 import { insightRoutes } from "@/features/insight/route";
 import { AgentService } from "@/gen/deckhand/v1/agent_pb";
@@ -38,7 +39,7 @@ const services =
     r.service(FeedbackService, {
       listProposals: () => ({ proposals: none ? [] : [{ id: "proposal_1", patternId: "pattern_1", patternTitle: "Migrate orders", note: "Announce it", proposedBy: "bob", mayDecide: true }] }),
       listFeedback: () => ({}),
-      decideProposal: (req) => (calls("decide", req.proposalId, req.accept), {}),
+      decideProposal: (req) => (calls("decide", req.proposalId, req.accept, req.asMemory), {}),
       giveFeedback: (req) => (calls("feedback", req.verdict, req.correction), { proposals: req.correction ? [{ owner: "ann" }] : [] }),
     });
   };
@@ -60,9 +61,29 @@ describe("patterns", () => {
     await waitFor(() => expect(calls).toHaveBeenCalledWith("list", "orders", "database", "enabled", 0));
     expect(history.location.search).toContain("q=orders");
     await user.click(await screen.findByRole("button", { name: "Accept" }));
-    await waitFor(() => expect(calls).toHaveBeenCalledWith("decide", "proposal_1", true));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("decide", "proposal_1", true, false));
     expect(await screen.findByText(/the difference may be chance/)).toBeTruthy();
     expect((await axe.run(container)).violations.map((v) => v.id)).toEqual([]);
+  });
+
+  it("are disabled and deleted together, which can be undone", async () => {
+    const calls = vi.fn();
+    const said = vi.spyOn(toast, "success");
+    showPage("/patterns", patternRoutes, services(calls));
+    const user = userEvent.setup();
+    const undo = () => (said.mock.calls.at(-1)![1] as unknown as { action: { onClick: () => void } }).action.onClick();
+    await user.click(await screen.findByLabelText("Choose Migrate orders"));
+    await user.click(screen.getByRole("button", { name: "Disable chosen" }));
+    await waitFor(() => expect(said).toHaveBeenCalledWith("1 pattern disabled.", expect.anything()));
+    undo();
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("enable"));
+    await user.click(await screen.findByLabelText("Choose Migrate orders"));
+    await user.click(screen.getByRole("button", { name: "Delete chosen" }));
+    await waitFor(() => expect(said).toHaveBeenCalledWith("1 pattern deleted.", expect.anything()));
+    undo();
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("undelete"));
+    await user.click(screen.getByRole("button", { name: "Accept into my memory" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("decide", "proposal_1", true, true));
   });
 
   it("show where they came from, and are edited, shared, judged and deleted", async () => {

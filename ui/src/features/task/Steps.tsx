@@ -157,6 +157,7 @@ function StepDetail(props: { taskId: string; step: Step; line?: number; find?: s
           <Arguments of={argumentsOf(step.changedArguments)} />
         </>
       )}
+      <Citations of={step.outcome?.citations} />
       {step.observation && (
         <details open={!(step.logBytes > 0n)}>
           <summary>Result sent to the model</summary>
@@ -168,5 +169,21 @@ function StepDetail(props: { taskId: string; step: Step; line?: number; find?: s
         <LogView source={source} name={`${step.id}.log`} label={`Output of step ${step.number}`} className="h-[60vh]" line={props.line} find={props.find} linkTo={linkTo} />
       )}
     </section>
+  );
+}
+
+// Citations are the places of the passages that a search of documents found, which open them.
+function Citations({ of }: { of: unknown }) {
+  if (!Array.isArray(of) || of.length === 0) return null;
+  return (
+    <ul aria-label="Citations" className="space-y-0.5 text-sm">
+      {of.map((one: { passage?: unknown; citation?: unknown }, i) => (
+        <li key={i}>
+          <Link to="/knowledge" search={{ passage: String(one.passage ?? "") }} className="break-all text-accent hover:underline">
+            <Literal text={String(one.citation ?? "")} />
+          </Link>
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -72,6 +72,15 @@ it("leads from a step to the inbox item about it", async () => {
   expect((await screen.findByRole("link", { name: "Show in the inbox" })).getAttribute("href")).toContain("/inbox?item=inb_7");
 });
 
+it("leads from a search of documents to the passages that it found", async () => {
+  const found = create(StepSchema, {
+    id: "step_1", number: 1, tool: "rag_query", state: StepState.SUCCEEDED,
+    outcome: { passages: 1, citations: [{ passage: "42", citation: "handbook: leave.md:5" }] },
+  });
+  showPage("/tasks/task_1?tab=steps", [steps], (r) => r.service(TaskService, { listJobs: () => ({ jobs: [] }), listSteps: () => ({ steps: [found] }) }));
+  expect((await screen.findByRole("link", { name: "handbook: leave.md:5" })).getAttribute("href")).toContain("/knowledge?passage=");
+});
+
 it("lists the commands in the background, with what they use, and kills one", async () => {
   const killed = vi.fn();
   showPage("/tasks/task_1?tab=steps", [steps], (r) =>

@@ -58,7 +58,7 @@ type FeedbackServiceClient interface {
 	// first.
 	ListProposals(context.Context, *v1.ListProposalsRequest) (*v1.ListProposalsResponse, error)
 	// DecideProposal accepts or refuses a proposal. Accepted, its text becomes a note of the
-	// pattern, or of a new one that is drawn from the task.
+	// pattern, or of a new one that is drawn from the task, or an entry of the caller's memory.
 	DecideProposal(context.Context, *v1.DecideProposalRequest) (*v1.DecideProposalResponse, error)
 }
 
@@ -157,7 +157,7 @@ type FeedbackServiceHandler interface {
 	// first.
 	ListProposals(context.Context, *v1.ListProposalsRequest) (*v1.ListProposalsResponse, error)
 	// DecideProposal accepts or refuses a proposal. Accepted, its text becomes a note of the
-	// pattern, or of a new one that is drawn from the task.
+	// pattern, or of a new one that is drawn from the task, or an entry of the caller's memory.
 	DecideProposal(context.Context, *v1.DecideProposalRequest) (*v1.DecideProposalResponse, error)
 }
 

@@ -69,6 +69,12 @@ const (
 	// KnowledgeServiceGetPassageProcedure is the fully-qualified name of the KnowledgeService's
 	// GetPassage RPC.
 	KnowledgeServiceGetPassageProcedure = "/deckhand.v1.KnowledgeService/GetPassage"
+	// KnowledgeServiceGetKnowledgeEmbeddingProcedure is the fully-qualified name of the
+	// KnowledgeService's GetKnowledgeEmbedding RPC.
+	KnowledgeServiceGetKnowledgeEmbeddingProcedure = "/deckhand.v1.KnowledgeService/GetKnowledgeEmbedding"
+	// KnowledgeServiceSetKnowledgeEmbeddingProcedure is the fully-qualified name of the
+	// KnowledgeService's SetKnowledgeEmbedding RPC.
+	KnowledgeServiceSetKnowledgeEmbeddingProcedure = "/deckhand.v1.KnowledgeService/SetKnowledgeEmbedding"
 )
 
 // KnowledgeServiceClient is a client for the deckhand.v1.KnowledgeService service.
@@ -102,6 +108,13 @@ type KnowledgeServiceClient interface {
 	SearchKnowledge(context.Context, *v1.SearchKnowledgeRequest) (*v1.SearchKnowledgeResponse, error)
 	// GetPassage returns a passage with those around it.
 	GetPassage(context.Context, *v1.GetPassageRequest) (*v1.GetPassageResponse, error)
+	// GetKnowledgeEmbedding returns the model with which the organisation's passages are searched
+	// by meaning, and how many of them it has embedded.
+	GetKnowledgeEmbedding(context.Context, *v1.GetKnowledgeEmbeddingRequest) (*v1.GetKnowledgeEmbeddingResponse, error)
+	// SetKnowledgeEmbedding sets that model, or none. The hub sends the text of all passages of
+	// the organisation to its provider then, and each question. With another model, or another
+	// number of dimensions, all passages are embedded again.
+	SetKnowledgeEmbedding(context.Context, *v1.SetKnowledgeEmbeddingRequest) (*v1.SetKnowledgeEmbeddingResponse, error)
 }
 
 // NewKnowledgeServiceClient constructs a client for the deckhand.v1.KnowledgeService service. By
@@ -192,23 +205,38 @@ func NewKnowledgeServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getKnowledgeEmbedding: connect.NewClient[v1.GetKnowledgeEmbeddingRequest, v1.GetKnowledgeEmbeddingResponse](
+			httpClient,
+			baseURL+KnowledgeServiceGetKnowledgeEmbeddingProcedure,
+			connect.WithSchema(knowledgeServiceMethods.ByName("GetKnowledgeEmbedding")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		setKnowledgeEmbedding: connect.NewClient[v1.SetKnowledgeEmbeddingRequest, v1.SetKnowledgeEmbeddingResponse](
+			httpClient,
+			baseURL+KnowledgeServiceSetKnowledgeEmbeddingProcedure,
+			connect.WithSchema(knowledgeServiceMethods.ByName("SetKnowledgeEmbedding")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // knowledgeServiceClient implements KnowledgeServiceClient.
 type knowledgeServiceClient struct {
-	createCollection *connect.Client[v1.CreateCollectionRequest, v1.CreateCollectionResponse]
-	listCollections  *connect.Client[v1.ListCollectionsRequest, v1.ListCollectionsResponse]
-	getCollection    *connect.Client[v1.GetCollectionRequest, v1.GetCollectionResponse]
-	deleteCollection *connect.Client[v1.DeleteCollectionRequest, v1.DeleteCollectionResponse]
-	addSource        *connect.Client[v1.AddSourceRequest, v1.AddSourceResponse]
-	removeSource     *connect.Client[v1.RemoveSourceRequest, v1.RemoveSourceResponse]
-	uploadDocument   *connect.Client[v1.UploadDocumentRequest, v1.UploadDocumentResponse]
-	removeDocument   *connect.Client[v1.RemoveDocumentRequest, v1.RemoveDocumentResponse]
-	listDocuments    *connect.Client[v1.ListDocumentsRequest, v1.ListDocumentsResponse]
-	syncCollection   *connect.Client[v1.SyncCollectionRequest, v1.SyncCollectionResponse]
-	searchKnowledge  *connect.Client[v1.SearchKnowledgeRequest, v1.SearchKnowledgeResponse]
-	getPassage       *connect.Client[v1.GetPassageRequest, v1.GetPassageResponse]
+	createCollection      *connect.Client[v1.CreateCollectionRequest, v1.CreateCollectionResponse]
+	listCollections       *connect.Client[v1.ListCollectionsRequest, v1.ListCollectionsResponse]
+	getCollection         *connect.Client[v1.GetCollectionRequest, v1.GetCollectionResponse]
+	deleteCollection      *connect.Client[v1.DeleteCollectionRequest, v1.DeleteCollectionResponse]
+	addSource             *connect.Client[v1.AddSourceRequest, v1.AddSourceResponse]
+	removeSource          *connect.Client[v1.RemoveSourceRequest, v1.RemoveSourceResponse]
+	uploadDocument        *connect.Client[v1.UploadDocumentRequest, v1.UploadDocumentResponse]
+	removeDocument        *connect.Client[v1.RemoveDocumentRequest, v1.RemoveDocumentResponse]
+	listDocuments         *connect.Client[v1.ListDocumentsRequest, v1.ListDocumentsResponse]
+	syncCollection        *connect.Client[v1.SyncCollectionRequest, v1.SyncCollectionResponse]
+	searchKnowledge       *connect.Client[v1.SearchKnowledgeRequest, v1.SearchKnowledgeResponse]
+	getPassage            *connect.Client[v1.GetPassageRequest, v1.GetPassageResponse]
+	getKnowledgeEmbedding *connect.Client[v1.GetKnowledgeEmbeddingRequest, v1.GetKnowledgeEmbeddingResponse]
+	setKnowledgeEmbedding *connect.Client[v1.SetKnowledgeEmbeddingRequest, v1.SetKnowledgeEmbeddingResponse]
 }
 
 // CreateCollection calls deckhand.v1.KnowledgeService.CreateCollection.
@@ -319,6 +347,24 @@ func (c *knowledgeServiceClient) GetPassage(ctx context.Context, req *v1.GetPass
 	return nil, err
 }
 
+// GetKnowledgeEmbedding calls deckhand.v1.KnowledgeService.GetKnowledgeEmbedding.
+func (c *knowledgeServiceClient) GetKnowledgeEmbedding(ctx context.Context, req *v1.GetKnowledgeEmbeddingRequest) (*v1.GetKnowledgeEmbeddingResponse, error) {
+	response, err := c.getKnowledgeEmbedding.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SetKnowledgeEmbedding calls deckhand.v1.KnowledgeService.SetKnowledgeEmbedding.
+func (c *knowledgeServiceClient) SetKnowledgeEmbedding(ctx context.Context, req *v1.SetKnowledgeEmbeddingRequest) (*v1.SetKnowledgeEmbeddingResponse, error) {
+	response, err := c.setKnowledgeEmbedding.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // KnowledgeServiceHandler is an implementation of the deckhand.v1.KnowledgeService service.
 type KnowledgeServiceHandler interface {
 	// CreateCollection creates an empty collection.
@@ -350,6 +396,13 @@ type KnowledgeServiceHandler interface {
 	SearchKnowledge(context.Context, *v1.SearchKnowledgeRequest) (*v1.SearchKnowledgeResponse, error)
 	// GetPassage returns a passage with those around it.
 	GetPassage(context.Context, *v1.GetPassageRequest) (*v1.GetPassageResponse, error)
+	// GetKnowledgeEmbedding returns the model with which the organisation's passages are searched
+	// by meaning, and how many of them it has embedded.
+	GetKnowledgeEmbedding(context.Context, *v1.GetKnowledgeEmbeddingRequest) (*v1.GetKnowledgeEmbeddingResponse, error)
+	// SetKnowledgeEmbedding sets that model, or none. The hub sends the text of all passages of
+	// the organisation to its provider then, and each question. With another model, or another
+	// number of dimensions, all passages are embedded again.
+	SetKnowledgeEmbedding(context.Context, *v1.SetKnowledgeEmbeddingRequest) (*v1.SetKnowledgeEmbeddingResponse, error)
 }
 
 // NewKnowledgeServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -436,6 +489,19 @@ func NewKnowledgeServiceHandler(svc KnowledgeServiceHandler, opts ...connect.Han
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	knowledgeServiceGetKnowledgeEmbeddingHandler := connect.NewUnaryHandlerSimple(
+		KnowledgeServiceGetKnowledgeEmbeddingProcedure,
+		svc.GetKnowledgeEmbedding,
+		connect.WithSchema(knowledgeServiceMethods.ByName("GetKnowledgeEmbedding")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	knowledgeServiceSetKnowledgeEmbeddingHandler := connect.NewUnaryHandlerSimple(
+		KnowledgeServiceSetKnowledgeEmbeddingProcedure,
+		svc.SetKnowledgeEmbedding,
+		connect.WithSchema(knowledgeServiceMethods.ByName("SetKnowledgeEmbedding")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.KnowledgeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case KnowledgeServiceCreateCollectionProcedure:
@@ -462,6 +528,10 @@ func NewKnowledgeServiceHandler(svc KnowledgeServiceHandler, opts ...connect.Han
 			knowledgeServiceSearchKnowledgeHandler.ServeHTTP(w, r)
 		case KnowledgeServiceGetPassageProcedure:
 			knowledgeServiceGetPassageHandler.ServeHTTP(w, r)
+		case KnowledgeServiceGetKnowledgeEmbeddingProcedure:
+			knowledgeServiceGetKnowledgeEmbeddingHandler.ServeHTTP(w, r)
+		case KnowledgeServiceSetKnowledgeEmbeddingProcedure:
+			knowledgeServiceSetKnowledgeEmbeddingHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -517,4 +587,12 @@ func (UnimplementedKnowledgeServiceHandler) SearchKnowledge(context.Context, *v1
 
 func (UnimplementedKnowledgeServiceHandler) GetPassage(context.Context, *v1.GetPassageRequest) (*v1.GetPassageResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.KnowledgeService.GetPassage is not implemented"))
+}
+
+func (UnimplementedKnowledgeServiceHandler) GetKnowledgeEmbedding(context.Context, *v1.GetKnowledgeEmbeddingRequest) (*v1.GetKnowledgeEmbeddingResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.KnowledgeService.GetKnowledgeEmbedding is not implemented"))
+}
+
+func (UnimplementedKnowledgeServiceHandler) SetKnowledgeEmbedding(context.Context, *v1.SetKnowledgeEmbeddingRequest) (*v1.SetKnowledgeEmbeddingResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.KnowledgeService.SetKnowledgeEmbedding is not implemented"))
 }
