@@ -132,7 +132,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	    ReadJournal.
 //	12: ListLedger, Diagnose.
 //	13: Upgrade, Hello.upgrade.
-const Capability = Upgrades
+//	14: PackService.
+const Capability = Packs
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -159,4 +160,6 @@ const (
 	Ledger = 12
 	// Upgrades is what a node needs that replaces its own program.
 	Upgrades = 13
+	// Packs is what installing packs through the hub needs.
+	Packs = 14
 )

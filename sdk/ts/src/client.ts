@@ -20,6 +20,7 @@ import { NodeService } from "./gen/deckhand/v1/node_pb.js";
 import { NodeExecService } from "./gen/deckhand/v1/node_exec_pb.js";
 import { NodeTelemetryService } from "./gen/deckhand/v1/node_telemetry_pb.js";
 import { OrganisationService } from "./gen/deckhand/v1/organisation_pb.js";
+import { PackService } from "./gen/deckhand/v1/pack_pb.js";
 import { PasskeyService } from "./gen/deckhand/v1/passkey_pb.js";
 import { PatternService } from "./gen/deckhand/v1/pattern_pb.js";
 import { PlanService } from "./gen/deckhand/v1/plan_pb.js";
@@ -94,6 +95,7 @@ export class Client {
   readonly history: Service<typeof HistoryService>;
   /** Those that jails are made from. */
   readonly images: Service<typeof ImageService>;
+  readonly packs: Service<typeof PackService>;
   readonly inbox: Service<typeof InboxService>;
   readonly nodeExecs: Service<typeof NodeExecService>;
   readonly nodes: Service<typeof NodeService>;
@@ -147,6 +149,7 @@ export class Client {
     this.files = service(FileService, transport);
     this.history = service(HistoryService, transport);
     this.images = service(ImageService, transport);
+    this.packs = service(PackService, transport);
     this.inbox = service(InboxService, transport);
     this.nodeExecs = service(NodeExecService, transport);
     this.nodes = service(NodeService, transport);
