@@ -84,6 +84,7 @@ egress:
 hub_access: true
 offline_grace: 90s
 jobs: {max_time: 3h}
+browser: {record: true}
 output_limit: 64MiB
 checkpoints: on_risk
 ---
@@ -135,7 +136,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			}, readOnly(allowlist.Preset("models"))),
 			Forwards: []allowlist.Forward{{Listen: 5432, Host: "db.example.net", Port: 5432}, {Listen: 2222, Host: "10.2.0.7", Port: 22}},
 		},
-		Jobs:      persona.Jobs{MaxTime: 3 * time.Hour},
+		Jobs: persona.Jobs{MaxTime: 3 * time.Hour}, Browser: persona.Browser{Record: true},
 		HubAccess: true, OfflineGrace: 90 * time.Second, OutputBytes: 64 << 20, Checkpoints: persona.OnRisk,
 		Prompt: "# Role\n\nYou read logs.\n---\nA rule is no end.",
 	}, got)
