@@ -21,7 +21,7 @@ shown read-only. An archive is installed only if its SHA-256 is the one that was
 given, or the one in /etc/deckhand/packs.yaml on the node.
 `, `
 deckhand node pack list web-1
-deckhand node pack fetch web-1 chromium --url https://files.example.com/chromium.tar.zst --sha256 DIGEST
+deckhand node pack fetch web-1 chromium --url https://files.example.com/chromium.tar.zst --digest DIGEST
 deckhand node pack prune web-1
 `)
 	cmd.AddCommand(packListCommand(e), packFetchCommand(e), packImportCommand(e), packPruneCommand(e))
@@ -82,7 +82,7 @@ func packFetchCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "fetch NODE NAME", Short: "Have a node download a pack and install it",
 		Long: `Has a node download the archive of a pack (tar, alone or compressed with gzip or
-zstd) and install it, if its SHA-256 is the given one. Without --url and --sha256, the
+zstd) and install it, if its SHA-256 is the given one. Without --url and --digest, the
 node's own file /etc/deckhand/packs.yaml says which archive it is.`,
 		Example: "deckhand node pack fetch web-1 chromium", Args: env.Args("NODE", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -99,8 +99,8 @@ node's own file /etc/deckhand/packs.yaml says which archive it is.`,
 		},
 	}
 	cmd.Flags().StringVar(&req.Url, "url", "", "`ADDRESS` of the archive")
-	cmd.Flags().StringVar(&req.Sha256, "sha256", "", "`DIGEST` of the archive, in hexadecimal")
-	cmd.MarkFlagsRequiredTogether("url", "sha256")
+	cmd.Flags().StringVar(&req.Sha256, "digest", "", "SHA-256 of the archive in hexadecimal, a `DIGEST`")
+	cmd.MarkFlagsRequiredTogether("url", "digest")
 	return cmd
 }
 
@@ -109,10 +109,10 @@ func packImportCommand(e *env.Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import NODE NAME ARCHIVE", Short: "Install a pack from an archive on a node",
 		Long: `Sends the archive of a pack to a node that cannot download it, which installs it if
-its SHA-256 is the given one. Without --sha256, the node's own file
+its SHA-256 is the given one. Without --digest, the node's own file
 /etc/deckhand/packs.yaml says which archive it is. With - the archive is read from
 standard input.`,
-		Example: "deckhand node pack import web-1 chromium chromium.tar.zst --sha256 DIGEST",
+		Example: "deckhand node pack import web-1 chromium chromium.tar.zst --digest DIGEST",
 		Args:    env.Args("NODE", "NAME", "ARCHIVE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
@@ -138,7 +138,7 @@ standard input.`,
 			return output.Brief(e.Printer(), packNoun(e), res.GetPack())
 		},
 	}
-	cmd.Flags().StringVar(&digest, "sha256", "", "`DIGEST` of the archive, in hexadecimal")
+	cmd.Flags().StringVar(&digest, "digest", "", "SHA-256 of the archive in hexadecimal, a `DIGEST`")
 	return cmd
 }
 
@@ -179,7 +179,7 @@ func packPruneCommand(e *env.Env) *cobra.Command {
 		Use: "prune NODE [NAME...]", Short: "Delete old versions of packs from a node, and all of the packs that are named",
 		Long: `Deletes the versions of packs that the jails of a node do not use any more, and all
 versions of the packs that are named. What a process runs or has mapped is kept.`,
-		Example: "deckhand node pack prune web-1", Args: cobra.MinimumNArgs(1),
+		Example: "deckhand node pack prune web-1", Args: env.Args("NODE", "[NAME...]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := e.Client()
 			if err != nil {
