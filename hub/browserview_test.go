@@ -106,3 +106,29 @@ func TestAFrozenBrowserIsNotTakenOver(t *testing.T) {
 	require.NoError(t, stream.CloseRequest())
 	require.NoError(t, stream.CloseResponse())
 }
+
+// Who reads a task reads what was recorded of its browser. One whose node has gone says so, and others
+// see nothing.
+func TestRecordingsAreReadByThoseWhoReadTheTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
+	walker := r.submit("walker")
+	read := func(client *sdk.Client) (frames []*deckhandv1.BrowserFrame, err error) {
+		stream, err := client.Browsers.ReadBrowserRecording(t.Context(), &deckhandv1.ReadBrowserRecordingRequest{TaskId: walker.GetId()})
+		require.NoError(t, err)
+		for stream.Receive() {
+			frames = append(frames, stream.Msg().GetFrame())
+		}
+		require.NoError(t, stream.Close())
+		return frames, stream.Err()
+	}
+	frames, err := read(r.user)
+	require.NoError(t, err)
+	require.Empty(t, frames)
+	r.exec(fmt.Sprintf(`INSERT INTO browser_recordings (task_id, exec_id, org_id, node_id) VALUES ('%s', 'browser_x', '%s', 'node_gone')`, walker.GetId(), auth.Operators))
+	_, err = read(r.user)
+	require.ErrorContains(t, err, "node_gone")
+	bob := r.Client(t, userToken(t, openStore(t, r.Hub), auth.Operators, "bob", "basic"))
+	_, err = read(bob)
+	require.ErrorContains(t, err, "no task")
+}

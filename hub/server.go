@@ -22,6 +22,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/api/rest"
 	"github.com/deckhand-sh/deckhand/hub/fleet/enroll"
 	"github.com/deckhand-sh/deckhand/hub/fleet/nodeinstall"
+	"github.com/deckhand-sh/deckhand/hub/fleet/pack"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/oauth"
 	"github.com/deckhand-sh/deckhand/hub/identity/oidc"
@@ -149,7 +150,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Procedure: deckhandv1connect.TerminalServiceOpenTerminalProcedure, Serve: terminals.Serve, Guards: guards, Log: h.cfg.Log.Named("terminals"), Redact: h.cfg.Redact,
 	})
 	browsers := &api.Browsers{
-		Tasks: h.tasks, Steps: h.steps, Takeovers: &takeover.Takeovers{Store: h.store, Recorder: h.recorder}, Redact: h.cfg.Redact, Draining: s.draining,
+		Tasks: h.tasks, Steps: h.steps, Takeovers: &takeover.Takeovers{Store: h.store, Recorder: h.recorder}, Redact: h.cfg.Redact, Events: h.watcher, Draining: s.draining,
 	}
 	mux.Handle(deckhandv1connect.NewBrowserServiceHandler(browsers, options...))
 	mux.Handle("GET /browsers", &api.Sockets[deckhandv1.WatchBrowserRequest, deckhandv1.WatchBrowserResponse, *deckhandv1.WatchBrowserRequest, *deckhandv1.WatchBrowserResponse]{
@@ -176,6 +177,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 	mux.Handle(deckhandv1connect.NewOrganisationServiceHandler(&api.Organisations{Organisations: organisation.New(h.store, h.recorder)}, options...))
 	mux.Handle(deckhandv1connect.NewAccessServiceHandler(&api.Access{Lists: h.access}, options...))
 	mux.Handle(deckhandv1connect.NewImageServiceHandler(&api.Images{Nodes: h.nodes, Images: h.images, Agents: h.agents, Setups: h.setups, Link: h.node}, options...))
+	mux.Handle(deckhandv1connect.NewPackServiceHandler(&api.Packs{Nodes: h.nodes, Packs: &pack.Packs{Recorder: h.recorder, Node: h.node}}, options...))
 	mux.Handle(deckhandv1connect.NewCredentialServiceHandler(&api.Credentials{Credentials: h.egress, Tasks: h.tasks, Queries: h.store.Queries}, options...))
 	mux.Handle(deckhandv1connect.NewMemoryServiceHandler(&api.Memories{Memories: h.memories, Store: h.store, Users: h.users, Agents: h.agents, Tasks: h.tasks}, options...))
 	mux.Handle(deckhandv1connect.NewKnowledgeServiceHandler(&api.Knowledge{Knowledge: h.knowledge}, options...))

@@ -120,7 +120,9 @@ type Client struct {
 	// Credentials are inserted into requests of agents' commands.
 	Credentials deckhandv1connect.CredentialServiceClient
 	// Images are those that jails are made from.
-	Images      deckhandv1connect.ImageServiceClient
+	Images deckhandv1connect.ImageServiceClient
+	// Packs are programs that all jails of a node are shown.
+	Packs       deckhandv1connect.PackServiceClient
 	Diagnostics deckhandv1connect.DiagnosticsServiceClient
 	Retention   deckhandv1connect.RetentionServiceClient
 	Memories    deckhandv1connect.MemoryServiceClient
@@ -206,6 +208,7 @@ func New(cfg Config) (*Client, error) {
 		Access:        deckhandv1connect.NewAccessServiceClient(client, target, options),
 		Credentials:   deckhandv1connect.NewCredentialServiceClient(client, target, options),
 		Images:        deckhandv1connect.NewImageServiceClient(client, target, options),
+		Packs:         deckhandv1connect.NewPackServiceClient(client, target, options),
 		Diagnostics:   deckhandv1connect.NewDiagnosticsServiceClient(client, target, options),
 		Retention:     deckhandv1connect.NewRetentionServiceClient(client, target, options),
 		Memories:      deckhandv1connect.NewMemoryServiceClient(client, target, options),

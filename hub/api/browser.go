@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/step"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -31,13 +32,17 @@ type Browsers struct {
 	Steps     *step.Steps
 	Takeovers *takeover.Takeovers
 	Redact    *redact.Redactor
+	// Events tells of those of a task.
+	Events *event.Watcher
 	// Draining ends when the hub is about to stop: streams end then.
 	Draining context.Context
 }
 
 const (
-	// viewLook is how often a stream looks at the task, for a browser and for its take-over.
-	viewLook = time.Second
+	// viewLook is how often a stream looks at the task, for a browser and for its take-over, while
+	// the task has events or the stream has taken the browser over; viewLookIdle otherwise.
+	viewLook     = time.Second
+	viewLookIdle = 5 * time.Second
 	// inputIdle ends a take-over without input, and mostActs one with too many acts.
 	inputIdle = 3 * time.Minute
 	mostActs  = 2000
@@ -114,15 +119,20 @@ type view struct {
 	began  time.Time // when the watching began
 	failed int       // how often in a row it did not last
 	said   *deckhandv1.BrowserStatus
-	taken  *takeover.Takeover
-	yours  bool      // the browser has said so, too
-	acted  time.Time // when the person did something last
-	kept   time.Time // when the take-over was last prolonged
-	again  time.Time // when a browser is looked for again
-	told   time.Time // when the browser was last told that somebody watches
-	acts   acts
-	rate   *rate.Limiter
-	late   *showing // the newest frame that came too soon
+	// task and by are the task and who has its browser, as they were read last; fresh is when that
+	// was, and is zero once they may have changed.
+	task  db.Task
+	by    *db.BrowserTakeover
+	fresh time.Time
+	taken *takeover.Takeover
+	yours bool      // the browser has said so, too
+	acted time.Time // when the person did something last
+	kept  time.Time // when the take-over was last prolonged
+	again time.Time // when a browser is looked for again
+	told  time.Time // when the browser was last told that somebody watches
+	acts  acts
+	rate  *rate.Limiter
+	late  *showing // the newest frame that came too soon
 	// problem is what went wrong last, for the person, and refused what the browser shows in place
 	// of its first picture.
 	problem, refused string
@@ -152,6 +162,12 @@ func (v *view) receive(ctx context.Context) {
 }
 
 func (v *view) run(ctx context.Context) error {
+	hint := make(chan struct{}, 1)
+	leave, err := v.h.Events.Hint(ctx, v.who.OrgID, v.taskID, hint)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	tick := time.NewTicker(viewLook)
 	defer tick.Stop()
 	for changed := true; ; {
@@ -172,11 +188,15 @@ func (v *view) run(ctx context.Context) error {
 		case <-v.left:
 			return nil
 		case <-tick.C:
+		case <-hint:
+			v.fresh, changed = time.Time{}, false // with the next tick: a task may have many
 		case message := <-v.heard:
 			if err := v.hear(ctx, message); err != nil {
 				return err
 			}
-			changed = message.GetInput() == nil
+			if changed = message.GetInput() == nil; changed {
+				v.fresh = time.Time{}
+			}
 		case s := <-v.showing:
 			var err error
 			switch {
@@ -189,7 +209,9 @@ func (v *view) run(ctx context.Context) error {
 					v.problem = v.refused
 				}
 			default:
-				changed = s.what.Taken
+				if changed = s.what.Taken; changed {
+					v.fresh = time.Time{}
+				}
 				err = v.show(ctx, s)
 			}
 			if err != nil {
@@ -199,19 +221,38 @@ func (v *view) run(ctx context.Context) error {
 	}
 }
 
+// read reads the task and who has its browser, unless that was done and nothing has happened since.
+func (v *view) read(ctx context.Context) error {
+	if v.taken == nil && time.Since(v.fresh) < viewLookIdle {
+		return nil
+	}
+	now := time.Now()
+	row, err := v.h.Tasks.Get(ctx, v.who.OrgID, v.taskID)
+	if err != nil {
+		return err
+	}
+	by, err := takeover.Now(ctx, v.h.Takeovers.Store.Queries, v.who.OrgID, v.taskID)
+	if err != nil {
+		return err
+	}
+	v.task, v.by, v.fresh = row.Task, by, now
+	return nil
+}
+
 // look finds out what has become of the task, its browser and the take-over, says what is new,
 // and reports whether the task has ended.
 func (v *view) look(ctx context.Context) (ended bool, err error) {
-	row, err := v.h.Tasks.Get(ctx, v.who.OrgID, v.taskID)
-	if err != nil {
+	if err := v.read(ctx); err != nil {
 		return false, err
 	}
-	state := task.State(row.Task.State)
+	state := task.State(v.task.State)
 	now := time.Now()
 	if v.taken != nil {
-		reason, err := v.over(ctx, row.Task)
+		reason, err := v.over(ctx, v.task)
 		if err == nil && reason != "" {
-			err = v.give(ctx, reason)
+			if err = v.give(ctx, reason); err == nil {
+				v.by = nil
+			}
 		}
 		if err != nil {
 			return false, err
@@ -224,7 +265,7 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 	}
 	switch {
 	case v.watch == nil && !state.Final() && !state.Parked() && now.After(v.again):
-		v.begin(ctx, row.Task)
+		v.begin(ctx, v.task)
 	case v.watch != nil && state.Parked():
 		v.leave(ctx)
 	case v.watch != nil && now.Sub(v.told) > stillThere:
@@ -239,16 +280,12 @@ func (v *view) look(ctx context.Context) (ended bool, err error) {
 			return false, err
 		}
 	}
-	by, err := takeover.Now(ctx, v.h.Takeovers.Store.Queries, v.who.OrgID, v.taskID)
-	if err != nil {
-		return false, err
-	}
 	status := &deckhandv1.BrowserStatus{Running: v.watch != nil, Yours: v.yours, Waiting: v.taken != nil && !v.yours, Problem: v.problem, Ended: state.Final()}
 	if status.Problem == "" && state.Parked() {
 		status.Problem = frozen
 	}
-	if by != nil {
-		status.TakenBy, status.TakenAt = by.UserName, timestamppb.New(by.BeganAt)
+	if v.by != nil {
+		status.TakenBy, status.TakenAt = v.by.UserName, timestamppb.New(v.by.BeganAt)
 	}
 	if !proto.Equal(status, v.said) {
 		v.said = status
@@ -477,8 +514,10 @@ func (v *view) show(ctx context.Context, s showing) error {
 }
 
 // text is one of the jail, as it is shown.
-func (v *view) text(from string) string {
-	return literal.Line(v.h.Redact.Org(v.who.OrgID).String(textcut.Runes(from, 500, "…")))
+func (v *view) text(from string) string { return pageText(v.h.Redact, v.who.OrgID, from) }
+
+func pageText(r *redact.Redactor, orgID, from string) string {
+	return literal.Line(r.Org(orgID).String(textcut.Runes(from, 500, "…")))
 }
 
 func (v *view) frame(s showing) error {
@@ -492,10 +531,15 @@ func (v *view) frame(s showing) error {
 		}
 		v.refused = ""
 	}
-	return v.stream.Send(&deckhandv1.WatchBrowserResponse{Message: &deckhandv1.WatchBrowserResponse_Frame{Frame: &deckhandv1.BrowserFrame{
-		Time: timestamppb.New(time.UnixMilli(f.At)), Jpeg: s.picture, Width: clampSize(f.Width), Height: clampSize(f.Height),
-		Url: v.text(f.URL), Title: v.text(f.Title), Dialog: v.text(f.Dialog), Message: v.text(f.Message), Problem: v.text(f.Problem),
-	}}})
+	return v.stream.Send(&deckhandv1.WatchBrowserResponse{Message: &deckhandv1.WatchBrowserResponse_Frame{Frame: frameOf(*f, s.picture, v.text)}})
+}
+
+// frameOf returns a frame with its picture as the API has it; text cleans one of the jail.
+func frameOf(f browserlink.Frame, picture []byte, text func(string) string) *deckhandv1.BrowserFrame {
+	return &deckhandv1.BrowserFrame{
+		Time: timestamppb.New(time.UnixMilli(f.At)), Jpeg: picture, Width: clampSize(f.Width), Height: clampSize(f.Height),
+		Url: text(f.URL), Title: text(f.Title), Dialog: text(f.Dialog), Message: text(f.Message), Problem: text(f.Problem),
+	}
 }
 
 func clampSize(n int) int32 { return int32(min(max(n, 0), 10000)) } //nolint:gosec // bounded

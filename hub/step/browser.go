@@ -51,7 +51,7 @@ func (s browsers) of(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
 		},
 		Typed:   func(ctx context.Context, problem string) error { return s.cfg.Passwords.Settle(ctx, by, problem) },
 		Targets: func(ctx context.Context) []browserlink.Target { return s.targets(ctx, t, p) },
-		Used:    func(ctx context.Context, used browserlink.UsedTarget) { s.used(ctx, t, step, p, used) },
+		Record:  func(ctx context.Context, keeper string) (bool, error) { return s.record(ctx, t, step, p, keeper) },
 		Known: func(ctx context.Context) ([]browserlink.Secret, error) {
 			tasks := []string{t.ID}
 			if t.ResumedAt != 0 && t.OriginID != nil {

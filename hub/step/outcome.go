@@ -47,7 +47,7 @@ func outcome(r tool.Result) State {
 
 // end stores an outcome in a transaction of its own; see endIn.
 func (s *Steps) end(ctx context.Context, orgID string, t db.Task, step db.Step, record *tool.Tool, r tool.Result) (db.Step, error) {
-	if len(r.Images) == 0 && r.Browser == nil && len(r.Refused) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 && r.Machine.GetFiles() == 0 && r.Started == nil && r.Progress == nil && !task.StepAudited(step) {
+	if len(r.Images) == 0 && r.Browser == nil && r.UsedTarget == nil && len(r.Refused) == 0 && !r.OutOfMemory && !r.Unknown && r.WorkspaceNode == "" && r.Workspace.GetFiles() == 0 && r.Machine.GetFiles() == 0 && r.Started == nil && r.Progress == nil && !task.StepAudited(step) {
 		return s.endAlone(ctx, step, record, r)
 	}
 	r = fileCounter{&s.cfg}.add(ctx, t, step, r)
@@ -154,6 +154,8 @@ func (s *Steps) endIn(ctx context.Context, tx *event.Tx, t db.Task, step db.Step
 	if err := (browsers{s}).keep(ctx, tx.Queries, ended, r.Browser); err != nil {
 		return ended, err
 	}
+	// Only the one who stores the outcome weighs the target.
+	tx.AfterCommit(func() { browsers{s}.used(context.WithoutCancel(ctx), t, ended, r.UsedTarget) })
 	changed, err := workspace.Record(ctx, tx, ended, changedAt, r.Workspace)
 	if err != nil {
 		return ended, err

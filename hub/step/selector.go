@@ -60,8 +60,17 @@ func (s browsers) targets(ctx context.Context, t db.Task, p *persona.Persona) []
 	return out
 }
 
-// used remembers what became of the target of a step. If it cannot, the step is done all the same.
-func (s browsers) used(ctx context.Context, t db.Task, step db.Step, p *persona.Persona, used browserlink.UsedTarget) {
+// used remembers what became of the target of a step that has ended. If it cannot, the step is done
+// all the same.
+func (s browsers) used(ctx context.Context, t db.Task, step db.Step, used *browserlink.UsedTarget) {
+	if used == nil {
+		return
+	}
+	p, err := s.persona(ctx, t)
+	if err != nil {
+		s.cfg.Log.Warn("cannot remember what a target meant", "task_id", t.ID, "step_id", step.ID, "error", err)
+		return
+	}
 	if p.Context.MemoryTokens == 0 {
 		return
 	}
@@ -74,7 +83,7 @@ func (s browsers) used(ctx context.Context, t db.Task, step db.Step, p *persona.
 	if len([]rune(key)) > memory.MaxKey {
 		return
 	}
-	err := s.cfg.Memories.UseSelector(ctx, r.Viewer, memory.Draft{
+	err = s.cfg.Memories.UseSelector(ctx, r.Viewer, memory.Draft{
 		Scope: scope.Scope{Kind: scope.Agent, ID: t.AgentID}, Key: key, Value: value,
 		Source: memory.Source{Kind: memory.ByAgent, User: t.CreatedBy, AgentID: t.AgentID, TaskID: t.ID, StepID: step.ID},
 	}, used.Hit, used.Missed)

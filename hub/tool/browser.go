@@ -57,10 +57,11 @@ type Browser struct {
 	// Known returns the passwords that were typed before: a browser that is started keeps them
 	// out of its results.
 	Known func(ctx context.Context) ([]browserlink.Secret, error)
-	// Targets returns the elements that words meant in earlier runs, and Used is told what became
-	// of the target of the call. No call fails because of them.
+	// Targets returns the elements that words meant in earlier runs. No call fails because of them.
 	Targets func(ctx context.Context) []browserlink.Target
-	Used    func(ctx context.Context, used browserlink.UsedTarget)
+	// Record notes that what a keeper writes is a recording of the browser, and reports whether
+	// there is to be one.
+	Record func(ctx context.Context, keeper string) (bool, error)
 	// Number is the step's.
 	Number int64
 }
@@ -248,15 +249,24 @@ func keepBrowser(ctx context.Context, c Call, key browserlink.Key) (keeper strin
 			return e.GetExecId(), err
 		}
 	}
-	cfg, err := json.Marshal(map[string]any{"folder": browserFolder(c.TaskID), "idle_seconds": int(browserIdle.Seconds()), "signed": true})
+	keeper = browserKeeper(c.TaskID) + strings.TrimPrefix(ident.New("x"), "x_")[:8]
+	record, err := c.Browser.Record(ctx, keeper)
+	if err != nil {
+		return "", err
+	}
+	limit := c.OutputLimit
+	if record && limit > 0 {
+		limit = max(limit, 2*browserlink.MaxRecording) // over it, the browser would be ended
+	}
+	cfg, err := json.Marshal(map[string]any{"folder": browserFolder(c.TaskID), "idle_seconds": int(browserIdle.Seconds()), "signed": true, "record": record})
 	if err != nil {
 		return "", fmt.Errorf("encode how the browser is kept: %w", err)
 	}
 	spec := &nodev1.ExecSpec{
 		StdinOpen: true,
-		ExecId:    browserKeeper(c.TaskID) + strings.TrimPrefix(ident.New("x"), "x_")[:8], JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserLife),
+		ExecId:    keeper, JailId: c.Jail.GetJailId(), Timeout: durationpb.New(browserLife),
 		Argv: []string{nodelink.SkillPath, "browser", "serve", string(cfg)}, User: browserUser, Dir: "/tmp", OfflineGrace: durationpb.New(max(browserGrace, c.OfflineGrace)),
-		OutputLimitBytes: c.OutputLimit,
+		OutputLimitBytes: limit,
 	}
 	var started *nodev1.Exec
 	err = inJail(ctx, c, func() error {
@@ -381,15 +391,18 @@ func openSession(key browserlink.Key, exec string, sealed []byte) *BrowserSessio
 	return &BrowserSession{Encoded: encoded, Session: session}
 }
 
-// usedTarget returns what became of the target of a call; false if nothing is to be remembered. The
+// usedTarget returns what became of the target of a call; nil if nothing is to be remembered. The
 // keeper runs as the user of a browser that a page may have taken over. So the words must be those
 // of the call; for the page and the element there is only its word.
-func usedTarget(name string, c Call, key browserlink.Key, sealed []byte) (browserlink.UsedTarget, bool) {
+func usedTarget(name string, c Call, key browserlink.Key, sealed []byte) *browserlink.UsedTarget {
 	if len(sealed) == 0 || !toolname.ActsOnPage(name) {
-		return browserlink.UsedTarget{}, false
+		return nil
 	}
 	used, err := key.OpenTarget(c.ExecID, sealed)
-	return used, err == nil && used.Words == browserlink.Words(text(c.Arguments, "target"))
+	if err != nil || used.Words != browserlink.Words(text(c.Arguments, "target")) {
+		return nil
+	}
+	return &used
 }
 
 // askBrowser runs the command of a call, unless its node has it: the request names the keeper that
@@ -458,9 +471,7 @@ func runBrowser(ctx context.Context, name string, c Call) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if used, ok := usedTarget(name, c, key, said.Target); ok {
-		c.Browser.Used(ctx, used)
-	}
+	result.UsedTarget = usedTarget(name, c, key, said.Target)
 	fail := func(text string) (Result, error) {
 		result.Failed, result.Code = true, fault.ToolFailed
 		result.Observation = fmt.Sprintf("error %s: %s", fault.ToolFailed, text)

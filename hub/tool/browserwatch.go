@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
@@ -108,10 +110,44 @@ func (r *logReader) Read(p []byte) (int, error) {
 	return r.rest.Read(p)
 }
 
-// Next returns what is shown next, with the picture of a frame. What comes from the jail may be
-// anything.
+// Next returns what is shown next, with the picture of a frame.
 func (w *BrowserWatch) Next() (shown browserlink.Shown, picture []byte, err error) {
-	line, err := w.in.ReadSlice('\n')
+	return readShown(w.in)
+}
+
+// ReadRecording passes the frames of a recording, which is the output of a command, to show, with
+// their pictures. It returns io.ErrUnexpectedEOF if the rest is not there or cannot be read.
+func ReadRecording(ctx context.Context, node machine.Link, exec string, show func(frame browserlink.Frame, picture []byte) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	log, err := node.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: exec, Limit: 2 * browserlink.MaxRecording})
+	if err != nil {
+		return fault.FromGRPC(err)
+	}
+	in := bufio.NewReaderSize(&logReader{from: log}, browserlink.MaxShown)
+	for range browserlink.MaxRecorded {
+		shown, picture, err := readShown(in)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && ctx.Err() == nil && status.Code(err) == codes.Unknown: // what it says, not how it comes
+			return io.ErrUnexpectedEOF
+		case err != nil:
+			return fault.FromGRPC(err)
+		case shown.Frame == nil:
+			return io.ErrUnexpectedEOF
+		}
+		if err := show(*shown.Frame, picture); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readShown returns what a browser shows next, with the picture of a frame. What comes from the jail
+// may be anything.
+func readShown(in *bufio.Reader) (shown browserlink.Shown, picture []byte, err error) {
+	line, err := in.ReadSlice('\n')
 	if err != nil {
 		return shown, nil, err
 	}
@@ -125,7 +161,7 @@ func (w *BrowserWatch) Next() (shown browserlink.Shown, picture []byte, err erro
 		return shown, nil, errors.New("a picture of the browser is too large")
 	}
 	picture = make([]byte, shown.Frame.Bytes)
-	if _, err := io.ReadFull(w.in, picture); err != nil {
+	if _, err := io.ReadFull(in, picture); err != nil {
 		return shown, nil, err
 	}
 	size, err := jpeg.DecodeConfig(bytes.NewReader(picture))

@@ -19,6 +19,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/model/websearch"
 	"github.com/deckhand-sh/deckhand/hub/tool/forge"
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
@@ -153,6 +154,9 @@ type Result struct {
 	Progress *JobProgress
 	// Browser is the state of the browser after the call; nil if that has not changed.
 	Browser *BrowserSession
+	// UsedTarget is what became of the target of a call of the browser; nil for nothing that is to
+	// be remembered.
+	UsedTarget *browserlink.UsedTarget
 }
 
 // Tool is a record of the registry.

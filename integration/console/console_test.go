@@ -82,6 +82,13 @@ func TestTimeTravelInABrowser(t *testing.T) {
 	tell(t, "travel", "127.0.0.1")
 }
 
+// The stories of ui/e2e about the browser of an agent: who watches it, takes it over and gives it
+// back, and the replay of what was recorded.
+func TestAnAgentsBrowserInABrowser(t *testing.T) {
+	t.Parallel()
+	tell(t, "browser", "127.0.0.1")
+}
+
 // tell runs one file of stories in a browser on a separate `deckhand up`. The stories
 // request actions outside of the browser from this test. host is what the browser finds
 // the hub by.
@@ -173,7 +180,7 @@ func (s *stories) public() string { return fmt.Sprintf("http://%s:%d", s.host, s
 
 func (s *stories) up() {
 	s.p = harness.Start(s.t, nil, harness.Binary(s.t, "deckhand"), "up", "--data-dir", s.fleet.Dir, "--listen", fmt.Sprintf("127.0.0.1:%d", s.port),
-		"--public-url", s.public(), "--edge-listen", "127.0.0.1:0", "--lease-ttl", harness.LeaseTTL.String(), "--registry-addresses", "127.0.0.0/8", "--registry-config", s.registry.CertsDir)
+		"--public-url", s.public(), "--edge-listen", "127.0.0.1:0", "--lease-ttl", harness.LeaseTTL.String(), "--show-paths", "/opt,/var/log", "--registry-addresses", "127.0.0.0/8", "--registry-config", s.registry.CertsDir)
 	waittest.Until(s.t, 2*time.Minute, "everything to be up", func() bool {
 		select {
 		case <-s.p.Done:
@@ -266,6 +273,10 @@ func (s *stories) do(r *http.Request) (string, error) {
 		}
 		s.fleet.Persona(p.Name, p.Script, p.Keys...)
 		return "", nil
+	case "/site":
+		keys, program := harness.Site(s.t)
+		out, err := json.Marshal(map[string]string{"keys": keys, "program": program})
+		return string(out), err
 	case "/task", "/steps":
 		var id string
 		if err := json.NewDecoder(r.Body).Decode(&id); err != nil {

@@ -1,7 +1,12 @@
 package node
 
 import (
+	"archive/tar"
 	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,6 +120,29 @@ func TestWhatAPersonDoesOnANode(t *testing.T) {
 	f.Ended(waiting)
 
 	terminal(f, node)
+
+	// Packs: programs for all jails.
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "tool", Mode: 0o755, Typeflag: tar.TypeReg, Size: 4}))
+	_, err = w.Write([]byte("tool"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	local := filepath.Join(t.TempDir(), "tool.tar")
+	require.NoError(t, os.WriteFile(local, archive.Bytes(), 0o600))
+	digest := fmt.Sprintf("%x", sha256.Sum256(archive.Bytes()))
+	require.Contains(t, f.CLI(0, "node", "pack", "list", node).Err, "there is no pack on "+node)
+	require.Contains(t, f.CLI(4, "node", "pack", "import", node, "tool", local, "--digest", strings.Repeat("0", 64)).Err, "nothing was installed")
+	require.Contains(t, f.CLI(0, "node", "pack", "import", node, "tool", local, "--digest", digest).Out, "tool")
+	site := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(local))))
+	defer site.Close()
+	f.CLI(0, "node", "pack", "fetch", node, "other", "--url", site.URL+"/tool.tar", "--digest", digest)
+	listed := f.CLI(0, "node", "pack", "list", node).Out
+	require.Contains(t, listed, digest[:12])
+	require.Contains(t, listed, "current")
+	require.Equal(t, "tool", in(0, "cat", "/.deckhand-packs/tool/current/tool").Out)
+	f.CLI(0, "node", "pack", "prune", node, "tool", "other")
+	require.NotContains(t, f.CLI(0, "node", "pack", "list", node).Out, digest[:12])
 }
 
 // terminal opens a terminal in the jail, as a person does, and reads its recording.

@@ -3,7 +3,6 @@ package tool
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,22 +17,6 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/skill/browser/browsertest"
 )
-
-// withSite builds the web site of the tests where a jail can see it, and returns the front
-// matter that shows it and the program.
-func withSite(t *testing.T) (keys, program string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("/opt", "deckhand-") // no jail is shown what is below /tmp
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755))
-	program = filepath.Join(dir, "site")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, "../../node/skill/browser/testdata/site")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return fmt.Sprintf("jail: {read_only_paths: [%s]}", dir), program
-}
 
 // chromiumOf returns the first process of a task's browser on the machine; 0 if there is none.
 func chromiumOf(t *testing.T, taskID string) int {
@@ -60,7 +43,7 @@ func TestABrowserInAJail(t *testing.T) {
 	f := harness.New(t)
 	node := f.StartNode()
 	f.StartWorker()
-	keys, program := withSite(t)
+	keys, program := harness.Site(t)
 	f.Persona("tester", `
 turns:
   - text: I start the site and log in.
@@ -159,7 +142,7 @@ func TestSessionsOfABrowser(t *testing.T) {
 	f := harness.New(t)
 	f.StartNode()
 	f.StartWorker()
-	keys, program := withSite(t)
+	keys, program := harness.Site(t)
 	secret := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(secret, []byte(browsertest.Password), 0o600))
 	f.CLI(0, "credential", "create", "office", "--kind", "password", "--host", "localhost", "--port", "8080", "--agent", "clerk", "--value-file", secret)

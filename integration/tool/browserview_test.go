@@ -113,6 +113,58 @@ func mouse(action deckhandv1.BrowserMouse_Action, x, y int32) *deckhandv1.Browse
 	return &deckhandv1.BrowserInput{Act: &deckhandv1.BrowserInput_Mouse{Mouse: &deckhandv1.BrowserMouse{Action: action, X: float64(x), Y: float64(y), Clicks: 1}}}
 }
 
+// A kill ends the browser within two seconds while a person has taken it over, and the take-over with
+// it. What was recorded of it is there afterwards.
+func TestAKillEndsATakeOver(t *testing.T) {
+	t.Parallel()
+	f := harness.New(t)
+	f.StartNode()
+	f.StartWorker()
+	keys, program := harness.Site(t)
+	f.Persona("tester", `
+turns:
+  - text: I open the form.
+    calls:
+      - {tool: shell_exec, arguments: {command: "`+program+` 8080", background: true}}
+      - {tool: shell_exec, arguments: {command: "until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do sleep 0.1; done"}}
+      - {tool: browser_navigate, arguments: {url: "http://localhost:8080/forms"}}
+      - {tool: shell_exec, arguments: {command: "sleep 600", timeout_seconds: 600}}
+`, "mode: autonomous", "browser: {record: true}", keys)
+	id := f.Submit("tester")
+	v := watch(t, f, id)
+	v.until("the form to be seen", func() bool {
+		return v.status.GetRunning() && len(v.jpeg) > 0 && strings.HasSuffix(v.frame.GetUrl(), "/forms")
+	})
+	v.take()
+	require.NotZero(t, chromiumOf(t, id))
+	began := time.Now()
+	_, err := f.Client().Control.Kill(t.Context(), &deckhandv1.KillRequest{Scope: deckhandv1.KillScope_KILL_SCOPE_TASK, ObjectId: id, Reason: "a test"})
+	require.NoError(t, err)
+	waittest.Until(t, 2*time.Second, "the browser to be gone", func() bool { return chromiumOf(t, id) == 0 })
+	v.until("the end of the take-over", func() bool { return v.status.GetEnded() && !v.status.GetYours() })
+	took := time.Since(began)
+	t.Logf("%s from the kill to the end of the take-over", took.Round(time.Millisecond))
+	require.Less(t, took, waittest.Limit(2*time.Second))
+
+	stream, err := f.Client().Browsers.ReadBrowserRecording(t.Context(), &deckhandv1.ReadBrowserRecordingRequest{TaskId: id})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, stream.Close()) }()
+	var last *deckhandv1.BrowserFrame
+	pictures := 0
+	for stream.Receive() {
+		frame := stream.Msg().GetFrame()
+		require.NotContains(t, frame.GetProblem(), "cannot be read")
+		if len(frame.GetJpeg()) > 0 {
+			last = frame
+			pictures++
+		}
+	}
+	require.NoError(t, stream.Err())
+	require.Positive(t, pictures)
+	require.True(t, strings.HasSuffix(last.GetUrl(), "/forms"), last.GetUrl())
+	require.WithinDuration(t, began, last.GetTime().AsTime(), 5*time.Minute)
+}
+
 // A person watches the browser in an agent's jail, takes it over while the agent waits, and gives
 // it back; everything that they did is in the history.
 func TestAPersonTakesTheBrowserInAJailOver(t *testing.T) {
@@ -120,7 +172,7 @@ func TestAPersonTakesTheBrowserInAJailOver(t *testing.T) {
 	f := harness.New(t)
 	f.StartNode()
 	f.StartWorker()
-	keys, program := withSite(t)
+	keys, program := harness.Site(t)
 	f.Persona("tester", `
 turns:
   - text: I open the form.

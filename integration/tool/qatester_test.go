@@ -19,7 +19,7 @@ func TestTheQATesterTestsAPage(t *testing.T) {
 	f := harness.New(t)
 	f.StartNode()
 	f.StartWorker()
-	keys, program := withSite(t)
+	keys, program := harness.Site(t)
 	persona, err := os.ReadFile("../../personas/qa-tester.md")
 	require.NoError(t, err)
 	text := string(persona)

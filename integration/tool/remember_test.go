@@ -17,7 +17,7 @@ func TestTheNextRunKnowsWhatATargetMeant(t *testing.T) {
 	f := harness.New(t)
 	f.StartNode()
 	f.StartWorker()
-	keys, program := withSite(t)
+	keys, program := harness.Site(t)
 	run := func(buttons string) (said string) {
 		t.Helper()
 		f.Persona("clicker", `

@@ -39,6 +39,7 @@ var notInConsole = map[string]string{
 	"Files.WatchFiles":                "the console reads a folder again when an event says that it changed",
 	"Images.PrepareImage":             "a task prepares its image by itself",
 	"Images.ImportImage":              "an archive of gigabytes is not for a browser: the command line",
+	"Packs":                        "of whoever installs programs for jails on machines: the command line",
 	"Diagnostics.Diagnose":            "of deckhand doctor, on the command line: it takes up to half a minute",
 	"Inbox.ReplyToTask":               "the console answers a question on its item: AnswerInboxItem",
 	"Nodes.UpgradeNodes":              "whoever puts a release onto the hub's machine begins it there: the command line; a node's page shows how it went",

@@ -2,6 +2,7 @@ package browserlink
 
 import (
 	"math"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -136,6 +137,14 @@ func (in Input) Prints() bool {
 const (
 	MaxFrame = 400 << 10
 	MaxShown = 32 << 10
+)
+
+// A recording of a browser is what is shown to one who watches, from its start on: of at most
+// RecordedTime, MaxRecorded frames, and MaxRecording bytes.
+const (
+	RecordedTime = 8 * time.Hour
+	MaxRecorded  = 10_000
+	MaxRecording = 32 << 20
 )
 
 // ViewerPatience is how long, in seconds, one who watches may say nothing.

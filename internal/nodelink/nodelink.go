@@ -137,7 +137,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	12: ListLedger, Diagnose.
 //	13: Upgrade, Hello.upgrade.
 //	14: ReadJournal of the daemon's own log, MachineInfo.journal_units, BrowsedFiles.
-const Capability = Browsing
+//	15: PackService.
+const Capability = Packs
 
 // Capabilities that the hub checks before it uses calls that older nodes do not
 // have.
@@ -166,4 +167,6 @@ const (
 	Upgrades = 13
 	// Browsing is what a node needs to show its own log and folders of its machine.
 	Browsing = 14
+	// Packs is what installing packs through the hub needs.
+	Packs = 15
 )

@@ -112,6 +112,9 @@ func (d *decoder) persona(root *yaml.Node, p *Persona) {
 		{"checkpoints", func(n *yaml.Node) {
 			p.Checkpoints = Checkpoints(d.choice(n, "checkpoints", []string{string(EachIteration), string(EachStep), string(OnRisk)}))
 		}},
+		{"browser", func(n *yaml.Node) {
+			d.mapping(n, "browser", []field{{"record", func(n *yaml.Node) { p.Browser.Record = d.flag(n, "browser.record") }}})
+		}},
 		{"output_limit", func(n *yaml.Node) { p.OutputBytes = d.size(n, "output_limit", 1<<20) }},
 		{"host", func(n *yaml.Node) { hostOf(d, n, &p.Host) }},
 	})

@@ -122,6 +122,7 @@ type Persona struct {
 	OutputBytes int64
 	Jobs        Jobs
 	Checkpoints Checkpoints
+	Browser     Browser
 	// Host lets the agent work on machines themselves; the zero value does not.
 	Host Host
 	// Triggers have the agent start without a person.
@@ -134,6 +135,12 @@ type Persona struct {
 type Jobs struct {
 	// MaxTime is after how long one is killed: 1 minute to 24 hours.
 	MaxTime time.Duration
+}
+
+// Browser says how its browser is kept.
+type Browser struct {
+	// Record has what it shows be recorded, for people.
+	Record bool
 }
 
 // DefaultJobTime is Jobs.MaxTime unless the file says otherwise.

@@ -84,6 +84,7 @@ egress:
 hub_access: true
 offline_grace: 90s
 jobs: {max_time: 3h}
+browser: {record: true}
 output_limit: 64MiB
 checkpoints: on_risk
 ---
@@ -135,7 +136,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 			}, readOnly(allowlist.Preset("models"))),
 			Forwards: []allowlist.Forward{{Listen: 5432, Host: "db.example.net", Port: 5432}, {Listen: 2222, Host: "10.2.0.7", Port: 22}},
 		},
-		Jobs:      persona.Jobs{MaxTime: 3 * time.Hour},
+		Jobs: persona.Jobs{MaxTime: 3 * time.Hour}, Browser: persona.Browser{Record: true},
 		HubAccess: true, OfflineGrace: 90 * time.Second, OutputBytes: 64 << 20, Checkpoints: persona.OnRisk,
 		Prompt: "# Role\n\nYou read logs.\n---\nA rule is no end.",
 	}, got)
@@ -224,7 +225,7 @@ bad.md:14: jail.read_only_paths has "var/log": write an absolute folder of the m
 bad.md:14: jail.read_only_paths has "/a/../etc": write an absolute folder of the machine without .. or a trailing slash, such as /var/log
 bad.md:15: jail.pids must be a whole number from 8 to 4000000
 bad.md:16: jail.max_memory is less than jail.memory (4096 MiB): give at least as much, or leave it out
-bad.md:17: unknown key "colour": write one of name, description, title, avatar, task_type, goal, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, credentials, hub_access, triggers, offline_grace, jobs, checkpoints, output_limit, host
+bad.md:17: unknown key "colour": write one of name, description, title, avatar, task_type, goal, provider, model, script, fallbacks, max_tokens, thinking, cache_ttl, context, tools, mcp, agents, trust, mode, approvals, limits, nodes, workspace, jail, egress, credentials, hub_access, triggers, offline_grace, jobs, checkpoints, browser, output_limit, host
 bad.md:18: name is given twice (first in line 2): keep one
 bad.md:19: offline_grace is 3s: it must be at least 15s, since a node hears of its hub every few seconds only
 bad.md:21: the body is empty: below the second --- line write the agent's instructions in Markdown

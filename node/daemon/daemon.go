@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -38,6 +39,7 @@ import (
 	"github.com/deckhand-sh/deckhand/node/ledger"
 	"github.com/deckhand-sh/deckhand/node/link"
 	"github.com/deckhand-sh/deckhand/node/operatorskill"
+	"github.com/deckhand-sh/deckhand/node/pack"
 	"github.com/deckhand-sh/deckhand/node/snapshot"
 	"github.com/deckhand-sh/deckhand/node/telemetry"
 	"github.com/deckhand-sh/deckhand/node/upgrade"
@@ -250,6 +252,7 @@ func (d *Daemon) register(r grpc.ServiceRegistrar) {
 	nodev1.RegisterTelemetryServiceServer(r, d.usage)
 	nodev1.RegisterJailServiceServer(r, jail.NewServer(d.jails))
 	nodev1.RegisterImageServiceServer(r, image.NewServer(d.jails.Images()))
+	nodev1.RegisterPackServiceServer(r, pack.NewServer(pack.ServerConfig{DataDir: d.cfg.DataDir, Pins: pack.DefaultPins, Client: http.DefaultClient, Log: d.cfg.Log.Named("pack")}))
 	nodev1.RegisterEgressServiceServer(r, process.NewServer(d.egress))
 	nodev1.RegisterFileServiceServer(r, d.files)
 	nodev1.RegisterSnapshotServiceServer(r, d.snapshots)

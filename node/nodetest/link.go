@@ -55,6 +55,9 @@ func (l Link) Egress() nodev1.EgressServiceClient { return nodev1.NewEgressServi
 // Images returns a client of that service.
 func (l Link) Images() nodev1.ImageServiceClient { return nodev1.NewImageServiceClient(l.conn) }
 
+// Packs returns a client of that service.
+func (l Link) Packs() nodev1.PackServiceClient { return nodev1.NewPackServiceClient(l.conn) }
+
 // Node returns a client of that service.
 func (l Link) Node() nodev1.NodeServiceClient { return nodev1.NewNodeServiceClient(l.conn) }
 

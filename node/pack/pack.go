@@ -404,7 +404,7 @@ func (s *Store) Prune(ctx context.Context, names ...string) (deleted, kept []Pac
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(p Pack) bool { return p.Name == name }) {
-			return nil, nil, fault.New(fault.NotFound, "there is no pack %q on this node", name).WithFix("list what there is: deckhand-node pack list")
+			return nil, nil, fault.New(fault.NotFound, "there is no pack %q on this node", name).WithFix("list what there is: deckhand node pack list NODE")
 		}
 	}
 	for _, p := range all {

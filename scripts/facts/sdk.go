@@ -140,7 +140,7 @@ export const errorCatalogue: Readonly<Record<ErrorCode, ErrorEntry>> = {
 
 // unkeyed are changing procedures whose repetition changes nothing more, and that may take long:
 // with an idempotency key a call would go on when its caller leaves.
-var unkeyed = []string{"FileService/WriteFile", "FileService/SendFiles", "ImageService/PruneImages"}
+var unkeyed = []string{"FileService/WriteFile", "FileService/SendFiles", "ImageService/PruneImages", "PackService/FetchPack", "PackService/PrunePacks"}
 
 // retried returns the unary procedures that a client may repeat as they are, and those that it
 // may repeat with an idempotency key, as "TaskService/GetTask". The hub ignores the keys of

@@ -46,6 +46,10 @@ export async function json<T>(...args: string[]): Promise<T> {
 // persona applies a scripted agent.
 export const persona = (name: string, script: string, keys: string[] = []) => post("/persona", { name, script, keys });
 
+// site is the web site of the tests of browsers: the front matter that shows it in a jail, and its
+// program.
+export const site = async () => JSON.parse(await post("/site")) as { keys: string; program: string };
+
 export type Step = { id: string; number: number; tool: string; state: string };
 export const task = async (id: string) => JSON.parse(await post("/task", id)) as { id: string; state: string; goal: string };
 export const state = async (id: string) => (await task(id)).state;

@@ -73,6 +73,11 @@ func (w NodeClient) Images() nodev1.ImageServiceClient {
 	return nodev1.NewImageServiceClient(resting{w.calls})
 }
 
+// Packs returns the node's pack service.
+func (w NodeClient) Packs() nodev1.PackServiceClient {
+	return nodev1.NewPackServiceClient(resting{w.calls})
+}
+
 // Node returns the service about the node as a whole.
 func (w NodeClient) Node() nodev1.NodeServiceClient {
 	return nodev1.NewNodeServiceClient(resting{w.calls})

@@ -51,7 +51,7 @@ var passed = []string{
 	nodev1.FileService_ServiceDesc.ServiceName, nodev1.SnapshotService_ServiceDesc.ServiceName,
 	nodev1.TelemetryService_ServiceDesc.ServiceName,
 	nodev1.NodeService_ServiceDesc.ServiceName, nodev1.EgressService_ServiceDesc.ServiceName,
-	nodev1.ImageService_ServiceDesc.ServiceName,
+	nodev1.ImageService_ServiceDesc.ServiceName, nodev1.PackService_ServiceDesc.ServiceName,
 }
 
 // frame is a message that is passed on unread.

@@ -16,6 +16,7 @@ type Link interface {
 	Snapshots() nodev1.SnapshotServiceClient
 	Egress() nodev1.EgressServiceClient
 	Images() nodev1.ImageServiceClient
+	Packs() nodev1.PackServiceClient
 	Node() nodev1.NodeServiceClient
 	Telemetry() nodev1.TelemetryServiceClient
 }

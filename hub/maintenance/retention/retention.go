@@ -67,8 +67,12 @@ var kinds = []kind{
 		if err != nil {
 			return 0, err
 		}
+		recordings, err := q.CollectBrowserRecordings(ctx, db.CollectBrowserRecordingsParams{OrgID: orgID, Tasks: tasks})
+		if err != nil {
+			return 0, err
+		}
 		n, err := q.CollectSteps(ctx, db.CollectStepsParams{OrgID: orgID, Tasks: tasks})
-		return images + sessions + n, err
+		return images + sessions + recordings + n, err
 	}},
 	{name: "inputs", description: "files that were given to tasks", collect: func(ctx context.Context, q *db.Queries, orgID string, tasks []string) (int64, error) {
 		return q.CollectInputs(ctx, db.CollectInputsParams{OrgID: orgID, Tasks: tasks})

@@ -83,6 +83,12 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 // Open returns how many watches run.
 func (w *Watcher) Open() int64 { return w.open.Load() }
 
+// Hint sends to hint, without waiting, when a task has new events. Nothing that happens after it has
+// returned is missed, until leave is called; but while the bus cannot be reached, nothing is sent.
+func (w *Watcher) Hint(ctx context.Context, orgID, taskID string, hint chan<- struct{}) (leave func(), err error) {
+	return w.listeners.join(ctx, orgID, []string{taskID}, hint)
+}
+
 // Watch is what to stream.
 type Watch struct {
 	OrgID string

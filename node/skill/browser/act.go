@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deckhand-sh/deckhand/internal/toolname"
 	"github.com/deckhand-sh/deckhand/node/skill/report"
 )
 
@@ -186,8 +185,15 @@ func doClick(c *call) error {
 	for _, m := range c.args.Modifiers {
 		held |= modifiers[strings.ToLower(m)]
 	}
-	c.show(e)
+	taken, err := bring(c, e)
+	if err != nil {
+		return err
+	}
 	at, err := c.pointOf(c.ctx, e)
+	if err == nil && at.Problem == "" {
+		err = moveTo(c.ctx, &c.page, at, held) // the page takes it with its next frame, as the picture
+	}
+	taken()
 	if err != nil {
 		return err
 	}
@@ -210,6 +216,9 @@ func doHover(c *call) error {
 	if err != nil {
 		return err
 	}
+	if _, _, err := c.marks(c.ctx, e); err != nil {
+		return err
+	}
 	at, err := c.pointOf(c.ctx, e)
 	if err != nil {
 		return err
@@ -218,7 +227,7 @@ func doHover(c *call) error {
 		return fmt.Errorf("%s cannot be reached: %s", c.named(e), at.Problem)
 	}
 	c.say("the mouse is on %s", c.named(e))
-	if err := c.act(c.ctx, "Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y}, nil); err != nil && !errors.Is(err, errDialog) {
+	if err := moveTo(c.ctx, &c.page, at, 0); err != nil && !errors.Is(err, errDialog) {
 		return err
 	}
 	return c.after()
@@ -229,7 +238,11 @@ func doFill(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.show(e)
+	taken, err := bring(c, e)
+	if err != nil {
+		return err
+	}
+	taken()
 	if c.args.Credential != "" {
 		if err := c.typeSecret(e); err != nil {
 			return err
@@ -240,9 +253,6 @@ func doFill(c *call) error {
 			}
 		}
 		return c.submitted()
-	}
-	if err := c.act(c.ctx, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && c.ctx.Err() != nil {
-		return err
 	}
 	raw, err := c.on(c.ctx, e, fillScript, c.args.Text, c.args.ClearFirst)
 	if err != nil && !errors.Is(err, errDialog) {
@@ -308,7 +318,11 @@ func doChoose(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.show(e)
+	taken, err := bring(c, e)
+	if err != nil {
+		return err
+	}
+	taken()
 	raw, err := c.on(c.ctx, e, chooseScript, c.args.Values)
 	if err != nil && !errors.Is(err, errDialog) {
 		return err
@@ -337,7 +351,11 @@ func doPress(c *call) error {
 		if err := c.act(c.ctx, "DOM.focus", map[string]any{"backendNodeId": e.backend}, nil); err != nil && !errors.Is(err, errDialog) {
 			return fmt.Errorf("%s cannot take the focus: %w", c.named(e), err)
 		}
-		c.show(e)
+		taken, err := bring(c, e)
+		if err != nil {
+			return err
+		}
+		taken()
 	}
 	if err := c.press(c.ctx, k, held); err != nil && !errors.Is(err, errDialog) {
 		return err
@@ -539,47 +557,5 @@ func doAnswerDialog(c *call) error {
 	}
 	verb := map[bool]string{true: "accepted", false: "dismissed"}[accept]
 	c.say("%s the dialog: %s %q", verb, open.kind, open.message)
-	return c.after()
-}
-
-func doUpload(c *call) error {
-	if len(c.files) == 0 {
-		return errors.New("paths: name at least one file")
-	}
-	var e element
-	c.b.mu.Lock()
-	chooser := c.t.chooser
-	c.b.mu.Unlock()
-	switch {
-	case c.args.Target != "":
-		var err error
-		if e, err = c.target(forFiles); err != nil {
-			return err
-		}
-	case chooser != 0:
-		e = element{backend: chooser, role: "file field"}
-	default:
-		return errors.New("target: say which file field is meant, or click what opens the choice of files first")
-	}
-	raw, err := c.on(c.ctx, e, `function() { const e = this.localName === 'label' ? this.control : this.localName === 'input' ? this : this.querySelector && this.querySelector('input[type=file]'); return e && e.type === 'file' ? (e.multiple ? 'many' : 'one') : '' }`)
-	if err != nil {
-		return err
-	}
-	switch takes := unmarshalString(raw); {
-	case takes == "" && chooser == 0:
-		return fmt.Errorf("%s is no file field: click it to have the page ask for files, and then call %s without a target", c.named(e), toolname.BrowserUpload)
-	case takes == "":
-		e = element{backend: chooser, role: "file field"}
-	case takes == "one" && len(c.files) > 1:
-		return fmt.Errorf("%s takes one file only", c.named(e))
-	}
-	c.show(e)
-	if err := c.act(c.ctx, "DOM.setFileInputFiles", map[string]any{"files": c.files, "backendNodeId": e.backend}, nil); err != nil && !errors.Is(err, errDialog) {
-		return err
-	}
-	c.b.mu.Lock()
-	c.t.chooser = 0
-	c.b.mu.Unlock()
-	c.say("gave %d files to %s", len(c.files), c.named(e))
 	return c.after()
 }

@@ -58,6 +58,10 @@ type browser struct {
 	acts acts
 	// follow has each new tab become the active one: a person has the browser; guarded by mu.
 	follow bool
+	// private reports that a person has typed a secret since they took the browser over, and
+	// released counts how often that has ended; guarded by mu.
+	private  bool
+	released int
 }
 
 // download is a file that a page had the browser save.

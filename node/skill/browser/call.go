@@ -101,6 +101,8 @@ type call struct {
 	secret *browserlink.Secret
 	began  time.Time
 	was    state
+	// early is the picture for people that was begun last; nil for none.
+	early *shot
 }
 
 // state is what is compared before and after an action.
@@ -239,6 +241,10 @@ func (c *call) try(ctx context.Context, tool string, do func(*call) error) error
 		if err := c.watch(c.ctx); err != nil {
 			return err
 		}
+		if c.args.Target != "" {
+			c.early = shoot(c)
+			defer func() { c.early.end() }()
+		}
 	}
 	return do(c)
 }
@@ -311,10 +317,35 @@ func (c *call) readTitle() error {
 	return nil // a page that goes on meanwhile says it the next time
 }
 
+// observed returns the page's snapshot, nil if it cannot be read now, and reads its title.
+func (c *call) observed() ([]string, error) {
+	for {
+		titled := make(chan error, 1)
+		go func() { titled <- c.readTitle() }()
+		lines, err := c.snapshot(c.ctx, nil)
+		if terr := <-titled; terr != nil {
+			return nil, terr
+		}
+		if errors.Is(err, errEnded) || c.ctx.Err() != nil {
+			return nil, cmp.Or(err, c.ctx.Err())
+		}
+		if err != nil {
+			return nil, nil //nolint:nilerr // the page has gone on meanwhile: the next snapshot shows it
+		}
+		if lines == nil {
+			lines = []string{} // it has nothing
+		}
+		if more, err := c.wentOn(c.ctx, c.began, settleAfter); err != nil || !more {
+			return lines, err
+		}
+	}
+}
+
 // changes says what is different from before.
 func (c *call) changes(calm bool) error {
 	b := c.b
-	if err := c.readTitle(); err != nil {
+	lines, err := c.observed()
+	if err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -375,7 +406,10 @@ func (c *call) changes(calm bool) error {
 	if !calm {
 		c.say("the page is still loading")
 	}
-	return c.different()
+	if lines != nil {
+		c.different(lines)
+	}
+	return nil
 }
 
 func (r *request) outcome() string {
@@ -393,14 +427,7 @@ func nameOf(t *tab) string {
 }
 
 // different says how the page's snapshot differs from the last one.
-func (c *call) different() error {
-	lines, err := c.snapshot(c.ctx, nil)
-	if errors.Is(err, errEnded) || c.ctx.Err() != nil {
-		return err
-	}
-	if err != nil {
-		return nil //nolint:nilerr // the page has gone on meanwhile: the next snapshot shows it
-	}
+func (c *call) different(lines []string) {
 	c.b.mu.Lock()
 	old, had := c.t.shown, c.t.shown != nil
 	c.t.shown = lines
@@ -412,28 +439,27 @@ func (c *call) different() error {
 		if left > 0 {
 			c.say("the page begins so; %d more lines: use %s", left, toolname.BrowserSnapshot)
 		}
-		return nil
+		return
 	}
 	changed, ok := diff(old, lines)
 	if !ok || len(changed) > len(lines) {
 		if text, left := fit(lines, most); left == 0 && text != "" {
 			c.say("most of the page has changed; it is now:")
 			c.content = text
-			return nil
+			return
 		}
 		c.say("most of the page has changed: use %s with full", toolname.BrowserSnapshot)
-		return nil
+		return
 	}
 	if len(changed) == 0 {
 		c.say("the page's content is the same as before")
-		return nil
+		return
 	}
 	text, left := fit(changed, most)
 	c.content = text
 	if left > 0 {
 		c.say("%d more lines have changed: use %s with full", left, toolname.BrowserSnapshot)
 	}
-	return nil
 }
 
 func (c *call) limit(usual int) int { return min(cmp.Or(c.args.MaxBytes, usual), mostBytes) }

@@ -125,53 +125,80 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 // call makes a call in a session, or in the browser itself if session is empty, and decodes
 // its result into result unless that is nil.
 func (c *conn) call(ctx context.Context, session, method string, params, result any) error {
+	m, err := c.begin(session, method, params)
+	if err != nil {
+		return err
+	}
+	return m.end(ctx, result)
+}
+
+// begun is a call that was sent.
+type begun struct {
+	c      *conn
+	id     int64
+	method string
+	waits  chan *message
+}
+
+// begin sends a call. The browser takes calls in the order in which they were sent. Its caller ends
+// it.
+func (c *conn) begin(session, method string, params any) (*begun, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", method, err)
+		return nil, fmt.Errorf("encode %s: %w", method, err)
 	}
 	if params == nil {
 		raw = nil
 	}
-	waits := make(chan *message, 1)
+	b := &begun{c: c, method: method, waits: make(chan *message, 1)}
 	c.mu.Lock()
 	if c.pending == nil {
 		c.mu.Unlock()
-		return errEnded
+		return nil, errEnded
 	}
 	c.last++
-	id := c.last
-	c.pending[id] = waits
+	b.id = c.last
+	c.pending[b.id] = b.waits
 	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.pending, id)
-		c.mu.Unlock()
-	}()
-	text, err := json.Marshal(message{ID: id, Session: session, Method: method, Params: raw})
+	text, err := json.Marshal(message{ID: b.id, Session: session, Method: method, Params: raw})
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", method, err)
+		b.forget()
+		return nil, fmt.Errorf("encode %s: %w", method, err)
 	}
 	c.writing.Lock()
 	_, err = c.out.Write(append(text, 0))
 	c.writing.Unlock()
 	if err != nil {
-		return errEnded
+		b.forget()
+		return nil, errEnded
 	}
+	return b, nil
+}
+
+// end waits for the result of a call, and decodes it into result unless that is nil.
+func (b *begun) end(ctx context.Context, result any) error {
+	defer b.forget()
 	select {
-	case m := <-waits:
+	case m := <-b.waits:
 		if m.Error != nil {
-			return fmt.Errorf("%s: %w", method, m.Error)
+			return fmt.Errorf("%s: %w", b.method, m.Error)
 		}
 		if result == nil {
 			return nil
 		}
 		if err := json.Unmarshal(m.Result, result); err != nil {
-			return fmt.Errorf("decode the result of %s: %w", method, err)
+			return fmt.Errorf("decode the result of %s: %w", b.method, err)
 		}
 		return nil
-	case <-c.done:
+	case <-b.c.done:
 		return errEnded
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (b *begun) forget() {
+	b.c.mu.Lock()
+	defer b.c.mu.Unlock()
+	delete(b.c.pending, b.id)
 }

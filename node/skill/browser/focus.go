@@ -17,6 +17,7 @@ type focused struct {
 	Secret bool
 
 	object  string
+	frame   string
 	backend int64
 	// within are the elements of a closed shadow tree, one of which has the focus.
 	within []int64
@@ -95,7 +96,7 @@ func (p *page) focus(ctx context.Context) (f focused, err error) {
 			frame = at.FrameID
 			continue
 		}
-		f.backend = at.Backend
+		f.backend, f.frame = at.Backend, frame
 		raw, err := p.value(ctx, "Runtime.callFunctionOn", map[string]any{"functionDeclaration": focusScript, "objectId": f.object, "returnByValue": true})
 		if err == nil {
 			err = json.Unmarshal(raw, &f)

@@ -72,28 +72,27 @@ func (p *page) press(ctx context.Context, k key, held int) error {
 	if held == 2 && k.name == "a" {
 		down["commands"] = []string{"selectAll"}
 	}
-	if err := p.act(ctx, "Input.dispatchKeyEvent", down, nil); err != nil {
-		return err
-	}
-	return p.act(ctx, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": k.name, "code": k.code, "windowsVirtualKeyCode": k.number, "modifiers": held}, nil)
+	up := map[string]any{"type": "keyUp", "key": k.name, "code": k.code, "windowsVirtualKeyCode": k.number, "modifiers": held}
+	return p.input(ctx, "Input.dispatchKeyEvent", down, up)
 }
 
-// click moves the mouse to a point and clicks there.
+// moveTo moves the mouse to a point.
+func moveTo(ctx context.Context, p *page, at point, held int) error {
+	return p.input(ctx, "Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y, "modifiers": held})
+}
+
+// click clicks at a point, where the mouse is.
 func (p *page) click(ctx context.Context, at point, button string, count, held int) error {
 	buttons := map[string]int{"left": 1, "right": 2, "middle": 4}[button]
-	if err := p.act(ctx, "Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y, "modifiers": held}, nil); err != nil {
-		return err
-	}
+	var events []map[string]any
 	for n := 1; n <= count; n++ {
 		for _, one := range []string{"mousePressed", "mouseReleased"} {
-			if err := p.act(ctx, "Input.dispatchMouseEvent", map[string]any{
+			events = append(events, map[string]any{
 				"type": one, "x": at.X, "y": at.Y, "button": button, "buttons": buttons, "clickCount": n, "modifiers": held,
-			}, nil); err != nil {
-				return err
-			}
+			})
 		}
 	}
-	return nil
+	return p.input(ctx, "Input.dispatchMouseEvent", events...)
 }
 
 // fillScript prepares an element for text: it has the focus, and what is in it is selected or

@@ -30,7 +30,7 @@ var programs = []string{
 }
 
 // errNoBrowser is returned where there is no Chromium.
-var errNoBrowser = errors.New("there is no Chromium in this jail: use a jail.image that has it, or have the node's operator install it: as the package chromium for jails without an image, or with deckhand-node pack fetch chromium for all")
+var errNoBrowser = errors.New("there is no Chromium in this jail: use a jail.image that has it, or have the node's operator install it: as the package chromium for jails without an image, or as a pack for all jails, with deckhand node pack fetch NODE chromium")
 
 // startWait bounds the browser's start.
 const startWait = 30 * time.Second
@@ -149,8 +149,10 @@ func flags(folder, proxy string) []string {
 		"--disable-sync", "--disable-extensions", "--disable-breakpad", "--disable-crash-reporter", "--disable-domain-reliability", "--disable-client-side-phishing-detection",
 		"--disable-field-trial-config", "--metrics-recording-only", "--no-pings", "--no-service-autorun", "--password-store=basic", "--disable-search-engine-choice-screen",
 		// Clients of Google's services that no setting turns off; this port is one that the browser refuses.
-		"--gcm-checkin-url=http://127.0.0.1:9/", "--gcm-registration-url=http://127.0.0.1:9/",
-		"--gaia-url=http://127.0.0.1:9/", "--google-base-url=http://127.0.0.1:9/", "--allow-browser-signin=false",
+		// Pages of the host of the login have a process of their own, in which they cannot be looked into
+		// as frames of others: this host has none.
+		"--gcm-checkin-url=http://127.0.0.9:9/", "--gcm-registration-url=http://127.0.0.9:9/",
+		"--gaia-url=http://127.0.0.9:9/", "--google-base-url=http://127.0.0.9:9/", "--allow-browser-signin=false",
 		// What would wait for a person, or show one something.
 		"--deny-permission-prompts", "--disable-print-preview", "--noerrdialogs", "--disable-prompt-on-repost", "--disable-speech-api",
 		// One process for the frames of a page, so that its tree is read at once. Without a

@@ -21,7 +21,7 @@ func TestChromiumOfAPackIsForJailsWithoutOne(t *testing.T) {
 	own, packs := filepath.Join(dir, "own"), filepath.Join(dir, "packs")
 	_, err := findIn("", []string{own}, packs)
 	require.ErrorIs(t, err, errNoBrowser)
-	require.ErrorContains(t, err, "deckhand-node pack fetch chromium")
+	require.ErrorContains(t, err, "deckhand node pack fetch NODE chromium")
 	packed := program("packs", "version", "chrome-linux64", "chrome")
 	require.NoError(t, os.Symlink("version", filepath.Join(packs, "current")))
 	found, err := findIn("", []string{own}, packs)

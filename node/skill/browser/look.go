@@ -154,7 +154,7 @@ func doScreenshot(c *call) error {
 			what = fmt.Sprintf("the first %g of %g pixels of the page", height, size.Content.Height)
 		}
 	}
-	show, err := c.hideSecrets(c.ctx)
+	show, err := hideSecrets(c.ctx, &c.page)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/node/skill/report"
@@ -19,6 +20,8 @@ type page struct {
 	t *tab
 	// root is the page's tree while a call looks for its target: it is read once for that.
 	root *node
+	// quietAt is until when the page must have done nothing to count as quiet; zero once it does.
+	quietAt time.Time
 }
 
 // looked returns the tree in which a target is looked for.
@@ -47,12 +50,15 @@ type evaluated struct {
 	Exception *exception `json:"exceptionDetails"`
 }
 
+// worldName is what the driver's own worlds are called.
+const worldName = "deckhand"
+
 // world returns the driver's own world in a frame.
 func (p *page) world(ctx context.Context, frame string) (int64, error) {
 	var made struct {
 		ID int64 `json:"executionContextId"`
 	}
-	err := p.act(ctx, "Page.createIsolatedWorld", map[string]any{"frameId": frame, "worldName": "deckhand"}, &made)
+	err := p.act(ctx, "Page.createIsolatedWorld", map[string]any{"frameId": frame, "worldName": worldName}, &made)
 	return made.ID, err
 }
 
@@ -89,11 +95,25 @@ func (p *page) release(object string) {
 
 // in evaluates an expression in the driver's world of the page itself.
 func (p *page) in(ctx context.Context, expression string) (json.RawMessage, error) {
+	params := map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}
+	p.b.mu.Lock()
+	known := p.t.world
+	p.b.mu.Unlock()
+	if known != "" {
+		params["uniqueContextId"] = known
+		out, err := p.value(ctx, "Runtime.evaluate", params)
+		var gone *protocolError // before that came as an event
+		if !errors.As(err, &gone) || !strings.Contains(gone.Message, "uniqueContextId not found") {
+			return out, err
+		}
+		delete(params, "uniqueContextId")
+	}
 	world, err := p.world(ctx, p.t.target)
 	if err != nil {
 		return nil, err
 	}
-	return p.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true, "awaitPromise": true})
+	params["contextId"] = world
+	return p.value(ctx, "Runtime.evaluate", params)
 }
 
 func (p *page) value(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
@@ -113,6 +133,33 @@ var errDialog = errors.New("a dialog is open")
 // act makes a call that a dialog of the page would hold up. If one opens, it returns
 // errDialog: what the call did until then is done.
 func (p *page) act(ctx context.Context, method string, params, result any) error {
+	return p.unlessDialog(ctx, func(ctx context.Context, c *conn) error { return c.call(ctx, p.t.session, method, params, result) })
+}
+
+// input sends events of the mouse or the keyboard, as act does, without waiting for one before the
+// next is sent.
+func (p *page) input(ctx context.Context, method string, events ...map[string]any) error {
+	return p.unlessDialog(ctx, func(ctx context.Context, c *conn) error {
+		var first error
+		var all []*begun
+		for _, e := range events {
+			one, err := c.begin(p.t.session, method, e)
+			if first = err; err != nil {
+				break
+			}
+			all = append(all, one)
+		}
+		for _, one := range all {
+			if err := one.end(ctx, nil); first == nil {
+				first = err
+			}
+		}
+		return first
+	})
+}
+
+// unlessDialog has calls end, or returns errDialog once a dialog opens.
+func (p *page) unlessDialog(ctx context.Context, do func(ctx context.Context, c *conn) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.b.mu.Lock()
@@ -122,7 +169,7 @@ func (p *page) act(ctx context.Context, method string, params, result any) error
 		return errEnded
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- proc.conn.call(ctx, p.t.session, method, params, result) }()
+	go func() { ended <- do(ctx, proc.conn) }()
 	for {
 		p.b.mu.Lock()
 		open, crashed, changed := p.t.dialog != nil, p.t.crashed, p.b.changed
@@ -177,11 +224,8 @@ const pointScript = `function() {
 	return {dx: x - rect.left, dy: y - rect.top, left: rect.left, top: rect.top};
 }`
 
-// pointOf scrolls an element into view and returns where to click it.
+// pointOf returns where to click an element, which was brought into view.
 func (p *page) pointOf(ctx context.Context, e element) (point, error) {
-	if err := p.act(ctx, "DOM.scrollIntoViewIfNeeded", map[string]any{"backendNodeId": e.backend}, nil); err != nil && ctx.Err() != nil {
-		return point{}, err
-	}
 	var problem string
 	// What moves, or is covered for a moment, is tried again.
 	for range 10 {
@@ -235,12 +279,15 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // A page is given long to do what follows from an action, and only brief if it has drawn something
-// at once and neither asks for anything nor loads: one that has drawn nothing may do so after a
-// timer of its own.
+// soon and neither asks for anything nor loads: one that has drawn nothing may do so after a timer of
+// its own. It is looked at meanwhile; if it goes on after that, it is given long after all.
 const (
-	brief = 40 * time.Millisecond
+	brief = 20 * time.Millisecond
 	long  = 150 * time.Millisecond
 )
+
+// soon are the times at which a page is asked whether it has drawn something.
+var soon = []time.Duration{4 * time.Millisecond, brief, 2 * brief}
 
 // watchScript has the page note what changes in it, and drewScript reports whether something has.
 const (
@@ -252,8 +299,7 @@ const (
 })()`
 	drewScript = `(() => {
 	const drew = !!self.deckhandDrawn && (self.deckhandDrew || self.deckhandDrawn.takeRecords().length > 0);
-	self.deckhandDrawn?.disconnect();
-	self.deckhandDrawn = undefined;
+	self.deckhandDrew = false;
 	return drew;
 })()`
 )
@@ -269,7 +315,7 @@ func (p *page) watch(ctx context.Context) error {
 	return nil // nothing is noted, so the page is given long
 }
 
-// drew reports whether something has changed in the page's own document since watch, and ends that.
+// drew reports whether something has changed in the page's own document since watch or drew was called.
 func (p *page) drew(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
@@ -281,25 +327,17 @@ func (p *page) drew(ctx context.Context) (bool, error) {
 }
 
 // settle waits until a page does nothing any more that the action before may have begun, for
-// at most a time. It reports whether it does.
+// at most a time. It reports whether it does. For one that has drawn something soon it sets
+// quietAt: the page counts as quiet if it does nothing until then; see wentOn.
 func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) (bool, error) {
 	end := time.Now().Add(most)
-	calm, quiet := time.Now(), brief
+	calm, quiet, asked := time.Now(), soon[0], 0
+	p.quietAt = time.Time{}
 	for {
-		p.b.mu.Lock()
-		stop := p.t.dialog != nil || p.t.crashed
-		busy := p.t.loading
-		for _, r := range p.t.requests {
-			if r.began.Before(since) {
-				continue
-			}
+		stop, asks, busy, changed := busy(p, since)
+		if asks {
 			quiet = long
-			if r.waits() {
-				busy = true
-			}
 		}
-		changed := p.b.changed
-		p.b.mu.Unlock()
 		now := time.Now()
 		if busy {
 			calm, quiet = now, long
@@ -314,9 +352,14 @@ func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) 
 				return true, nil
 			}
 			if drawn, err := p.drew(ctx); err != nil || drawn {
+				p.quietAt = time.Now().Add(brief - soon[0])
 				return true, err
 			}
-			quiet = long
+			if asked++; asked < len(soon) {
+				quiet = soon[asked]
+			} else {
+				quiet = long
+			}
 		}
 		wait := time.NewTimer(min(50*time.Millisecond, quiet-now.Sub(calm)+time.Millisecond, time.Until(end)+time.Millisecond))
 		select {
@@ -331,4 +374,44 @@ func (p *page) settle(ctx context.Context, since time.Time, most time.Duration) 
 		}
 		wait.Stop()
 	}
+}
+
+// busy reports whether a page waits for something since a time, whether it asked for something, and
+// whether nothing is to be waited for: it shows a dialog or has crashed. changed is closed when that
+// may be different.
+func busy(p *page, since time.Time) (stop, asks, busy bool, changed <-chan struct{}) {
+	p.b.mu.Lock()
+	defer p.b.mu.Unlock()
+	busy = p.t.loading
+	for _, r := range p.t.requests {
+		if !r.began.Before(since) {
+			asks, busy = true, busy || r.waits()
+		}
+	}
+	return p.t.dialog != nil || p.t.crashed, asks, busy, p.b.changed
+}
+
+// wentOn reports whether a page that settle took for quiet has done something since, once it has been
+// given its time. Then it has been given long.
+func (p *page) wentOn(ctx context.Context, since time.Time, most time.Duration) (bool, error) {
+	if p.quietAt.IsZero() {
+		return false, nil
+	}
+	if err := pause(ctx, time.Until(p.quietAt)); err != nil {
+		return false, err
+	}
+	p.quietAt = time.Time{}
+	drawn, err := p.drew(ctx)
+	if err != nil {
+		return false, err
+	}
+	if stop, asks, busy, _ := busy(p, since); stop || !drawn && !asks && !busy {
+		return false, nil
+	}
+	if err := pause(ctx, long); err != nil {
+		return false, err
+	}
+	_, err = p.settle(ctx, since, most)
+	p.quietAt = time.Time{}
+	return true, err
 }

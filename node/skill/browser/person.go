@@ -160,9 +160,17 @@ func (p *person) follow(on bool) {
 func (p *person) release() {
 	p.held = false
 	p.follow(false)
+	b := p.k.browser
 	for _, value := range p.secrets {
-		p.k.browser.secrets.addTyped(value)
+		b.secrets.addTyped(value)
 	}
+	b.mu.Lock()
+	b.private = false
+	b.released++
+	for _, t := range b.tabs { // drawn before
+		t.cast.data = ""
+	}
+	b.mu.Unlock()
 	<-p.k.turn
 }
 
@@ -349,10 +357,10 @@ func (p *person) admit(at *page, focus focused, text string) error {
 	if at.t.group.ran || b.ran[focus.Origin] {
 		return fmt.Errorf("JavaScript of the agent (%s) has run in pages of %s or in this tab, and might read what is typed", toolname.BrowserExecuteJS, clean(focus.Origin, 100))
 	}
-	at.t.group.typed, b.typed[focus.Origin] = true, true
-	at.t.secrets[focus.backend] = true
+	at.t.group.typed, b.typed[focus.Origin], b.private = true, true, true
+	at.t.secrets[focus.backend] = focus.frame
 	for _, one := range focus.within {
-		at.t.secrets[one] = true
+		at.t.secrets[one] = focus.frame
 	}
 	if !known {
 		p.secrets[here] = ""

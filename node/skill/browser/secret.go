@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -280,90 +279,4 @@ func (c *call) mayRun() (document string, err error) {
 		c.t.group.ran, c.b.ran[at.origin] = true, true
 		return at.id, nil
 	}
-}
-
-// hideScript hides what of a document shows a secret, in open shadow trees too, and returns how
-// many elements that are. showScript ends that.
-const hideScript = `(values) => {
-	let n = 0;
-	const has = (text) => values.some((v) => text.includes(v));
-	const hide = (e) => {
-		if (!e.style || e.hasAttribute('data-deckhand-hidden')) return;
-		n++;
-		e.setAttribute('data-deckhand-hidden', e.style.getPropertyValue('filter') + '!' + e.style.getPropertyPriority('filter'));
-		e.style.setProperty('filter', 'opacity(0)', 'important');
-	};
-	const walk = (root) => {
-		for (const e of root.querySelectorAll('*')) {
-			if (e.shadowRoot) walk(e.shadowRoot);
-			if ((e.localName === 'input' || e.localName === 'textarea') && has(e.value)) hide(e);
-			else if (e.localName !== 'script' && e.localName !== 'style' && !e.childElementCount && has(e.textContent)) hide(e);
-			else for (const c of e.childNodes) if (c.nodeType === 3 && has(c.data)) { hide(e); break; }
-		}
-	};
-	walk(document);
-	return n;
-}`
-
-const showScript = `(() => {
-	const walk = (root) => {
-		for (const e of root.querySelectorAll('*')) {
-			if (e.shadowRoot) walk(e.shadowRoot);
-			const was = e.getAttribute('data-deckhand-hidden');
-			if (was === null) continue;
-			const at = was.lastIndexOf('!');
-			e.style.removeProperty('filter');
-			if (at > 0) e.style.setProperty('filter', was.slice(0, at), was.slice(at + 1));
-			e.removeAttribute('data-deckhand-hidden');
-		}
-	};
-	walk(document);
-})()`
-
-// hideSecrets hides what shows a secret in all frames until the function that it returns is
-// called. If a frame cannot be asked, there is no picture.
-func (p *page) hideSecrets(ctx context.Context) (show func(), err error) {
-	hidden := p.b.secrets.all()
-	if len(hidden) == 0 {
-		return func() {}, nil
-	}
-	var tree struct {
-		Tree frameTree `json:"frameTree"`
-	}
-	if err := p.act(ctx, "Page.getFrameTree", nil, &tree); err != nil {
-		return nil, err
-	}
-	values, err := json.Marshal(hidden)
-	if err != nil {
-		return nil, err
-	}
-	frames := tree.Tree.ids(nil)
-	each := func(ctx context.Context, expression string) error {
-		for _, frame := range frames {
-			world, err := p.world(ctx, frame)
-			if err != nil {
-				return err
-			}
-			if _, err := p.value(ctx, "Runtime.evaluate", map[string]any{"expression": expression, "contextId": world, "returnByValue": true}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	select {
-	case p.b.secrets.hiding <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	show = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), watchWait)
-		defer cancel()
-		_ = each(ctx, showScript) // a frame that is gone shows nothing
-		<-p.b.secrets.hiding
-	}
-	if err := each(ctx, "("+hideScript+")("+string(values)+")"); err != nil {
-		show()
-		return nil, fmt.Errorf("no picture is taken, because it might show a credential: %w", err)
-	}
-	return show, nil
 }

@@ -49,6 +49,9 @@ type Config struct {
 	IdleSeconds int `json:"idle_seconds"`
 	// Signed has the keeper end unless it is given a key.
 	Signed bool `json:"signed,omitempty"`
+	// Record has it write what the browser shows to Recording.
+	Record    bool      `json:"record,omitempty"`
+	Recording io.Writer `json:"-"`
 	// Start has what other users of the jail must not see. With a key, calls must be signed.
 	Start browserlink.Start `json:"-"`
 }
@@ -112,6 +115,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	case len(args) == 2 && args[0] == "serve":
 		var cfg Config
 		if err = json.Unmarshal([]byte(args[1]), &cfg); err == nil {
+			cfg.Recording = stdout
 			err = readStart(stdin, &cfg.Start)
 		}
 		if err == nil {
@@ -208,10 +212,10 @@ func Serve(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	k := &server{browser: newBrowser(cfg.Program, cfg.Folder, proxy), idle: keeper.NewIdle(time.Duration(cfg.IdleSeconds) * time.Second), turn: make(chan struct{}, 1)}
-	k.viewers.all = map[chan struct{}]bool{}
+	k.viewers.all = map[chan struct{}]viewer{}
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
-	k.key, k.keeper, k.began, k.start = cfg.Start.Key, cfg.Start.Keeper, began, cfg.Start.Now
+	k.key, k.keeper, k.began, k.start = cfg.Start.Key, cfg.Start.Keeper, began, cmp.Or(cfg.Start.Now, began.UnixMilli())
 	for _, one := range cfg.Start.Secrets {
 		_ = k.browser.secrets.add(one.Credential, one.Value) // the newest are first
 	}
@@ -227,6 +231,9 @@ func Serve(ctx context.Context, cfg Config) error {
 		sessions{k.browser}.begin(session)
 	}
 	defer k.browser.close()
+	if cfg.Record && cfg.Recording != nil {
+		k.asking.Go(func() { k.record(watching, cfg.Recording) })
+	}
 	go func() {
 		k.idle.Wait(ctx, nil)
 		_ = listener.Close()

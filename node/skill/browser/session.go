@@ -93,10 +93,8 @@ func (b sessions) capture(ctx context.Context) {
 	defer cancel()
 	s := &browserlink.Session{}
 	var got struct{ Cookies []browserlink.Cookie }
-	if b.proc.conn.call(ctx, "", "Storage.getCookies", nil, &got) != nil {
-		return
-	}
-	s.Cookies = got.Cookies
+	read := make(chan error, 1)
+	go func() { read <- b.proc.conn.call(ctx, "", "Storage.getCookies", nil, &got) }()
 	b.mu.Lock()
 	tabs, active := append([]*tab(nil), b.tabs...), b.active
 	s.Ran, s.Typed = slices.Sorted(maps.Keys(b.ran)), slices.Sorted(maps.Keys(b.typed))
@@ -120,7 +118,10 @@ func (b sessions) capture(ctx context.Context) {
 		b.kept.tabs[t.number] = state
 		s.Tabs = append(s.Tabs, state)
 	}
-	s.Local = b.kept.local
+	if <-read != nil {
+		return
+	}
+	s.Cookies, s.Local = got.Cookies, b.kept.local
 	b.kept.session = s
 }
 

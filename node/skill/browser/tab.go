@@ -43,10 +43,13 @@ type tab struct {
 	chooser int64
 	// script is the world of the scripts of the document, and of which origin it is.
 	script struct{ id, origin string }
-	group  *group
-	cast   screencast
-	// secrets are the elements of the document into which a person typed a secret, by their ids.
-	secrets map[int64]bool
+	// world is the driver's own world of scripts in the document.
+	world string
+	group *group
+	cast  screencast
+	// secrets are the elements of the document into which a person typed a secret, by their ids,
+	// with their frames.
+	secrets map[int64]string
 }
 
 // group are tabs that opened one another: their documents may reach each other. It reports
@@ -92,7 +95,7 @@ func (t *tab) name() string { return fmt.Sprintf("t%d", t.number) }
 
 // reset forgets what was of the document before.
 func (t *tab) reset() {
-	t.refs, t.nodes, t.shown, t.chooser, t.secrets = map[int64]string{}, map[string]element{}, nil, 0, map[int64]bool{}
+	t.refs, t.nodes, t.shown, t.chooser, t.secrets = map[int64]string{}, map[string]element{}, nil, 0, map[int64]string{}
 	t.navigations++
 }
 
@@ -173,6 +176,7 @@ func (t *tab) onContext(e event) {
 		UniqueID string `json:"executionContextUniqueId"`
 		Context  struct {
 			UniqueID, Origin string
+			Name             string
 			AuxData          struct {
 				IsDefault bool
 				FrameID   string
@@ -181,6 +185,12 @@ func (t *tab) onContext(e event) {
 	}
 	if json.Unmarshal(e.Params, &p) != nil {
 		return
+	}
+	switch at := p.Context; {
+	case e.Method == "Runtime.executionContextsCleared", e.Method == "Runtime.executionContextDestroyed" && p.UniqueID == t.world:
+		t.world = ""
+	case e.Method == "Runtime.executionContextCreated" && at.Name == worldName && !at.AuxData.IsDefault && at.AuxData.FrameID == t.target:
+		t.world = at.UniqueID
 	}
 	switch at := p.Context; {
 	case e.Method == "Runtime.executionContextsCleared", e.Method == "Runtime.executionContextDestroyed" && p.UniqueID == t.script.id:

@@ -94,7 +94,22 @@ func (p *page) frames(ctx context.Context) ([]string, error) {
 // tree returns the accessibility tree of a tab, with that of each frame below the element
 // that shows it.
 func (p *page) tree(ctx context.Context) (*node, error) {
+	type axTree struct {
+		Nodes []axNode `json:"nodes"`
+	}
+	read := func(frame string) (all axTree, err error) {
+		return all, p.act(ctx, "Accessibility.getFullAXTree", map[string]any{"frameId": frame}, &all)
+	}
+	// The page's own is read while its frames are listed.
+	var own axTree
+	var ownErr error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		own, ownErr = read(p.t.target)
+	}()
 	frames, err := p.frames(ctx)
+	<-done
 	if err != nil {
 		return nil, err
 	}
@@ -102,10 +117,10 @@ func (p *page) tree(ctx context.Context) (*node, error) {
 	left := maxNodes
 	owners := map[int64]*node{}
 	for i, id := range frames {
-		var all struct {
-			Nodes []axNode `json:"nodes"`
+		all, err := own, ownErr
+		if id != p.t.target {
+			all, err = read(id)
 		}
-		err := p.act(ctx, "Accessibility.getFullAXTree", map[string]any{"frameId": id}, &all)
 		if i > 0 && err != nil && ctx.Err() == nil {
 			continue // the frame is gone meanwhile, or empty
 		}
@@ -143,7 +158,7 @@ func (p *page) tree(ctx context.Context) (*node, error) {
 	defer p.b.mu.Unlock()
 	if len(p.t.secrets) > 0 {
 		collect(root, func(n *node) {
-			if p.t.secrets[n.backend] {
+			if _, secret := p.t.secrets[n.backend]; secret {
 				n.value, n.children = "[typed by a person]", nil
 			}
 		})

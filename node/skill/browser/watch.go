@@ -62,7 +62,7 @@ func Watch(ctx context.Context, folder string, stdin io.Reader, stdout io.Writer
 type viewers struct {
 	mu sync.Mutex
 	// all are told of each new frame; guarded by mu.
-	all map[chan struct{}]bool
+	all map[chan struct{}]viewer
 	// made are the newest commands that have watched, so that a kept request is of no use: one is
 	// made within seconds; guarded by mu.
 	made []string
@@ -71,12 +71,42 @@ type viewers struct {
 	stop        context.CancelFunc
 }
 
+// viewer is whom frames are for.
+type viewer int
+
+const (
+	somebody viewer = iota
+	recorder
+)
+
 // film is a frame with its picture.
 type film struct {
 	browserlink.Frame
 	data []byte
 	// of is the tab that it shows; nil for none.
 	of *tab
+	// private reports that it was made while a person had typed a secret that is not kept out of
+	// pictures yet.
+	private bool
+}
+
+// shown are the newest frame that one has been shown, and the newest that had a picture.
+type shown struct{ last, seen *film }
+
+// next returns the newest frame if it was not shown yet, with its picture unless that was.
+func (s *shown) next(v *viewers) (now, picture *film) {
+	v.mu.Lock()
+	now, picture = v.said, v.shown
+	v.mu.Unlock()
+	if now == nil || now == s.last {
+		return nil, nil
+	}
+	s.last = now
+	if picture == s.seen { // maybe that of a frame before
+		return now, nil
+	}
+	s.seen = picture
+	return now, picture
 }
 
 // watch serves one who watches.
@@ -85,7 +115,7 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 		_ = s.send(browserlink.Shown{Frame: &browserlink.Frame{Problem: "the browser is watched through the hub only"}})
 		return
 	}
-	fresh, ok := k.join(ctx)
+	fresh, ok := k.join(ctx, somebody)
 	if !ok {
 		_ = s.send(browserlink.Shown{Frame: &browserlink.Frame{Problem: fmt.Sprintf("%d people watch this browser already", maxViewers)}})
 		return
@@ -107,7 +137,7 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 			p.release()
 		}
 	}()
-	var last, seen *film
+	var shown shown
 	for {
 		select {
 		case <-ctx.Done():
@@ -117,26 +147,38 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 				return
 			}
 		case <-fresh:
-			k.viewers.mu.Lock()
-			now, picture := k.viewers.said, k.viewers.shown
-			k.viewers.mu.Unlock()
-			if now == nil || now == last {
+			now, picture := shown.next(&k.viewers)
+			if now == nil {
 				continue
 			}
-			header, data, of := now.Frame, []byte(nil), (*tab)(nil)
-			if picture != nil && picture != seen { // maybe that of a frame before
-				data, of = picture.data, picture.of
-			}
-			header.Bytes, last, seen = len(data), now, picture
-			if s.send(browserlink.Shown{Frame: &header}) != nil {
+			if writeFrame(s.conn, now, picture) != nil {
 				return
 			}
-			if _, err := s.conn.Write(data); err != nil {
-				return
-			}
-			p.seen.show(now.of, of)
+			p.seen.show(now.of, picture.tab())
 		}
 	}
+}
+
+// tab returns the tab that a frame shows; nil for none.
+func (f *film) tab() *tab {
+	if f == nil {
+		return nil
+	}
+	return f.of
+}
+
+// writeFrame writes a frame in a line, and the bytes of its picture unless that is nil.
+func writeFrame(to io.Writer, now, picture *film) error {
+	header, data := now.Frame, []byte(nil)
+	if picture != nil {
+		data = picture.data
+	}
+	header.Bytes = len(data)
+	line, err := json.Marshal(browserlink.Shown{Frame: &header})
+	if err == nil {
+		_, err = to.Write(append(append(line, '\n'), data...))
+	}
+	return err
 }
 
 // admitViewer reports whether the hub has signed a request to watch, and it is new.
@@ -155,14 +197,20 @@ func (k *server) admitViewer(req Request) bool {
 }
 
 // join counts one more who watches; with the first, filming begins.
-func (k *server) join(ctx context.Context) (fresh chan struct{}, ok bool) {
+func (k *server) join(ctx context.Context, who viewer) (fresh chan struct{}, ok bool) {
 	k.viewers.mu.Lock()
 	defer k.viewers.mu.Unlock()
-	if len(k.viewers.all) >= maxViewers {
+	people := 0
+	for _, one := range k.viewers.all {
+		if one == somebody {
+			people++
+		}
+	}
+	if who == somebody && people >= maxViewers {
 		return nil, false
 	}
 	fresh = make(chan struct{}, 1)
-	k.viewers.all[fresh] = true
+	k.viewers.all[fresh] = who
 	fresh <- struct{}{}
 	if k.viewers.stop == nil {
 		ctx, k.viewers.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -184,7 +232,7 @@ func (k *server) leave(fresh chan struct{}) {
 
 // film makes frames until nobody watches any more.
 func (k *server) film(ctx context.Context) {
-	c := &camera{b: k.browser}
+	c := &camera{b: k.browser, now: k.now}
 	defer c.turn(context.WithoutCancel(ctx), nil)
 	tick := time.NewTicker(frameEvery)
 	defer tick.Stop()
@@ -236,11 +284,14 @@ func (t *tab) onFilm(e event) {
 
 // camera films the active tab.
 type camera struct {
-	b *browser
+	b   *browser
+	now func() int64
 	// at is the tab that is filmed, and by which process it is shown.
 	at   *tab
 	proc *process
 	last browserlink.Frame
+	// pictured reports that there was a picture since another tab is filmed.
+	pictured bool
 	// size is that of the newest picture: the page's, in pixels.
 	size image.Config
 	// sum is that of the newest picture that was taken beside the screencast, when that was, and
@@ -257,6 +308,7 @@ func (c *camera) frame(ctx context.Context) *film {
 	b := c.b
 	b.mu.Lock()
 	proc, t := b.proc, b.active
+	private, released := b.private, b.released
 	now := browserlink.Frame{}
 	switch {
 	case proc == nil || t == nil || !t.ready:
@@ -277,9 +329,11 @@ func (c *camera) frame(ctx context.Context) *film {
 	case now.Problem != "":
 		c.turn(ctx, nil)
 	case t != c.at || proc != c.proc:
-		c.proc, c.same, c.sum = proc, 0, [sha256.Size]byte{}
+		c.proc, c.same, c.sum, c.pictured = proc, 0, [sha256.Size]byte{}, false
 		c.turn(ctx, t)
-		data, _ = (&page{b: b, t: t}).capture(ctx, filmQuality) // the next one follows
+		fallthrough
+	case !c.pictured: // a page that does not change is maybe not sent by itself
+		data, _ = (&page{b: b, t: t}).capture(ctx, filmQuality) // it is tried again
 	default:
 		data = c.take(ctx, t)
 	}
@@ -291,13 +345,17 @@ func (c *camera) frame(ctx context.Context) *film {
 	} else {
 		data = nil
 	}
+	c.pictured = c.pictured || len(data) > 0
 	now.Width, now.Height = c.size.Width, c.size.Height
 	if len(data) == 0 && now == c.last {
 		return nil
 	}
 	c.last = now
-	now.At, now.Bytes = time.Now().UnixMilli(), len(data)
-	return &film{now, data, t}
+	now.At, now.Bytes = c.now(), len(data)
+	b.mu.Lock()
+	private = private || b.private || b.released != released
+	b.mu.Unlock()
+	return &film{now, data, t, private}
 }
 
 // turn films another tab from now on; none if t is nil.
@@ -320,7 +378,7 @@ func (c *camera) turn(ctx context.Context, t *tab) {
 // them changes the page, of which Chromium sends a frame: one that is as before makes the next one
 // be taken later.
 func (c *camera) take(ctx context.Context, t *tab) []byte {
-	secret := len(c.b.secrets.all()) > 0
+	secret := hasSecrets(&page{b: c.b, t: t})
 	if secret && time.Since(c.taken) < min(frameEvery<<c.same, sameEvery) {
 		return nil
 	}

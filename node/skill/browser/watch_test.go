@@ -43,6 +43,7 @@ func (r *rig) watch(exec string, sign bool) *viewer {
 	r.t.Cleanup(func() {
 		cancel()
 		_ = in.Close()
+		_ = out.Close()
 	})
 	call := browser.Request{Tool: browserlink.WatchTool, Exec: exec, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 	if sign {
@@ -109,21 +110,23 @@ func (v *viewer) clicks(mark []int32) browserlink.Did {
 	return did
 }
 
+// where returns where the element of a selector is in the page: left, top, width and height.
+func (r *rig) where(selector string) (box []int32) {
+	r.t.Helper()
+	said := r.do(toolname.BrowserExecuteJS, map[string]any{
+		"expression": fmt.Sprintf("(() => { const r = document.querySelector(%q).getBoundingClientRect(); return 'at ' + JSON.stringify([r.x, r.y, r.width, r.height].map(Math.round)) })()", selector),
+	})
+	_, text, _ := bytes.Cut([]byte(said), []byte("at "))
+	require.NoError(r.t, json.NewDecoder(bytes.NewReader(text)).Decode(&box), said)
+	return box
+}
+
 // An action has a picture for people of the page before it, with where the element is that it
 // was made on. The model gets none.
 func TestActionsShowWhatTheyActOn(t *testing.T) {
 	t.Parallel()
 	r := start(t)
 	r.open("/forms")
-	where := func(selector string) (box []int32) {
-		t.Helper()
-		said := r.do(toolname.BrowserExecuteJS, map[string]any{
-			"expression": fmt.Sprintf("(() => { const r = document.querySelector(%q).getBoundingClientRect(); return 'at ' + JSON.stringify([r.x, r.y, r.width, r.height].map(Math.round)) })()", selector),
-		})
-		_, text, _ := bytes.Cut([]byte(said), []byte("at "))
-		require.NoError(t, json.NewDecoder(bytes.NewReader(text)).Decode(&box), said)
-		return box
-	}
 	for _, one := range []struct {
 		tool, selector string
 		args           map[string]any
@@ -144,7 +147,7 @@ func TestActionsShowWhatTheyActOn(t *testing.T) {
 		require.NotContains(t, said.Answer, "picture")
 		size, err := jpeg.DecodeConfig(bytes.NewReader(image.Data))
 		require.NoError(t, err)
-		box := where(one.selector)
+		box := r.where(one.selector)
 		require.Len(t, image.Mark, 4)
 		for i, at := range image.Mark {
 			require.InDelta(t, box[i], at, 8, "%s: %v is not %v", one.selector, image.Mark, box) // a box of content has no border
@@ -217,6 +220,47 @@ func TestAPersonWatchesAndTakesOver(t *testing.T) {
 	require.NoError(t, <-v.ended)
 	require.Contains(t, r.do(toolname.BrowserSnapshot, nil), "note: ada took over the browser since your last call: 1 click, 1 field for a secret filled in")
 	require.Contains(t, r.fails(toolname.BrowserExecuteJS, map[string]any{"expression": "1"}), "a credential was typed into")
+}
+
+// The view follows into a tab that is opened, by the agent or by the person who has the browser: they
+// see it, and then they act in it.
+func TestTheViewFollowsIntoANewTab(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.keep(browser.Config{Start: browserlink.Start{Key: browserlink.NewKey()}})
+	r.open("/dialogs")
+	v := r.watch("watch_1", true)
+	v.framed()
+	shows := func(path string) func(s browserlink.Shown) bool {
+		return func(s browserlink.Shown) bool {
+			return s.Frame != nil && s.Frame.Bytes > 0 && s.Frame.URL == r.url+path
+		}
+	}
+	require.Contains(t, r.click("New tab"), "a new tab opened, and is the active one")
+	v.until(shows("/forms"))
+	r.do(toolname.BrowserTabs, map[string]any{"action": "select", "tab": "t1"})
+	v.until(shows("/dialogs"))
+
+	button := r.where("button:nth-of-type(6)")
+	v.say(browserlink.Said{Take: "ada"})
+	v.until(func(s browserlink.Shown) bool { return s.Taken })
+	// Until they have had a tab before them for a moment, nothing is done in it.
+	once := func(act func() browserlink.Did) browserlink.Did {
+		for {
+			did := act()
+			if did.Problem == "" {
+				return did
+			}
+			require.Contains(t, did.Problem, "another tab is shown now")
+			require.False(t, did.Made)
+		}
+	}
+	require.Equal(t, r.url+"/dialogs", once(func() browserlink.Did { return v.clicks(button) }).URL)
+	v.until(shows("/forms"))
+	require.Equal(t, r.url+"/forms", once(func() browserlink.Did { return v.does(browserlink.Input{Key: "Tab"}) }).URL)
+	v.say(browserlink.Said{Give: true})
+	v.until(func(s browserlink.Shown) bool { return s.Given })
+	require.Contains(t, r.do(toolname.BrowserTabs, nil), "t3 (active) "+r.url+"/forms")
 }
 
 // A browser whose state is not kept any more says so with its first call.

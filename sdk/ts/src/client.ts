@@ -21,6 +21,7 @@ import { NodeService } from "./gen/deckhand/v1/node_pb.js";
 import { NodeExecService } from "./gen/deckhand/v1/node_exec_pb.js";
 import { NodeTelemetryService } from "./gen/deckhand/v1/node_telemetry_pb.js";
 import { OrganisationService } from "./gen/deckhand/v1/organisation_pb.js";
+import { PackService } from "./gen/deckhand/v1/pack_pb.js";
 import { PasskeyService } from "./gen/deckhand/v1/passkey_pb.js";
 import { PatternService } from "./gen/deckhand/v1/pattern_pb.js";
 import { PlanService } from "./gen/deckhand/v1/plan_pb.js";
@@ -95,6 +96,7 @@ export class Client {
   readonly history: Service<typeof HistoryService>;
   /** Those that jails are made from. */
   readonly images: Service<typeof ImageService>;
+  readonly packs: Service<typeof PackService>;
   readonly inbox: Service<typeof InboxService>;
   /** What nodes' operators show of their machines. */
   readonly machines: Service<typeof MachineService>;
@@ -150,6 +152,7 @@ export class Client {
     this.files = service(FileService, transport);
     this.history = service(HistoryService, transport);
     this.images = service(ImageService, transport);
+    this.packs = service(PackService, transport);
     this.inbox = service(InboxService, transport);
     this.machines = service(MachineService, transport);
     this.nodeExecs = service(NodeExecService, transport);

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -123,36 +122,13 @@ input.`,
 			if err != nil {
 				return err
 			}
-			archive := cmd.InOrStdin()
-			if args[2] != "-" {
-				f, err := os.Open(args[2])
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				archive = f
-			}
 			stream, err := client.Images.ImportImage(cmd.Context())
 			if err != nil {
 				return err
 			}
 			err = stream.Send(&deckhandv1.ImportImageRequest{NodeId: args[0], Name: args[1]})
-			buf, sent, said := make([]byte, pieceBytes), int64(0), time.Now()
-			for err == nil {
-				n, rerr := io.ReadFull(archive, buf)
-				if n > 0 {
-					err = stream.Send(&deckhandv1.ImportImageRequest{Data: buf[:n]})
-				}
-				if sent += int64(n); time.Since(said) >= progressEvery {
-					said = time.Now()
-					e.Notef("sent %s", output.Size(sent))
-				}
-				if errors.Is(rerr, io.EOF) || errors.Is(rerr, io.ErrUnexpectedEOF) {
-					break
-				}
-				if rerr != nil {
-					return rerr
-				}
+			if err == nil {
+				err = sendArchive(cmd, e, args[2], func(data []byte) error { return stream.Send(&deckhandv1.ImportImageRequest{Data: data}) })
 			}
 			if err != nil && !errors.Is(err, io.EOF) {
 				return err

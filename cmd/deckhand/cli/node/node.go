@@ -32,7 +32,7 @@ deckhand node exec web-1 --agent log-triage -- ls -l
 	cmd.AddCommand(
 		listCommand(e), showCommand(e), tokenCommand(e), revokeCommand(e),
 		execCommand(e), shellCommand(e), execsCommand(e), killCommand(e), undoCommand(e), logsCommand(e), filesCommand(e),
-		topCommand(e), imageCommand(e),
+		topCommand(e), imageCommand(e), packCommand(e),
 		upgradeCommand(e), rolloutsCommand(e), stopRolloutCommand(e),
 		drainCommand(e), undrainCommand(e), locksCommand(e), lockCommand(e), unlockCommand(e),
 	)

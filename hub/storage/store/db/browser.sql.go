@@ -12,6 +12,36 @@ import (
 	"time"
 )
 
+const addBrowserRecording = `-- name: AddBrowserRecording :execrows
+INSERT INTO browser_recordings (task_id, exec_id, org_id, node_id)
+SELECT $1, $2, $3, $4
+WHERE (SELECT count(*) FROM browser_recordings WHERE org_id = $3 AND task_id = $1) < $5::int
+ON CONFLICT DO NOTHING
+`
+
+type AddBrowserRecordingParams struct {
+	TaskID string
+	ExecID string
+	OrgID  string
+	NodeID string
+	Most   int32
+}
+
+// Unless the task has as many as it may.
+func (q *Queries) AddBrowserRecording(ctx context.Context, arg AddBrowserRecordingParams) (int64, error) {
+	result, err := q.db.Exec(ctx, addBrowserRecording,
+		arg.TaskID,
+		arg.ExecID,
+		arg.OrgID,
+		arg.NodeID,
+		arg.Most,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const browserHost = `-- name: BrowserHost :one
 SELECT (outcome->>'host')::text AS host FROM steps
 WHERE org_id = $1 AND task_id = $2 AND starts_with(tool, 'browser_') AND outcome->>'host' IS NOT NULL
@@ -47,6 +77,41 @@ func (q *Queries) BrowserKey(ctx context.Context, arg BrowserKeyParams) ([]byte,
 	var key_sealed []byte
 	err := row.Scan(&key_sealed)
 	return key_sealed, err
+}
+
+const browserRecordings = `-- name: BrowserRecordings :many
+SELECT task_id, exec_id, org_id, node_id, began_at FROM browser_recordings WHERE org_id = $1 AND task_id = $2 ORDER BY began_at, exec_id
+`
+
+type BrowserRecordingsParams struct {
+	OrgID  string
+	TaskID string
+}
+
+func (q *Queries) BrowserRecordings(ctx context.Context, arg BrowserRecordingsParams) ([]BrowserRecording, error) {
+	rows, err := q.db.Query(ctx, browserRecordings, arg.OrgID, arg.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []BrowserRecording{}
+	for rows.Next() {
+		var i BrowserRecording
+		if err := rows.Scan(
+			&i.TaskID,
+			&i.ExecID,
+			&i.OrgID,
+			&i.NodeID,
+			&i.BeganAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const browserSession = `-- name: BrowserSession :one
@@ -109,6 +174,23 @@ func (q *Queries) BrowserTakenOver(ctx context.Context, arg BrowserTakenOverPara
 		&i.UntilAt,
 	)
 	return i, err
+}
+
+const collectBrowserRecordings = `-- name: CollectBrowserRecordings :execrows
+DELETE FROM browser_recordings WHERE org_id = $1 AND task_id = ANY ($2::text[])
+`
+
+type CollectBrowserRecordingsParams struct {
+	OrgID string
+	Tasks []string
+}
+
+func (q *Queries) CollectBrowserRecordings(ctx context.Context, arg CollectBrowserRecordingsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, collectBrowserRecordings, arg.OrgID, arg.Tasks)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const createBrowserKey = `-- name: CreateBrowserKey :exec

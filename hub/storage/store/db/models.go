@@ -181,6 +181,14 @@ type AutoOffer struct {
 	OfferedAt time.Time
 }
 
+type BrowserRecording struct {
+	TaskID  string
+	ExecID  string
+	OrgID   string
+	NodeID  string
+	BeganAt time.Time
+}
+
 type BrowserSession struct {
 	TaskID    string
 	Number    int32

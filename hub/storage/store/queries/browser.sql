@@ -65,3 +65,16 @@ WHERE org_id = @org_id AND task_id = @task_id AND holder = @holder AND until_at 
 
 -- name: GiveBrowserBack :execrows
 DELETE FROM browser_takeovers WHERE org_id = @org_id AND task_id = @task_id AND holder = @holder;
+
+-- name: AddBrowserRecording :execrows
+-- Unless the task has as many as it may.
+INSERT INTO browser_recordings (task_id, exec_id, org_id, node_id)
+SELECT @task_id, @exec_id, @org_id, @node_id
+WHERE (SELECT count(*) FROM browser_recordings WHERE org_id = @org_id AND task_id = @task_id) < @most::int
+ON CONFLICT DO NOTHING;
+
+-- name: BrowserRecordings :many
+SELECT * FROM browser_recordings WHERE org_id = @org_id AND task_id = @task_id ORDER BY began_at, exec_id;
+
+-- name: CollectBrowserRecordings :execrows
+DELETE FROM browser_recordings WHERE org_id = @org_id AND task_id = ANY (@tasks::text[]);

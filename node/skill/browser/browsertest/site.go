@@ -198,6 +198,15 @@ var pages = map[string]string{
 	"/echo": page("Echo", `<h1>Echo</h1><label>Passphrase <input type=password oninput="
 		shown.textContent = 'You typed ' + this.value; copied.value = this.value; document.title = 'T ' + this.value; console.log('typed', this.value, encodeURIComponent(this.value)); fetch('/missing?p=' + encodeURIComponent(this.value))"></label>
 		<label>Plain <input name=plain></label><p id=shown></p><textarea id=copied aria-label=Copy></textarea><p><button onclick="location.hash = copied.value">Put it into the address</button></p>`),
+	// Fields for secrets in a closed shadow tree and in frames of the same and of another origin, each of
+	// which shows what is typed on magenta.
+	"/vault": page("Vault", `<h1>Vault</h1><my-vault></my-vault><iframe title=Near src="/field?Near"></iframe><iframe title=Far id=far></iframe>
+		<script>far.src = location.origin.replace('127.0.0.1', 'localhost') + '/field?Far';
+		customElements.define('my-vault', class extends HTMLElement { constructor() { super(); const root = this.attachShadow({mode: 'closed'});
+			root.innerHTML = '<label>Inner passphrase <input type=password></label><p></p>';
+			root.querySelector('input').oninput = (e) => { const p = root.querySelector('p'); p.textContent = e.target.value; p.style.background = '#f0f'; }; } });</script>`),
+	"/field": page("Field", `<label><span id=whose></span> passphrase <input type=password oninput="shown.textContent = this.value; shown.style.background = '#f0f'"></label><p id=shown></p>
+		<script>whose.textContent = location.search.slice(1)</script>`),
 	"/thief": page("Thief", `<h1>Thief</h1><label>Passphrase <input type=password onfocus="setTimeout(() => thief.focus()); thief.focus()" oninput="thief.focus(); show()"></label>
 		<input id=thief aria-label=Other oninput="show()"><p id=shown></p><p id=known>typed-bef0re</p>
 		<script>function show() { shown.textContent = 'passphrase ' + document.querySelector('[type=password]').value.length + ', stolen ' + thief.value.length } setInterval(() => thief.focus(), 1)</script>`),

@@ -575,6 +575,94 @@ func (*WatchBrowserResponse_Frame) isWatchBrowserResponse_Message() {}
 
 func (*WatchBrowserResponse_Act) isWatchBrowserResponse_Message() {}
 
+type ReadBrowserRecordingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadBrowserRecordingRequest) Reset() {
+	*x = ReadBrowserRecordingRequest{}
+	mi := &file_deckhand_v1_browser_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadBrowserRecordingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadBrowserRecordingRequest) ProtoMessage() {}
+
+func (x *ReadBrowserRecordingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_browser_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadBrowserRecordingRequest.ProtoReflect.Descriptor instead.
+func (*ReadBrowserRecordingRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ReadBrowserRecordingRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type ReadBrowserRecordingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Frame         *BrowserFrame          `protobuf:"bytes,1,opt,name=frame,proto3" json:"frame,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadBrowserRecordingResponse) Reset() {
+	*x = ReadBrowserRecordingResponse{}
+	mi := &file_deckhand_v1_browser_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadBrowserRecordingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadBrowserRecordingResponse) ProtoMessage() {}
+
+func (x *ReadBrowserRecordingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_browser_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadBrowserRecordingResponse.ProtoReflect.Descriptor instead.
+func (*ReadBrowserRecordingResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReadBrowserRecordingResponse) GetFrame() *BrowserFrame {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
 // BrowserStatus says whether a task has a browser that runs, and whose it is.
 type BrowserStatus struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -596,7 +684,7 @@ type BrowserStatus struct {
 
 func (x *BrowserStatus) Reset() {
 	*x = BrowserStatus{}
-	mi := &file_deckhand_v1_browser_proto_msgTypes[5]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +696,7 @@ func (x *BrowserStatus) String() string {
 func (*BrowserStatus) ProtoMessage() {}
 
 func (x *BrowserStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_browser_proto_msgTypes[5]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +709,7 @@ func (x *BrowserStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowserStatus.ProtoReflect.Descriptor instead.
 func (*BrowserStatus) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *BrowserStatus) GetRunning() bool {
@@ -695,7 +783,7 @@ type BrowserFrame struct {
 
 func (x *BrowserFrame) Reset() {
 	*x = BrowserFrame{}
-	mi := &file_deckhand_v1_browser_proto_msgTypes[6]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +795,7 @@ func (x *BrowserFrame) String() string {
 func (*BrowserFrame) ProtoMessage() {}
 
 func (x *BrowserFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_browser_proto_msgTypes[6]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +808,7 @@ func (x *BrowserFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowserFrame.ProtoReflect.Descriptor instead.
 func (*BrowserFrame) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *BrowserFrame) GetTime() *timestamppb.Timestamp {
@@ -800,7 +888,7 @@ type BrowserAct struct {
 
 func (x *BrowserAct) Reset() {
 	*x = BrowserAct{}
-	mi := &file_deckhand_v1_browser_proto_msgTypes[7]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +900,7 @@ func (x *BrowserAct) String() string {
 func (*BrowserAct) ProtoMessage() {}
 
 func (x *BrowserAct) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_browser_proto_msgTypes[7]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +913,7 @@ func (x *BrowserAct) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowserAct.ProtoReflect.Descriptor instead.
 func (*BrowserAct) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_browser_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BrowserAct) GetWhat() string {
@@ -858,7 +946,7 @@ type WatchBrowserRequest_Open struct {
 
 func (x *WatchBrowserRequest_Open) Reset() {
 	*x = WatchBrowserRequest_Open{}
-	mi := &file_deckhand_v1_browser_proto_msgTypes[8]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +958,7 @@ func (x *WatchBrowserRequest_Open) String() string {
 func (*WatchBrowserRequest_Open) ProtoMessage() {}
 
 func (x *WatchBrowserRequest_Open) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_browser_proto_msgTypes[8]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +989,7 @@ type WatchBrowserRequest_TakeOver struct {
 
 func (x *WatchBrowserRequest_TakeOver) Reset() {
 	*x = WatchBrowserRequest_TakeOver{}
-	mi := &file_deckhand_v1_browser_proto_msgTypes[9]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1001,7 @@ func (x *WatchBrowserRequest_TakeOver) String() string {
 func (*WatchBrowserRequest_TakeOver) ProtoMessage() {}
 
 func (x *WatchBrowserRequest_TakeOver) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_browser_proto_msgTypes[9]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1025,7 @@ type WatchBrowserRequest_GiveBack struct {
 
 func (x *WatchBrowserRequest_GiveBack) Reset() {
 	*x = WatchBrowserRequest_GiveBack{}
-	mi := &file_deckhand_v1_browser_proto_msgTypes[10]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1037,7 @@ func (x *WatchBrowserRequest_GiveBack) String() string {
 func (*WatchBrowserRequest_GiveBack) ProtoMessage() {}
 
 func (x *WatchBrowserRequest_GiveBack) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_browser_proto_msgTypes[10]
+	mi := &file_deckhand_v1_browser_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +1099,12 @@ const file_deckhand_v1_browser_proto_rawDesc = "" +
 	"\x06status\x18\x01 \x01(\v2\x1a.deckhand.v1.BrowserStatusH\x00R\x06status\x121\n" +
 	"\x05frame\x18\x02 \x01(\v2\x19.deckhand.v1.BrowserFrameH\x00R\x05frame\x12+\n" +
 	"\x03act\x18\x03 \x01(\v2\x17.deckhand.v1.BrowserActH\x00R\x03actB\t\n" +
-	"\amessage\"\xdb\x01\n" +
+	"\amessage\"B\n" +
+	"\x1bReadBrowserRecordingRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"O\n" +
+	"\x1cReadBrowserRecordingResponse\x12/\n" +
+	"\x05frame\x18\x01 \x01(\v2\x19.deckhand.v1.BrowserFrameR\x05frame\"\xdb\x01\n" +
 	"\rBrowserStatus\x12\x18\n" +
 	"\arunning\x18\x01 \x01(\bR\arunning\x12\x19\n" +
 	"\btaken_by\x18\x02 \x01(\tR\atakenBy\x125\n" +
@@ -1034,9 +1127,10 @@ const file_deckhand_v1_browser_proto_rawDesc = "" +
 	"BrowserAct\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x0e\n" +
 	"\x02on\x18\x02 \x01(\tR\x02on\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem2n\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem2\xe2\x01\n" +
 	"\x0eBrowserService\x12\\\n" +
-	"\fWatchBrowser\x12 .deckhand.v1.WatchBrowserRequest\x1a!.deckhand.v1.WatchBrowserResponse\"\x03\x90\x02\x01(\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\fWatchBrowser\x12 .deckhand.v1.WatchBrowserRequest\x1a!.deckhand.v1.WatchBrowserResponse\"\x03\x90\x02\x01(\x010\x01\x12r\n" +
+	"\x14ReadBrowserRecording\x12(.deckhand.v1.ReadBrowserRecordingRequest\x1a).deckhand.v1.ReadBrowserRecordingResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_browser_proto_rawDescOnce sync.Once
@@ -1051,7 +1145,7 @@ func file_deckhand_v1_browser_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_browser_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_deckhand_v1_browser_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_deckhand_v1_browser_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_deckhand_v1_browser_proto_goTypes = []any{
 	(BrowserMouse_Action)(0),             // 0: deckhand.v1.BrowserMouse.Action
 	(*WatchBrowserRequest)(nil),          // 1: deckhand.v1.WatchBrowserRequest
@@ -1059,34 +1153,39 @@ var file_deckhand_v1_browser_proto_goTypes = []any{
 	(*BrowserMouse)(nil),                 // 3: deckhand.v1.BrowserMouse
 	(*BrowserAnswer)(nil),                // 4: deckhand.v1.BrowserAnswer
 	(*WatchBrowserResponse)(nil),         // 5: deckhand.v1.WatchBrowserResponse
-	(*BrowserStatus)(nil),                // 6: deckhand.v1.BrowserStatus
-	(*BrowserFrame)(nil),                 // 7: deckhand.v1.BrowserFrame
-	(*BrowserAct)(nil),                   // 8: deckhand.v1.BrowserAct
-	(*WatchBrowserRequest_Open)(nil),     // 9: deckhand.v1.WatchBrowserRequest.Open
-	(*WatchBrowserRequest_TakeOver)(nil), // 10: deckhand.v1.WatchBrowserRequest.TakeOver
-	(*WatchBrowserRequest_GiveBack)(nil), // 11: deckhand.v1.WatchBrowserRequest.GiveBack
-	(*timestamppb.Timestamp)(nil),        // 12: google.protobuf.Timestamp
+	(*ReadBrowserRecordingRequest)(nil),  // 6: deckhand.v1.ReadBrowserRecordingRequest
+	(*ReadBrowserRecordingResponse)(nil), // 7: deckhand.v1.ReadBrowserRecordingResponse
+	(*BrowserStatus)(nil),                // 8: deckhand.v1.BrowserStatus
+	(*BrowserFrame)(nil),                 // 9: deckhand.v1.BrowserFrame
+	(*BrowserAct)(nil),                   // 10: deckhand.v1.BrowserAct
+	(*WatchBrowserRequest_Open)(nil),     // 11: deckhand.v1.WatchBrowserRequest.Open
+	(*WatchBrowserRequest_TakeOver)(nil), // 12: deckhand.v1.WatchBrowserRequest.TakeOver
+	(*WatchBrowserRequest_GiveBack)(nil), // 13: deckhand.v1.WatchBrowserRequest.GiveBack
+	(*timestamppb.Timestamp)(nil),        // 14: google.protobuf.Timestamp
 }
 var file_deckhand_v1_browser_proto_depIdxs = []int32{
-	9,  // 0: deckhand.v1.WatchBrowserRequest.open:type_name -> deckhand.v1.WatchBrowserRequest.Open
-	10, // 1: deckhand.v1.WatchBrowserRequest.take_over:type_name -> deckhand.v1.WatchBrowserRequest.TakeOver
-	11, // 2: deckhand.v1.WatchBrowserRequest.give_back:type_name -> deckhand.v1.WatchBrowserRequest.GiveBack
+	11, // 0: deckhand.v1.WatchBrowserRequest.open:type_name -> deckhand.v1.WatchBrowserRequest.Open
+	12, // 1: deckhand.v1.WatchBrowserRequest.take_over:type_name -> deckhand.v1.WatchBrowserRequest.TakeOver
+	13, // 2: deckhand.v1.WatchBrowserRequest.give_back:type_name -> deckhand.v1.WatchBrowserRequest.GiveBack
 	2,  // 3: deckhand.v1.WatchBrowserRequest.input:type_name -> deckhand.v1.BrowserInput
 	3,  // 4: deckhand.v1.BrowserInput.mouse:type_name -> deckhand.v1.BrowserMouse
 	4,  // 5: deckhand.v1.BrowserInput.dialog:type_name -> deckhand.v1.BrowserAnswer
 	0,  // 6: deckhand.v1.BrowserMouse.action:type_name -> deckhand.v1.BrowserMouse.Action
-	6,  // 7: deckhand.v1.WatchBrowserResponse.status:type_name -> deckhand.v1.BrowserStatus
-	7,  // 8: deckhand.v1.WatchBrowserResponse.frame:type_name -> deckhand.v1.BrowserFrame
-	8,  // 9: deckhand.v1.WatchBrowserResponse.act:type_name -> deckhand.v1.BrowserAct
-	12, // 10: deckhand.v1.BrowserStatus.taken_at:type_name -> google.protobuf.Timestamp
-	12, // 11: deckhand.v1.BrowserFrame.time:type_name -> google.protobuf.Timestamp
-	1,  // 12: deckhand.v1.BrowserService.WatchBrowser:input_type -> deckhand.v1.WatchBrowserRequest
-	5,  // 13: deckhand.v1.BrowserService.WatchBrowser:output_type -> deckhand.v1.WatchBrowserResponse
-	13, // [13:14] is the sub-list for method output_type
-	12, // [12:13] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	8,  // 7: deckhand.v1.WatchBrowserResponse.status:type_name -> deckhand.v1.BrowserStatus
+	9,  // 8: deckhand.v1.WatchBrowserResponse.frame:type_name -> deckhand.v1.BrowserFrame
+	10, // 9: deckhand.v1.WatchBrowserResponse.act:type_name -> deckhand.v1.BrowserAct
+	9,  // 10: deckhand.v1.ReadBrowserRecordingResponse.frame:type_name -> deckhand.v1.BrowserFrame
+	14, // 11: deckhand.v1.BrowserStatus.taken_at:type_name -> google.protobuf.Timestamp
+	14, // 12: deckhand.v1.BrowserFrame.time:type_name -> google.protobuf.Timestamp
+	1,  // 13: deckhand.v1.BrowserService.WatchBrowser:input_type -> deckhand.v1.WatchBrowserRequest
+	6,  // 14: deckhand.v1.BrowserService.ReadBrowserRecording:input_type -> deckhand.v1.ReadBrowserRecordingRequest
+	5,  // 15: deckhand.v1.BrowserService.WatchBrowser:output_type -> deckhand.v1.WatchBrowserResponse
+	7,  // 16: deckhand.v1.BrowserService.ReadBrowserRecording:output_type -> deckhand.v1.ReadBrowserRecordingResponse
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_browser_proto_init() }
@@ -1117,7 +1216,7 @@ func file_deckhand_v1_browser_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_browser_proto_rawDesc), len(file_deckhand_v1_browser_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

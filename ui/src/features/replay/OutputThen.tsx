@@ -13,6 +13,7 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { millis } from "@/components/Time";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
+import { by } from "./play";
 import { useSettled } from "./useSettled";
 
 const tasks = createClient(TaskService, transport);
@@ -54,18 +55,6 @@ export function OutputThen(props: { stepId: string; tool: string; clock: number 
       {data.pieces.length > 0 && <Screen pieces={data.pieces} clock={props.clock} />}
     </div>
   );
-}
-
-// by returns how many pieces had been printed by a time.
-export function by(pieces: readonly Pick<Piece, "time">[], clock: number): number {
-  let low = 0;
-  let high = pieces.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (pieces[middle]!.time <= clock) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function Screen({ pieces, clock }: { pieces: Piece[]; clock: number }) {

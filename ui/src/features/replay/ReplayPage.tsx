@@ -168,7 +168,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
             className="flex min-h-0 flex-col border-l max-lg:border-t max-lg:border-l-0"
           >
             <Tabs.List aria-label="What is shown at this moment" className="flex gap-1 overflow-x-auto border-b px-4">
-              {replayTabs.filter((t) => t !== "browser" || show === t || history.pictured).map((t) => (
+              {replayTabs.filter((t) => t !== "browser" || show === t || history.browsed).map((t) => (
                 <Tabs.Trigger
                   key={t}
                   value={t}
@@ -184,7 +184,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
                 <OutputThen stepId={totals.ranId} tool={totals.ranTool} clock={totals.ranId === totals.stepId ? Infinity : place.clock} />
               </Suspense>
             </Part>
-            <Part value="browser"><BrowserThen taskId={task.id} stepId={then.seenId} number={then.seenNumber} /></Part>
+            <Part value="browser"><BrowserThen taskId={task.id} stepId={then.seenId} number={then.seenNumber} clock={place.clock} /></Part>
             <Part value="plan"><PlanThen taskId={task.id} seq={then.planSeq} /></Part>
             <Part value="details"><Details taskId={task.id} row={history.rows[history.rowOf(settled)]} at={settled} /></Part>
           </Tabs.Root>

@@ -96,8 +96,8 @@ const words: Record<string, string> = {
 export class History {
   readonly rows: ThreadRow[] = [];
   readonly times: Float64Array;
-  // Whether the run has pictures of a browser.
-  readonly pictured: boolean;
+  // Whether the run used a browser.
+  readonly browsed: boolean;
   // How many moments were applied by at() in all: what tests measure instead of time.
   applied = 0;
   // How many rows had begun by each moment.
@@ -125,7 +125,7 @@ export class History {
       this.rowAt[i] = this.take(m, i, rowOf);
       this.begun[i] = this.rows.length;
     });
-    this.pictured = totals.seenId !== "";
+    this.browsed = moments.some((m) => m.tool.startsWith("browser_"));
   }
 
   get length() {

@@ -26,3 +26,15 @@ export function advance(
   }
   return { at, clock, ended: true };
 }
+
+// by returns how many of what is ascending in time had come by a time.
+export function by(all: readonly { time: number }[], clock: number): number {
+  let low = 0;
+  let high = all.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (all[middle]!.time <= clock) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

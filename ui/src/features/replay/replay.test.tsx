@@ -2,6 +2,7 @@ import { create } from "@bufbuild/protobuf";
 import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { describe, expect, it } from "vitest";
+import { BrowserService, ReadBrowserRecordingResponseSchema } from "@/gen/deckhand/v1/browser_pb";
 import { MomentSchema, EventService } from "@/gen/deckhand/v1/event_pb";
 import { FileService } from "@/gen/deckhand/v1/file_pb";
 import { TaskSchema, TaskService, TaskState } from "@/gen/deckhand/v1/task_pb";
@@ -92,6 +93,30 @@ describe("the replay of a run", () => {
     show("/tasks/task_1/replay?at=step_gone");
     await screen.findByText(/has no moment/);
     expect(counters()).toContain("3 steps ended");
+  });
+
+  it("shows what was recorded of a browser at each moment", async () => {
+    const drawn: Blob[] = [];
+    URL.createObjectURL = (blob) => `blob:${drawn.push(blob as Blob)}`;
+    URL.revokeObjectURL = () => {};
+    const browsed = moments.map((m) => create(MomentSchema, { ...m, tool: m.tool && "browser_navigate" } as never));
+    showPage("/tasks/task_1/replay?at=step_2&show=browser", replayRoutes, (hub) => {
+      hub.service(TaskService, { getTask: () => ({ task: create(TaskSchema, { id: "task_1", title: "Browse", state: TaskState.SUCCEEDED }) }), listSteps: () => ({}) });
+      hub.service(EventService, { listMoments: () => ({ moments: browsed }) });
+      hub.service(BrowserService, {
+        readBrowserRecording: async function* () {
+          for (const [i, title] of ["First", "Second"].entries()) {
+            yield create(ReadBrowserRecordingResponseSchema, { frame: { time: time(6 + 5 * i), url: "http://localhost/", title, jpeg: new Uint8Array([i]), width: 1280, height: 800 } });
+          }
+        },
+      });
+    });
+    await screen.findByRole("img", { name: "What the browser showed: First" });
+    await userEvent.keyboard("{End}");
+    await screen.findByRole("img", { name: "What the browser showed: Second" });
+    expect(screen.getByTestId("address").textContent).toContain("http://localhost/ Second");
+    await userEvent.keyboard("{Home}");
+    await screen.findByText("No picture yet");
   });
 
   it("undoes what came later, after a preview", async () => {

@@ -36,6 +36,9 @@ const (
 	// BrowserServiceWatchBrowserProcedure is the fully-qualified name of the BrowserService's
 	// WatchBrowser RPC.
 	BrowserServiceWatchBrowserProcedure = "/deckhand.v1.BrowserService/WatchBrowser"
+	// BrowserServiceReadBrowserRecordingProcedure is the fully-qualified name of the BrowserService's
+	// ReadBrowserRecording RPC.
+	BrowserServiceReadBrowserRecordingProcedure = "/deckhand.v1.BrowserService/ReadBrowserRecording"
 )
 
 // BrowserServiceClient is a client for the deckhand.v1.BrowserService service.
@@ -47,6 +50,10 @@ type BrowserServiceClient interface {
 	// done nothing for three minutes. It needs HTTP/2; the console has the same messages
 	// on the WebSocket /browsers.
 	WatchBrowser(context.Context) (*connect.BidiStreamForClientSimple[v1.WatchBrowserRequest, v1.WatchBrowserResponse], error)
+	// ReadBrowserRecording returns the frames of the recordings of a task's browser, the
+	// oldest first, if its persona has it recorded: they are kept on the node, as the
+	// output of commands is.
+	ReadBrowserRecording(context.Context, *v1.ReadBrowserRecordingRequest) (*connect.ServerStreamForClient[v1.ReadBrowserRecordingResponse], error)
 }
 
 // NewBrowserServiceClient constructs a client for the deckhand.v1.BrowserService service. By
@@ -67,17 +74,30 @@ func NewBrowserServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		readBrowserRecording: connect.NewClient[v1.ReadBrowserRecordingRequest, v1.ReadBrowserRecordingResponse](
+			httpClient,
+			baseURL+BrowserServiceReadBrowserRecordingProcedure,
+			connect.WithSchema(browserServiceMethods.ByName("ReadBrowserRecording")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // browserServiceClient implements BrowserServiceClient.
 type browserServiceClient struct {
-	watchBrowser *connect.Client[v1.WatchBrowserRequest, v1.WatchBrowserResponse]
+	watchBrowser         *connect.Client[v1.WatchBrowserRequest, v1.WatchBrowserResponse]
+	readBrowserRecording *connect.Client[v1.ReadBrowserRecordingRequest, v1.ReadBrowserRecordingResponse]
 }
 
 // WatchBrowser calls deckhand.v1.BrowserService.WatchBrowser.
 func (c *browserServiceClient) WatchBrowser(ctx context.Context) (*connect.BidiStreamForClientSimple[v1.WatchBrowserRequest, v1.WatchBrowserResponse], error) {
 	return c.watchBrowser.CallBidiStreamSimple(ctx)
+}
+
+// ReadBrowserRecording calls deckhand.v1.BrowserService.ReadBrowserRecording.
+func (c *browserServiceClient) ReadBrowserRecording(ctx context.Context, req *v1.ReadBrowserRecordingRequest) (*connect.ServerStreamForClient[v1.ReadBrowserRecordingResponse], error) {
+	return c.readBrowserRecording.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // BrowserServiceHandler is an implementation of the deckhand.v1.BrowserService service.
@@ -89,6 +109,10 @@ type BrowserServiceHandler interface {
 	// done nothing for three minutes. It needs HTTP/2; the console has the same messages
 	// on the WebSocket /browsers.
 	WatchBrowser(context.Context, *connect.BidiStream[v1.WatchBrowserRequest, v1.WatchBrowserResponse]) error
+	// ReadBrowserRecording returns the frames of the recordings of a task's browser, the
+	// oldest first, if its persona has it recorded: they are kept on the node, as the
+	// output of commands is.
+	ReadBrowserRecording(context.Context, *v1.ReadBrowserRecordingRequest, *connect.ServerStream[v1.ReadBrowserRecordingResponse]) error
 }
 
 // NewBrowserServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -105,10 +129,19 @@ func NewBrowserServiceHandler(svc BrowserServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	browserServiceReadBrowserRecordingHandler := connect.NewServerStreamHandlerSimple(
+		BrowserServiceReadBrowserRecordingProcedure,
+		svc.ReadBrowserRecording,
+		connect.WithSchema(browserServiceMethods.ByName("ReadBrowserRecording")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.BrowserService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case BrowserServiceWatchBrowserProcedure:
 			browserServiceWatchBrowserHandler.ServeHTTP(w, r)
+		case BrowserServiceReadBrowserRecordingProcedure:
+			browserServiceReadBrowserRecordingHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -120,4 +153,8 @@ type UnimplementedBrowserServiceHandler struct{}
 
 func (UnimplementedBrowserServiceHandler) WatchBrowser(context.Context, *connect.BidiStream[v1.WatchBrowserRequest, v1.WatchBrowserResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BrowserService.WatchBrowser is not implemented"))
+}
+
+func (UnimplementedBrowserServiceHandler) ReadBrowserRecording(context.Context, *v1.ReadBrowserRecordingRequest, *connect.ServerStream[v1.ReadBrowserRecordingResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.BrowserService.ReadBrowserRecording is not implemented"))
 }

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/browser.proto.
  */
 export const file_deckhand_v1_browser: GenFile = /*@__PURE__*/
-  fileDesc("ChlkZWNraGFuZC92MS9icm93c2VyLnByb3RvEgtkZWNraGFuZC52MSK0AgoTV2F0Y2hCcm93c2VyUmVxdWVzdBI1CgRvcGVuGAEgASgLMiUuZGVja2hhbmQudjEuV2F0Y2hCcm93c2VyUmVxdWVzdC5PcGVuSAASPgoJdGFrZV9vdmVyGAIgASgLMikuZGVja2hhbmQudjEuV2F0Y2hCcm93c2VyUmVxdWVzdC5UYWtlT3ZlckgAEj4KCWdpdmVfYmFjaxgDIAEoCzIpLmRlY2toYW5kLnYxLldhdGNoQnJvd3NlclJlcXVlc3QuR2l2ZUJhY2tIABIqCgVpbnB1dBgEIAEoCzIZLmRlY2toYW5kLnYxLkJyb3dzZXJJbnB1dEgAGhcKBE9wZW4SDwoHdGFza19pZBgBIAEoCRoKCghUYWtlT3ZlchoKCghHaXZlQmFja0IJCgdtZXNzYWdlIo4BCgxCcm93c2VySW5wdXQSKgoFbW91c2UYASABKAsyGS5kZWNraGFuZC52MS5Ccm93c2VyTW91c2VIABINCgNrZXkYAiABKAlIABIOCgR0ZXh0GAMgASgJSAASLAoGZGlhbG9nGAQgASgLMhouZGVja2hhbmQudjEuQnJvd3NlckFuc3dlckgAQgUKA2FjdCKVAgoMQnJvd3Nlck1vdXNlEjAKBmFjdGlvbhgBIAEoDjIgLmRlY2toYW5kLnYxLkJyb3dzZXJNb3VzZS5BY3Rpb24SCQoBeBgCIAEoARIJCgF5GAMgASgBEg4KBmJ1dHRvbhgEIAEoCRIOCgZjbGlja3MYBSABKAUSDAoEaGVsZBgGIAEoBRIPCgdkZWx0YV94GAcgASgBEg8KB2RlbHRhX3kYCCABKAEibQoGQWN0aW9uEhYKEkFDVElPTl9VTlNQRUNJRklFRBAAEhAKDEFDVElPTl9NT1ZFRBABEhIKDkFDVElPTl9QUkVTU0VEEAISEwoPQUNUSU9OX1JFTEVBU0VEEAMSEAoMQUNUSU9OX1dIRUVMEAQiLQoNQnJvd3NlckFuc3dlchIOCgZhY2NlcHQYASABKAgSDAoEdGV4dBgCIAEoCSKjAQoUV2F0Y2hCcm93c2VyUmVzcG9uc2USLAoGc3RhdHVzGAEgASgLMhouZGVja2hhbmQudjEuQnJvd3NlclN0YXR1c0gAEioKBWZyYW1lGAIgASgLMhkuZGVja2hhbmQudjEuQnJvd3NlckZyYW1lSAASJgoDYWN0GAMgASgLMhcuZGVja2hhbmQudjEuQnJvd3NlckFjdEgAQgkKB21lc3NhZ2UioAEKDUJyb3dzZXJTdGF0dXMSDwoHcnVubmluZxgBIAEoCBIQCgh0YWtlbl9ieRgCIAEoCRIsCgh0YWtlbl9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFeW91cnMYBCABKAgSDwoHd2FpdGluZxgFIAEoCBIPCgdwcm9ibGVtGAYgASgJEg0KBWVuZGVkGAcgASgIIrMBCgxCcm93c2VyRnJhbWUSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEanBlZxgCIAEoDBINCgV3aWR0aBgDIAEoBRIOCgZoZWlnaHQYBCABKAUSCwoDdXJsGAUgASgJEg0KBXRpdGxlGAYgASgJEg4KBmRpYWxvZxgHIAEoCRIPCgdtZXNzYWdlGAggASgJEg8KB3Byb2JsZW0YCSABKAkiNwoKQnJvd3NlckFjdBIMCgR3aGF0GAEgASgJEgoKAm9uGAIgASgJEg8KB3Byb2JsZW0YAyABKAkybgoOQnJvd3NlclNlcnZpY2USXAoMV2F0Y2hCcm93c2VyEiAuZGVja2hhbmQudjEuV2F0Y2hCcm93c2VyUmVxdWVzdBohLmRlY2toYW5kLnYxLldhdGNoQnJvd3NlclJlc3BvbnNlIgOQAgEoATABQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChlkZWNraGFuZC92MS9icm93c2VyLnByb3RvEgtkZWNraGFuZC52MSK0AgoTV2F0Y2hCcm93c2VyUmVxdWVzdBI1CgRvcGVuGAEgASgLMiUuZGVja2hhbmQudjEuV2F0Y2hCcm93c2VyUmVxdWVzdC5PcGVuSAASPgoJdGFrZV9vdmVyGAIgASgLMikuZGVja2hhbmQudjEuV2F0Y2hCcm93c2VyUmVxdWVzdC5UYWtlT3ZlckgAEj4KCWdpdmVfYmFjaxgDIAEoCzIpLmRlY2toYW5kLnYxLldhdGNoQnJvd3NlclJlcXVlc3QuR2l2ZUJhY2tIABIqCgVpbnB1dBgEIAEoCzIZLmRlY2toYW5kLnYxLkJyb3dzZXJJbnB1dEgAGhcKBE9wZW4SDwoHdGFza19pZBgBIAEoCRoKCghUYWtlT3ZlchoKCghHaXZlQmFja0IJCgdtZXNzYWdlIo4BCgxCcm93c2VySW5wdXQSKgoFbW91c2UYASABKAsyGS5kZWNraGFuZC52MS5Ccm93c2VyTW91c2VIABINCgNrZXkYAiABKAlIABIOCgR0ZXh0GAMgASgJSAASLAoGZGlhbG9nGAQgASgLMhouZGVja2hhbmQudjEuQnJvd3NlckFuc3dlckgAQgUKA2FjdCKVAgoMQnJvd3Nlck1vdXNlEjAKBmFjdGlvbhgBIAEoDjIgLmRlY2toYW5kLnYxLkJyb3dzZXJNb3VzZS5BY3Rpb24SCQoBeBgCIAEoARIJCgF5GAMgASgBEg4KBmJ1dHRvbhgEIAEoCRIOCgZjbGlja3MYBSABKAUSDAoEaGVsZBgGIAEoBRIPCgdkZWx0YV94GAcgASgBEg8KB2RlbHRhX3kYCCABKAEibQoGQWN0aW9uEhYKEkFDVElPTl9VTlNQRUNJRklFRBAAEhAKDEFDVElPTl9NT1ZFRBABEhIKDkFDVElPTl9QUkVTU0VEEAISEwoPQUNUSU9OX1JFTEVBU0VEEAMSEAoMQUNUSU9OX1dIRUVMEAQiLQoNQnJvd3NlckFuc3dlchIOCgZhY2NlcHQYASABKAgSDAoEdGV4dBgCIAEoCSKjAQoUV2F0Y2hCcm93c2VyUmVzcG9uc2USLAoGc3RhdHVzGAEgASgLMhouZGVja2hhbmQudjEuQnJvd3NlclN0YXR1c0gAEioKBWZyYW1lGAIgASgLMhkuZGVja2hhbmQudjEuQnJvd3NlckZyYW1lSAASJgoDYWN0GAMgASgLMhcuZGVja2hhbmQudjEuQnJvd3NlckFjdEgAQgkKB21lc3NhZ2UiLgobUmVhZEJyb3dzZXJSZWNvcmRpbmdSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiSAocUmVhZEJyb3dzZXJSZWNvcmRpbmdSZXNwb25zZRIoCgVmcmFtZRgBIAEoCzIZLmRlY2toYW5kLnYxLkJyb3dzZXJGcmFtZSKgAQoNQnJvd3NlclN0YXR1cxIPCgdydW5uaW5nGAEgASgIEhAKCHRha2VuX2J5GAIgASgJEiwKCHRha2VuX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgV5b3VycxgEIAEoCBIPCgd3YWl0aW5nGAUgASgIEg8KB3Byb2JsZW0YBiABKAkSDQoFZW5kZWQYByABKAgiswEKDEJyb3dzZXJGcmFtZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRqcGVnGAIgASgMEg0KBXdpZHRoGAMgASgFEg4KBmhlaWdodBgEIAEoBRILCgN1cmwYBSABKAkSDQoFdGl0bGUYBiABKAkSDgoGZGlhbG9nGAcgASgJEg8KB21lc3NhZ2UYCCABKAkSDwoHcHJvYmxlbRgJIAEoCSI3CgpCcm93c2VyQWN0EgwKBHdoYXQYASABKAkSCgoCb24YAiABKAkSDwoHcHJvYmxlbRgDIAEoCTLiAQoOQnJvd3NlclNlcnZpY2USXAoMV2F0Y2hCcm93c2VyEiAuZGVja2hhbmQudjEuV2F0Y2hCcm93c2VyUmVxdWVzdBohLmRlY2toYW5kLnYxLldhdGNoQnJvd3NlclJlc3BvbnNlIgOQAgEoATABEnIKFFJlYWRCcm93c2VyUmVjb3JkaW5nEiguZGVja2hhbmQudjEuUmVhZEJyb3dzZXJSZWNvcmRpbmdSZXF1ZXN0GikuZGVja2hhbmQudjEuUmVhZEJyb3dzZXJSZWNvcmRpbmdSZXNwb25zZSIDkAIBMAFCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * WatchBrowserRequest is what the person's side says.
@@ -322,6 +322,40 @@ export const WatchBrowserResponseSchema: GenMessage<WatchBrowserResponse> = /*@_
   messageDesc(file_deckhand_v1_browser, 4);
 
 /**
+ * @generated from message deckhand.v1.ReadBrowserRecordingRequest
+ */
+export type ReadBrowserRecordingRequest = Message<"deckhand.v1.ReadBrowserRecordingRequest"> & {
+  /**
+   * @generated from field: string task_id = 1;
+   */
+  taskId: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ReadBrowserRecordingRequest.
+ * Use `create(ReadBrowserRecordingRequestSchema)` to create a new message.
+ */
+export const ReadBrowserRecordingRequestSchema: GenMessage<ReadBrowserRecordingRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_browser, 5);
+
+/**
+ * @generated from message deckhand.v1.ReadBrowserRecordingResponse
+ */
+export type ReadBrowserRecordingResponse = Message<"deckhand.v1.ReadBrowserRecordingResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.BrowserFrame frame = 1;
+   */
+  frame?: BrowserFrame | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.ReadBrowserRecordingResponse.
+ * Use `create(ReadBrowserRecordingResponseSchema)` to create a new message.
+ */
+export const ReadBrowserRecordingResponseSchema: GenMessage<ReadBrowserRecordingResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_browser, 6);
+
+/**
  * BrowserStatus says whether a task has a browser that runs, and whose it is.
  *
  * @generated from message deckhand.v1.BrowserStatus
@@ -378,7 +412,7 @@ export type BrowserStatus = Message<"deckhand.v1.BrowserStatus"> & {
  * Use `create(BrowserStatusSchema)` to create a new message.
  */
 export const BrowserStatusSchema: GenMessage<BrowserStatus> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_browser, 5);
+  messageDesc(file_deckhand_v1_browser, 7);
 
 /**
  * BrowserFrame is what a browser shows at a moment.
@@ -445,7 +479,7 @@ export type BrowserFrame = Message<"deckhand.v1.BrowserFrame"> & {
  * Use `create(BrowserFrameSchema)` to create a new message.
  */
 export const BrowserFrameSchema: GenMessage<BrowserFrame> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_browser, 6);
+  messageDesc(file_deckhand_v1_browser, 8);
 
 /**
  * BrowserAct is what a person did.
@@ -478,7 +512,7 @@ export type BrowserAct = Message<"deckhand.v1.BrowserAct"> & {
  * Use `create(BrowserActSchema)` to create a new message.
  */
 export const BrowserActSchema: GenMessage<BrowserAct> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_browser, 7);
+  messageDesc(file_deckhand_v1_browser, 9);
 
 /**
  * BrowserService shows people the browser of a task while it runs, and lets them
@@ -501,6 +535,18 @@ export const BrowserService: GenService<{
     methodKind: "bidi_streaming";
     input: typeof WatchBrowserRequestSchema;
     output: typeof WatchBrowserResponseSchema;
+  },
+  /**
+   * ReadBrowserRecording returns the frames of the recordings of a task's browser, the
+   * oldest first, if its persona has it recorded: they are kept on the node, as the
+   * output of commands is.
+   *
+   * @generated from rpc deckhand.v1.BrowserService.ReadBrowserRecording
+   */
+  readBrowserRecording: {
+    methodKind: "server_streaming";
+    input: typeof ReadBrowserRecordingRequestSchema;
+    output: typeof ReadBrowserRecordingResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_browser, 0);

@@ -1,0 +1,129 @@
+// Package pack has nodes install programs that all of their jails are shown, such as Chromium, and
+// lists and deletes them; see node/pack, which does it. Packs reaches a node over its link. What a
+// person has done is audited once the node has done it.
+package pack
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
+	"github.com/deckhand-sh/deckhand/hub/fleet/node"
+	"github.com/deckhand-sh/deckhand/hub/record/audit"
+	"github.com/deckhand-sh/deckhand/hub/record/event"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
+)
+
+// longest bounds a download or an import.
+const longest = time.Hour
+
+// Packs is how the hub reaches the packs of nodes.
+type Packs struct {
+	Recorder *event.Recorder
+	// Node returns the link to a node that is connected.
+	Node func(nodeID string) (machine.Link, error)
+}
+
+func (p *Packs) client(on db.Node) (nodev1.PackServiceClient, error) {
+	if err := node.Require(on, nodelink.Packs, "install packs through the hub"); err != nil {
+		return nil, err
+	}
+	link, err := p.Node(on.ID)
+	if err != nil {
+		return nil, err
+	}
+	return link.Packs(), nil
+}
+
+// List returns the packs on a node.
+func (p *Packs) List(ctx context.Context, on db.Node) ([]*nodev1.Pack, error) {
+	client, err := p.client(on)
+	if err != nil {
+		return nil, err
+	}
+	res, err := client.ListPacks(ctx, &nodev1.ListPacksRequest{})
+	return res.GetPacks(), fault.FromGRPC(err)
+}
+
+// Fetch has a node download the archive of a pin and install it.
+func (p *Packs) Fetch(ctx context.Context, on db.Node, pin *nodev1.Pin, by event.Actor) (*nodev1.Pack, error) {
+	client, err := p.client(on)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	res, err := client.FetchPack(ctx, &nodev1.FetchPackRequest{Pin: pin})
+	if err != nil {
+		return nil, fault.FromGRPC(err)
+	}
+	return res.GetPack(), p.installed(ctx, on, by, res.GetPack())
+}
+
+// Import has a node install the archive of a pin. next returns the archive's bytes, and io.EOF at
+// the end.
+func (p *Packs) Import(ctx context.Context, on db.Node, pin *nodev1.Pin, by event.Actor, next func() ([]byte, error)) (*nodev1.Pack, error) {
+	client, err := p.client(on)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	out, err := client.ImportPack(ctx)
+	if err != nil {
+		return nil, fault.FromGRPC(err)
+	}
+	err = out.Send(&nodev1.ImportPackRequest{Pin: pin})
+	for err == nil {
+		data, rerr := next()
+		if errors.Is(rerr, io.EOF) {
+			break
+		}
+		if rerr != nil {
+			return nil, rerr
+		}
+		err = out.Send(&nodev1.ImportPackRequest{Data: data})
+	}
+	// The response has the cause of an error of Send.
+	res, err := out.CloseAndRecv()
+	if err != nil {
+		return nil, fault.FromGRPC(err)
+	}
+	return res.GetPack(), p.installed(ctx, on, by, res.GetPack())
+}
+
+// Prune deletes versions of packs from a node. It returns those that it deleted, and those that it
+// kept since a process uses them.
+func (p *Packs) Prune(ctx context.Context, on db.Node, names []string, by event.Actor) (deleted, kept []*nodev1.Pack, err error) {
+	client, err := p.client(on)
+	if err != nil {
+		return nil, nil, err
+	}
+	res, err := client.PrunePacks(ctx, &nodev1.PrunePacksRequest{Names: names})
+	if err != nil {
+		return nil, nil, fault.FromGRPC(err)
+	}
+	var gone []any
+	for _, one := range res.GetDeleted() {
+		gone = append(gone, map[string]any{"name": one.GetName(), "sha256": one.GetSha256()})
+	}
+	if len(gone) > 0 {
+		err = p.audited(ctx, on, by, "node.packs_pruned", map[string]any{"packs": gone})
+	}
+	return res.GetDeleted(), res.GetKept(), err
+}
+
+func (p *Packs) installed(ctx context.Context, on db.Node, by event.Actor, one *nodev1.Pack) error {
+	return p.audited(ctx, on, by, "node.pack_installed", map[string]any{"name": one.GetName(), "sha256": one.GetSha256(), "source": one.GetSource()})
+}
+
+func (p *Packs) audited(ctx context.Context, on db.Node, by event.Actor, action string, after map[string]any) error {
+	return p.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		return audit.Append(tx, audit.Entry{OrgID: on.OrgID, By: by, Action: action, ObjectKind: "node", ObjectID: on.ID, After: after})
+	})
+}

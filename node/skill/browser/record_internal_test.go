@@ -1,0 +1,47 @@
+package browser
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/deckhand-sh/deckhand/internal/browserlink"
+)
+
+// A recording ends before it is too large, and has no frame that may show what a person types.
+func TestARecordingIsBounded(t *testing.T) {
+	t.Parallel()
+	var to bytes.Buffer
+	r := recording{to: &to, left: 3 * browserlink.MaxFrame, frames: 100}
+	filmed := func(private bool) *film {
+		return &film{Frame: browserlink.Frame{At: 1, URL: "http://shop.example.com/"}, data: bytes.Repeat([]byte("x"), browserlink.MaxFrame), private: private}
+	}
+	secret := filmed(true)
+	more, err := r.add(secret, secret)
+	require.NoError(t, err)
+	require.True(t, more)
+	require.Zero(t, to.Len())
+	more, err = r.add(filmed(false), secret)
+	require.NoError(t, err)
+	require.True(t, more)
+	require.Zero(t, to.Len(), "the picture is of before")
+	n := 0
+	for more = true; more; n++ {
+		one := filmed(false)
+		more, err = r.add(one, one)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 3, n)
+	require.LessOrEqual(t, to.Len(), 3*browserlink.MaxFrame)
+	r.close(7, "it is full")
+	require.True(t, strings.HasSuffix(to.String(), `"at":7,"width":0,"height":0,"bytes":0,"problem":"it is full"}}`+"\n"))
+
+	r = recording{to: &to, left: browserlink.MaxRecording, frames: 1}
+	for _, want := range []bool{true, false} {
+		more, err = r.add(&film{Frame: browserlink.Frame{At: 1}}, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, more)
+	}
+}
