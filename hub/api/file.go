@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -174,11 +176,20 @@ func (h *Files) ListFiles(ctx context.Context, req *deckhandv1.ListFilesRequest)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", req.GetPath(), fault.FromGRPC(err))
 	}
-	out := &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated()}
+	var all []*deckhandv1.FileInfo
 	for _, f := range res.GetFiles() {
-		out.Files = append(out.Files, &deckhandv1.FileInfo{
+		all = append(all, &deckhandv1.FileInfo{
 			Path: f.GetPath(), Type: f.GetType(), Size: f.GetSize(), Mode: f.GetMode(), ModifiedAt: f.GetModifiedAt(),
 		})
 	}
-	return out, nil
+	return filesPage(req, &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated()}, all)
+}
+
+// filesPage adds a page of the entries of a folder to a response: a folder, then what is in
+// it, by name.
+func filesPage(req *deckhandv1.ListFilesRequest, out *deckhandv1.ListFilesResponse, all []*deckhandv1.FileInfo) (_ *deckhandv1.ListFilesResponse, err error) {
+	key := func(f *deckhandv1.FileInfo) string { return strings.ReplaceAll(f.GetPath(), "/", "\x01") }
+	slices.SortFunc(all, func(a, b *deckhandv1.FileInfo) int { return strings.Compare(key(a), key(b)) })
+	out.Files, out.NextPageToken, err = store.PageOf(all, cmp.Or(req.GetPageSize(), maxListed), req.GetPageToken(), key)
+	return out, err
 }

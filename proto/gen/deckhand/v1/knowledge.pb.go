@@ -1640,7 +1640,9 @@ type ListDocumentsRequest struct {
 	// At most this many; 0 for 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1696,11 +1698,20 @@ func (x *ListDocumentsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListDocumentsRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListDocumentsResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Documents []*KnowledgeDocument   `protobuf:"bytes,1,rep,name=documents,proto3" json:"documents,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1747,6 +1758,13 @@ func (x *ListDocumentsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListDocumentsResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type SyncCollectionRequest struct {
@@ -2064,7 +2082,7 @@ var File_deckhand_v1_knowledge_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/v1/knowledge.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/scope.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x03\n" +
+	"\x1bdeckhand/v1/knowledge.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x17deckhand/v1/scope.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8c\x03\n" +
 	"\n" +
 	"Collection\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -2205,17 +2223,20 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\fcollectionId\x12\x1e\n" +
 	"\x04path\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\bR\x04path\"\x18\n" +
-	"\x16RemoveDocumentResponse\"\x99\x01\n" +
+	"\x16RemoveDocumentResponse\"\xb8\x01\n" +
 	"\x14ListDocumentsRequest\x12/\n" +
 	"\rcollection_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\fcollectionId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"}\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\xa7\x01\n" +
 	"\x15ListDocumentsResponse\x12<\n" +
 	"\tdocuments\x18\x01 \x03(\v2\x1e.deckhand.v1.KnowledgeDocumentR\tdocuments\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"H\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"H\n" +
 	"\x15SyncCollectionRequest\x12/\n" +
 	"\rcollection_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\fcollectionId\"H\n" +
@@ -2312,6 +2333,7 @@ var file_deckhand_v1_knowledge_proto_goTypes = []any{
 	(*GetPassageResponse)(nil),       // 30: deckhand.v1.GetPassageResponse
 	(*Scope)(nil),                    // 31: deckhand.v1.Scope
 	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
+	(*Total)(nil),                    // 33: deckhand.v1.Total
 }
 var file_deckhand_v1_knowledge_proto_depIdxs = []int32{
 	31, // 0: deckhand.v1.Collection.scope:type_name -> deckhand.v1.Scope
@@ -2333,39 +2355,40 @@ var file_deckhand_v1_knowledge_proto_depIdxs = []int32{
 	3,  // 16: deckhand.v1.AddSourceResponse.source:type_name -> deckhand.v1.KnowledgeSource
 	3,  // 17: deckhand.v1.UploadDocumentResponse.source:type_name -> deckhand.v1.KnowledgeSource
 	5,  // 18: deckhand.v1.ListDocumentsResponse.documents:type_name -> deckhand.v1.KnowledgeDocument
-	4,  // 19: deckhand.v1.SyncCollectionResponse.sync:type_name -> deckhand.v1.KnowledgeSync
-	6,  // 20: deckhand.v1.SearchKnowledgeResponse.passages:type_name -> deckhand.v1.Passage
-	6,  // 21: deckhand.v1.GetPassageResponse.passage:type_name -> deckhand.v1.Passage
-	6,  // 22: deckhand.v1.GetPassageResponse.passages:type_name -> deckhand.v1.Passage
-	7,  // 23: deckhand.v1.KnowledgeService.CreateCollection:input_type -> deckhand.v1.CreateCollectionRequest
-	9,  // 24: deckhand.v1.KnowledgeService.ListCollections:input_type -> deckhand.v1.ListCollectionsRequest
-	11, // 25: deckhand.v1.KnowledgeService.GetCollection:input_type -> deckhand.v1.GetCollectionRequest
-	13, // 26: deckhand.v1.KnowledgeService.DeleteCollection:input_type -> deckhand.v1.DeleteCollectionRequest
-	15, // 27: deckhand.v1.KnowledgeService.AddSource:input_type -> deckhand.v1.AddSourceRequest
-	17, // 28: deckhand.v1.KnowledgeService.RemoveSource:input_type -> deckhand.v1.RemoveSourceRequest
-	19, // 29: deckhand.v1.KnowledgeService.UploadDocument:input_type -> deckhand.v1.UploadDocumentRequest
-	21, // 30: deckhand.v1.KnowledgeService.RemoveDocument:input_type -> deckhand.v1.RemoveDocumentRequest
-	23, // 31: deckhand.v1.KnowledgeService.ListDocuments:input_type -> deckhand.v1.ListDocumentsRequest
-	25, // 32: deckhand.v1.KnowledgeService.SyncCollection:input_type -> deckhand.v1.SyncCollectionRequest
-	27, // 33: deckhand.v1.KnowledgeService.SearchKnowledge:input_type -> deckhand.v1.SearchKnowledgeRequest
-	29, // 34: deckhand.v1.KnowledgeService.GetPassage:input_type -> deckhand.v1.GetPassageRequest
-	8,  // 35: deckhand.v1.KnowledgeService.CreateCollection:output_type -> deckhand.v1.CreateCollectionResponse
-	10, // 36: deckhand.v1.KnowledgeService.ListCollections:output_type -> deckhand.v1.ListCollectionsResponse
-	12, // 37: deckhand.v1.KnowledgeService.GetCollection:output_type -> deckhand.v1.GetCollectionResponse
-	14, // 38: deckhand.v1.KnowledgeService.DeleteCollection:output_type -> deckhand.v1.DeleteCollectionResponse
-	16, // 39: deckhand.v1.KnowledgeService.AddSource:output_type -> deckhand.v1.AddSourceResponse
-	18, // 40: deckhand.v1.KnowledgeService.RemoveSource:output_type -> deckhand.v1.RemoveSourceResponse
-	20, // 41: deckhand.v1.KnowledgeService.UploadDocument:output_type -> deckhand.v1.UploadDocumentResponse
-	22, // 42: deckhand.v1.KnowledgeService.RemoveDocument:output_type -> deckhand.v1.RemoveDocumentResponse
-	24, // 43: deckhand.v1.KnowledgeService.ListDocuments:output_type -> deckhand.v1.ListDocumentsResponse
-	26, // 44: deckhand.v1.KnowledgeService.SyncCollection:output_type -> deckhand.v1.SyncCollectionResponse
-	28, // 45: deckhand.v1.KnowledgeService.SearchKnowledge:output_type -> deckhand.v1.SearchKnowledgeResponse
-	30, // 46: deckhand.v1.KnowledgeService.GetPassage:output_type -> deckhand.v1.GetPassageResponse
-	35, // [35:47] is the sub-list for method output_type
-	23, // [23:35] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	33, // 19: deckhand.v1.ListDocumentsResponse.total:type_name -> deckhand.v1.Total
+	4,  // 20: deckhand.v1.SyncCollectionResponse.sync:type_name -> deckhand.v1.KnowledgeSync
+	6,  // 21: deckhand.v1.SearchKnowledgeResponse.passages:type_name -> deckhand.v1.Passage
+	6,  // 22: deckhand.v1.GetPassageResponse.passage:type_name -> deckhand.v1.Passage
+	6,  // 23: deckhand.v1.GetPassageResponse.passages:type_name -> deckhand.v1.Passage
+	7,  // 24: deckhand.v1.KnowledgeService.CreateCollection:input_type -> deckhand.v1.CreateCollectionRequest
+	9,  // 25: deckhand.v1.KnowledgeService.ListCollections:input_type -> deckhand.v1.ListCollectionsRequest
+	11, // 26: deckhand.v1.KnowledgeService.GetCollection:input_type -> deckhand.v1.GetCollectionRequest
+	13, // 27: deckhand.v1.KnowledgeService.DeleteCollection:input_type -> deckhand.v1.DeleteCollectionRequest
+	15, // 28: deckhand.v1.KnowledgeService.AddSource:input_type -> deckhand.v1.AddSourceRequest
+	17, // 29: deckhand.v1.KnowledgeService.RemoveSource:input_type -> deckhand.v1.RemoveSourceRequest
+	19, // 30: deckhand.v1.KnowledgeService.UploadDocument:input_type -> deckhand.v1.UploadDocumentRequest
+	21, // 31: deckhand.v1.KnowledgeService.RemoveDocument:input_type -> deckhand.v1.RemoveDocumentRequest
+	23, // 32: deckhand.v1.KnowledgeService.ListDocuments:input_type -> deckhand.v1.ListDocumentsRequest
+	25, // 33: deckhand.v1.KnowledgeService.SyncCollection:input_type -> deckhand.v1.SyncCollectionRequest
+	27, // 34: deckhand.v1.KnowledgeService.SearchKnowledge:input_type -> deckhand.v1.SearchKnowledgeRequest
+	29, // 35: deckhand.v1.KnowledgeService.GetPassage:input_type -> deckhand.v1.GetPassageRequest
+	8,  // 36: deckhand.v1.KnowledgeService.CreateCollection:output_type -> deckhand.v1.CreateCollectionResponse
+	10, // 37: deckhand.v1.KnowledgeService.ListCollections:output_type -> deckhand.v1.ListCollectionsResponse
+	12, // 38: deckhand.v1.KnowledgeService.GetCollection:output_type -> deckhand.v1.GetCollectionResponse
+	14, // 39: deckhand.v1.KnowledgeService.DeleteCollection:output_type -> deckhand.v1.DeleteCollectionResponse
+	16, // 40: deckhand.v1.KnowledgeService.AddSource:output_type -> deckhand.v1.AddSourceResponse
+	18, // 41: deckhand.v1.KnowledgeService.RemoveSource:output_type -> deckhand.v1.RemoveSourceResponse
+	20, // 42: deckhand.v1.KnowledgeService.UploadDocument:output_type -> deckhand.v1.UploadDocumentResponse
+	22, // 43: deckhand.v1.KnowledgeService.RemoveDocument:output_type -> deckhand.v1.RemoveDocumentResponse
+	24, // 44: deckhand.v1.KnowledgeService.ListDocuments:output_type -> deckhand.v1.ListDocumentsResponse
+	26, // 45: deckhand.v1.KnowledgeService.SyncCollection:output_type -> deckhand.v1.SyncCollectionResponse
+	28, // 46: deckhand.v1.KnowledgeService.SearchKnowledge:output_type -> deckhand.v1.SearchKnowledgeResponse
+	30, // 47: deckhand.v1.KnowledgeService.GetPassage:output_type -> deckhand.v1.GetPassageResponse
+	36, // [36:48] is the sub-list for method output_type
+	24, // [24:36] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_knowledge_proto_init() }
@@ -2373,6 +2396,7 @@ func file_deckhand_v1_knowledge_proto_init() {
 	if File_deckhand_v1_knowledge_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_scope_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1215,8 +1215,10 @@ type ListTriggersRequest struct {
 	// Only of this agent; empty for all.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// At most this many; 0 for 100.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1272,10 +1274,19 @@ func (x *ListTriggersRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListTriggersRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListTriggersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Triggers      []*Trigger             `protobuf:"bytes,1,rep,name=triggers,proto3" json:"triggers,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,6 +1333,13 @@ func (x *ListTriggersResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListTriggersResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type EnableTriggerRequest struct {
@@ -2195,8 +2213,10 @@ type ListDeliveriesRequest struct {
 	TriggerId string          `protobuf:"bytes,1,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
 	States    []DeliveryState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=deckhand.v1.DeliveryState" json:"states,omitempty"`
 	// At most this many; 0 for 50.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2259,10 +2279,19 @@ func (x *ListDeliveriesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListDeliveriesRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListDeliveriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Deliveries    []*Delivery            `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2309,6 +2338,13 @@ func (x *ListDeliveriesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListDeliveriesResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type GetDeliveryRequest struct {
@@ -2491,7 +2527,7 @@ var File_deckhand_v1_trigger_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
+	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
 	"\vTriggerSpec\x12\x1c\n" +
 	"\x04goal\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc0>R\x04goal\x12 \n" +
 	"\x06filter\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xa0\x1fR\x06filter\x12Z\n" +
@@ -2603,16 +2639,19 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"trigger_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\ttriggerId\"D\n" +
 	"\x12GetTriggerResponse\x12.\n" +
-	"\atrigger\x18\x01 \x01(\v2\x14.deckhand.v1.TriggerR\atrigger\"\x8c\x01\n" +
+	"\atrigger\x18\x01 \x01(\v2\x14.deckhand.v1.TriggerR\atrigger\"\xab\x01\n" +
 	"\x13ListTriggersRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tpageToken\"p\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x9a\x01\n" +
 	"\x14ListTriggersResponse\x120\n" +
 	"\btriggers\x18\x01 \x03(\v2\x14.deckhand.v1.TriggerR\btriggers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"A\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"A\n" +
 	"\x14EnableTriggerRequest\x12)\n" +
 	"\n" +
 	"trigger_id\x18\x01 \x01(\tB\n" +
@@ -2696,7 +2735,7 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x06prompt\x18  \x01(\tR\x06prompt\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x01\n" +
 	"\x15ListDeliveriesRequest\x12'\n" +
 	"\n" +
 	"trigger_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\ttriggerId\x12E\n" +
@@ -2705,12 +2744,15 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\tpageToken\"w\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\xa1\x01\n" +
 	"\x16ListDeliveriesResponse\x125\n" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x15.deckhand.v1.DeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"A\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"A\n" +
 	"\x12GetDeliveryRequest\x12+\n" +
 	"\vdelivery_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\n" +
@@ -2813,7 +2855,8 @@ var file_deckhand_v1_trigger_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),         // 38: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),       // 39: google.protobuf.Timestamp
 	(*fieldmaskpb.FieldMask)(nil),       // 40: google.protobuf.FieldMask
-	(*structpb.Struct)(nil),             // 41: google.protobuf.Struct
+	(*Total)(nil),                       // 41: deckhand.v1.Total
+	(*structpb.Struct)(nil),             // 42: google.protobuf.Struct
 }
 var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	35, // 0: deckhand.v1.TriggerSpec.mapping:type_name -> deckhand.v1.TriggerSpec.MappingEntry
@@ -2842,55 +2885,57 @@ var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	7,  // 23: deckhand.v1.UpdateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
 	7,  // 24: deckhand.v1.GetTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
 	7,  // 25: deckhand.v1.ListTriggersResponse.triggers:type_name -> deckhand.v1.Trigger
-	7,  // 26: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 27: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	38, // 28: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
-	7,  // 29: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
-	28, // 30: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
-	36, // 31: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
-	3,  // 32: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	2,  // 33: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
-	41, // 34: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
-	2,  // 35: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
-	39, // 36: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
-	39, // 37: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
-	39, // 38: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
-	37, // 39: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
-	2,  // 40: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
-	28, // 41: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
-	28, // 42: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	28, // 43: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	8,  // 44: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
-	10, // 45: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
-	12, // 46: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
-	14, // 47: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
-	16, // 48: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
-	18, // 49: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
-	20, // 50: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
-	22, // 51: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
-	24, // 52: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
-	26, // 53: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
-	29, // 54: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
-	31, // 55: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
-	33, // 56: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
-	9,  // 57: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
-	11, // 58: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
-	13, // 59: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
-	15, // 60: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
-	17, // 61: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
-	19, // 62: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
-	21, // 63: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
-	23, // 64: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
-	25, // 65: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
-	27, // 66: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
-	30, // 67: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
-	32, // 68: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
-	34, // 69: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
-	57, // [57:70] is the sub-list for method output_type
-	44, // [44:57] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	41, // 26: deckhand.v1.ListTriggersResponse.total:type_name -> deckhand.v1.Total
+	7,  // 27: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 28: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	38, // 29: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
+	7,  // 30: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
+	28, // 31: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
+	36, // 32: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
+	3,  // 33: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
+	2,  // 34: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
+	42, // 35: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
+	2,  // 36: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
+	39, // 37: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
+	39, // 38: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
+	39, // 39: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
+	37, // 40: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
+	2,  // 41: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
+	28, // 42: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
+	41, // 43: deckhand.v1.ListDeliveriesResponse.total:type_name -> deckhand.v1.Total
+	28, // 44: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	28, // 45: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	8,  // 46: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
+	10, // 47: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
+	12, // 48: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
+	14, // 49: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
+	16, // 50: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
+	18, // 51: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
+	20, // 52: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
+	22, // 53: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
+	24, // 54: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
+	26, // 55: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
+	29, // 56: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
+	31, // 57: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
+	33, // 58: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
+	9,  // 59: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
+	11, // 60: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
+	13, // 61: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
+	15, // 62: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
+	17, // 63: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
+	19, // 64: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
+	21, // 65: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
+	23, // 66: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
+	25, // 67: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
+	27, // 68: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
+	30, // 69: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
+	32, // 70: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
+	34, // 71: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
+	59, // [59:72] is the sub-list for method output_type
+	46, // [46:59] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_trigger_proto_init() }
@@ -2898,6 +2943,7 @@ func file_deckhand_v1_trigger_proto_init() {
 	if File_deckhand_v1_trigger_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_trigger_proto_msgTypes[0].OneofWrappers = []any{}
 	file_deckhand_v1_trigger_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
