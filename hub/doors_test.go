@@ -61,13 +61,17 @@ var through = map[string]struct {
 		status, body := rawMCP(t, h.URL(), header, "tools/call", map[string]any{"name": "task_get", "arguments": map[string]any{"task_id": task}})
 		var said struct {
 			Result struct {
-				Meta map[string]struct{ Code string } `json:"_meta"`
+				IsError bool
+				Meta    map[string]struct{ Code string } `json:"_meta"`
 			}
 		}
 		for line := range strings.Lines(body) { // of a stream, or the only one
 			_ = json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &said)
 		}
 		out := outcome{code: said.Result.Meta["deckhand.sh/error"].Code}
+		if said.Result.IsError && out.code == "" {
+			out.code = "an error without a code of its own"
+		}
 		if status >= http.StatusBadRequest {
 			out.code = http.StatusText(status)
 		}
