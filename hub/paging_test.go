@@ -192,15 +192,9 @@ func TestListsComeInPages(t *testing.T) {
 
 // bounded are the lists without pages, and why they need none.
 var bounded = map[string]string{
-	"ListEvents":       "they are numbered: before_seq and after_seq go on, and page_size bounds a page",
-	"ListJobs":         "at most 200 of a task, which runs 16 at once",
-	"ListImages":       "the images that are on a node now, which its disk bounds",
-	"ListFiles":        "a folder of a node as it is now: at most 10 000 names, and truncated says that there are more",
-	"SearchKnowledge":  "the best passages, at most 50: what follows fits worse",
-	"SearchNodeLog":    "the log is searched from offset on, and next_offset goes on",
-	"ListPasskeys":     "at most 20 of a user",
-	"ListPushDevices":  "at most 10 of a user",
-	"ListTaskMemories": "at most 40 of a task",
+	"ListEvents":      "they are numbered: before_seq and after_seq go on, and page_size bounds a page",
+	"SearchKnowledge": "the best passages, at most 50: what follows fits worse",
+	"SearchNodeLog":   "the log is searched from offset on, and next_offset goes on",
 }
 
 // Every list can be read in pages, in the one way in which all of them can, but those

@@ -68,7 +68,7 @@ var whose = map[reach]string{
 		EnableDestination DisableDestination RotateDestinationSecret DeleteDestination ListNotifications GetNotification RedriveNotifications CreateJoinToken RevokeNode UpgradeNodes ListNodeRollouts StopNodeRollout
 		PullImage ImportImage PruneImages FetchPack ImportPack PrunePacks SetRegistry ListRegistries DeleteRegistry SetImageRules SetSignatureRule DeleteSignatureRule DrainNode UndrainNode LockNode UnlockNode CreateUser UpdateUser CreateTeam UpdateTeam DeleteTeam AddTeamMember RemoveTeamMember
 		CreateCredential UpdateCredential RotateCredential DeleteCredential TestCredential SetTokenLimits ListAccessRules SetAccessRule SetPasskeyRules DeleteAccessRule SetTaskSharing SetPatternSettings SetKnowledgeEmbedding`,
-	own: `GetTask ListTasks CancelTask ListSteps ReadLog WatchBrowser ReadBrowserRecording AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom
+	own: `GetTask ListTasks CancelTask CancelTasks ListSteps ReadLog ReadTaskLog WatchBrowser ReadBrowserRecording AssignTask CompleteTask PauseTask ResumeTask TellTask WithdrawMessage RetryTask ResumeTaskFrom
 		KeepCheckpoint ListCheckpoints ListJobs KillJob GetTaskPlan EditTaskPlan TellAgent Kill ExportTask ReadFile ListFiles Watch ListEvents ListMoments ListInbox GetInboxItem ReadInboxArgument ReadInboxAttachment ReplyToTask
 		AnswerInboxItem JudgeInboxItem SnoozeInboxItem RevokeAllowRule CompareFiles DescribeFiles DownloadFiles ListArtifacts WatchFiles ListChanges DiffChanges UndoChanges
 		ExportWorkspace UpdateTrigger EnableTrigger DeleteTrigger RotateTriggerSecret FireTrigger ReplayDelivery GetNodeExec ListNodeExecs
@@ -85,7 +85,7 @@ var whose = map[reach]string{
 	// else's agent is not: see TestAnothersPersonaHasNotAnAdministratorsRights.
 	shared: `DuplicateAgent ListAgentVersions DiffAgentVersions GetTaskSharing ApplyAgent GetAgent ListAgents GetAgentGraph SubmitTask ListWorkers PauseAgent ResumeAgent PrepareImage ListHolds GetStatistics
 		GetPolicy TestPolicy ListAllowRules ListProviders GetProviderUsage GetProviderCatalogue ListPrices ListBudgets GetPlan GetQuotaHistory
-		ListPatterns MatchPatterns ListProposals GetInsights GetRecommendation CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry ListImages ListPacks GetImageRules ListSignatureRules
+		ListPatterns MatchPatterns ListProposals GetInsights GetRecommendation CreateTrigger GetTrigger ListTriggers DisableTrigger ListNodes GetNode ListNodeLocks WatchNodeTelemetry GetAgentTelemetry ListImages ListPacks GetImageRules ListSignatureRules
 		ListCredentials GetCredential KillNodeExec ListUsers GetUser ListTeams GetTokenLimits GetPasskeyRules GetPushKey BeginPasskeyRegistration CreatePasskey BeginPasskeyProof
 		CreatePushDevice ListTools GetTool SetMemory ListMemories RecallMemories ImportMemories CreateCollection ListCollections GetCollection ListDocuments SearchKnowledge GetPassage GetKnowledgeEmbedding`,
 }
@@ -262,7 +262,7 @@ func TestEveryProcedureWorksForThoseInTheTable(t *testing.T) {
 					assert.Contains(t, absent, name, "%s: %s", who, text)
 				case codes == nil:
 					assert.NotContains(t, []string{"unauthenticated", "permission_denied"}, code, "%s: %s", who, text)
-				case code == "" && (alone(request) || name == "ListTasks" || name == "ListDeliveries" || name == "SearchHistory"): // of anybody's agent or trigger, what the caller sees
+				case code == "" && (alone(request) || name == "ListTasks" || name == "CancelTasks" || name == "ListDeliveries" || name == "SearchHistory"): // of anybody's agent or trigger, what the caller sees
 					for _, id := range []string{in.task, in.step, in.exec, in.item, in.session, in.apiToken, in.delivery} {
 						assert.NotContains(t, text, id, who)
 					}

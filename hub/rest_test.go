@@ -384,8 +384,17 @@ func TestEveryPathRefusesTheWrongIdentity(t *testing.T) {
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	require.NotEmpty(t, res.Header.Get("Set-Cookie"))
 
+	// An administrator's: what it has is the caller's own.
+	for token, status := range map[string]int{"": http.StatusUnauthorized, viewer: http.StatusForbidden, worker: http.StatusForbidden, onlyTasks: http.StatusForbidden, intruder.token: http.StatusOK} {
+		res, text := restCall(t, http.MethodGet, h.URL()+"/v1/audit-entries:export", token, nil, nil)
+		require.Equal(t, status, res.StatusCode, "%s", text)
+		require.NotContains(t, string(text), victim.org)
+	}
+
 	// The streams: what their callers may not see is not there.
-	for _, path := range []string{"/v1/events?task=" + victim.task, "/v1/events?agent=" + victim.agent, "/v1/tasks/" + victim.task + "/updates", "/v1/steps/" + victim.step + "/log"} {
+	for _, path := range []string{"/v1/events?task=" + victim.task, "/v1/events?agent=" + victim.agent, "/v1/tasks/" + victim.task + "/updates", "/v1/steps/" + victim.step + "/log",
+		"/v1/tasks/" + victim.task + "/log", "/v1/node-execs/" + victim.exec + "/log", "/v1/tasks/" + victim.task + "/export", "/v1/tasks/" + victim.task + "/workspace",
+		"/v1/agents/" + victim.agent + "/workspace", "/v1/tasks/" + victim.task + "/files/x", "/v1/agents/" + victim.agent + "/files/x"} {
 		elsewhere := onlyTasks
 		if strings.HasSuffix(path, "/log") {
 			elsewhere = onlyEvents
@@ -481,7 +490,7 @@ func TestTheOpenAPIDocumentIsServed(t *testing.T) {
 			require.NotEmpty(t, op.Responses["default"], "%s %s", method, path)
 		}
 	}
-	require.Equal(t, len(rest.Routes())+3, operations, "run scripts/generate; events, updates and logs are not transcoded")
+	require.Equal(t, len(rest.Routes())+11, operations, "run scripts/generate; events, updates, logs, files and exports are not transcoded")
 	res, _ = restCall(t, http.MethodGet, h.URL()+"/openapi.json", "", nil, http.Header{"If-None-Match": {res.Header.Get("Etag")}})
 	require.Equal(t, http.StatusNotModified, res.StatusCode)
 }

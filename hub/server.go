@@ -97,8 +97,9 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Agents: h.agents, Tasks: h.tasks, Subtasks: h.subtasks, Triggers: h.triggers, Nodes: h.nodes, Policies: h.policies, Queries: h.store.Queries,
 	}, options...))
 	tasks := &api.Tasks{
-		Store: h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes, Node: h.node,
-		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs, History: estimate.New(h.store), Memories: h.memories,
+		TaskLogs: api.NewTaskLogs(h.store, h.tasks, h.steps, h.node),
+		Store:    h.store, Tasks: h.tasks, Agents: h.agents, Steps: h.steps, Subtasks: h.subtasks, Nodes: h.nodes,
+		Workspaces: h.workspaces, Redact: h.cfg.Redact, Artifacts: h.artifacts, Jobs: h.jobs, History: estimate.New(h.store), Memories: h.memories, Recorder: h.recorder,
 	}
 	mux.Handle(deckhandv1connect.NewTaskServiceHandler(tasks, options...))
 	mux.Handle(deckhandv1connect.NewTaskPlanServiceHandler(&api.TaskPlans{Tasks: tasks, Plans: &plan.Service{Store: h.store, Recorder: h.recorder}}, options...))
@@ -157,7 +158,7 @@ func (h *Hub) server() (lifecycle.Service, error) {
 		Procedure: deckhandv1connect.BrowserServiceWatchBrowserProcedure, Serve: browsers.Serve, Guards: guards, Log: h.cfg.Log.Named("browsers"), Redact: h.cfg.Redact,
 	})
 	mux.Handle(deckhandv1connect.NewNodeTelemetryServiceHandler(&api.Telemetry{
-		Nodes: h.nodes, Agents: h.agents, Node: h.telemetry, Draining: s.draining,
+		Nodes: h.nodes, Agents: h.agents, Queries: h.store.Queries, Node: h.telemetry, Draining: s.draining,
 	}, options...))
 	mux.Handle(enrollmentv1connect.NewEnrollmentServiceHandler(enroller, options...))
 	mux.Handle(deckhandv1connect.NewWorkerServiceHandler(&api.Workers{

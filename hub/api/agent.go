@@ -261,6 +261,7 @@ const agentsPage = 100
 
 // ListAgents returns the agents that the caller sees by name.
 func (h *Agents) ListAgents(ctx context.Context, req *deckhandv1.ListAgentsRequest) (*deckhandv1.ListAgentsResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	size := req.GetPageSize()
 	if size == 0 {
 		size = agentsPage
@@ -269,7 +270,7 @@ func (h *Agents) ListAgents(ctx context.Context, req *deckhandv1.ListAgentsReque
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListAgentsResponse{}
+	res := &deckhandv1.ListAgentsResponse{Total: totalMessage(total)}
 	if len(rows) > int(size) {
 		rows = rows[:size]
 		// Names are unique and sorted: the next page starts after the last one.

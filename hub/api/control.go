@@ -164,6 +164,7 @@ const auditPage = 50
 
 // ListAuditEntries returns who changed what.
 func (h *Control) ListAuditEntries(ctx context.Context, req *deckhandv1.ListAuditEntriesRequest) (*deckhandv1.ListAuditEntriesResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	m := req
 	filter := audit.Filter{ObjectID: m.GetObjectId(), ActorID: m.GetActorId(), Action: m.GetAction(), Severity: m.GetSeverity(), Contains: m.GetContains(), Max: m.GetPageSize()}
 	if m.GetSince() != nil {
@@ -187,7 +188,7 @@ func (h *Control) ListAuditEntries(ctx context.Context, req *deckhandv1.ListAudi
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListAuditEntriesResponse{}
+	res := &deckhandv1.ListAuditEntriesResponse{Total: totalMessage(total)}
 	for _, row := range rows {
 		res.Entries = append(res.Entries, &deckhandv1.AuditEntry{
 			Id: row.ID, Time: timestamppb.New(row.Time), ActorKind: row.ActorKind, ActorId: row.ActorID, Action: row.Action,

@@ -122,6 +122,7 @@ func (h *Credentials) TestCredential(ctx context.Context, req *deckhandv1.TestCr
 
 // ListCredentialRequests returns the requests of tasks that the caller sees.
 func (h *Credentials) ListCredentialRequests(ctx context.Context, req *deckhandv1.ListCredentialRequestsRequest) (*deckhandv1.ListCredentialRequestsResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	v, taskID := viewer(ctx), ""
 	if ref := req.GetTaskId(); ref != "" {
 		var err error
@@ -133,5 +134,5 @@ func (h *Credentials) ListCredentialRequests(ctx context.Context, req *deckhandv
 	if err != nil {
 		return nil, err
 	}
-	return &deckhandv1.ListCredentialRequestsResponse{Requests: all, NextPageToken: next}, nil
+	return &deckhandv1.ListCredentialRequestsResponse{Requests: all, NextPageToken: next, Total: totalMessage(total)}, nil
 }

@@ -227,6 +227,7 @@ func notificationState(word string) deckhandv1.NotificationState {
 
 // ListNotifications returns notifications.
 func (h *Destinations) ListNotifications(ctx context.Context, req *deckhandv1.ListNotificationsRequest) (*deckhandv1.ListNotificationsResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	org := auth.From(ctx).OrgID
 	f := notification.Filter{PageSize: req.GetPageSize(), PageToken: req.GetPageToken()}
 	if f.PageSize == 0 {
@@ -245,7 +246,7 @@ func (h *Destinations) ListNotifications(ctx context.Context, req *deckhandv1.Li
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNotificationsResponse{NextPageToken: next}
+	res := &deckhandv1.ListNotificationsResponse{NextPageToken: next, Total: totalMessage(total)}
 	for _, n := range rows {
 		res.Notifications = append(res.Notifications, &deckhandv1.Notification{
 			Id: n.ID, DestinationId: n.DestinationID, DestinationName: n.DestinationName, Type: n.Type, TaskId: n.TaskID, State: notificationState(n.State),

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
@@ -174,7 +176,7 @@ func (h *Files) ListFiles(ctx context.Context, req *deckhandv1.ListFilesRequest)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", req.GetPath(), fault.FromGRPC(err))
 	}
-	return &deckhandv1.ListFilesResponse{Files: fileInfos(res), Truncated: res.GetTruncated()}, nil
+	return filesPage(req, &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated()}, fileInfos(res))
 }
 
 func fileInfos(res *nodev1.ListFilesResponse) (out []*deckhandv1.FileInfo) {
@@ -184,4 +186,13 @@ func fileInfos(res *nodev1.ListFilesResponse) (out []*deckhandv1.FileInfo) {
 		})
 	}
 	return out
+}
+
+// filesPage adds a page of the entries of a folder to a response: a folder, then what is in
+// it, by name.
+func filesPage(req *deckhandv1.ListFilesRequest, out *deckhandv1.ListFilesResponse, all []*deckhandv1.FileInfo) (_ *deckhandv1.ListFilesResponse, err error) {
+	key := func(f *deckhandv1.FileInfo) string { return strings.ReplaceAll(f.GetPath(), "/", "\x01") }
+	slices.SortFunc(all, func(a, b *deckhandv1.FileInfo) int { return strings.Compare(key(a), key(b)) })
+	out.Files, out.NextPageToken, err = store.PageOf(all, cmp.Or(req.GetPageSize(), maxListed), req.GetPageToken(), key)
+	return out, err
 }

@@ -90,16 +90,16 @@ func (h *Files) listAfter(ctx context.Context, req *deckhandv1.ListFilesRequest)
 	if err != nil {
 		return nil, pastErr("list "+req.GetPath(), err)
 	}
-	out := &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated(), State: at.GetState()}
+	var all []*deckhandv1.FileInfo
 	for _, e := range res.GetEntries() {
 		shown := workspace.Describe(&nodev1.FileChange{Path: e.GetPath()}, maskOf(ctx, h.Redact))
 		kind := e.GetState().GetType()
 		if kind != "file" && kind != "dir" && kind != "symlink" {
 			kind = "other"
 		}
-		out.Files = append(out.Files, &deckhandv1.FileInfo{
+		all = append(all, &deckhandv1.FileInfo{
 			Path: shown.Path, Type: kind, Size: e.GetState().GetSize(), Mode: e.GetState().GetMode(), ModifiedAt: e.GetModifiedAt(),
 		})
 	}
-	return out, nil
+	return filesPage(req, &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated(), State: at.GetState()}, all)
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -13,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/setup"
@@ -52,13 +55,21 @@ func (h *Images) ListImages(ctx context.Context, req *deckhandv1.ListImagesReque
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListImagesResponse{Images: imageMessages(all)}
+	images := imageMessages(all)
+	slices.SortFunc(images, func(a, b *deckhandv1.NodeImage) int { return strings.Compare(imageKey(a), imageKey(b)) })
+	res := &deckhandv1.ListImagesResponse{}
+	if res.Images, res.NextPageToken, err = store.PageOf(images, cmp.Or(req.GetPageSize(), listPage), req.GetPageToken(), imageKey); err != nil {
+		return nil, err
+	}
 	for _, one := range res.GetImages() {
 		by := kept[one.GetReference()]
 		one.Tasks, one.TaskIds = by.Tasks, by.TaskIDs
 	}
 	return res, nil
 }
+
+// imageKey is what images are listed by.
+func imageKey(one *deckhandv1.NodeImage) string { return one.GetReference() + "\x01" + one.GetSetup() }
 
 // PullImage has a node pull an image.
 func (h *Images) PullImage(ctx context.Context, req *deckhandv1.PullImageRequest, stream *connect.ServerStream[deckhandv1.PullImageResponse]) error {

@@ -35,6 +35,7 @@ const inboxPage = 20
 
 // ListInbox returns what waits.
 func (h *Inbox) ListInbox(ctx context.Context, req *deckhandv1.ListInboxRequest) (*deckhandv1.ListInboxResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	who, m := auth.From(ctx), req
 	org := who.OrgID
 	filter := inbox.Filter{
@@ -73,7 +74,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *deckhandv1.ListInboxRequest)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next, NextSnoozeEndsAt: timestamp(page.NextSnooze)}
+	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next, NextSnoozeEndsAt: timestamp(page.NextSnooze), Total: totalMessage(total)}
 	for _, row := range page.Rows {
 		item := h.listed(ctx, row)
 		item.AlikeCount = page.Alike[row.InboxItem.Alike]

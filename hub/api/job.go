@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -17,11 +18,11 @@ func (h *Tasks) ListJobs(ctx context.Context, req *deckhandv1.ListJobsRequest) (
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := h.Jobs.List(ctx, auth.From(ctx).OrgID, id)
+	jobs, next, err := h.Jobs.List(ctx, auth.From(ctx).OrgID, id, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListJobsResponse{}
+	res := &deckhandv1.ListJobsResponse{NextPageToken: next}
 	for _, j := range jobs {
 		m := jobMessage(j.Job)
 		if u := j.Now.GetUsage(); u != nil {

@@ -186,11 +186,12 @@ func (h *Knowledge) RemoveDocument(ctx context.Context, req *deckhandv1.RemoveDo
 
 // ListDocuments returns a page of a collection's files.
 func (h *Knowledge) ListDocuments(ctx context.Context, req *deckhandv1.ListDocumentsRequest) (*deckhandv1.ListDocumentsResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	rows, next, err := h.Knowledge.Documents(ctx, viewer(ctx), req.GetCollectionId(), req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListDocumentsResponse{NextPageToken: next}
+	res := &deckhandv1.ListDocumentsResponse{NextPageToken: next, Total: totalMessage(total)}
 	for _, d := range rows {
 		res.Documents = append(res.Documents, &deckhandv1.KnowledgeDocument{
 			Id: d.ID, SourceId: d.SourceID, Path: d.Path, Title: d.Title, Format: d.Format, Digest: d.Digest, Bytes: d.Bytes, Passages: d.Passages,

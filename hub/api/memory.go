@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -143,6 +144,7 @@ func (h *Memories) GetMemory(ctx context.Context, req *deckhandv1.GetMemoryReque
 
 // ListMemories returns a page of entries.
 func (h *Memories) ListMemories(ctx context.Context, req *deckhandv1.ListMemoriesRequest) (*deckhandv1.ListMemoriesResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	f := memory.Filter{
 		Types: memoryTypeNames(req.GetTypes()), Query: req.GetQuery(), Unconfirmed: req.GetUnconfirmed(), Deleted: req.GetDeleted(),
 		PageToken: req.GetPageToken(), PageSize: cmp.Or(req.GetPageSize(), listPage),
@@ -163,7 +165,7 @@ func (h *Memories) ListMemories(ctx context.Context, req *deckhandv1.ListMemorie
 	if err != nil {
 		return nil, err
 	}
-	return &deckhandv1.ListMemoriesResponse{Memories: memoryMessages(rows), NextPageToken: next}, nil
+	return &deckhandv1.ListMemoriesResponse{Memories: memoryMessages(rows), NextPageToken: next, Total: totalMessage(total)}, nil
 }
 
 // RecallMemories returns the entries that fit a text best.
@@ -325,12 +327,18 @@ func (h *Memories) ListTaskMemories(ctx context.Context, req *deckhandv1.ListTas
 		seen[row.Memory.ID] = row
 	}
 	res := &deckhandv1.ListTaskMemoriesResponse{}
-	for _, t := range told {
-		row, found := seen[t.ID]
-		if !found {
-			res.Hidden++
-			continue
-		}
+	place := map[string]string{} // in the order in which the run was told
+	shown := slices.DeleteFunc(told, func(t memory.Told) bool { return seen[t.ID].Memory.ID == "" })
+	res.Hidden = int32(len(ids) - len(shown))
+	for i, t := range shown {
+		place[t.ID] = fmt.Sprintf("%06d", i)
+	}
+	shown, res.NextPageToken, err = store.PageOf(shown, cmp.Or(req.GetPageSize(), listPage), req.GetPageToken(), func(t memory.Told) string { return place[t.ID] })
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range shown {
+		row := seen[t.ID]
 		res.Memories = append(res.Memories, &deckhandv1.KnownMemory{
 			Memory: memoryMessage(row), Version: t.Version, Value: jsonValue(t.Value), Standing: t.Standing,
 		})

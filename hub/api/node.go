@@ -27,6 +27,7 @@ type Nodes struct {
 
 // ListNodes returns the organisation's nodes by name, a page at a time.
 func (h *Nodes) ListNodes(ctx context.Context, req *deckhandv1.ListNodesRequest) (*deckhandv1.ListNodesResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	rows, next, err := h.Nodes.List(ctx, auth.From(ctx).OrgID, req.GetPageToken(), cmp.Or(req.GetPageSize(), listPage))
 	if err != nil {
 		return nil, err
@@ -39,7 +40,7 @@ func (h *Nodes) ListNodes(ctx context.Context, req *deckhandv1.ListNodesRequest)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNodesResponse{NextPageToken: next}
+	res := &deckhandv1.ListNodesResponse{NextPageToken: next, Total: totalMessage(total)}
 	for _, row := range rows {
 		res.Nodes = append(res.Nodes, nodeMessage(row, seen))
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -114,6 +115,7 @@ const execsPage = 50
 
 // ListNodeExecs returns people's commands, newest first, a page at a time.
 func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *deckhandv1.ListNodeExecsRequest) (*deckhandv1.ListNodeExecsResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	org, nodeID := auth.From(ctx).OrgID, ""
 	if ref := req.GetNodeId(); ref != "" {
 		id, err := h.Nodes.Find(ctx, org, ref)
@@ -126,7 +128,7 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *deckhandv1.ListNodeE
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNodeExecsResponse{NextPageToken: next}
+	res := &deckhandv1.ListNodeExecsResponse{NextPageToken: next, Total: totalMessage(total)}
 	for _, row := range rows {
 		res.Execs = append(res.Execs, execMessage(db.GetNodeExecRow(row)))
 	}
@@ -207,6 +209,9 @@ func (h *NodeExecs) ReadNodeLog(ctx context.Context, req *deckhandv1.ReadNodeLog
 	src, link, err := h.source(ctx, req.GetExecId(), req.GetNodeId())
 	if err != nil {
 		return err
+	}
+	if src.Size != nil {
+		out.ResponseHeader().Set(LogSizeHeader, strconv.FormatInt(*src.Size, 10))
 	}
 	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{
 		ExecId: src.ExecID, Offset: req.GetOffset(), Follow: req.GetFollow(), Since: req.GetSince(),

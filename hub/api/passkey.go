@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/identity/passkey"
 	"github.com/deckhand-sh/deckhand/hub/identity/user"
 	"github.com/deckhand-sh/deckhand/hub/inbox"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/passkeyproof"
@@ -89,6 +91,12 @@ func (h *Passkeys) ListPasskeys(ctx context.Context, req *deckhandv1.ListPasskey
 		return nil, err
 	}
 	res := &deckhandv1.ListPasskeysResponse{}
+	rows, res.NextPageToken, err = store.PageOf(rows, cmp.Or(req.GetPageSize(), listPage), req.GetPageToken(), func(row db.ListPasskeysRow) string {
+		return timeKey(row.Passkey.CreatedAt, row.Passkey.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range rows {
 		res.Passkeys = append(res.Passkeys, passkeyMessage(row.Passkey, row.UserName))
 	}

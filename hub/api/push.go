@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/notification"
+	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
@@ -53,13 +55,19 @@ func (h *Push) CreatePushDevice(ctx context.Context, req *deckhandv1.CreatePushD
 }
 
 // ListPushDevices returns the caller's devices.
-func (h *Push) ListPushDevices(ctx context.Context, _ *deckhandv1.ListPushDevicesRequest) (*deckhandv1.ListPushDevicesResponse, error) {
+func (h *Push) ListPushDevices(ctx context.Context, req *deckhandv1.ListPushDevicesRequest) (*deckhandv1.ListPushDevicesResponse, error) {
 	id := auth.From(ctx)
 	rows, err := h.Notify.Devices(ctx, id.OrgID, id.UserID)
 	if err != nil {
 		return nil, err
 	}
 	res := &deckhandv1.ListPushDevicesResponse{}
+	rows, res.NextPageToken, err = store.PageOf(rows, cmp.Or(req.GetPageSize(), listPage), req.GetPageToken(), func(row db.Destination) string {
+		return timeKey(row.CreatedAt, row.ID)
+	})
+	if err != nil {
+		return nil, err
+	}
 	for _, row := range rows {
 		device, err := deviceMessage(row)
 		if err != nil {

@@ -3,19 +3,13 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/learn/memory"
@@ -30,24 +24,22 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/work/subtask"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/hub/work/workspace"
-	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/redact"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
-	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // Tasks serves TaskService.
 type Tasks struct {
+	TaskLogs
+
 	Store    *store.Store
 	Tasks    *task.Service
 	Agents   *agent.Service
 	Steps    *step.Steps
 	Subtasks *subtask.Service
 	Nodes    *node.Nodes
-	// Node returns the live link to a node.
-	Node func(nodeID string) (machine.Link, error)
 	// Workspaces knows the workspaces of checkpoints.
 	Workspaces *workspace.Workspaces
 	Redact     *redact.Redactor
@@ -55,6 +47,7 @@ type Tasks struct {
 	Jobs       *job.Service
 	History    *estimate.History
 	Memories   *memory.Memories
+	Recorder   *event.Recorder
 }
 
 func actor(id auth.Identity) event.Actor {
@@ -204,53 +197,66 @@ func timeOf(t *timestamppb.Timestamp) *time.Time {
 	return new(t.AsTime())
 }
 
-// ListTasks returns tasks, newest first.
-func (h *Tasks) ListTasks(ctx context.Context, req *deckhandv1.ListTasksRequest) (*deckhandv1.ListTasksResponse, error) {
-	org := auth.From(ctx).OrgID
-	filter := task.Filter{
-		PageSize: req.GetPageSize(), PageToken: req.GetPageToken(), Query: req.GetQuery(), Chat: req.GetChat(),
-		CreatedFrom: timeOf(req.GetCreatedFrom()), CreatedBefore: timeOf(req.GetCreatedBefore()),
-	}
-	if filter.PageSize == 0 {
-		filter.PageSize = tasksPage
-	}
+// picking is a request that picks tasks.
+type picking interface {
+	GetAgentId() string
+	GetStates() []deckhandv1.TaskState
+	GetParentId() string
+	GetQuery() string
+	GetCreatedFrom() *timestamppb.Timestamp
+	GetCreatedBefore() *timestamppb.Timestamp
+	GetChat() bool
+	GetLineageOf() string
+}
+
+// pick returns what a request picks of the tasks that the caller sees.
+func pick(ctx context.Context, h *Tasks, req picking) (f task.Filter, err error) {
+	f = task.Filter{Query: req.GetQuery(), Chat: req.GetChat(), CreatedFrom: timeOf(req.GetCreatedFrom()), CreatedBefore: timeOf(req.GetCreatedBefore())}
 	if ref := req.GetAgentId(); ref != "" {
-		id, err := h.Agents.FindPast(ctx, viewer(ctx), ref)
-		if err != nil {
-			return nil, err
+		if f.AgentID, err = h.Agents.FindPast(ctx, viewer(ctx), ref); err != nil {
+			return f, err
 		}
-		filter.AgentID = id
 	}
 	if ref := req.GetParentId(); ref != "" {
-		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
-		if err != nil {
-			return nil, err
+		if f.ParentID, err = h.Tasks.Find(ctx, viewer(ctx), ref); err != nil {
+			return f, err
 		}
-		filter.ParentID = id
 	}
 	if ref := req.GetLineageOf(); ref != "" {
 		id, err := h.Tasks.Find(ctx, viewer(ctx), ref)
 		if err != nil {
-			return nil, err
+			return f, err
 		}
-		of, err := h.Tasks.Get(ctx, org, id)
+		of, err := h.Tasks.Get(ctx, auth.From(ctx).OrgID, id)
 		if err != nil {
-			return nil, err
+			return f, err
 		}
-		filter.LineageID = of.Task.LineageID
+		f.LineageID = of.Task.LineageID
 	}
 	for i, st := range req.GetStates() {
 		word, ok := taskStates[st]
 		if !ok {
-			return nil, fault.New(fault.Invalid, "states[%d] is not a task state", i).WithFix("use a state of TaskState")
+			return f, fault.New(fault.Invalid, "states[%d] is not a task state", i).WithFix("use a state of TaskState")
 		}
-		filter.States = append(filter.States, word)
+		f.States = append(f.States, word)
 	}
+	return f, nil
+}
+
+// ListTasks returns tasks, newest first.
+func (h *Tasks) ListTasks(ctx context.Context, req *deckhandv1.ListTasksRequest) (*deckhandv1.ListTasksResponse, error) {
+	ctx, total := withTotal(ctx, req)
+	org := auth.From(ctx).OrgID
+	filter, err := pick(ctx, h, req)
+	if err != nil {
+		return nil, err
+	}
+	filter.PageSize, filter.PageToken = cmp.Or(req.GetPageSize(), tasksPage), req.GetPageToken()
 	rows, next, err := h.Tasks.List(ctx, viewer(ctx), filter)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTasksResponse{NextPageToken: next}
+	res := &deckhandv1.ListTasksResponse{NextPageToken: next, Total: totalMessage(total)}
 	tasks := make([]db.Task, len(rows))
 	for i, row := range rows {
 		tasks[i] = row.Task
@@ -332,78 +338,6 @@ func shorten(s *deckhandv1.Step) {
 	for name, v := range s.GetArguments().GetFields() {
 		if text := textcut.Runes(v.GetStringValue(), briefText, "…"); text != v.GetStringValue() {
 			s.Arguments.Fields[name] = structpb.NewStringValue(text)
-		}
-	}
-}
-
-const (
-	// comesToNode is how long a command may take from its start on record to its
-	// node.
-	comesToNode = 10 * time.Second
-	lookAgain   = 100 * time.Millisecond
-)
-
-// openLog requests a step's output from its node, and returns the first piece.
-func openLog(ctx context.Context, link machine.Link, s db.Step, req *deckhandv1.ReadLogRequest) (nodev1.ExecService_ReadLogClient, *nodev1.ReadLogResponse, error) {
-	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: s.ExecID, Offset: req.GetOffset(), Follow: req.GetFollow()})
-	if err != nil {
-		return nil, nil, err
-	}
-	piece, err := in.Recv()
-	return in, piece, err
-}
-
-// LogSizeHeader has the length of a step's log in bytes in the response of ReadLog, once
-// the step has ended.
-const LogSizeHeader = "Deckhand-Log-Size"
-
-// ReadLog streams a step's output from the node that ran it.
-func (h *Tasks) ReadLog(ctx context.Context, req *deckhandv1.ReadLogRequest, out *connect.ServerStream[deckhandv1.ReadLogResponse]) error {
-	org := auth.From(ctx).OrgID
-	id, err := h.Steps.Find(ctx, viewer(ctx), req.GetStepId())
-	if err != nil {
-		return err
-	}
-	s, err := h.Steps.Get(ctx, org, id)
-	if err != nil {
-		return err
-	}
-	if s.StartedAt == nil || s.NodeID == nil {
-		return fault.New(fault.Precondition, "step %s has no log: it was never started on a node", id).WithObject(id)
-	}
-	if s.FinishedAt != nil {
-		out.ResponseHeader().Set(LogSizeHeader, strconv.FormatInt(s.LogBytes, 10))
-	}
-	link, err := h.Node(*s.NodeID)
-	if err != nil {
-		return err
-	}
-	in, piece, err := openLog(ctx, link, s, req)
-	for fault.Is(fault.FromGRPC(err), fault.NotFound) && step.State(s.State) == step.Started && time.Since(*s.StartedAt) < comesToNode {
-		// The step is stored as started, and the node has not received it yet.
-		if !req.GetFollow() {
-			return nil
-		}
-		if err := backoff.Wait(ctx, lookAgain); err != nil {
-			return err
-		}
-		in, piece, err = openLog(ctx, link, s, req)
-	}
-	for ; ; piece, err = in.Recv() {
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fault.FromGRPC(err)
-		}
-		if len(piece.GetData()) == 0 {
-			continue // a gap or a new size of the terminal
-		}
-		if err := out.Send(&deckhandv1.ReadLogResponse{
-			Offset: piece.GetOffset(), Stream: strings.ToLower(strings.TrimPrefix(piece.GetStream().String(), "LOG_STREAM_")),
-			Data: piece.GetData(), Time: piece.GetTime(),
-		}); err != nil {
-			return err
 		}
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/hub/inbox"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/tool"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/toolname"
@@ -50,7 +52,30 @@ func (h *Tasks) detail(ctx context.Context, m *deckhandv1.Task, t db.Task) (err 
 		return fmt.Errorf("add up the time of task %s: %w", t.ID, err)
 	}
 	m.ActiveTime = durationpb.New(active)
-	return nil
+	m.CurrentStep, err = currentStep(ctx, h, t)
+	return err
+}
+
+// currentStep returns the call that a task has at the moment; nil for none.
+func currentStep(ctx context.Context, h *Tasks, t db.Task) (*deckhandv1.CurrentStep, error) {
+	if task.State(t.State).Final() {
+		return nil, nil
+	}
+	row, err := h.Store.CurrentStep(ctx, db.CurrentStepParams{OrgID: t.OrgID, TaskID: t.ID})
+	if store.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the current step of task %s: %w", t.ID, err)
+	}
+	var arguments map[string]any
+	if err := json.Unmarshal(row.Arguments, &arguments); err != nil {
+		return nil, fmt.Errorf("read the arguments of step %s: %w", row.ID, err)
+	}
+	return &deckhandv1.CurrentStep{
+		Id: row.ID, Number: row.Number, Tool: row.Tool, State: deckhandv1.StepState(enumValue(deckhandv1.StepState_value, "STEP_STATE_", row.State)), Since: timestamppb.New(row.Since),
+		Title: maskOf(ctx, h.Redact).String(tool.Title(row.Tool, arguments)),
+	}, nil
 }
 
 // action returns where a person can do something about a task that failed or does not go on;

@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/node"
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/work/agent"
 	"github.com/deckhand-sh/deckhand/hub/work/task"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -23,8 +25,9 @@ import (
 
 // Telemetry serves NodeTelemetryService.
 type Telemetry struct {
-	Nodes  *node.Nodes
-	Agents *agent.Service
+	Nodes   *node.Nodes
+	Agents  *agent.Service
+	Queries *db.Queries
 	// Node returns the live link to a node.
 	Node func(nodeID string) (nodev1.TelemetryServiceClient, error)
 	// Draining ends when the hub is about to stop.
@@ -140,10 +143,7 @@ func telemetryMessage(res *nodev1.WatchTelemetryResponse, names map[string]strin
 		if hidden(e.GetJailId()) {
 			continue
 		}
-		m.Events = append(m.Events, &deckhandv1.NodeUsageEvent{
-			Time: e.GetTime(), JailId: e.GetJailId(), Kind: strings.ToLower(strings.TrimPrefix(e.GetKind().String(), "KIND_")),
-			Count: e.GetCount(), Resource: e.GetResource(),
-		})
+		m.Events = append(m.Events, usageEventMessage(e))
 	}
 	return m
 }
@@ -157,5 +157,80 @@ func usageMessage(u *nodev1.Usage, names map[string]string) *deckhandv1.NodeUsag
 		MemoryLimitBytes: u.MemoryLimitBytes, Pids: u.Pids, PidsLimit: u.PidsLimit, DiskBytes: u.DiskBytes,
 		DiskLimitBytes: u.DiskLimitBytes, OomKills: u.OomKills,
 		Load: u.Load, Cpus: u.Cpus,
+	}
+}
+
+const (
+	// mostJails is how many jails of an agent are asked about.
+	mostJails = 50
+	// telemetryWithin bounds what a node may take to answer.
+	telemetryWithin = 5 * time.Second
+)
+
+// GetAgentTelemetry returns what the jails of an agent use and have used.
+func (h *Telemetry) GetAgentTelemetry(ctx context.Context, req *deckhandv1.GetAgentTelemetryRequest) (*deckhandv1.GetAgentTelemetryResponse, error) {
+	v := viewer(ctx)
+	id, err := h.Agents.Find(ctx, v, req.GetAgentId())
+	if err != nil {
+		return nil, err
+	}
+	row, err := h.Agents.Get(ctx, v.OrgID, id)
+	if err != nil {
+		return nil, err
+	}
+	jails, err := h.Queries.AgentJails(ctx, db.AgentJailsParams{
+		OrgID: v.OrgID, AgentID: id, OwnJail: task.AgentJail(id), SeesAll: v.All, Viewer: v.Name, MaxRows: mostJails,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the jails of agent %s: %w", id, err)
+	}
+	res := &deckhandv1.GetAgentTelemetryResponse{Jails: make([]*deckhandv1.JailTelemetry, len(jails))}
+	var asked errgroup.Group
+	asked.SetLimit(8)
+	for i, j := range jails {
+		asked.Go(func() error {
+			out := &deckhandv1.JailTelemetry{JailId: j.JailID, NodeId: j.NodeID, NodeName: j.NodeName, TaskId: j.TaskID}
+			res.Jails[i] = out
+			kept, err := h.kept(ctx, j, req)
+			if err != nil {
+				out.Problem = err.Error()
+				return nil
+			}
+			names := map[string]string{j.JailID: row.Agent.Name}
+			for _, sample := range kept.GetSamples() {
+				// One of another jail is from a node of an earlier release, which returns all.
+				for _, u := range sample.GetJails() {
+					if u.GetJailId() == j.JailID {
+						out.Samples = append(out.Samples, &deckhandv1.JailSample{Time: sample.GetTime(), Usage: usageMessage(u, names)})
+					}
+				}
+			}
+			for _, e := range kept.GetEvents() {
+				if e.GetJailId() == j.JailID {
+					out.Events = append(out.Events, usageEventMessage(e))
+				}
+			}
+			return nil
+		})
+	}
+	return res, asked.Wait()
+}
+
+// kept returns what the node of a jail has kept of it.
+func (h *Telemetry) kept(ctx context.Context, j db.AgentJailsRow, req *deckhandv1.GetAgentTelemetryRequest) (*nodev1.GetTelemetryResponse, error) {
+	client, err := h.Node(j.NodeID)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, telemetryWithin)
+	defer cancel()
+	res, err := client.GetTelemetry(ctx, &nodev1.GetTelemetryRequest{JailId: j.JailID, Since: req.GetSince(), Limit: req.GetMaxSamples()})
+	return res, fault.FromGRPC(err)
+}
+
+func usageEventMessage(e *nodev1.TelemetryEvent) *deckhandv1.NodeUsageEvent {
+	return &deckhandv1.NodeUsageEvent{
+		Time: e.GetTime(), JailId: e.GetJailId(), Kind: strings.ToLower(strings.TrimPrefix(e.GetKind().String(), "KIND_")),
+		Count: e.GetCount(), Resource: e.GetResource(),
 	}
 }

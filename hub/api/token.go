@@ -75,6 +75,7 @@ func (h *Tokens) CreateToken(ctx context.Context, req *deckhandv1.CreateTokenReq
 
 // ListTokens returns one's own tokens, or all, a page at a time.
 func (h *Tokens) ListTokens(ctx context.Context, req *deckhandv1.ListTokensRequest) (*deckhandv1.ListTokensResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	who := auth.From(ctx)
 	whose := who.UserID
 	if req.GetAll() {
@@ -88,7 +89,7 @@ func (h *Tokens) ListTokens(ctx context.Context, req *deckhandv1.ListTokensReque
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTokensResponse{NextPageToken: next}
+	res := &deckhandv1.ListTokensResponse{NextPageToken: next, Total: totalMessage(total)}
 	for _, row := range rows {
 		m, err := tokenMessage(row)
 		if err != nil {

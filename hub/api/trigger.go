@@ -156,6 +156,7 @@ func (h *Triggers) GetTrigger(ctx context.Context, req *deckhandv1.GetTriggerReq
 
 // ListTriggers returns triggers by name.
 func (h *Triggers) ListTriggers(ctx context.Context, req *deckhandv1.ListTriggersRequest) (*deckhandv1.ListTriggersResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	org := auth.From(ctx).OrgID
 	size := req.GetPageSize()
 	if size == 0 {
@@ -176,7 +177,7 @@ func (h *Triggers) ListTriggers(ctx context.Context, req *deckhandv1.ListTrigger
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTriggersResponse{}
+	res := &deckhandv1.ListTriggersResponse{Total: totalMessage(total)}
 	if len(rows) > int(size) {
 		rows = rows[:size]
 		res.NextPageToken = rows[size-1].Trigger.Name
@@ -288,6 +289,7 @@ func deliveryState(word string) deckhandv1.DeliveryState {
 
 // ListDeliveries returns the firings that the caller sees.
 func (h *Triggers) ListDeliveries(ctx context.Context, req *deckhandv1.ListDeliveriesRequest) (*deckhandv1.ListDeliveriesResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	f := trigger.Filter{PageSize: req.GetPageSize(), PageToken: req.GetPageToken()}
 	if f.PageSize == 0 {
 		f.PageSize = deliveryPage
@@ -305,7 +307,7 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *deckhandv1.ListDeliv
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListDeliveriesResponse{NextPageToken: next}
+	res := &deckhandv1.ListDeliveriesResponse{NextPageToken: next, Total: totalMessage(total)}
 	for _, d := range rows {
 		res.Deliveries = append(res.Deliveries, &deckhandv1.Delivery{
 			Id: d.ID, TriggerId: d.TriggerID, TriggerName: d.TriggerName, Key: d.Key, Source: d.Source, State: deliveryState(d.State),

@@ -67,6 +67,7 @@ func (h *People) GetUser(ctx context.Context, req *deckhandv1.GetUserRequest) (*
 
 // ListUsers returns users by name, a page at a time.
 func (h *People) ListUsers(ctx context.Context, req *deckhandv1.ListUsersRequest) (*deckhandv1.ListUsersResponse, error) {
+	ctx, total := withTotal(ctx, req)
 	after, _, err := store.ParseNameToken(req.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (h *People) ListUsers(ctx context.Context, req *deckhandv1.ListUsersRequest
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListUsersResponse{}
+	res := &deckhandv1.ListUsersResponse{Total: totalMessage(total)}
 	if len(rows) > int(size) {
 		rows = rows[:size]
 		res.NextPageToken = store.NameToken(rows[size-1].User.Name, "")

@@ -119,7 +119,14 @@ func (w Watched) message() *deckhandv1.Event {
 }
 
 // Once returns the event in a form of a sink, which make makes of its message once for all
-// watches that share it.
+// watches that share it. The message is that of a watch that has sent it as one; otherwise it
+// is not kept.
 func (w Watched) Once(form event.Form, make func(*deckhandv1.Event) any) any {
-	return w.Event.Once(form, func() any { return make(eventMessage(&w.Event.EventsAfterRow)) })
+	return w.Event.Once(form, func() any {
+		m, ok := w.Event.Made(event.AsMessage).(*deckhandv1.Event)
+		if !ok {
+			m = eventMessage(&w.Event.EventsAfterRow)
+		}
+		return make(m)
+	})
 }

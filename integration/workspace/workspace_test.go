@@ -402,4 +402,5 @@ turns:
 	require.Contains(t, warned.Out+warned.Err, "files: 9 of 10 used")
 	f.CLI(0, "task", "resume", id, "--limit", "file_size=2MiB")
 	f.Ended(id)
+	asREST(t, f, id)
 }

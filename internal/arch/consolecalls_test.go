@@ -41,6 +41,8 @@ var notInConsole = map[string]string{
 	"Images.ImportImage":              "an archive of gigabytes is not for a browser: the command line",
 	"Packs":                        "of whoever installs programs for jails on machines: the command line",
 	"Diagnostics.Diagnose":            "of deckhand doctor, on the command line: it takes up to half a minute",
+	"Tasks.CancelTasks":            "the console cancels the tasks that are selected; those that a filter picks: the command line",
+	"Tasks.ReadTaskLog":            "the console shows the log of each step; that of a whole task is a download by REST",
 	"Inbox.ReplyToTask":               "the console answers a question on its item: AnswerInboxItem",
 	"Nodes.UpgradeNodes":              "whoever puts a release onto the hub's machine begins it there: the command line; a node's page shows how it went",
 	"Nodes.ListNodeRollouts":          "see Nodes.UpgradeNodes",

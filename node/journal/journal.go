@@ -25,12 +25,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/journalfield"
 	"github.com/deckhand-sh/deckhand/internal/textcut"
 	"github.com/deckhand-sh/deckhand/node/jail"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -352,14 +352,14 @@ func (m *Machine) entry(line []byte) *nodev1.JournalEntry {
 	if json.Unmarshal(line, &fields) != nil {
 		return nil
 	}
-	e := &nodev1.JournalEntry{Cursor: textOf(fields["__CURSOR"]), Message: textOf(fields["MESSAGE"])}
-	usec, err := strconv.ParseInt(textOf(fields["__REALTIME_TIMESTAMP"]), 10, 64)
+	e := &nodev1.JournalEntry{Cursor: journalfield.Text(fields["__CURSOR"]), Message: journalfield.Text(fields["MESSAGE"])}
+	usec, err := strconv.ParseInt(journalfield.Text(fields["__REALTIME_TIMESTAMP"]), 10, 64)
 	if err != nil || e.GetCursor() == "" {
 		return nil
 	}
 	e.Time = timestamppb.New(time.UnixMicro(usec))
 	for _, name := range m.cfg.Fields {
-		if value := textOf(fields[name]); value != "" {
+		if value := journalfield.Text(fields[name]); value != "" {
 			if e.Fields == nil {
 				e.Fields = map[string]string{}
 			}
@@ -367,31 +367,6 @@ func (m *Machine) entry(line []byte) *nodev1.JournalEntry {
 		}
 	}
 	return e
-}
-
-// textOf reads a field: a text, or a list of bytes where it is no UTF-8; of several values with
-// the same name, the first.
-func textOf(raw json.RawMessage) string {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
-	}
-	var numbers []int
-	if json.Unmarshal(raw, &numbers) == nil {
-		data := make([]byte, len(numbers))
-		for i, n := range numbers {
-			data[i] = byte(n) //nolint:gosec // journalctl writes bytes
-		}
-		if utf8.Valid(data) {
-			return string(data)
-		}
-		return strings.ToValidUTF8(string(data), "\uFFFD")
-	}
-	var several []json.RawMessage
-	if json.Unmarshal(raw, &several) == nil && len(several) > 0 {
-		return textOf(several[0])
-	}
-	return ""
 }
 
 // limited keeps the beginning of what is written.

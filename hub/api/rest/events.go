@@ -34,7 +34,7 @@ const (
 var eventJSON = protojson.MarshalOptions{EmitDefaultValues: true}
 
 // parameters are those of the two streams of events.
-var parameters = []string{"task", "agent", "kinds", "after", "thinking", "follow"}
+var parameters = []string{"task", "agent", "kinds", "after", "thinking", "progress", "follow"}
 
 // watchRequest reads the parameters of a stream.
 func watchRequest(q url.Values) (*deckhandv1.WatchRequest, error) {
@@ -49,7 +49,7 @@ func watchRequest(q url.Values) (*deckhandv1.WatchRequest, error) {
 	if req.GetCursor() == "now" {
 		req.Cursor, req.FromNow = "", true
 	}
-	for name, to := range map[string]*bool{"thinking": &req.Thinking, "follow": &req.Follow} {
+	for name, to := range map[string]*bool{"thinking": &req.Thinking, "progress": &req.Progress, "follow": &req.Follow} {
 		if text := q.Get(name); text != "" {
 			value, err := strconv.ParseBool(text)
 			if err != nil {
@@ -108,6 +108,7 @@ type sse struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	within  time.Duration // for one write; a watch whose writes end needs no api.Cuttable
+	limited time.Time     // when that began to count
 	// quiet, if it is set, is how long the response of a resumed watch waits for its second
 	// item: the first one only confirms that the watch is established.
 	quiet time.Duration
@@ -159,9 +160,15 @@ func (s *sse) flush() error {
 	return s.control.Flush()
 }
 
-// limit has a reader disconnected that does not take what is written next in time.
+// limit has a reader disconnected that does not take what is written next in time. A deadline
+// that was just set is not set again: a thousand readers get each event at once.
 func (s *sse) limit() {
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.within)) // without it, the connection's end is waited for
+	now := time.Now()
+	if now.Sub(s.limited) < s.within/30 {
+		return
+	}
+	s.limited = now
+	_ = s.control.SetWriteDeadline(now.Add(s.within)) // without it, the connection's end is waited for
 }
 
 // write writes a text, after the headers and what was kept.
@@ -249,6 +256,12 @@ func itemText(item api.Watched) ([]byte, error) {
 			return nil, fmt.Errorf("write thinking as JSON: %w", err)
 		}
 		return fmt.Appendf(nil, "event: thinking_live\ndata: %s\n\n", text), nil
+	case item.Progress != nil:
+		text, err := eventJSON.Marshal(item.Progress)
+		if err != nil {
+			return nil, fmt.Errorf("write the progress of a step as JSON: %w", err)
+		}
+		return fmt.Appendf(nil, "event: step_progress\ndata: %s\n\n", text), nil
 	default:
 		return fmt.Appendf(nil, ": heartbeat\nid: %s\n\n", item.Cursor), nil
 	}

@@ -76,7 +76,9 @@ func New(cfg Config) (*Handler, error) {
 	h := &Handler{cfg: cfg, routes: newTree(routes), calls: transcoder, special: http.NewServeMux(), document: newDocument(cfg.BasePath)}
 	h.special.HandleFunc("GET /v1/events", h.events)
 	h.special.HandleFunc("GET /v1/tasks/{task}/updates", h.updates)
-	h.special.HandleFunc("GET /v1/steps/{step}/log", h.log)
+	h.logs()
+	h.files()
+	h.exports()
 	return h, nil
 }
 

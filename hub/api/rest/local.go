@@ -21,13 +21,33 @@ type local struct {
 	of   *http.Request
 }
 
-// Clients of what the updates of a task need.
+// Clients of what updates, logs, files and exports need.
 func (l local) tasks() deckhandv1connect.TaskServiceClient {
 	return deckhandv1connect.NewTaskServiceClient(l, "http://hub")
 }
 
 func (l local) inbox() deckhandv1connect.InboxServiceClient {
 	return deckhandv1connect.NewInboxServiceClient(l, "http://hub")
+}
+
+func (l local) execs() deckhandv1connect.NodeExecServiceClient {
+	return deckhandv1connect.NewNodeExecServiceClient(l, "http://hub")
+}
+
+func (l local) history() deckhandv1connect.HistoryServiceClient {
+	return deckhandv1connect.NewHistoryServiceClient(l, "http://hub")
+}
+
+func (l local) audit() deckhandv1connect.AuditServiceClient {
+	return deckhandv1connect.NewAuditServiceClient(l, "http://hub")
+}
+
+func (l local) files() deckhandv1connect.FileServiceClient {
+	return deckhandv1connect.NewFileServiceClient(l, "http://hub")
+}
+
+func (l local) workspaces() deckhandv1connect.WorkspaceServiceClient {
+	return deckhandv1connect.NewWorkspaceServiceClient(l, "http://hub")
 }
 
 // keeps reports whether a header of the caller's request says who calls or from where, and

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/deckhand-sh/deckhand/hub/api"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -16,15 +18,48 @@ import (
 // of the range has to be known before it is sent.
 const liveRange = 4 << 20
 
-// log serves GET /v1/steps/{step}/log: the raw output of a step's command. Output that is
-// missing in the node's log, because its disk was full, is sent as NUL bytes, so that
-// offsets hold.
-func (h *Handler) log(w http.ResponseWriter, r *http.Request) {
+// logs are the paths of logs. Output that is missing in a log, because its node's disk was full
+// or because retention has deleted it, is sent as NUL bytes, so that offsets hold.
+func (h *Handler) logs() {
+	// The raw output of a step's command.
+	h.special.HandleFunc("GET /v1/steps/{step}/log", func(w http.ResponseWriter, r *http.Request) {
+		serveLog(h, w, r, true, func(from int64, follow bool) (*connect.ServerStreamForClient[deckhandv1.ReadLogResponse], error) {
+			return local{h.cfg.Door, r}.tasks().ReadLog(r.Context(), &deckhandv1.ReadLogRequest{StepId: r.PathValue("step"), Offset: from, Follow: follow})
+		})
+	})
+	// That of all commands of a task that have ended.
+	h.special.HandleFunc("GET /v1/tasks/{task}/log", func(w http.ResponseWriter, r *http.Request) {
+		serveLog(h, w, r, false, func(from int64, _ bool) (*connect.ServerStreamForClient[deckhandv1.ReadTaskLogResponse], error) {
+			return local{h.cfg.Door, r}.tasks().ReadTaskLog(r.Context(), &deckhandv1.ReadTaskLogRequest{TaskId: r.PathValue("task"), Offset: from})
+		})
+	})
+	// That of a command of a person.
+	h.special.HandleFunc("GET /v1/node-execs/{exec}/log", func(w http.ResponseWriter, r *http.Request) {
+		serveLog(h, w, r, true, func(from int64, follow bool) (*connect.ServerStreamForClient[deckhandv1.ReadNodeLogResponse], error) {
+			return local{h.cfg.Door, r}.execs().ReadNodeLog(r.Context(), &deckhandv1.ReadNodeLogRequest{ExecId: r.PathValue("exec"), Offset: from, Follow: follow})
+		})
+	})
+}
+
+// logPiece is a pointer to a piece of a log.
+type logPiece[T any] interface {
+	*T
+	GetOffset() int64
+	GetData() []byte
+}
+
+// serveLog serves a log, which open reads from an offset on. It may be followed if follows is
+// set.
+func serveLog[T any, P logPiece[T]](h *Handler, w http.ResponseWriter, r *http.Request, follows bool, open func(from int64, follow bool) (*connect.ServerStreamForClient[T], error)) {
 	follow := false
 	for name, values := range r.URL.Query() {
 		value, err := strconv.ParseBool(values[0])
-		if name != "follow" || err != nil {
-			newProblem(r, http.StatusBadRequest, fmt.Sprintf("the parameter %.60q is not one of a log", name), "use follow=true or follow=false; for a part of the log, send the header Range").write(w)
+		if name != "follow" || !follows || err != nil {
+			fix := "for a part of the log, send the header Range"
+			if follows {
+				fix = "use follow=true or follow=false; " + fix
+			}
+			newProblem(r, http.StatusBadRequest, fmt.Sprintf("the parameter %.60q is not one of this log", name), fix).write(w)
 			return
 		}
 		follow = value
@@ -34,9 +69,7 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request) {
 		newProblem(r, http.StatusBadRequest, "a range of a log cannot be followed", "leave out follow or the header Range").write(w)
 		return
 	}
-	stream, err := local{h.cfg.Door, r}.tasks().ReadLog(r.Context(), &deckhandv1.ReadLogRequest{
-		StepId: r.PathValue("step"), Offset: from, Follow: follow,
-	})
+	stream, err := open(from, follow)
 	if err != nil {
 		h.refuse(w, r, err)
 		return
@@ -47,7 +80,7 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
-	out := &logWriter{w: w, control: http.NewResponseController(w), at: from}
+	out := newLogWriter(w, from)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	size, err := strconv.ParseInt(stream.ResponseHeader().Get(api.LogSizeHeader), 10, 64)
@@ -77,7 +110,7 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request) {
 		var held bytes.Buffer
 		part := &logWriter{to: &held, at: from, end: end}
 		for ; more; more = stream.Receive() {
-			if part.write(stream.Msg()) != nil || part.at >= end {
+			if piece := P(stream.Msg()); part.write(piece.GetOffset(), piece.GetData()) != nil || part.at >= end {
 				break
 			}
 		}
@@ -94,7 +127,7 @@ func (h *Handler) log(w http.ResponseWriter, r *http.Request) {
 		out.begin(false)
 	}
 	for ; more; more = stream.Receive() {
-		if out.write(stream.Msg()) != nil || out.end > 0 && out.at >= out.end {
+		if piece := P(stream.Msg()); out.write(piece.GetOffset(), piece.GetData()) != nil || out.end > 0 && out.at >= out.end {
 			return
 		}
 	}
@@ -134,6 +167,10 @@ type logWriter struct {
 	end     int64         // where to end; 0 for no end
 }
 
+func newLogWriter(w http.ResponseWriter, from int64) *logWriter {
+	return &logWriter{w: w, control: http.NewResponseController(w), at: from}
+}
+
 func (l *logWriter) begin(partial bool) {
 	status := http.StatusOK
 	if partial {
@@ -142,13 +179,12 @@ func (l *logWriter) begin(partial bool) {
 	l.w.WriteHeader(status)
 }
 
-// write writes a piece, after NUL bytes for what is missing before it.
-func (l *logWriter) write(piece *deckhandv1.ReadLogResponse) error {
-	if err := l.fill(piece.GetOffset()); err != nil {
+// write writes a piece from an offset on, after NUL bytes for what is missing before it.
+func (l *logWriter) write(offset int64, data []byte) error {
+	if err := l.fill(offset); err != nil {
 		return err
 	}
-	data := piece.GetData()
-	if skip := l.at - piece.GetOffset(); skip > 0 {
+	if skip := l.at - offset; skip > 0 {
 		data = data[min(skip, int64(len(data))):]
 	}
 	return l.put(data)

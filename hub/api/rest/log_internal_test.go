@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
 // What is missing in a log is NUL bytes, and nothing behind the end is written.
@@ -14,10 +12,10 @@ func TestAGapInALogIsNULBytes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	l := &logWriter{to: &out, at: 2, end: 12}
-	require.NoError(t, l.write(&deckhandv1.ReadLogResponse{Offset: 0, Data: []byte("0123")}))
-	require.NoError(t, l.write(&deckhandv1.ReadLogResponse{Offset: 7, Data: []byte("78")}))
+	require.NoError(t, l.write(0, []byte("0123")))
+	require.NoError(t, l.write(7, []byte("78")))
 	require.NoError(t, l.fill(10))
-	require.NoError(t, l.write(&deckhandv1.ReadLogResponse{Offset: 10, Data: []byte("abcd")}))
+	require.NoError(t, l.write(10, []byte("abcd")))
 	require.Equal(t, "23\x00\x00\x0078\x00ab", out.String())
 	require.EqualValues(t, 12, l.at)
 }

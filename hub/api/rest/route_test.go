@@ -51,7 +51,7 @@ var (
 )
 
 // single are the resources that there is one of.
-var single = []string{"plan", "policy", "quota", "session", "task-sharing", "usage", "vault", "push-key", "receipt", "log", "provider-catalogue", "retention", "feedback", "knowledge"}
+var single = []string{"plan", "policy", "quota", "session", "task-sharing", "usage", "vault", "push-key", "receipt", "log", "telemetry", "provider-catalogue", "retention", "feedback", "knowledge"}
 
 // Paths are of plural nouns in lower case with a verb behind a colon; what only reads is a
 // GET, and nothing else is.

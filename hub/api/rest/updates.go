@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"connectrpc.com/connect"
@@ -37,6 +38,9 @@ const (
 type update struct {
 	Cursor string          `json:"cursor,omitempty"`
 	Event  json.RawMessage `json:"event,omitempty"`
+	// Thinking and StepProgress are what is not stored.
+	Thinking     json.RawMessage `json:"thinking,omitempty"`
+	StepProgress json.RawMessage `json:"stepProgress,omitempty"`
 	// ID is that of the command that Result or Problem is the answer to; empty for a
 	// Problem that ends the connection.
 	ID      string          `json:"id,omitempty"`
@@ -138,7 +142,18 @@ func (s *updating) Send(item api.Watched) error {
 			return updateText(update{Cursor: item.Cursor.String(), Event: eventData(m)})
 		}).([]byte)
 	} else {
-		text = updateText(update{Cursor: item.Cursor.String()})
+		u := update{Cursor: item.Cursor.String()}
+		var err error
+		switch {
+		case item.Thinking != nil:
+			u.Thinking, err = eventJSON.Marshal(item.Thinking)
+		case item.Progress != nil:
+			u.StepProgress, err = eventJSON.Marshal(item.Progress)
+		}
+		if err != nil {
+			return fmt.Errorf("write an update as JSON: %w", err)
+		}
+		text = updateText(u)
 	}
 	s.unread = s.write(s.r.Context(), text)
 	return s.unread

@@ -79,12 +79,14 @@ var rules = map[string]Rule{
 	c.InsightServiceGetRecommendationProcedure:  {Kind: User, Role: "viewer"},
 	c.InsightServiceGetInsightsProcedure:        {Kind: User, Role: "viewer"},
 
-	c.TaskServiceSubmitTaskProcedure: {Kind: User, Role: "basic"},
-	c.TaskServiceGetTaskProcedure:    {Kind: User, Role: "viewer"},
-	c.TaskServiceListTasksProcedure:  {Kind: User, Role: "viewer"},
-	c.TaskServiceCancelTaskProcedure: {Kind: User, Role: "basic"},
-	c.TaskServiceListStepsProcedure:  {Kind: User, Role: "viewer"},
-	c.TaskServiceReadLogProcedure:    {Kind: User, Role: "viewer"},
+	c.TaskServiceSubmitTaskProcedure:  {Kind: User, Role: "basic"},
+	c.TaskServiceGetTaskProcedure:     {Kind: User, Role: "viewer"},
+	c.TaskServiceListTasksProcedure:   {Kind: User, Role: "viewer"},
+	c.TaskServiceCancelTaskProcedure:  {Kind: User, Role: "basic"},
+	c.TaskServiceListStepsProcedure:   {Kind: User, Role: "viewer"},
+	c.TaskServiceCancelTasksProcedure: {Kind: User, Role: "basic"},
+	c.TaskServiceReadLogProcedure:     {Kind: User, Role: "viewer"},
+	c.TaskServiceReadTaskLogProcedure: {Kind: User, Role: "viewer"},
 	// Of one's own tasks, or any as an administrator, it can be taken over: the handler checks.
 	c.BrowserServiceWatchBrowserProcedure:         {Kind: User, Role: "viewer"},
 	c.BrowserServiceReadBrowserRecordingProcedure: {Kind: User, Role: "viewer"},
@@ -278,6 +280,7 @@ var rules = map[string]Rule{
 	c.CredentialServiceListCredentialRequestsProcedure: {Kind: User, Role: "viewer"},
 
 	c.NodeTelemetryServiceWatchNodeTelemetryProcedure: {Kind: User, Role: "viewer"},
+	c.NodeTelemetryServiceGetAgentTelemetryProcedure:  {Kind: User, Role: "viewer"},
 
 	// On the machine itself these need an administrator, which the handler
 	// checks: it depends on the request.

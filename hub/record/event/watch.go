@@ -128,7 +128,7 @@ type Stored struct {
 
 	forms [forms]struct {
 		once sync.Once
-		made any
+		made atomic.Pointer[any]
 	}
 }
 
@@ -151,8 +151,16 @@ const (
 // watches that share the event. It must not be modified.
 func (s *Stored) Once(form Form, make func() any) any {
 	f := &s.forms[form]
-	f.once.Do(func() { f.made = make() })
-	return f.made
+	f.once.Do(func() { f.made.Store(new(make())) })
+	return *f.made.Load()
+}
+
+// Made returns the event in a form in which a watch has sent it; nil if none has.
+func (s *Stored) Made(form Form) any {
+	if made := s.forms[form].made.Load(); made != nil {
+		return *made
+	}
+	return nil
 }
 
 const (
@@ -304,28 +312,28 @@ func (w *Watcher) sent(q Watch, rows []*Stored) {
 
 // timed returns send and q.Flush with the time that they may take.
 func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error, flush func() error, stop func()) {
-	if q.Cut == nil {
-		q.Cut = func() {}
-	}
 	if q.Flush == nil {
 		q.Flush = func() error { return nil }
 	}
-	watchdog := time.AfterFunc(3*w.cfg.SlowAfter, q.Cut)
-	watchdog.Stop()
-	begun := func() time.Time {
-		watchdog.Reset(3 * w.cfg.SlowAfter)
-		return time.Now()
-	}
-	over := func(begin time.Time, err error) error {
+	// Timers of a thousand watches that get an event at once are worth not setting.
+	watch, rest := func() {}, func() {}
+	if q.Cut != nil {
+		watchdog := time.AfterFunc(3*w.cfg.SlowAfter, q.Cut)
 		watchdog.Stop()
+		watch, rest = func() { watchdog.Reset(3 * w.cfg.SlowAfter) }, func() { watchdog.Stop() }
+	}
+	within := func(call func() error) error {
+		begin := time.Now()
+		watch()
+		err := call()
+		rest()
 		if took := time.Since(begin); err == nil && took > w.cfg.SlowAfter {
 			return slow(took)
 		}
 		return err
 	}
-	return func(item Item) error { begin := begun(); return over(begin, send(item)) },
-		func() error { begin := begun(); return over(begin, q.Flush()) },
-		func() { watchdog.Stop() }
+	return func(item Item) error { return within(func() error { return send(item) }) },
+		func() error { return within(q.Flush) }, rest
 }
 
 // slow returns the error for a watch whose caller did not read for so long.

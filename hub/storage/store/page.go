@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,6 +110,24 @@ func Page[Row any](rows []Row, size int32, token func(last Row) string) (page []
 		return rows, ""
 	}
 	return rows[:size], token(rows[size-1])
+}
+
+// PageOf returns the page of rows that begins behind a token. The rows are all in memory, in
+// ascending order of their keys, which are unique. The row of the token may be gone.
+func PageOf[Row any](rows []Row, size int32, token string, key func(Row) string) (page []Row, next string, err error) {
+	if token != "" {
+		after, _, err := ParseNameToken(token)
+		if err != nil {
+			return nil, "", err
+		}
+		begin := slices.IndexFunc(rows, func(r Row) bool { return key(r) > after })
+		if begin < 0 {
+			return nil, "", nil
+		}
+		rows = rows[begin:]
+	}
+	page, next = Page(rows, size, func(last Row) string { return NameToken(key(last), "") })
+	return page, next, nil
 }
 
 func errPageToken() error {

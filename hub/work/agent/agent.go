@@ -316,9 +316,18 @@ type Filter struct {
 
 // List returns the agents that v sees by name.
 func (s *Service) List(ctx context.Context, v visibility.Viewer, f Filter) ([]db.ListAgentsRow, error) {
-	return s.store.ListAgents(ctx, db.ListAgentsParams{
+	params := db.ListAgentsParams{
 		OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, AfterName: f.After, MaxRows: f.Limit, Deleted: f.Deleted,
-	})
+	}
+	if err := s.store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+		all := params
+		all.AfterName, all.MaxRows = "", maxRows
+		_, err := q.ListAgents(ctx, all)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("count agents: %w", err)
+	}
+	return s.store.ListAgents(ctx, params)
 }
 
 // Persona returns the parsed form of a stored version. It must not be changed.

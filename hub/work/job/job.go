@@ -106,12 +106,24 @@ type Listed struct {
 	Now *nodev1.Exec
 }
 
-// List returns the jobs of a task, those that run first, then the newest first.
-func (s *Service) List(ctx context.Context, orgID, taskID string) ([]Listed, error) {
-	rows, err := s.cfg.Store.ListJobs(ctx, db.ListJobsParams{OrgID: orgID, TaskID: taskID, MaxRows: MaxListed})
-	if err != nil {
-		return nil, fmt.Errorf("list the jobs of %s: %w", taskID, err)
+// List returns a page of the jobs of a task, those that run first, then the newest first, and
+// the next page's token.
+func (s *Service) List(ctx context.Context, orgID, taskID, page string, size int32) (_ []Listed, next string, err error) {
+	params := db.ListJobsParams{OrgID: orgID, TaskID: taskID, MaxRows: size + 1}
+	if page != "" {
+		running, at, id, err := store.ParseStandingToken(page)
+		if err != nil {
+			return nil, "", err
+		}
+		params.BeforeRunning, params.BeforeTime, params.BeforeID = running, &at, id
 	}
+	rows, err := s.cfg.Store.ListJobs(ctx, params)
+	if err != nil {
+		return nil, "", fmt.Errorf("list the jobs of %s: %w", taskID, err)
+	}
+	rows, next = store.Page(rows, size, func(last db.Job) string {
+		return store.StandingToken(last.State == Running, last.StartedAt, last.ID)
+	})
 	out := make([]Listed, len(rows))
 	var now map[string]*nodev1.Exec
 	for i, row := range rows {
@@ -120,7 +132,7 @@ func (s *Service) List(ctx context.Context, orgID, taskID string) ([]Listed, err
 		}
 		out[i] = Listed{row, now[row.ExecID]}
 	}
-	return out, nil
+	return out, next, nil
 }
 
 // measure returns what runs in a job's jail, by the names of the commands.
@@ -276,6 +288,10 @@ func (s *Service) end(ctx context.Context, j db.Job, e *nodev1.Exec) error {
 	}
 	outcome := tool.OutcomeOf(e)
 	err := s.cfg.Recorder.Tx(ctx, func(tx *event.Tx) error {
+		// Of a task's commands, one end is stored after the other: see TaskLogs.
+		if _, err := tx.LockTask(ctx, db.LockTaskParams{OrgID: j.OrgID, ID: j.TaskID}); err != nil {
+			return err
+		}
 		if _, err := tx.EndJob(ctx, db.EndJobParams{OrgID: j.OrgID, ID: j.ID, Outcome: outcome, EndedAt: &at}); err != nil {
 			return err
 		}

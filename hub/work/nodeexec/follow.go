@@ -233,6 +233,8 @@ type Source struct {
 	ExecID string
 	NodeID string
 	Host   bool
+	// Size is how many bytes the log has if nothing is written to it any more; nil if not.
+	Size *int64
 }
 
 // Source finds a log by its command's or step's id or a unique prefix with its
@@ -245,7 +247,11 @@ func (e *Execs) Source(ctx context.Context, v task.Viewer, ref string) (Source, 
 			return Source{}, err
 		}
 		row, err := e.Get(ctx, orgID, id)
-		return Source{ExecID: id, NodeID: row.NodeExec.NodeID, Host: row.NodeExec.Target == Host}, err
+		src := Source{ExecID: id, NodeID: row.NodeExec.NodeID, Host: row.NodeExec.Target == Host}
+		if row.NodeExec.FinishedAt != nil {
+			src.Size = &row.NodeExec.LogBytes
+		}
+		return src, err
 	}
 	rows, err := e.cfg.Store.FindSteps(ctx, db.FindStepsParams{OrgID: orgID, SeesAll: v.All, Viewer: v.Name, Ref: ref, Prefix: store.Prefix("step", ref)})
 	id, err := store.One("step", ref, rows, err)
@@ -259,5 +265,13 @@ func (e *Execs) Source(ctx context.Context, v task.Viewer, ref string) (Source, 
 	if s.StartedAt == nil || s.NodeID == nil {
 		return Source{}, fault.New(fault.Precondition, "step %s has no log: it was never started on a node", id).WithObject(id)
 	}
-	return Source{ExecID: s.ExecID, NodeID: *s.NodeID}, nil
+	src := Source{ExecID: s.ExecID, NodeID: *s.NodeID}
+	log, err := e.cfg.Store.StepLog(ctx, db.StepLogParams{OrgID: orgID, ID: id})
+	if err != nil {
+		return Source{}, fmt.Errorf("look whether the log of %s is whole: %w", id, err)
+	}
+	if log.Whole {
+		src.Size = &log.LogBytes
+	}
+	return src, nil
 }

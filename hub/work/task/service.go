@@ -469,6 +469,14 @@ type Filter struct {
 	CreatedFrom, CreatedBefore *time.Time
 	// Chat picks chats only.
 	Chat bool
+	// CreatedBy picks the tasks of who submitted them, by name.
+	CreatedBy string
+}
+
+// Picks reports whether the filter leaves tasks out.
+func (f Filter) Picks() bool {
+	return f.AgentID != "" || f.ParentID != "" || f.LineageID != "" || len(f.States) > 0 || strings.TrimSpace(f.Query) != "" ||
+		f.CreatedFrom != nil || f.CreatedBefore != nil || f.Chat || f.CreatedBy != ""
 }
 
 // List returns a page of the tasks that v sees, newest first, and the next page's token.
@@ -489,6 +497,17 @@ func (s *Service) List(ctx context.Context, v Viewer, f Filter) ([]db.ListTasksR
 	}
 	params.Words = strings.Fields(strings.ToLower(f.Query))
 	params.CreatedFrom, params.CreatedBefore = f.CreatedFrom, f.CreatedBefore
+	if f.CreatedBy != "" {
+		params.CreatedBy = &f.CreatedBy
+	}
+	if err := s.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+		all := params
+		all.MaxRows = maxRows
+		_, err := q.ListTasks(ctx, all)
+		return err
+	}); err != nil {
+		return nil, "", fmt.Errorf("count tasks: %w", err)
+	}
 	if f.PageToken != "" {
 		at, id, err := store.ParsePageToken(f.PageToken)
 		if err != nil {

@@ -28,7 +28,7 @@ deckhand agent show log-triage
 `)
 	cmd.AddCommand(applyCommand(e), listCommand(e), showCommand(e), graphCommand(e), messageCommand(e), pauseCommand(e), prepareCommand(e), resumeCommand(e),
 		initCommand(e), disableCommand(e), enableCommand(e), deleteCommand(e), undeleteCommand(e), renameCommand(e), duplicateCommand(e), transferCommand(e),
-		versionsCommand(e), diffCommand(e), restoreCommand(e), file.Command(e, "agent", "log-triage"))
+		versionsCommand(e), diffCommand(e), restoreCommand(e), topCommand(e), file.Command(e, "agent", "log-triage"))
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/internal/backoff"
+	"github.com/deckhand-sh/deckhand/internal/journalfield"
 )
 
 // maxLine bounds a line: longer ones are left out.
@@ -258,27 +259,14 @@ func (j *journal) run(ctx context.Context, line func([]byte) bool, more ...strin
 	return nil
 }
 
-// read returns the place of an entry of the journal and its message: a text, or bytes if it
-// is not one.
+// read returns the place of an entry of the journal and its message.
 func read(entry []byte) (cursor string, message []byte) {
 	var e struct {
 		Cursor  string          `json:"__CURSOR"`
 		Message json.RawMessage `json:"MESSAGE"`
 	}
-	var text string
-	var octets []uint16
 	if json.Unmarshal(entry, &e) != nil {
 		return "", entry
 	}
-	if json.Unmarshal(e.Message, &text) == nil {
-		return e.Cursor, []byte(text)
-	}
-	if json.Unmarshal(e.Message, &octets) != nil {
-		return e.Cursor, nil
-	}
-	out := make([]byte, len(octets))
-	for i, b := range octets {
-		out[i] = byte(b)
-	}
-	return e.Cursor, out
+	return e.Cursor, []byte(journalfield.Text(e.Message))
 }

@@ -53,18 +53,15 @@ func imageListCommand(e *env.Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := client.Images.ListImages(cmd.Context(), &deckhandv1.ListImagesRequest{NodeId: args[0]})
-			if err != nil {
-				return err
-			}
-			if len(res.GetImages()) == 0 {
-				e.Notef("there is no image on %s; one comes with the first task that needs it, or with: deckhand node image pull %s IMAGE", args[0], args[0])
-			}
 			noun := imageNoun(e)
 			noun.Columns = append(noun.Columns, output.Column[*deckhandv1.NodeImage]{
 				Header: "tasks", Value: func(x *deckhandv1.NodeImage) string { return fmt.Sprint(x.GetTasks()) },
 			})
-			return output.List(e.Printer(), noun, res.GetImages())
+			return env.List(cmd, e, noun,
+				fmt.Sprintf("there is no image on %s; one comes with the first task that needs it, or with: deckhand node image pull %s IMAGE", args[0], args[0]),
+				client.Images.ListImages, func(token string) *deckhandv1.ListImagesRequest {
+					return &deckhandv1.ListImagesRequest{NodeId: args[0], PageToken: token}
+				}, (*deckhandv1.ListImagesResponse).GetImages)
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/env"
 	"github.com/deckhand-sh/deckhand/cmd/deckhand/cli/output"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/sdk"
 )
 
 func jobsCommand(e *env.Env) *cobra.Command {
@@ -25,14 +26,16 @@ Their output: deckhand task logs STEP.`,
 			if err != nil {
 				return err
 			}
-			res, err := client.Tasks.ListJobs(cmd.Context(), &deckhandv1.ListJobsRequest{TaskId: args[0]})
+			jobs, err := sdk.All(cmd.Context(), client.Tasks.ListJobs, func(token string) *deckhandv1.ListJobsRequest {
+				return &deckhandv1.ListJobsRequest{TaskId: args[0], PageToken: token}
+			}, (*deckhandv1.ListJobsResponse).GetJobs)
 			if err != nil {
 				return err
 			}
-			if len(res.GetJobs()) == 0 {
+			if len(jobs) == 0 {
 				e.Notef("no jobs: the task has started nothing in the background")
 			}
-			return output.List(e.Printer(), jobNoun(e), res.GetJobs())
+			return output.List(e.Printer(), jobNoun(e), jobs)
 		},
 	}
 }

@@ -132,6 +132,68 @@ func (q *Queries) AgentDescriptions(ctx context.Context, arg AgentDescriptionsPa
 	return items, nil
 }
 
+const agentJails = `-- name: AgentJails :many
+SELECT j.jail_id, j.node_id, coalesce(n.name, '')::text AS node_name, j.task_id FROM (
+    SELECT DISTINCT t.jail_id, coalesce(t.node_id, '')::text AS node_id, CASE t.workspace_scope WHEN 'task' THEN t.id ELSE '' END::text AS task_id
+    FROM tasks t WHERE t.org_id = $1 AND t.agent_id = $2 AND t.finished_at IS NULL AND t.started_at IS NOT NULL AND t.node_id IS NOT NULL
+      AND ($3::boolean OR t.workspace_scope <> 'task' OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $4::text))
+    UNION
+    SELECT $5::text, a.home_node_id, '' FROM agents a WHERE a.org_id = $1 AND a.id = $2 AND a.home_node_id IS NOT NULL
+) AS j LEFT JOIN nodes n ON n.id = j.node_id
+ORDER BY j.jail_id, j.node_id LIMIT $6
+`
+
+type AgentJailsParams struct {
+	OrgID   string
+	AgentID string
+	SeesAll bool
+	Viewer  string
+	OwnJail string
+	MaxRows int32
+}
+
+type AgentJailsRow struct {
+	JailID   string
+	NodeID   string
+	NodeName string
+	TaskID   string
+}
+
+// The jails of an agent: its own, and those of its live tasks that have one of their own,
+// with the nodes that they are on. A task of an agent's jail that somebody does not see is
+// no reason to hide the jail.
+func (q *Queries) AgentJails(ctx context.Context, arg AgentJailsParams) ([]AgentJailsRow, error) {
+	rows, err := q.db.Query(ctx, agentJails,
+		arg.OrgID,
+		arg.AgentID,
+		arg.SeesAll,
+		arg.Viewer,
+		arg.OwnJail,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []AgentJailsRow{}
+	for rows.Next() {
+		var i AgentJailsRow
+		if err := rows.Scan(
+			&i.JailID,
+			&i.NodeID,
+			&i.NodeName,
+			&i.TaskID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const agentName = `-- name: AgentName :one
 SELECT (CASE WHEN released THEN id ELSE name END)::text FROM agents WHERE org_id = $1 AND id = $2
 `

@@ -48,9 +48,9 @@ func (q *Queries) CreateJob(ctx context.Context, arg CreateJobParams) error {
 }
 
 const endJob = `-- name: EndJob :one
-UPDATE jobs SET state = 'ended', outcome = $1, ended_at = $2
+UPDATE jobs SET state = 'ended', outcome = $1, ended_at = $2, stored_at = clock_timestamp()
 WHERE org_id = $3 AND id = $4 AND state = 'running'
-RETURNING id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal, keep
+RETURNING id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal, keep, stored_at
 `
 
 type EndJobParams struct {
@@ -86,12 +86,13 @@ func (q *Queries) EndJob(ctx context.Context, arg EndJobParams) (Job, error) {
 		&i.EndedAt,
 		&i.Terminal,
 		&i.Keep,
+		&i.StoredAt,
 	)
 	return i, err
 }
 
 const getJob = `-- name: GetJob :one
-SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep FROM jobs j WHERE j.org_id = $1 AND j.id = $2 AND (j.task_id = $3
+SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep, j.stored_at FROM jobs j WHERE j.org_id = $1 AND j.id = $2 AND (j.task_id = $3
     OR j.keep AND j.state = 'running' AND j.jail_id = $4::text AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = j.task_id AND t.finished_at IS NOT NULL))
 `
 
@@ -128,21 +129,27 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (Job, error) {
 		&i.EndedAt,
 		&i.Terminal,
 		&i.Keep,
+		&i.StoredAt,
 	)
 	return i, err
 }
 
 const listJobs = `-- name: ListJobs :many
-SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep FROM jobs j WHERE j.org_id = $1 AND (j.task_id = $2
+SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep, j.stored_at FROM jobs j WHERE j.org_id = $1 AND (j.task_id = $2
     OR j.keep AND j.state = 'running' AND j.jail_id = $3::text AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = j.task_id AND t.finished_at IS NOT NULL))
-ORDER BY j.state = 'running' DESC, j.started_at DESC, j.id LIMIT $4
+  AND ($4::timestamptz IS NULL
+       OR (j.state = 'running', j.started_at, j.id) < ($5::boolean, $4::timestamptz, $6::text))
+ORDER BY (j.state = 'running') DESC, j.started_at DESC, j.id DESC LIMIT $7
 `
 
 type ListJobsParams struct {
-	OrgID   string
-	TaskID  string
-	JailID  string
-	MaxRows int32
+	OrgID         string
+	TaskID        string
+	JailID        string
+	BeforeTime    *time.Time
+	BeforeRunning bool
+	BeforeID      string
+	MaxRows       int32
 }
 
 // A task's jobs and those that ended tasks have left running in the jail: those that run
@@ -152,6 +159,9 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, erro
 		arg.OrgID,
 		arg.TaskID,
 		arg.JailID,
+		arg.BeforeTime,
+		arg.BeforeRunning,
+		arg.BeforeID,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -178,6 +188,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, erro
 			&i.EndedAt,
 			&i.Terminal,
 			&i.Keep,
+			&i.StoredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -190,7 +201,7 @@ func (q *Queries) ListJobs(ctx context.Context, arg ListJobsParams) ([]Job, erro
 }
 
 const runningJobs = `-- name: RunningJobs :many
-SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep, (t.finished_at IS NOT NULL AND NOT (j.keep AND t.state <> 'cancelled'))::boolean AS unwanted FROM jobs j JOIN tasks t ON t.id = j.task_id
+SELECT j.id, j.org_id, j.task_id, j.step_id, j.exec_id, j.node_id, j.jail_id, j.command, j.state, j.outcome, j.read_bytes, j.input_bytes, j.started_at, j.ended_at, j.terminal, j.keep, j.stored_at, (t.finished_at IS NOT NULL AND NOT (j.keep AND t.state <> 'cancelled'))::boolean AS unwanted FROM jobs j JOIN tasks t ON t.id = j.task_id
 WHERE j.state = 'running' AND j.id > $1 ORDER BY j.id LIMIT $2
 `
 
@@ -231,6 +242,7 @@ func (q *Queries) RunningJobs(ctx context.Context, arg RunningJobsParams) ([]Run
 			&i.Job.EndedAt,
 			&i.Job.Terminal,
 			&i.Job.Keep,
+			&i.Job.StoredAt,
 			&i.Unwanted,
 		); err != nil {
 			return nil, err
@@ -244,7 +256,7 @@ func (q *Queries) RunningJobs(ctx context.Context, arg RunningJobsParams) ([]Run
 }
 
 const runningJobsOf = `-- name: RunningJobsOf :many
-SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal, keep FROM jobs WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state = 'running' ORDER BY id
+SELECT id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, outcome, read_bytes, input_bytes, started_at, ended_at, terminal, keep, stored_at FROM jobs WHERE org_id = $1 AND task_id = ANY ($2::text[]) AND state = 'running' ORDER BY id
 `
 
 type RunningJobsOfParams struct {
@@ -278,6 +290,7 @@ func (q *Queries) RunningJobsOf(ctx context.Context, arg RunningJobsOfParams) ([
 			&i.EndedAt,
 			&i.Terminal,
 			&i.Keep,
+			&i.StoredAt,
 		); err != nil {
 			return nil, err
 		}

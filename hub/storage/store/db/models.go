@@ -572,6 +572,7 @@ type Job struct {
 	EndedAt    *time.Time
 	Terminal   bool
 	Keep       bool
+	StoredAt   *time.Time
 }
 
 type JoinToken struct {

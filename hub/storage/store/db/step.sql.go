@@ -295,6 +295,42 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 	return i, err
 }
 
+const currentStep = `-- name: CurrentStep :one
+SELECT s.id, s.number, s.tool, s.state, coalesce(s.changed_arguments, s.arguments)::jsonb AS arguments,
+       coalesce(s.started_at, s.proposed_at)::timestamptz AS since
+FROM steps s WHERE s.org_id = $1 AND s.task_id = $2 AND s.state IN ('proposed', 'waiting', 'granted', 'started')
+ORDER BY s.state = 'started' DESC, s.number DESC LIMIT 1
+`
+
+type CurrentStepParams struct {
+	OrgID  string
+	TaskID string
+}
+
+type CurrentStepRow struct {
+	ID        string
+	Number    int32
+	Tool      string
+	State     string
+	Arguments json.RawMessage
+	Since     time.Time
+}
+
+// Of a task's calls that have not ended the one that runs, else the newest.
+func (q *Queries) CurrentStep(ctx context.Context, arg CurrentStepParams) (CurrentStepRow, error) {
+	row := q.db.QueryRow(ctx, currentStep, arg.OrgID, arg.TaskID)
+	var i CurrentStepRow
+	err := row.Scan(
+		&i.ID,
+		&i.Number,
+		&i.Tool,
+		&i.State,
+		&i.Arguments,
+		&i.Since,
+	)
+	return i, err
+}
+
 const endStep = `-- name: EndStep :one
 WITH held AS (
     SELECT t.id FROM tasks t WHERE t.id = $10 AND (t.org_id = $11) IS TRUE FOR UPDATE
@@ -1822,6 +1858,31 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 	return i, err
 }
 
+const stepLog = `-- name: StepLog :one
+SELECT (s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}'))::boolean AS whole,
+       coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes
+FROM steps s LEFT JOIN jobs j ON j.step_id = s.id WHERE s.org_id = $1 AND s.id = $2
+`
+
+type StepLogParams struct {
+	OrgID string
+	ID    string
+}
+
+type StepLogRow struct {
+	Whole    bool
+	LogBytes int64
+}
+
+// Whether all is there that a step's command has written, and how many bytes: a job writes on
+// when the call that started it has ended, and how a cancelled command ended is stored later.
+func (q *Queries) StepLog(ctx context.Context, arg StepLogParams) (StepLogRow, error) {
+	row := q.db.QueryRow(ctx, stepLog, arg.OrgID, arg.ID)
+	var i StepLogRow
+	err := row.Scan(&i.Whole, &i.LogBytes)
+	return i, err
+}
+
 const stepStands = `-- name: StepStands :one
 SELECT steps.run FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
@@ -1920,6 +1981,74 @@ func (q *Queries) StepsUpTo(ctx context.Context, arg StepsUpToParams) ([]Step, e
 	return items, nil
 }
 
+const taskLogs = `-- name: TaskLogs :many
+SELECT l.id, l.number, l.tool, l.exec_id, l.node_id, l.log_bytes, l.started_at, l.whole_at
+FROM (SELECT s.id, s.number, s.tool, s.exec_id, coalesce(s.node_id, '')::text AS node_id, s.started_at,
+             coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes,
+             coalesce(j.stored_at, s.finished_at)::timestamptz AS whole_at
+      FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
+      WHERE s.org_id = $1 AND s.task_id = $2 AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
+        AND s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}')) AS l
+WHERE l.log_bytes > 0 AND (l.whole_at, l.number) > ($3::timestamptz, $4::int)
+ORDER BY l.whole_at, l.number LIMIT $5
+`
+
+type TaskLogsParams struct {
+	OrgID       string
+	TaskID      string
+	AfterTime   time.Time
+	AfterNumber int32
+	MaxRows     int32
+}
+
+type TaskLogsRow struct {
+	ID        string
+	Number    int32
+	Tool      string
+	ExecID    string
+	NodeID    string
+	LogBytes  int64
+	StartedAt *time.Time
+	WholeAt   time.Time
+}
+
+// The logs of a task's commands that are whole as StepLog says, in the order in which that
+// was stored, after a position. Both are stored with the task's row locked.
+func (q *Queries) TaskLogs(ctx context.Context, arg TaskLogsParams) ([]TaskLogsRow, error) {
+	rows, err := q.db.Query(ctx, taskLogs,
+		arg.OrgID,
+		arg.TaskID,
+		arg.AfterTime,
+		arg.AfterNumber,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []TaskLogsRow{}
+	for rows.Next() {
+		var i TaskLogsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Number,
+			&i.Tool,
+			&i.ExecID,
+			&i.NodeID,
+			&i.LogBytes,
+			&i.StartedAt,
+			&i.WholeAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const toldInstructions = `-- name: ToldInstructions :many
 SELECT jsonb_array_elements_text(s.outcome->'instructions')::text FROM steps s
 WHERE s.org_id = $1 AND s.task_id = $2 AND s.outcome ? 'instructions'
@@ -1952,4 +2081,23 @@ func (q *Queries) ToldInstructions(ctx context.Context, arg ToldInstructionsPara
 		return nil, err
 	}
 	return items, nil
+}
+
+const unfinishedLogs = `-- name: UnfinishedLogs :one
+SELECT EXISTS (SELECT 1 FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
+               WHERE s.org_id = $1 AND s.task_id = $2 AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
+                 AND (s.finished_at IS NULL OR j.state = 'running' OR s.state = 'cancelled' AND s.outcome = '{}'))::boolean
+`
+
+type UnfinishedLogsParams struct {
+	OrgID  string
+	TaskID string
+}
+
+// Whether a log of a task is not whole.
+func (q *Queries) UnfinishedLogs(ctx context.Context, arg UnfinishedLogsParams) (bool, error) {
+	row := q.db.QueryRow(ctx, unfinishedLogs, arg.OrgID, arg.TaskID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }

@@ -1018,10 +1018,11 @@ WHERE t.org_id = $1
   AND ($7::timestamptz IS NULL OR t.created_at >= $7::timestamptz)
   AND ($8::timestamptz IS NULL OR t.created_at < $8::timestamptz)
   AND (NOT $9::bool OR t.override ? 'chat')
-  AND ($10::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $11::text))
-  AND ($12::timestamptz IS NULL
-       OR (t.created_at, t.id) < ($12::timestamptz, $13::text))
-ORDER BY t.created_at DESC, t.id DESC LIMIT $14
+  AND ($10::text IS NULL OR t.created_by = $10)
+  AND ($11::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, $12::text))
+  AND ($13::timestamptz IS NULL
+       OR (t.created_at, t.id) < ($13::timestamptz, $14::text))
+ORDER BY t.created_at DESC, t.id DESC LIMIT $15
 `
 
 type ListTasksParams struct {
@@ -1034,6 +1035,7 @@ type ListTasksParams struct {
 	CreatedFrom   *time.Time
 	CreatedBefore *time.Time
 	Chat          bool
+	CreatedBy     *string
 	SeesAll       bool
 	Viewer        string
 	BeforeTime    *time.Time
@@ -1061,6 +1063,7 @@ func (q *Queries) ListTasks(ctx context.Context, arg ListTasksParams) ([]ListTas
 		arg.CreatedFrom,
 		arg.CreatedBefore,
 		arg.Chat,
+		arg.CreatedBy,
 		arg.SeesAll,
 		arg.Viewer,
 		arg.BeforeTime,

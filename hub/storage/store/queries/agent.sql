@@ -121,6 +121,19 @@ GROUP BY 1, 2;
 SELECT t.jail_id, a.name FROM tasks t JOIN agents a ON a.id = t.agent_id
 WHERE t.org_id = @org_id AND (@sees_all::boolean OR agent_seen(a.id, @viewer::text)) AND t.finished_at IS NULL AND t.workspace_scope = 'task' AND t.started_at IS NOT NULL LIMIT @max_rows;
 
+-- name: AgentJails :many
+-- The jails of an agent: its own, and those of its live tasks that have one of their own,
+-- with the nodes that they are on. A task of an agent's jail that somebody does not see is
+-- no reason to hide the jail.
+SELECT j.jail_id, j.node_id, coalesce(n.name, '')::text AS node_name, j.task_id FROM (
+    SELECT DISTINCT t.jail_id, coalesce(t.node_id, '')::text AS node_id, CASE t.workspace_scope WHEN 'task' THEN t.id ELSE '' END::text AS task_id
+    FROM tasks t WHERE t.org_id = @org_id AND t.agent_id = @agent_id AND t.finished_at IS NULL AND t.started_at IS NOT NULL AND t.node_id IS NOT NULL
+      AND (@sees_all::boolean OR t.workspace_scope <> 'task' OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
+    UNION
+    SELECT @own_jail::text, a.home_node_id, '' FROM agents a WHERE a.org_id = @org_id AND a.id = @agent_id AND a.home_node_id IS NOT NULL
+) AS j LEFT JOIN nodes n ON n.id = j.node_id
+ORDER BY j.jail_id, j.node_id LIMIT @max_rows;
+
 -- name: AgentSeen :one
 -- Whether somebody sees an agent; no row if there is no such agent.
 SELECT (@sees_all::boolean OR agent_seen(id, @viewer::text))::boolean FROM agents WHERE org_id = @org_id AND id = @id;

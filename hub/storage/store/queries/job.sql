@@ -12,7 +12,9 @@ SELECT j.* FROM jobs j WHERE j.org_id = @org_id AND j.id = @id AND (j.task_id = 
 -- first, the newest first.
 SELECT j.* FROM jobs j WHERE j.org_id = @org_id AND (j.task_id = @task_id
     OR j.keep AND j.state = 'running' AND j.jail_id = @jail_id::text AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = j.task_id AND t.finished_at IS NOT NULL))
-ORDER BY j.state = 'running' DESC, j.started_at DESC, j.id LIMIT @max_rows;
+  AND (sqlc.narg(before_time)::timestamptz IS NULL
+       OR (j.state = 'running', j.started_at, j.id) < (@before_running::boolean, sqlc.narg(before_time)::timestamptz, @before_id::text))
+ORDER BY (j.state = 'running') DESC, j.started_at DESC, j.id DESC LIMIT @max_rows;
 
 -- name: SetJobProgress :exec
 UPDATE jobs SET read_bytes = greatest(read_bytes, @read_bytes), input_bytes = greatest(input_bytes, @input_bytes) WHERE org_id = @org_id AND id = @id;
@@ -47,6 +49,6 @@ ORDER BY t.created_at, t.id;
 
 -- name: EndJob :one
 -- Stores how a job ended, once.
-UPDATE jobs SET state = 'ended', outcome = @outcome, ended_at = @ended_at
+UPDATE jobs SET state = 'ended', outcome = @outcome, ended_at = @ended_at, stored_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND state = 'running'
 RETURNING *;

@@ -212,6 +212,39 @@ WHERE org_id = @org_id AND task_id = @task_id AND tool <> @not_of
                   WHERE position(word IN lower(arguments::text || ' ' || observation)) = 0)
 ORDER BY number DESC LIMIT @max_rows;
 
+-- name: CurrentStep :one
+-- Of a task's calls that have not ended the one that runs, else the newest.
+SELECT s.id, s.number, s.tool, s.state, coalesce(s.changed_arguments, s.arguments)::jsonb AS arguments,
+       coalesce(s.started_at, s.proposed_at)::timestamptz AS since
+FROM steps s WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state IN ('proposed', 'waiting', 'granted', 'started')
+ORDER BY s.state = 'started' DESC, s.number DESC LIMIT 1;
+
+-- name: StepLog :one
+-- Whether all is there that a step's command has written, and how many bytes: a job writes on
+-- when the call that started it has ended, and how a cancelled command ended is stored later.
+SELECT (s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}'))::boolean AS whole,
+       coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes
+FROM steps s LEFT JOIN jobs j ON j.step_id = s.id WHERE s.org_id = @org_id AND s.id = @id;
+
+-- name: TaskLogs :many
+-- The logs of a task's commands that are whole as StepLog says, in the order in which that
+-- was stored, after a position. Both are stored with the task's row locked.
+SELECT l.id, l.number, l.tool, l.exec_id, l.node_id, l.log_bytes, l.started_at, l.whole_at
+FROM (SELECT s.id, s.number, s.tool, s.exec_id, coalesce(s.node_id, '')::text AS node_id, s.started_at,
+             coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes,
+             coalesce(j.stored_at, s.finished_at)::timestamptz AS whole_at
+      FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
+      WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
+        AND s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}')) AS l
+WHERE l.log_bytes > 0 AND (l.whole_at, l.number) > (@after_time::timestamptz, @after_number::int)
+ORDER BY l.whole_at, l.number LIMIT @max_rows;
+
+-- name: UnfinishedLogs :one
+-- Whether a log of a task is not whole.
+SELECT EXISTS (SELECT 1 FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
+               WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
+                 AND (s.finished_at IS NULL OR j.state = 'running' OR s.state = 'cancelled' AND s.outcome = '{}'))::boolean;
+
 -- name: LongOutputs :many
 -- A task's commands that wrote more than some bytes, newest first.
 SELECT id, number, turn, tool, state, exec_id, node_id, log_bytes FROM steps

@@ -78,6 +78,7 @@ WHERE t.org_id = @org_id
   AND (sqlc.narg(created_from)::timestamptz IS NULL OR t.created_at >= sqlc.narg(created_from)::timestamptz)
   AND (sqlc.narg(created_before)::timestamptz IS NULL OR t.created_at < sqlc.narg(created_before)::timestamptz)
   AND (NOT @chat::bool OR t.override ? 'chat')
+  AND (sqlc.narg(created_by)::text IS NULL OR t.created_by = sqlc.narg(created_by))
   AND (@sees_all::boolean OR task_seen(t.org_id, t.created_by, t.assignee, t.agent_id, @viewer::text))
   AND (sqlc.narg(before_time)::timestamptz IS NULL
        OR (t.created_at, t.id) < (sqlc.narg(before_time)::timestamptz, @before_id::text))

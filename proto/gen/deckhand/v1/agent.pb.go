@@ -2613,7 +2613,9 @@ type ListAgentsRequest struct {
 	// next_page_token of the page before.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Those whose deletion can be undone, instead of the others.
-	Deleted       bool `protobuf:"varint,12,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Deleted bool `protobuf:"varint,12,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2669,11 +2671,20 @@ func (x *ListAgentsRequest) GetDeleted() bool {
 	return false
 }
 
+func (x *ListAgentsRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListAgentsResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Agents []*Agent               `protobuf:"bytes,1,rep,name=agents,proto3" json:"agents,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2720,6 +2731,13 @@ func (x *ListAgentsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListAgentsResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type TellAgentRequest struct {
@@ -3027,7 +3045,7 @@ var File_deckhand_v1_agent_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"]\n" +
+	"\x17deckhand/v1/agent.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"]\n" +
 	"\x13DisableAgentRequest\x12$\n" +
 	"\bagent_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\aagentId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x06reason\"@\n" +
@@ -3231,16 +3249,19 @@ const file_deckhand_v1_agent_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00R\aversion\"q\n" +
 	"\x10GetAgentResponse\x12(\n" +
 	"\x05agent\x18\x01 \x01(\v2\x12.deckhand.v1.AgentR\x05agent\x123\n" +
-	"\aversion\x18\x02 \x01(\v2\x19.deckhand.v1.AgentVersionR\aversion\"\x7f\n" +
+	"\aversion\x18\x02 \x01(\v2\x19.deckhand.v1.AgentVersionR\aversion\"\x9e\x01\n" +
 	"\x11ListAgentsRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x18\n" +
-	"\adeleted\x18\f \x01(\bR\adeleted\"h\n" +
+	"\adeleted\x18\f \x01(\bR\adeleted\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x92\x01\n" +
 	"\x12ListAgentsResponse\x12*\n" +
 	"\x06agents\x18\x01 \x03(\v2\x12.deckhand.v1.AgentR\x06agents\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8c\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"\x8c\x01\n" +
 	"\x10TellAgentRequest\x12%\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x12\x1e\n" +
@@ -3354,7 +3375,8 @@ var file_deckhand_v1_agent_proto_goTypes = []any{
 	(*ResumeAgentResponse)(nil),         // 44: deckhand.v1.ResumeAgentResponse
 	(*timestamppb.Timestamp)(nil),       // 45: google.protobuf.Timestamp
 	(TaskState)(0),                      // 46: deckhand.v1.TaskState
-	(*Task)(nil),                        // 47: deckhand.v1.Task
+	(*Total)(nil),                       // 47: deckhand.v1.Total
+	(*Task)(nil),                        // 48: deckhand.v1.Task
 }
 var file_deckhand_v1_agent_proto_depIdxs = []int32{
 	29, // 0: deckhand.v1.DisableAgentResponse.agent:type_name -> deckhand.v1.Agent
@@ -3388,50 +3410,51 @@ var file_deckhand_v1_agent_proto_depIdxs = []int32{
 	29, // 28: deckhand.v1.GetAgentResponse.agent:type_name -> deckhand.v1.Agent
 	31, // 29: deckhand.v1.GetAgentResponse.version:type_name -> deckhand.v1.AgentVersion
 	29, // 30: deckhand.v1.ListAgentsResponse.agents:type_name -> deckhand.v1.Agent
-	47, // 31: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
-	29, // 32: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
-	29, // 33: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
-	32, // 34: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
-	35, // 35: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
-	37, // 36: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
-	39, // 37: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
-	41, // 38: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
-	43, // 39: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
-	25, // 40: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
-	22, // 41: deckhand.v1.AgentService.ListAgentSummaries:input_type -> deckhand.v1.ListAgentSummariesRequest
-	1,  // 42: deckhand.v1.AgentService.DisableAgent:input_type -> deckhand.v1.DisableAgentRequest
-	3,  // 43: deckhand.v1.AgentService.EnableAgent:input_type -> deckhand.v1.EnableAgentRequest
-	5,  // 44: deckhand.v1.AgentService.DeleteAgent:input_type -> deckhand.v1.DeleteAgentRequest
-	7,  // 45: deckhand.v1.AgentService.UndeleteAgent:input_type -> deckhand.v1.UndeleteAgentRequest
-	9,  // 46: deckhand.v1.AgentService.RenameAgent:input_type -> deckhand.v1.RenameAgentRequest
-	11, // 47: deckhand.v1.AgentService.DuplicateAgent:input_type -> deckhand.v1.DuplicateAgentRequest
-	13, // 48: deckhand.v1.AgentService.TransferAgent:input_type -> deckhand.v1.TransferAgentRequest
-	15, // 49: deckhand.v1.AgentService.ListAgentVersions:input_type -> deckhand.v1.ListAgentVersionsRequest
-	18, // 50: deckhand.v1.AgentService.DiffAgentVersions:input_type -> deckhand.v1.DiffAgentVersionsRequest
-	20, // 51: deckhand.v1.AgentService.RestoreAgentVersion:input_type -> deckhand.v1.RestoreAgentVersionRequest
-	33, // 52: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
-	36, // 53: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
-	38, // 54: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
-	40, // 55: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
-	42, // 56: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
-	44, // 57: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
-	26, // 58: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
-	23, // 59: deckhand.v1.AgentService.ListAgentSummaries:output_type -> deckhand.v1.ListAgentSummariesResponse
-	2,  // 60: deckhand.v1.AgentService.DisableAgent:output_type -> deckhand.v1.DisableAgentResponse
-	4,  // 61: deckhand.v1.AgentService.EnableAgent:output_type -> deckhand.v1.EnableAgentResponse
-	6,  // 62: deckhand.v1.AgentService.DeleteAgent:output_type -> deckhand.v1.DeleteAgentResponse
-	8,  // 63: deckhand.v1.AgentService.UndeleteAgent:output_type -> deckhand.v1.UndeleteAgentResponse
-	10, // 64: deckhand.v1.AgentService.RenameAgent:output_type -> deckhand.v1.RenameAgentResponse
-	12, // 65: deckhand.v1.AgentService.DuplicateAgent:output_type -> deckhand.v1.DuplicateAgentResponse
-	14, // 66: deckhand.v1.AgentService.TransferAgent:output_type -> deckhand.v1.TransferAgentResponse
-	16, // 67: deckhand.v1.AgentService.ListAgentVersions:output_type -> deckhand.v1.ListAgentVersionsResponse
-	19, // 68: deckhand.v1.AgentService.DiffAgentVersions:output_type -> deckhand.v1.DiffAgentVersionsResponse
-	21, // 69: deckhand.v1.AgentService.RestoreAgentVersion:output_type -> deckhand.v1.RestoreAgentVersionResponse
-	52, // [52:70] is the sub-list for method output_type
-	34, // [34:52] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	47, // 31: deckhand.v1.ListAgentsResponse.total:type_name -> deckhand.v1.Total
+	48, // 32: deckhand.v1.TellAgentResponse.task:type_name -> deckhand.v1.Task
+	29, // 33: deckhand.v1.PauseAgentResponse.agent:type_name -> deckhand.v1.Agent
+	29, // 34: deckhand.v1.ResumeAgentResponse.agent:type_name -> deckhand.v1.Agent
+	32, // 35: deckhand.v1.AgentService.ApplyAgent:input_type -> deckhand.v1.ApplyAgentRequest
+	35, // 36: deckhand.v1.AgentService.GetAgent:input_type -> deckhand.v1.GetAgentRequest
+	37, // 37: deckhand.v1.AgentService.ListAgents:input_type -> deckhand.v1.ListAgentsRequest
+	39, // 38: deckhand.v1.AgentService.TellAgent:input_type -> deckhand.v1.TellAgentRequest
+	41, // 39: deckhand.v1.AgentService.PauseAgent:input_type -> deckhand.v1.PauseAgentRequest
+	43, // 40: deckhand.v1.AgentService.ResumeAgent:input_type -> deckhand.v1.ResumeAgentRequest
+	25, // 41: deckhand.v1.AgentService.GetAgentGraph:input_type -> deckhand.v1.GetAgentGraphRequest
+	22, // 42: deckhand.v1.AgentService.ListAgentSummaries:input_type -> deckhand.v1.ListAgentSummariesRequest
+	1,  // 43: deckhand.v1.AgentService.DisableAgent:input_type -> deckhand.v1.DisableAgentRequest
+	3,  // 44: deckhand.v1.AgentService.EnableAgent:input_type -> deckhand.v1.EnableAgentRequest
+	5,  // 45: deckhand.v1.AgentService.DeleteAgent:input_type -> deckhand.v1.DeleteAgentRequest
+	7,  // 46: deckhand.v1.AgentService.UndeleteAgent:input_type -> deckhand.v1.UndeleteAgentRequest
+	9,  // 47: deckhand.v1.AgentService.RenameAgent:input_type -> deckhand.v1.RenameAgentRequest
+	11, // 48: deckhand.v1.AgentService.DuplicateAgent:input_type -> deckhand.v1.DuplicateAgentRequest
+	13, // 49: deckhand.v1.AgentService.TransferAgent:input_type -> deckhand.v1.TransferAgentRequest
+	15, // 50: deckhand.v1.AgentService.ListAgentVersions:input_type -> deckhand.v1.ListAgentVersionsRequest
+	18, // 51: deckhand.v1.AgentService.DiffAgentVersions:input_type -> deckhand.v1.DiffAgentVersionsRequest
+	20, // 52: deckhand.v1.AgentService.RestoreAgentVersion:input_type -> deckhand.v1.RestoreAgentVersionRequest
+	33, // 53: deckhand.v1.AgentService.ApplyAgent:output_type -> deckhand.v1.ApplyAgentResponse
+	36, // 54: deckhand.v1.AgentService.GetAgent:output_type -> deckhand.v1.GetAgentResponse
+	38, // 55: deckhand.v1.AgentService.ListAgents:output_type -> deckhand.v1.ListAgentsResponse
+	40, // 56: deckhand.v1.AgentService.TellAgent:output_type -> deckhand.v1.TellAgentResponse
+	42, // 57: deckhand.v1.AgentService.PauseAgent:output_type -> deckhand.v1.PauseAgentResponse
+	44, // 58: deckhand.v1.AgentService.ResumeAgent:output_type -> deckhand.v1.ResumeAgentResponse
+	26, // 59: deckhand.v1.AgentService.GetAgentGraph:output_type -> deckhand.v1.GetAgentGraphResponse
+	23, // 60: deckhand.v1.AgentService.ListAgentSummaries:output_type -> deckhand.v1.ListAgentSummariesResponse
+	2,  // 61: deckhand.v1.AgentService.DisableAgent:output_type -> deckhand.v1.DisableAgentResponse
+	4,  // 62: deckhand.v1.AgentService.EnableAgent:output_type -> deckhand.v1.EnableAgentResponse
+	6,  // 63: deckhand.v1.AgentService.DeleteAgent:output_type -> deckhand.v1.DeleteAgentResponse
+	8,  // 64: deckhand.v1.AgentService.UndeleteAgent:output_type -> deckhand.v1.UndeleteAgentResponse
+	10, // 65: deckhand.v1.AgentService.RenameAgent:output_type -> deckhand.v1.RenameAgentResponse
+	12, // 66: deckhand.v1.AgentService.DuplicateAgent:output_type -> deckhand.v1.DuplicateAgentResponse
+	14, // 67: deckhand.v1.AgentService.TransferAgent:output_type -> deckhand.v1.TransferAgentResponse
+	16, // 68: deckhand.v1.AgentService.ListAgentVersions:output_type -> deckhand.v1.ListAgentVersionsResponse
+	19, // 69: deckhand.v1.AgentService.DiffAgentVersions:output_type -> deckhand.v1.DiffAgentVersionsResponse
+	21, // 70: deckhand.v1.AgentService.RestoreAgentVersion:output_type -> deckhand.v1.RestoreAgentVersionResponse
+	53, // [53:71] is the sub-list for method output_type
+	35, // [35:53] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_agent_proto_init() }
@@ -3439,6 +3462,7 @@ func file_deckhand_v1_agent_proto_init() {
 	if File_deckhand_v1_agent_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_task_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1417,7 +1417,9 @@ type ListAuditEntriesRequest struct {
 	Until *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=until,proto3" json:"until,omitempty"`
 	// Only those with this text, in any case, in their action, object, actor, reason
 	// or changed values; empty for all.
-	Contains      string `protobuf:"bytes,9,opt,name=contains,proto3" json:"contains,omitempty"`
+	Contains string `protobuf:"bytes,9,opt,name=contains,proto3" json:"contains,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1515,10 +1517,19 @@ func (x *ListAuditEntriesRequest) GetContains() string {
 	return ""
 }
 
+func (x *ListAuditEntriesRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListAuditEntriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entries       []*AuditEntry          `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1567,11 +1578,18 @@ func (x *ListAuditEntriesResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListAuditEntriesResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
 var File_deckhand_v1_control_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/control.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x02\n" +
+	"\x19deckhand/v1/control.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xab\x02\n" +
 	"\x04Hold\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x05scope\x18\x02 \x01(\x0e2\x16.deckhand.v1.KillScopeR\x05scope\x12\x1b\n" +
@@ -1668,7 +1686,7 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\x12GetReceiptResponse\x12\x12\n" +
 	"\x04line\x18\x01 \x01(\fR\x04line\")\n" +
 	"\x13ExportAuditResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xa3\x03\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xc2\x03\n" +
 	"\x17ListAuditEntriesRequest\x12%\n" +
 	"\tobject_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bobjectId\x12#\n" +
 	"\bactor_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aactorId\x12\x1f\n" +
@@ -1680,10 +1698,13 @@ const file_deckhand_v1_control_proto_rawDesc = "" +
 	"\bseverity\x18\x06 \x01(\tB$\xbaH!r\x1fR\x00R\x03lowR\x06mediumR\x04highR\bcriticalR\bseverity\x120\n" +
 	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12$\n" +
-	"\bcontains\x18\t \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\bcontains\"u\n" +
+	"\bcontains\x18\t \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\bcontains\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x9f\x01\n" +
 	"\x18ListAuditEntriesResponse\x121\n" +
 	"\aentries\x18\x01 \x03(\v2\x17.deckhand.v1.AuditEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken*\xb4\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total*\xb4\x01\n" +
 	"\tKillScope\x12\x1a\n" +
 	"\x16KILL_SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fKILL_SCOPE_TASK\x10\x01\x12\x14\n" +
@@ -1753,6 +1774,7 @@ var file_deckhand_v1_control_proto_goTypes = []any{
 	(*ListAuditEntriesResponse)(nil), // 22: deckhand.v1.ListAuditEntriesResponse
 	(*timestamppb.Timestamp)(nil),    // 23: google.protobuf.Timestamp
 	(*structpb.Struct)(nil),          // 24: google.protobuf.Struct
+	(*Total)(nil),                    // 25: deckhand.v1.Total
 }
 var file_deckhand_v1_control_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Hold.scope:type_name -> deckhand.v1.KillScope
@@ -1775,25 +1797,26 @@ var file_deckhand_v1_control_proto_depIdxs = []int32{
 	23, // 17: deckhand.v1.ListAuditEntriesRequest.since:type_name -> google.protobuf.Timestamp
 	23, // 18: deckhand.v1.ListAuditEntriesRequest.until:type_name -> google.protobuf.Timestamp
 	12, // 19: deckhand.v1.ListAuditEntriesResponse.entries:type_name -> deckhand.v1.AuditEntry
-	5,  // 20: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
-	8,  // 21: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
-	10, // 22: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
-	21, // 23: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
-	13, // 24: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
-	14, // 25: deckhand.v1.AuditService.VerifyAudit:input_type -> deckhand.v1.VerifyAuditRequest
-	18, // 26: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
-	6,  // 27: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
-	9,  // 28: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
-	11, // 29: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
-	22, // 30: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
-	20, // 31: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
-	15, // 32: deckhand.v1.AuditService.VerifyAudit:output_type -> deckhand.v1.VerifyAuditResponse
-	19, // 33: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	25, // 20: deckhand.v1.ListAuditEntriesResponse.total:type_name -> deckhand.v1.Total
+	5,  // 21: deckhand.v1.ControlService.Kill:input_type -> deckhand.v1.KillRequest
+	8,  // 22: deckhand.v1.ControlService.ListHolds:input_type -> deckhand.v1.ListHoldsRequest
+	10, // 23: deckhand.v1.ControlService.ReleaseHold:input_type -> deckhand.v1.ReleaseHoldRequest
+	21, // 24: deckhand.v1.AuditService.ListAuditEntries:input_type -> deckhand.v1.ListAuditEntriesRequest
+	13, // 25: deckhand.v1.AuditService.ExportAudit:input_type -> deckhand.v1.ExportAuditRequest
+	14, // 26: deckhand.v1.AuditService.VerifyAudit:input_type -> deckhand.v1.VerifyAuditRequest
+	18, // 27: deckhand.v1.AuditService.GetReceipt:input_type -> deckhand.v1.GetReceiptRequest
+	6,  // 28: deckhand.v1.ControlService.Kill:output_type -> deckhand.v1.KillResponse
+	9,  // 29: deckhand.v1.ControlService.ListHolds:output_type -> deckhand.v1.ListHoldsResponse
+	11, // 30: deckhand.v1.ControlService.ReleaseHold:output_type -> deckhand.v1.ReleaseHoldResponse
+	22, // 31: deckhand.v1.AuditService.ListAuditEntries:output_type -> deckhand.v1.ListAuditEntriesResponse
+	20, // 32: deckhand.v1.AuditService.ExportAudit:output_type -> deckhand.v1.ExportAuditResponse
+	15, // 33: deckhand.v1.AuditService.VerifyAudit:output_type -> deckhand.v1.VerifyAuditResponse
+	19, // 34: deckhand.v1.AuditService.GetReceipt:output_type -> deckhand.v1.GetReceiptResponse
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_control_proto_init() }
@@ -1801,6 +1824,7 @@ func file_deckhand_v1_control_proto_init() {
 	if File_deckhand_v1_control_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -1594,7 +1594,9 @@ type ListCredentialRequestsRequest struct {
 	// At most this many; 0 for 50.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1657,11 +1659,20 @@ func (x *ListCredentialRequestsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListCredentialRequestsRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListCredentialRequestsResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Requests []*CredentialRequest   `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1710,11 +1721,18 @@ func (x *ListCredentialRequestsResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListCredentialRequestsResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
 var File_deckhand_v1_credential_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\n" +
-	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x05\n" +
+	"\x1cdeckhand/v1/credential.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd4\x05\n" +
 	"\x12CredentialSettings\x12 \n" +
 	"\x06header\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06header\x12&\n" +
 	"\tparameter\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tparameter\x12#\n" +
@@ -1874,7 +1892,7 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\x0ereceived_bytes\x18\v \x01(\x03R\rreceivedBytes\x12*\n" +
 	"\x02at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\aseconds\x18\r \x01(\x01R\aseconds\x12\x18\n" +
-	"\aproblem\x18\x0e \x01(\tR\aproblem\"\xbc\x01\n" +
+	"\aproblem\x18\x0e \x01(\tR\aproblem\"\xdb\x01\n" +
 	"\x1dListCredentialRequestsRequest\x12'\n" +
 	"\n" +
 	"credential\x18\x01 \x01(\tB\a\xbaH\x04r\x02(?R\n" +
@@ -1883,10 +1901,13 @@ const file_deckhand_v1_credential_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x84\x01\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\xae\x01\n" +
 	"\x1eListCredentialRequestsResponse\x12:\n" +
 	"\brequests\x18\x01 \x03(\v2\x1e.deckhand.v1.CredentialRequestR\brequests\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xb3\b\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total2\xb3\b\n" +
 	"\x11CredentialService\x12{\n" +
 	"\x10CreateCredential\x12$.deckhand.v1.CreateCredentialRequest\x1a%.deckhand.v1.CreateCredentialResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/credentials\x12x\n" +
 	"\x0fListCredentials\x12#.deckhand.v1.ListCredentialsRequest\x1a$.deckhand.v1.ListCredentialsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/credentials\x90\x02\x01\x12y\n" +
@@ -1934,6 +1955,7 @@ var file_deckhand_v1_credential_proto_goTypes = []any{
 	nil,                                    // 20: deckhand.v1.CredentialSettings.PermissionsEntry
 	(*timestamppb.Timestamp)(nil),          // 21: google.protobuf.Timestamp
 	(*fieldmaskpb.FieldMask)(nil),          // 22: google.protobuf.FieldMask
+	(*Total)(nil),                          // 23: deckhand.v1.Total
 }
 var file_deckhand_v1_credential_proto_depIdxs = []int32{
 	20, // 0: deckhand.v1.CredentialSettings.permissions:type_name -> deckhand.v1.CredentialSettings.PermissionsEntry
@@ -1958,27 +1980,28 @@ var file_deckhand_v1_credential_proto_depIdxs = []int32{
 	2,  // 19: deckhand.v1.RotateCredentialResponse.credential:type_name -> deckhand.v1.Credential
 	21, // 20: deckhand.v1.CredentialRequest.at:type_name -> google.protobuf.Timestamp
 	17, // 21: deckhand.v1.ListCredentialRequestsResponse.requests:type_name -> deckhand.v1.CredentialRequest
-	3,  // 22: deckhand.v1.CredentialService.CreateCredential:input_type -> deckhand.v1.CreateCredentialRequest
-	5,  // 23: deckhand.v1.CredentialService.ListCredentials:input_type -> deckhand.v1.ListCredentialsRequest
-	7,  // 24: deckhand.v1.CredentialService.GetCredential:input_type -> deckhand.v1.GetCredentialRequest
-	11, // 25: deckhand.v1.CredentialService.RotateCredential:input_type -> deckhand.v1.RotateCredentialRequest
-	9,  // 26: deckhand.v1.CredentialService.UpdateCredential:input_type -> deckhand.v1.UpdateCredentialRequest
-	13, // 27: deckhand.v1.CredentialService.DeleteCredential:input_type -> deckhand.v1.DeleteCredentialRequest
-	15, // 28: deckhand.v1.CredentialService.TestCredential:input_type -> deckhand.v1.TestCredentialRequest
-	18, // 29: deckhand.v1.CredentialService.ListCredentialRequests:input_type -> deckhand.v1.ListCredentialRequestsRequest
-	4,  // 30: deckhand.v1.CredentialService.CreateCredential:output_type -> deckhand.v1.CreateCredentialResponse
-	6,  // 31: deckhand.v1.CredentialService.ListCredentials:output_type -> deckhand.v1.ListCredentialsResponse
-	8,  // 32: deckhand.v1.CredentialService.GetCredential:output_type -> deckhand.v1.GetCredentialResponse
-	12, // 33: deckhand.v1.CredentialService.RotateCredential:output_type -> deckhand.v1.RotateCredentialResponse
-	10, // 34: deckhand.v1.CredentialService.UpdateCredential:output_type -> deckhand.v1.UpdateCredentialResponse
-	14, // 35: deckhand.v1.CredentialService.DeleteCredential:output_type -> deckhand.v1.DeleteCredentialResponse
-	16, // 36: deckhand.v1.CredentialService.TestCredential:output_type -> deckhand.v1.TestCredentialResponse
-	19, // 37: deckhand.v1.CredentialService.ListCredentialRequests:output_type -> deckhand.v1.ListCredentialRequestsResponse
-	30, // [30:38] is the sub-list for method output_type
-	22, // [22:30] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	23, // 22: deckhand.v1.ListCredentialRequestsResponse.total:type_name -> deckhand.v1.Total
+	3,  // 23: deckhand.v1.CredentialService.CreateCredential:input_type -> deckhand.v1.CreateCredentialRequest
+	5,  // 24: deckhand.v1.CredentialService.ListCredentials:input_type -> deckhand.v1.ListCredentialsRequest
+	7,  // 25: deckhand.v1.CredentialService.GetCredential:input_type -> deckhand.v1.GetCredentialRequest
+	11, // 26: deckhand.v1.CredentialService.RotateCredential:input_type -> deckhand.v1.RotateCredentialRequest
+	9,  // 27: deckhand.v1.CredentialService.UpdateCredential:input_type -> deckhand.v1.UpdateCredentialRequest
+	13, // 28: deckhand.v1.CredentialService.DeleteCredential:input_type -> deckhand.v1.DeleteCredentialRequest
+	15, // 29: deckhand.v1.CredentialService.TestCredential:input_type -> deckhand.v1.TestCredentialRequest
+	18, // 30: deckhand.v1.CredentialService.ListCredentialRequests:input_type -> deckhand.v1.ListCredentialRequestsRequest
+	4,  // 31: deckhand.v1.CredentialService.CreateCredential:output_type -> deckhand.v1.CreateCredentialResponse
+	6,  // 32: deckhand.v1.CredentialService.ListCredentials:output_type -> deckhand.v1.ListCredentialsResponse
+	8,  // 33: deckhand.v1.CredentialService.GetCredential:output_type -> deckhand.v1.GetCredentialResponse
+	12, // 34: deckhand.v1.CredentialService.RotateCredential:output_type -> deckhand.v1.RotateCredentialResponse
+	10, // 35: deckhand.v1.CredentialService.UpdateCredential:output_type -> deckhand.v1.UpdateCredentialResponse
+	14, // 36: deckhand.v1.CredentialService.DeleteCredential:output_type -> deckhand.v1.DeleteCredentialResponse
+	16, // 37: deckhand.v1.CredentialService.TestCredential:output_type -> deckhand.v1.TestCredentialResponse
+	19, // 38: deckhand.v1.CredentialService.ListCredentialRequests:output_type -> deckhand.v1.ListCredentialRequestsResponse
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_credential_proto_init() }
@@ -1986,6 +2009,7 @@ func file_deckhand_v1_credential_proto_init() {
 	if File_deckhand_v1_credential_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -1899,8 +1899,10 @@ type ListNotificationsRequest struct {
 	DestinationId string              `protobuf:"bytes,1,opt,name=destination_id,json=destinationId,proto3" json:"destination_id,omitempty"`
 	States        []NotificationState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=deckhand.v1.NotificationState" json:"states,omitempty"`
 	// 1 to 500; 0 for 50.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1963,10 +1965,19 @@ func (x *ListNotificationsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListNotificationsRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListNotificationsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Notifications []*Notification        `protobuf:"bytes,1,rep,name=notifications,proto3" json:"notifications,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2013,6 +2024,13 @@ func (x *ListNotificationsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListNotificationsResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type GetNotificationRequest struct {
@@ -2236,7 +2254,7 @@ var File_deckhand_v1_destination_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\n" +
-	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
+	"\x1ddeckhand/v1/destination.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdb\x03\n" +
 	"\x0fDestinationSpec\x12E\n" +
 	"\x06events\x18\x01 \x03(\tB-\xbaH*\x92\x01'\x102\"#r!2\x1f^[a-z][a-z0-9_.]{0,60}\\*?$|^\\*$R\x06events\x12(\n" +
 	"\x06agents\x18\x02 \x03(\tB\x10\xbaH\r\x92\x01\n" +
@@ -2365,17 +2383,20 @@ const file_deckhand_v1_destination_proto_rawDesc = "" +
 	"\x06secret\x18\x02 \x01(\tB\x03\x80\x01\x01R\x06secret\"L\n" +
 	"\x18DeleteDestinationRequest\x120\n" +
 	"\x0edestination_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\rdestinationId\"\x1b\n" +
-	"\x19DeleteDestinationResponse\"\xe7\x01\n" +
+	"\x19DeleteDestinationResponse\"\x86\x02\n" +
 	"\x18ListNotificationsRequest\x12.\n" +
 	"\x0edestination_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18@R\rdestinationId\x12I\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x1e.deckhand.v1.NotificationStateB\x11\xbaH\x0e\x92\x01\v\x10\x03\"\a\x82\x01\x04\x10\x01 \x00R\x06states\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tpageToken\"\x84\x01\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\xae\x01\n" +
 	"\x19ListNotificationsResponse\x12?\n" +
 	"\rnotifications\x18\x01 \x03(\v2\x19.deckhand.v1.NotificationR\rnotifications\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"L\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"L\n" +
 	"\x16GetNotificationRequest\x122\n" +
 	"\x0fnotification_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\x0enotificationId\"X\n" +
 	"\x17GetNotificationResponse\x12=\n" +
@@ -2464,6 +2485,7 @@ var file_deckhand_v1_destination_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),             // 37: google.protobuf.Duration
 	(*structpb.Struct)(nil),                 // 38: google.protobuf.Struct
 	(*fieldmaskpb.FieldMask)(nil),           // 39: google.protobuf.FieldMask
+	(*Total)(nil),                           // 40: deckhand.v1.Total
 }
 var file_deckhand_v1_destination_proto_depIdxs = []int32{
 	5,  // 0: deckhand.v1.DestinationSpec.webhook:type_name -> deckhand.v1.WebhookDestination
@@ -2500,36 +2522,37 @@ var file_deckhand_v1_destination_proto_depIdxs = []int32{
 	9,  // 31: deckhand.v1.RotateDestinationSecretResponse.destination:type_name -> deckhand.v1.Destination
 	1,  // 32: deckhand.v1.ListNotificationsRequest.states:type_name -> deckhand.v1.NotificationState
 	11, // 33: deckhand.v1.ListNotificationsResponse.notifications:type_name -> deckhand.v1.Notification
-	11, // 34: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
-	12, // 35: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
-	14, // 36: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
-	16, // 37: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
-	18, // 38: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
-	20, // 39: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
-	22, // 40: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
-	24, // 41: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
-	26, // 42: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
-	28, // 43: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
-	30, // 44: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
-	32, // 45: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
-	34, // 46: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
-	13, // 47: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
-	15, // 48: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
-	17, // 49: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
-	19, // 50: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
-	21, // 51: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
-	23, // 52: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
-	25, // 53: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
-	27, // 54: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
-	29, // 55: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
-	31, // 56: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
-	33, // 57: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
-	35, // 58: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
-	47, // [47:59] is the sub-list for method output_type
-	35, // [35:47] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	40, // 34: deckhand.v1.ListNotificationsResponse.total:type_name -> deckhand.v1.Total
+	11, // 35: deckhand.v1.GetNotificationResponse.notification:type_name -> deckhand.v1.Notification
+	12, // 36: deckhand.v1.DestinationService.CreateDestination:input_type -> deckhand.v1.CreateDestinationRequest
+	14, // 37: deckhand.v1.DestinationService.UpdateDestination:input_type -> deckhand.v1.UpdateDestinationRequest
+	16, // 38: deckhand.v1.DestinationService.GetDestination:input_type -> deckhand.v1.GetDestinationRequest
+	18, // 39: deckhand.v1.DestinationService.ListDestinations:input_type -> deckhand.v1.ListDestinationsRequest
+	20, // 40: deckhand.v1.DestinationService.TestDestination:input_type -> deckhand.v1.TestDestinationRequest
+	22, // 41: deckhand.v1.DestinationService.EnableDestination:input_type -> deckhand.v1.EnableDestinationRequest
+	24, // 42: deckhand.v1.DestinationService.DisableDestination:input_type -> deckhand.v1.DisableDestinationRequest
+	26, // 43: deckhand.v1.DestinationService.RotateDestinationSecret:input_type -> deckhand.v1.RotateDestinationSecretRequest
+	28, // 44: deckhand.v1.DestinationService.DeleteDestination:input_type -> deckhand.v1.DeleteDestinationRequest
+	30, // 45: deckhand.v1.DestinationService.ListNotifications:input_type -> deckhand.v1.ListNotificationsRequest
+	32, // 46: deckhand.v1.DestinationService.GetNotification:input_type -> deckhand.v1.GetNotificationRequest
+	34, // 47: deckhand.v1.DestinationService.RedriveNotifications:input_type -> deckhand.v1.RedriveNotificationsRequest
+	13, // 48: deckhand.v1.DestinationService.CreateDestination:output_type -> deckhand.v1.CreateDestinationResponse
+	15, // 49: deckhand.v1.DestinationService.UpdateDestination:output_type -> deckhand.v1.UpdateDestinationResponse
+	17, // 50: deckhand.v1.DestinationService.GetDestination:output_type -> deckhand.v1.GetDestinationResponse
+	19, // 51: deckhand.v1.DestinationService.ListDestinations:output_type -> deckhand.v1.ListDestinationsResponse
+	21, // 52: deckhand.v1.DestinationService.TestDestination:output_type -> deckhand.v1.TestDestinationResponse
+	23, // 53: deckhand.v1.DestinationService.EnableDestination:output_type -> deckhand.v1.EnableDestinationResponse
+	25, // 54: deckhand.v1.DestinationService.DisableDestination:output_type -> deckhand.v1.DisableDestinationResponse
+	27, // 55: deckhand.v1.DestinationService.RotateDestinationSecret:output_type -> deckhand.v1.RotateDestinationSecretResponse
+	29, // 56: deckhand.v1.DestinationService.DeleteDestination:output_type -> deckhand.v1.DeleteDestinationResponse
+	31, // 57: deckhand.v1.DestinationService.ListNotifications:output_type -> deckhand.v1.ListNotificationsResponse
+	33, // 58: deckhand.v1.DestinationService.GetNotification:output_type -> deckhand.v1.GetNotificationResponse
+	35, // 59: deckhand.v1.DestinationService.RedriveNotifications:output_type -> deckhand.v1.RedriveNotificationsResponse
+	48, // [48:60] is the sub-list for method output_type
+	36, // [36:48] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_destination_proto_init() }
@@ -2537,6 +2560,7 @@ func file_deckhand_v1_destination_proto_init() {
 	if File_deckhand_v1_destination_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_destination_proto_msgTypes[0].OneofWrappers = []any{
 		(*DestinationSpec_Webhook)(nil),
 		(*DestinationSpec_Slack)(nil),

@@ -382,7 +382,11 @@ type ListFilesRequest struct {
 	Path      string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Recursive bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	// As in ReadFileRequest.
-	StepId        string `protobuf:"bytes,6,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	StepId string `protobuf:"bytes,6,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	// At most this many; 0 for all, up to 10 000.
+	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -472,6 +476,20 @@ func (x *ListFilesRequest) GetStepId() string {
 	return ""
 }
 
+func (x *ListFilesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListFilesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type isListFilesRequest_Workspace interface {
 	isListFilesRequest_Workspace()
 }
@@ -500,7 +518,9 @@ type ListFilesResponse struct {
 	// There are more than 10 000, which are not shown.
 	Truncated bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	// With step_id: the state of the workspace, as the node numbers it.
-	State         int64 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
+	State int64 `protobuf:"varint,3,opt,name=state,proto3" json:"state,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -554,6 +574,13 @@ func (x *ListFilesResponse) GetState() int64 {
 		return x.State
 	}
 	return 0
+}
+
+func (x *ListFilesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // UploadEntry is one name of a tree that is uploaded.
@@ -2123,7 +2150,7 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\acontent\x18\x01 \x01(\fR\acontent\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x16\n" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\x03R\x05state\"\x81\x02\n" +
+	"\x05state\x18\x04 \x01(\x03R\x05state\"\xd3\x02\n" +
 	"\x10ListFilesRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
@@ -2132,12 +2159,17 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\x04jail\x18\x05 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12\x1c\n" +
 	"\x04path\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80 R\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\x12!\n" +
-	"\astep_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06stepIdB\x12\n" +
-	"\tworkspace\x12\x05\xbaH\x02\b\x01\"t\n" +
+	"\astep_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06stepId\x12'\n" +
+	"\tpage_size\x18\a \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x90N(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80@R\tpageTokenB\x12\n" +
+	"\tworkspace\x12\x05\xbaH\x02\b\x01\"\x9c\x01\n" +
 	"\x11ListFilesResponse\x12+\n" +
 	"\x05files\x18\x01 \x03(\v2\x15.deckhand.v1.FileInfoR\x05files\x12\x1c\n" +
 	"\ttruncated\x18\x02 \x01(\bR\ttruncated\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\x03R\x05state\"\xb8\x02\n" +
+	"\x05state\x18\x03 \x01(\x03R\x05state\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\"\xb8\x02\n" +
 	"\vUploadEntry\x12\x1e\n" +
 	"\x04path\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80 R\x04path\x12-\n" +

@@ -137,7 +137,11 @@ func (x *NodeImage) GetTaskIds() []string {
 type ListImagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Node id, unique id prefix, or name.
-	NodeId        string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeId string `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -179,10 +183,26 @@ func (x *ListImagesRequest) GetNodeId() string {
 	return ""
 }
 
+func (x *ListImagesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListImagesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListImagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Sorted by reference.
-	Images        []*NodeImage `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	Images []*NodeImage `protobuf:"bytes,1,rep,name=images,proto3" json:"images,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -222,6 +242,13 @@ func (x *ListImagesResponse) GetImages() []*NodeImage {
 		return x.Images
 	}
 	return nil
+}
+
+func (x *ListImagesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type PullImageRequest struct {
@@ -1787,12 +1814,17 @@ const file_deckhand_v1_image_proto_rawDesc = "" +
 	"\aused_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06usedAt\x12\x14\n" +
 	"\x05setup\x18\x06 \x01(\tR\x05setup\x12\x14\n" +
 	"\x05tasks\x18\a \x01(\x03R\x05tasks\x12\x19\n" +
-	"\btask_ids\x18\b \x03(\tR\ataskIds\"8\n" +
+	"\btask_ids\x18\b \x03(\tR\ataskIds\"\x8a\x01\n" +
 	"\x11ListImagesRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"D\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80 R\tpageToken\"l\n" +
 	"\x12ListImagesResponse\x12.\n" +
-	"\x06images\x18\x01 \x03(\v2\x16.deckhand.v1.NodeImageR\x06images\"a\n" +
+	"\x06images\x18\x01 \x03(\v2\x16.deckhand.v1.NodeImageR\x06images\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"a\n" +
 	"\x10PullImageRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12(\n" +

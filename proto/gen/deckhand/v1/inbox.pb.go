@@ -3214,8 +3214,10 @@ type ListInboxRequest struct {
 	// Only items of the caller's own tasks and agents.
 	Mine bool `protobuf:"varint,9,opt,name=mine,proto3" json:"mine,omitempty"`
 	// Only items that contain this text, without regard to case; empty for all.
-	Text          string       `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
-	Snoozed       InboxSnoozed `protobuf:"varint,50,opt,name=snoozed,proto3,enum=deckhand.v1.InboxSnoozed" json:"snoozed,omitempty"`
+	Text    string       `protobuf:"bytes,10,opt,name=text,proto3" json:"text,omitempty"`
+	Snoozed InboxSnoozed `protobuf:"varint,50,opt,name=snoozed,proto3,enum=deckhand.v1.InboxSnoozed" json:"snoozed,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3327,6 +3329,13 @@ func (x *ListInboxRequest) GetSnoozed() InboxSnoozed {
 	return InboxSnoozed_INBOX_SNOOZED_UNSPECIFIED
 }
 
+func (x *ListInboxRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListInboxResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*InboxItem           `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -3337,8 +3346,10 @@ type ListInboxResponse struct {
 	// When the next of the items that the caller has snoozed comes back; unset if there is
 	// none. Set on the first page.
 	NextSnoozeEndsAt *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=next_snooze_ends_at,json=nextSnoozeEndsAt,proto3" json:"next_snooze_ends_at,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListInboxResponse) Reset() {
@@ -3395,6 +3406,13 @@ func (x *ListInboxResponse) GetCounts() []*InboxCount {
 func (x *ListInboxResponse) GetNextSnoozeEndsAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.NextSnoozeEndsAt
+	}
+	return nil
+}
+
+func (x *ListInboxResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
 	}
 	return nil
 }
@@ -5269,7 +5287,7 @@ var File_deckhand_v1_inbox_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bdeckhand/v1/task_plan.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x0f\n" +
+	"\x17deckhand/v1/inbox.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x18deckhand/v1/policy.proto\x1a\x16deckhand/v1/step.proto\x1a\x16deckhand/v1/task.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1bdeckhand/v1/task_plan.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x0f\n" +
 	"\tInboxItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12-\n" +
@@ -5563,7 +5581,7 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\aoptions\x18\x18 \x03(\v2\x18.deckhand.v1.InboxOptionR\aoptions\"E\n" +
 	"\vInboxOption\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12 \n" +
-	"\vdescription\x18\x02 \x01(\tR\vdescription\"\xe7\x03\n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x86\x04\n" +
 	"\x10ListInboxRequest\x129\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x17.deckhand.v1.InboxStateB\b\xbaH\x05\x92\x01\x02\x10\x04R\x06states\x126\n" +
 	"\x05kinds\x18\x02 \x03(\x0e2\x16.deckhand.v1.InboxKindB\b\xbaH\x05\x92\x01\x02\x10\vR\x05kinds\x12!\n" +
@@ -5578,12 +5596,15 @@ const file_deckhand_v1_inbox_proto_rawDesc = "" +
 	"\x04mine\x18\t \x01(\bR\x04mine\x12\x1c\n" +
 	"\x04text\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\x04text\x12=\n" +
-	"\asnoozed\x182 \x01(\x0e2\x19.deckhand.v1.InboxSnoozedB\b\xbaH\x05\x82\x01\x02\x10\x01R\asnoozed\"\xe5\x01\n" +
+	"\asnoozed\x182 \x01(\x0e2\x19.deckhand.v1.InboxSnoozedB\b\xbaH\x05\x82\x01\x02\x10\x01R\asnoozed\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x8f\x02\n" +
 	"\x11ListInboxResponse\x12,\n" +
 	"\x05items\x18\x01 \x03(\v2\x16.deckhand.v1.InboxItemR\x05items\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12/\n" +
 	"\x06counts\x18\x03 \x03(\v2\x17.deckhand.v1.InboxCountR\x06counts\x12I\n" +
-	"\x13next_snooze_ends_at\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\x10nextSnoozeEndsAt\"N\n" +
+	"\x13next_snooze_ends_at\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\x10nextSnoozeEndsAt\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"N\n" +
 	"\n" +
 	"InboxCount\x12*\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x16.deckhand.v1.InboxKindR\x04kind\x12\x14\n" +
@@ -5824,9 +5845,10 @@ var file_deckhand_v1_inbox_proto_goTypes = []any{
 	(*structpb.Struct)(nil),                // 64: google.protobuf.Struct
 	(*timestamppb.Timestamp)(nil),          // 65: google.protobuf.Timestamp
 	(StepState)(0),                         // 66: deckhand.v1.StepState
-	(*PlanItem)(nil),                       // 67: deckhand.v1.PlanItem
-	(*AlwaysAllow)(nil),                    // 68: deckhand.v1.AlwaysAllow
-	(*TaskOverride)(nil),                   // 69: deckhand.v1.TaskOverride
+	(*Total)(nil),                          // 67: deckhand.v1.Total
+	(*PlanItem)(nil),                       // 68: deckhand.v1.PlanItem
+	(*AlwaysAllow)(nil),                    // 69: deckhand.v1.AlwaysAllow
+	(*TaskOverride)(nil),                   // 70: deckhand.v1.TaskOverride
 }
 var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.InboxItem.kind:type_name -> deckhand.v1.InboxKind
@@ -5881,55 +5903,56 @@ var file_deckhand_v1_inbox_proto_depIdxs = []int32{
 	4,  // 49: deckhand.v1.ListInboxResponse.items:type_name -> deckhand.v1.InboxItem
 	32, // 50: deckhand.v1.ListInboxResponse.counts:type_name -> deckhand.v1.InboxCount
 	65, // 51: deckhand.v1.ListInboxResponse.next_snooze_ends_at:type_name -> google.protobuf.Timestamp
-	0,  // 52: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
-	4,  // 53: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	18, // 54: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
-	8,  // 55: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
-	65, // 56: deckhand.v1.SnoozeInboxItemRequest.until:type_name -> google.protobuf.Timestamp
-	4,  // 57: deckhand.v1.SnoozeInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	17, // 58: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
-	57, // 59: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
-	58, // 60: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
-	59, // 61: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
-	60, // 62: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
-	61, // 63: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
-	62, // 64: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
-	54, // 65: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
-	55, // 66: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
-	56, // 67: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
-	51, // 68: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
-	52, // 69: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
-	53, // 70: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
-	47, // 71: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
-	48, // 72: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
-	49, // 73: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
-	50, // 74: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
-	4,  // 75: deckhand.v1.ReplyToTaskResponse.item:type_name -> deckhand.v1.InboxItem
-	4,  // 76: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
-	67, // 77: deckhand.v1.AnswerInboxItemRequest.Replan.items:type_name -> deckhand.v1.PlanItem
-	68, // 78: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
-	69, // 79: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
-	30, // 80: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
-	33, // 81: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
-	35, // 82: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
-	37, // 83: deckhand.v1.InboxService.ReadInboxAttachment:input_type -> deckhand.v1.ReadInboxAttachmentRequest
-	43, // 84: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
-	44, // 85: deckhand.v1.InboxService.ReplyToTask:input_type -> deckhand.v1.ReplyToTaskRequest
-	39, // 86: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
-	41, // 87: deckhand.v1.InboxService.SnoozeInboxItem:input_type -> deckhand.v1.SnoozeInboxItemRequest
-	31, // 88: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
-	34, // 89: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
-	36, // 90: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
-	38, // 91: deckhand.v1.InboxService.ReadInboxAttachment:output_type -> deckhand.v1.ReadInboxAttachmentResponse
-	46, // 92: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
-	45, // 93: deckhand.v1.InboxService.ReplyToTask:output_type -> deckhand.v1.ReplyToTaskResponse
-	40, // 94: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
-	42, // 95: deckhand.v1.InboxService.SnoozeInboxItem:output_type -> deckhand.v1.SnoozeInboxItemResponse
-	88, // [88:96] is the sub-list for method output_type
-	80, // [80:88] is the sub-list for method input_type
-	80, // [80:80] is the sub-list for extension type_name
-	80, // [80:80] is the sub-list for extension extendee
-	0,  // [0:80] is the sub-list for field type_name
+	67, // 52: deckhand.v1.ListInboxResponse.total:type_name -> deckhand.v1.Total
+	0,  // 53: deckhand.v1.InboxCount.kind:type_name -> deckhand.v1.InboxKind
+	4,  // 54: deckhand.v1.GetInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	18, // 55: deckhand.v1.JudgeInboxItemResponse.decision:type_name -> deckhand.v1.CallDecision
+	8,  // 56: deckhand.v1.JudgeInboxItemResponse.changes:type_name -> deckhand.v1.ProposedChange
+	65, // 57: deckhand.v1.SnoozeInboxItemRequest.until:type_name -> google.protobuf.Timestamp
+	4,  // 58: deckhand.v1.SnoozeInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	17, // 59: deckhand.v1.AnswerInboxItemRequest.proof:type_name -> deckhand.v1.PasskeyProof
+	57, // 60: deckhand.v1.AnswerInboxItemRequest.approve:type_name -> deckhand.v1.AnswerInboxItemRequest.Approve
+	58, // 61: deckhand.v1.AnswerInboxItemRequest.reject:type_name -> deckhand.v1.AnswerInboxItemRequest.Reject
+	59, // 62: deckhand.v1.AnswerInboxItemRequest.reply:type_name -> deckhand.v1.AnswerInboxItemRequest.Reply
+	60, // 63: deckhand.v1.AnswerInboxItemRequest.retry:type_name -> deckhand.v1.AnswerInboxItemRequest.Retry
+	61, // 64: deckhand.v1.AnswerInboxItemRequest.skip:type_name -> deckhand.v1.AnswerInboxItemRequest.Skip
+	62, // 65: deckhand.v1.AnswerInboxItemRequest.resolve:type_name -> deckhand.v1.AnswerInboxItemRequest.Resolve
+	54, // 66: deckhand.v1.AnswerInboxItemRequest.suggest:type_name -> deckhand.v1.AnswerInboxItemRequest.Suggest
+	55, // 67: deckhand.v1.AnswerInboxItemRequest.replan:type_name -> deckhand.v1.AnswerInboxItemRequest.Replan
+	56, // 68: deckhand.v1.AnswerInboxItemRequest.clarify:type_name -> deckhand.v1.AnswerInboxItemRequest.Clarify
+	51, // 69: deckhand.v1.AnswerInboxItemRequest.accept:type_name -> deckhand.v1.AnswerInboxItemRequest.Accept
+	52, // 70: deckhand.v1.AnswerInboxItemRequest.changes:type_name -> deckhand.v1.AnswerInboxItemRequest.Changes
+	53, // 71: deckhand.v1.AnswerInboxItemRequest.close:type_name -> deckhand.v1.AnswerInboxItemRequest.Close
+	47, // 72: deckhand.v1.AnswerInboxItemRequest.raise:type_name -> deckhand.v1.AnswerInboxItemRequest.Raise
+	48, // 73: deckhand.v1.AnswerInboxItemRequest.allow:type_name -> deckhand.v1.AnswerInboxItemRequest.Allow
+	49, // 74: deckhand.v1.AnswerInboxItemRequest.resume:type_name -> deckhand.v1.AnswerInboxItemRequest.Resume
+	50, // 75: deckhand.v1.AnswerInboxItemRequest.dismiss:type_name -> deckhand.v1.AnswerInboxItemRequest.Dismiss
+	4,  // 76: deckhand.v1.ReplyToTaskResponse.item:type_name -> deckhand.v1.InboxItem
+	4,  // 77: deckhand.v1.AnswerInboxItemResponse.item:type_name -> deckhand.v1.InboxItem
+	68, // 78: deckhand.v1.AnswerInboxItemRequest.Replan.items:type_name -> deckhand.v1.PlanItem
+	69, // 79: deckhand.v1.AnswerInboxItemRequest.Approve.always:type_name -> deckhand.v1.AlwaysAllow
+	70, // 80: deckhand.v1.AnswerInboxItemRequest.Retry.override:type_name -> deckhand.v1.TaskOverride
+	30, // 81: deckhand.v1.InboxService.ListInbox:input_type -> deckhand.v1.ListInboxRequest
+	33, // 82: deckhand.v1.InboxService.GetInboxItem:input_type -> deckhand.v1.GetInboxItemRequest
+	35, // 83: deckhand.v1.InboxService.ReadInboxArgument:input_type -> deckhand.v1.ReadInboxArgumentRequest
+	37, // 84: deckhand.v1.InboxService.ReadInboxAttachment:input_type -> deckhand.v1.ReadInboxAttachmentRequest
+	43, // 85: deckhand.v1.InboxService.AnswerInboxItem:input_type -> deckhand.v1.AnswerInboxItemRequest
+	44, // 86: deckhand.v1.InboxService.ReplyToTask:input_type -> deckhand.v1.ReplyToTaskRequest
+	39, // 87: deckhand.v1.InboxService.JudgeInboxItem:input_type -> deckhand.v1.JudgeInboxItemRequest
+	41, // 88: deckhand.v1.InboxService.SnoozeInboxItem:input_type -> deckhand.v1.SnoozeInboxItemRequest
+	31, // 89: deckhand.v1.InboxService.ListInbox:output_type -> deckhand.v1.ListInboxResponse
+	34, // 90: deckhand.v1.InboxService.GetInboxItem:output_type -> deckhand.v1.GetInboxItemResponse
+	36, // 91: deckhand.v1.InboxService.ReadInboxArgument:output_type -> deckhand.v1.ReadInboxArgumentResponse
+	38, // 92: deckhand.v1.InboxService.ReadInboxAttachment:output_type -> deckhand.v1.ReadInboxAttachmentResponse
+	46, // 93: deckhand.v1.InboxService.AnswerInboxItem:output_type -> deckhand.v1.AnswerInboxItemResponse
+	45, // 94: deckhand.v1.InboxService.ReplyToTask:output_type -> deckhand.v1.ReplyToTaskResponse
+	40, // 95: deckhand.v1.InboxService.JudgeInboxItem:output_type -> deckhand.v1.JudgeInboxItemResponse
+	42, // 96: deckhand.v1.InboxService.SnoozeInboxItem:output_type -> deckhand.v1.SnoozeInboxItemResponse
+	89, // [89:97] is the sub-list for method output_type
+	81, // [81:89] is the sub-list for method input_type
+	81, // [81:81] is the sub-list for extension type_name
+	81, // [81:81] is the sub-list for extension extendee
+	0,  // [0:81] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_inbox_proto_init() }
@@ -5937,6 +5960,7 @@ func file_deckhand_v1_inbox_proto_init() {
 	if File_deckhand_v1_inbox_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_policy_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_task_proto_init()

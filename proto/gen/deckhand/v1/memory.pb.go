@@ -727,8 +727,10 @@ type ListMemoriesRequest struct {
 	// Deleted entries instead of the others.
 	Deleted bool `protobuf:"varint,6,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	// 0 for 100.
-	PageSize      int32  `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,8,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -819,10 +821,19 @@ func (x *ListMemoriesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListMemoriesRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListMemoriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Memories      []*Memory              `protobuf:"bytes,1,rep,name=memories,proto3" json:"memories,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -869,6 +880,13 @@ func (x *ListMemoriesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListMemoriesResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type RecallMemoriesRequest struct {
@@ -1650,9 +1668,7 @@ type PurgeMemoriesResponse struct {
 	Versions int64                  `protobuf:"varint,2,opt,name=versions,proto3" json:"versions,omitempty"`
 	// Tool calls of the user's tasks in which a memory was written or read, of which the
 	// arguments and the result were deleted.
-	Steps int64 `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`
-	// What the user had said of entries that others read, too.
-	Verdicts      int64 `protobuf:"varint,4,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
+	Steps         int64 `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1708,16 +1724,13 @@ func (x *PurgeMemoriesResponse) GetSteps() int64 {
 	return 0
 }
 
-func (x *PurgeMemoriesResponse) GetVerdicts() int64 {
-	if x != nil {
-		return x.Verdicts
-	}
-	return 0
-}
-
 type ListTaskMemoriesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	TaskId string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1759,11 +1772,27 @@ func (x *ListTaskMemoriesRequest) GetTaskId() string {
 	return ""
 }
 
+func (x *ListTaskMemoriesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTaskMemoriesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListTaskMemoriesResponse struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Memories []*KnownMemory         `protobuf:"bytes,1,rep,name=memories,proto3" json:"memories,omitempty"`
 	// How many more the run was told that the caller does not see: they are another user's own.
-	Hidden        int32 `protobuf:"varint,2,opt,name=hidden,proto3" json:"hidden,omitempty"`
+	Hidden int32 `protobuf:"varint,2,opt,name=hidden,proto3" json:"hidden,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1810,6 +1839,13 @@ func (x *ListTaskMemoriesResponse) GetHidden() int32 {
 		return x.Hidden
 	}
 	return 0
+}
+
+func (x *ListTaskMemoriesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // KnownMemory is an entry as a run was told it.
@@ -2096,7 +2132,7 @@ var File_deckhand_v1_memory_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_memory_proto_rawDesc = "" +
 	"\n" +
-	"\x18deckhand/v1/memory.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x17deckhand/v1/scope.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x01\n" +
+	"\x18deckhand/v1/memory.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x17deckhand/v1/scope.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x01\n" +
 	"\fMemorySource\x121\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1d.deckhand.v1.MemorySourceKindR\x04kind\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x19\n" +
@@ -2152,7 +2188,7 @@ const file_deckhand_v1_memory_proto_rawDesc = "" +
 	"\tmemory_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\bmemoryId\"@\n" +
 	"\x11GetMemoryResponse\x12+\n" +
-	"\x06memory\x18\x01 \x01(\v2\x13.deckhand.v1.MemoryR\x06memory\"\xf0\x02\n" +
+	"\x06memory\x18\x01 \x01(\v2\x13.deckhand.v1.MemoryR\x06memory\"\x8f\x03\n" +
 	"\x13ListMemoriesRequest\x12(\n" +
 	"\x05scope\x18\x01 \x01(\v2\x12.deckhand.v1.ScopeR\x05scope\x12@\n" +
 	"\x05types\x18\x02 \x03(\x0e2\x17.deckhand.v1.MemoryTypeB\x11\xbaH\x0e\x92\x01\v\x10\x06\"\a\x82\x01\x04\x10\x01 \x00R\x05types\x12\x1e\n" +
@@ -2163,10 +2199,13 @@ const file_deckhand_v1_memory_proto_rawDesc = "" +
 	"\tpage_size\x18\a \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"o\n" +
+	"page_token\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x99\x01\n" +
 	"\x14ListMemoriesResponse\x12/\n" +
 	"\bmemories\x18\x01 \x03(\v2\x13.deckhand.v1.MemoryR\bmemories\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xbf\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"\xbf\x01\n" +
 	"\x15RecallMemoriesRequest\x12\x1e\n" +
 	"\x04text\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x90NR\x04text\x12#\n" +
@@ -2244,18 +2283,22 @@ const file_deckhand_v1_memory_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"9\n" +
 	"\x14PurgeMemoriesRequest\x12!\n" +
-	"\auser_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06userId\"\x81\x01\n" +
+	"\auser_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06userId\"e\n" +
 	"\x15PurgeMemoriesResponse\x12\x1a\n" +
 	"\bmemories\x18\x01 \x01(\x03R\bmemories\x12\x1a\n" +
 	"\bversions\x18\x02 \x01(\x03R\bversions\x12\x14\n" +
-	"\x05steps\x18\x03 \x01(\x03R\x05steps\x12\x1a\n" +
-	"\bverdicts\x18\x04 \x01(\x03R\bverdicts\">\n" +
+	"\x05steps\x18\x03 \x01(\x03R\x05steps\"\x90\x01\n" +
 	"\x17ListTaskMemoriesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"h\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"\x90\x01\n" +
 	"\x18ListTaskMemoriesResponse\x124\n" +
 	"\bmemories\x18\x01 \x03(\v2\x18.deckhand.v1.KnownMemoryR\bmemories\x12\x16\n" +
-	"\x06hidden\x18\x02 \x01(\x05R\x06hidden\"\x9e\x01\n" +
+	"\x06hidden\x18\x02 \x01(\x05R\x06hidden\x12&\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\x9e\x01\n" +
 	"\vKnownMemory\x12+\n" +
 	"\x06memory\x18\x01 \x01(\v2\x13.deckhand.v1.MemoryR\x06memory\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x05R\aversion\x12,\n" +
@@ -2344,6 +2387,7 @@ var file_deckhand_v1_memory_proto_goTypes = []any{
 	(*structpb.Value)(nil),                // 33: google.protobuf.Value
 	(*timestamppb.Timestamp)(nil),         // 34: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),           // 35: google.protobuf.Duration
+	(*Total)(nil),                         // 36: deckhand.v1.Total
 }
 var file_deckhand_v1_memory_proto_depIdxs = []int32{
 	1,  // 0: deckhand.v1.MemorySource.kind:type_name -> deckhand.v1.MemorySourceKind
@@ -2366,53 +2410,54 @@ var file_deckhand_v1_memory_proto_depIdxs = []int32{
 	0,  // 17: deckhand.v1.ListMemoriesRequest.types:type_name -> deckhand.v1.MemoryType
 	1,  // 18: deckhand.v1.ListMemoriesRequest.source:type_name -> deckhand.v1.MemorySourceKind
 	4,  // 19: deckhand.v1.ListMemoriesResponse.memories:type_name -> deckhand.v1.Memory
-	0,  // 20: deckhand.v1.RecallMemoriesRequest.types:type_name -> deckhand.v1.MemoryType
-	29, // 21: deckhand.v1.RecallMemoriesResponse.hits:type_name -> deckhand.v1.RecallMemoriesResponse.Hit
-	33, // 22: deckhand.v1.MemoryVersion.value:type_name -> google.protobuf.Value
-	3,  // 23: deckhand.v1.MemoryVersion.source:type_name -> deckhand.v1.MemorySource
-	34, // 24: deckhand.v1.MemoryVersion.created_at:type_name -> google.protobuf.Timestamp
-	13, // 25: deckhand.v1.ListMemoryVersionsResponse.versions:type_name -> deckhand.v1.MemoryVersion
-	4,  // 26: deckhand.v1.RestoreMemoriesResponse.memories:type_name -> deckhand.v1.Memory
-	4,  // 27: deckhand.v1.ConfirmMemoriesResponse.memories:type_name -> deckhand.v1.Memory
-	32, // 28: deckhand.v1.ImportMemoriesRequest.scope:type_name -> deckhand.v1.Scope
-	30, // 29: deckhand.v1.ImportMemoriesRequest.entries:type_name -> deckhand.v1.ImportMemoriesRequest.Entry
-	2,  // 30: deckhand.v1.ImportMemoriesRequest.on_conflict:type_name -> deckhand.v1.MemoryConflict
-	31, // 31: deckhand.v1.ImportMemoriesResponse.results:type_name -> deckhand.v1.ImportMemoriesResponse.Result
-	28, // 32: deckhand.v1.ListTaskMemoriesResponse.memories:type_name -> deckhand.v1.KnownMemory
-	4,  // 33: deckhand.v1.KnownMemory.memory:type_name -> deckhand.v1.Memory
-	33, // 34: deckhand.v1.KnownMemory.value:type_name -> google.protobuf.Value
-	4,  // 35: deckhand.v1.RecallMemoriesResponse.Hit.memory:type_name -> deckhand.v1.Memory
-	0,  // 36: deckhand.v1.ImportMemoriesRequest.Entry.type:type_name -> deckhand.v1.MemoryType
-	33, // 37: deckhand.v1.ImportMemoriesRequest.Entry.value:type_name -> google.protobuf.Value
-	34, // 38: deckhand.v1.ImportMemoriesRequest.Entry.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 39: deckhand.v1.ImportMemoriesResponse.Result.type:type_name -> deckhand.v1.MemoryType
-	5,  // 40: deckhand.v1.MemoryService.SetMemory:input_type -> deckhand.v1.SetMemoryRequest
-	7,  // 41: deckhand.v1.MemoryService.GetMemory:input_type -> deckhand.v1.GetMemoryRequest
-	9,  // 42: deckhand.v1.MemoryService.ListMemories:input_type -> deckhand.v1.ListMemoriesRequest
-	11, // 43: deckhand.v1.MemoryService.RecallMemories:input_type -> deckhand.v1.RecallMemoriesRequest
-	14, // 44: deckhand.v1.MemoryService.ListMemoryVersions:input_type -> deckhand.v1.ListMemoryVersionsRequest
-	16, // 45: deckhand.v1.MemoryService.DeleteMemories:input_type -> deckhand.v1.DeleteMemoriesRequest
-	18, // 46: deckhand.v1.MemoryService.RestoreMemories:input_type -> deckhand.v1.RestoreMemoriesRequest
-	20, // 47: deckhand.v1.MemoryService.ConfirmMemories:input_type -> deckhand.v1.ConfirmMemoriesRequest
-	22, // 48: deckhand.v1.MemoryService.ImportMemories:input_type -> deckhand.v1.ImportMemoriesRequest
-	24, // 49: deckhand.v1.MemoryService.PurgeMemories:input_type -> deckhand.v1.PurgeMemoriesRequest
-	26, // 50: deckhand.v1.MemoryService.ListTaskMemories:input_type -> deckhand.v1.ListTaskMemoriesRequest
-	6,  // 51: deckhand.v1.MemoryService.SetMemory:output_type -> deckhand.v1.SetMemoryResponse
-	8,  // 52: deckhand.v1.MemoryService.GetMemory:output_type -> deckhand.v1.GetMemoryResponse
-	10, // 53: deckhand.v1.MemoryService.ListMemories:output_type -> deckhand.v1.ListMemoriesResponse
-	12, // 54: deckhand.v1.MemoryService.RecallMemories:output_type -> deckhand.v1.RecallMemoriesResponse
-	15, // 55: deckhand.v1.MemoryService.ListMemoryVersions:output_type -> deckhand.v1.ListMemoryVersionsResponse
-	17, // 56: deckhand.v1.MemoryService.DeleteMemories:output_type -> deckhand.v1.DeleteMemoriesResponse
-	19, // 57: deckhand.v1.MemoryService.RestoreMemories:output_type -> deckhand.v1.RestoreMemoriesResponse
-	21, // 58: deckhand.v1.MemoryService.ConfirmMemories:output_type -> deckhand.v1.ConfirmMemoriesResponse
-	23, // 59: deckhand.v1.MemoryService.ImportMemories:output_type -> deckhand.v1.ImportMemoriesResponse
-	25, // 60: deckhand.v1.MemoryService.PurgeMemories:output_type -> deckhand.v1.PurgeMemoriesResponse
-	27, // 61: deckhand.v1.MemoryService.ListTaskMemories:output_type -> deckhand.v1.ListTaskMemoriesResponse
-	51, // [51:62] is the sub-list for method output_type
-	40, // [40:51] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	36, // 20: deckhand.v1.ListMemoriesResponse.total:type_name -> deckhand.v1.Total
+	0,  // 21: deckhand.v1.RecallMemoriesRequest.types:type_name -> deckhand.v1.MemoryType
+	29, // 22: deckhand.v1.RecallMemoriesResponse.hits:type_name -> deckhand.v1.RecallMemoriesResponse.Hit
+	33, // 23: deckhand.v1.MemoryVersion.value:type_name -> google.protobuf.Value
+	3,  // 24: deckhand.v1.MemoryVersion.source:type_name -> deckhand.v1.MemorySource
+	34, // 25: deckhand.v1.MemoryVersion.created_at:type_name -> google.protobuf.Timestamp
+	13, // 26: deckhand.v1.ListMemoryVersionsResponse.versions:type_name -> deckhand.v1.MemoryVersion
+	4,  // 27: deckhand.v1.RestoreMemoriesResponse.memories:type_name -> deckhand.v1.Memory
+	4,  // 28: deckhand.v1.ConfirmMemoriesResponse.memories:type_name -> deckhand.v1.Memory
+	32, // 29: deckhand.v1.ImportMemoriesRequest.scope:type_name -> deckhand.v1.Scope
+	30, // 30: deckhand.v1.ImportMemoriesRequest.entries:type_name -> deckhand.v1.ImportMemoriesRequest.Entry
+	2,  // 31: deckhand.v1.ImportMemoriesRequest.on_conflict:type_name -> deckhand.v1.MemoryConflict
+	31, // 32: deckhand.v1.ImportMemoriesResponse.results:type_name -> deckhand.v1.ImportMemoriesResponse.Result
+	28, // 33: deckhand.v1.ListTaskMemoriesResponse.memories:type_name -> deckhand.v1.KnownMemory
+	4,  // 34: deckhand.v1.KnownMemory.memory:type_name -> deckhand.v1.Memory
+	33, // 35: deckhand.v1.KnownMemory.value:type_name -> google.protobuf.Value
+	4,  // 36: deckhand.v1.RecallMemoriesResponse.Hit.memory:type_name -> deckhand.v1.Memory
+	0,  // 37: deckhand.v1.ImportMemoriesRequest.Entry.type:type_name -> deckhand.v1.MemoryType
+	33, // 38: deckhand.v1.ImportMemoriesRequest.Entry.value:type_name -> google.protobuf.Value
+	34, // 39: deckhand.v1.ImportMemoriesRequest.Entry.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 40: deckhand.v1.ImportMemoriesResponse.Result.type:type_name -> deckhand.v1.MemoryType
+	5,  // 41: deckhand.v1.MemoryService.SetMemory:input_type -> deckhand.v1.SetMemoryRequest
+	7,  // 42: deckhand.v1.MemoryService.GetMemory:input_type -> deckhand.v1.GetMemoryRequest
+	9,  // 43: deckhand.v1.MemoryService.ListMemories:input_type -> deckhand.v1.ListMemoriesRequest
+	11, // 44: deckhand.v1.MemoryService.RecallMemories:input_type -> deckhand.v1.RecallMemoriesRequest
+	14, // 45: deckhand.v1.MemoryService.ListMemoryVersions:input_type -> deckhand.v1.ListMemoryVersionsRequest
+	16, // 46: deckhand.v1.MemoryService.DeleteMemories:input_type -> deckhand.v1.DeleteMemoriesRequest
+	18, // 47: deckhand.v1.MemoryService.RestoreMemories:input_type -> deckhand.v1.RestoreMemoriesRequest
+	20, // 48: deckhand.v1.MemoryService.ConfirmMemories:input_type -> deckhand.v1.ConfirmMemoriesRequest
+	22, // 49: deckhand.v1.MemoryService.ImportMemories:input_type -> deckhand.v1.ImportMemoriesRequest
+	24, // 50: deckhand.v1.MemoryService.PurgeMemories:input_type -> deckhand.v1.PurgeMemoriesRequest
+	26, // 51: deckhand.v1.MemoryService.ListTaskMemories:input_type -> deckhand.v1.ListTaskMemoriesRequest
+	6,  // 52: deckhand.v1.MemoryService.SetMemory:output_type -> deckhand.v1.SetMemoryResponse
+	8,  // 53: deckhand.v1.MemoryService.GetMemory:output_type -> deckhand.v1.GetMemoryResponse
+	10, // 54: deckhand.v1.MemoryService.ListMemories:output_type -> deckhand.v1.ListMemoriesResponse
+	12, // 55: deckhand.v1.MemoryService.RecallMemories:output_type -> deckhand.v1.RecallMemoriesResponse
+	15, // 56: deckhand.v1.MemoryService.ListMemoryVersions:output_type -> deckhand.v1.ListMemoryVersionsResponse
+	17, // 57: deckhand.v1.MemoryService.DeleteMemories:output_type -> deckhand.v1.DeleteMemoriesResponse
+	19, // 58: deckhand.v1.MemoryService.RestoreMemories:output_type -> deckhand.v1.RestoreMemoriesResponse
+	21, // 59: deckhand.v1.MemoryService.ConfirmMemories:output_type -> deckhand.v1.ConfirmMemoriesResponse
+	23, // 60: deckhand.v1.MemoryService.ImportMemories:output_type -> deckhand.v1.ImportMemoriesResponse
+	25, // 61: deckhand.v1.MemoryService.PurgeMemories:output_type -> deckhand.v1.PurgeMemoriesResponse
+	27, // 62: deckhand.v1.MemoryService.ListTaskMemories:output_type -> deckhand.v1.ListTaskMemoriesResponse
+	52, // [52:63] is the sub-list for method output_type
+	41, // [41:52] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_memory_proto_init() }
@@ -2420,6 +2465,7 @@ func file_deckhand_v1_memory_proto_init() {
 	if File_deckhand_v1_memory_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_scope_proto_init()
 	file_deckhand_v1_memory_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}

@@ -1063,7 +1063,9 @@ type ListNodesRequest struct {
 	// At most this many; 0 for 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1112,11 +1114,20 @@ func (x *ListNodesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListNodesRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListNodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Nodes []*Node                `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1163,6 +1174,13 @@ func (x *ListNodesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListNodesResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type GetNodeRequest struct {
@@ -1983,7 +2001,7 @@ var File_deckhand_v1_node_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x04\n" +
+	"\x16deckhand/v1/node.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x125\n" +
@@ -2085,15 +2103,18 @@ const file_deckhand_v1_node_proto_rawDesc = "" +
 	"\atask_id\x18\n" +
 	" \x01(\tR\x06taskId\x129\n" +
 	"\n" +
-	"expires_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"d\n" +
+	"expires_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x83\x01\n" +
 	"\x10ListNodesRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"d\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x8e\x01\n" +
 	"\x11ListNodesResponse\x12'\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x11.deckhand.v1.NodeR\x05nodes\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"5\n" +
 	"\x0eGetNodeRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\"[\n" +
@@ -2219,7 +2240,8 @@ var file_deckhand_v1_node_proto_goTypes = []any{
 	nil,                              // 33: deckhand.v1.UpgradeNodesRequest.LabelsEntry
 	nil,                              // 34: deckhand.v1.CreateJoinTokenRequest.LabelsEntry
 	(*timestamppb.Timestamp)(nil),    // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 36: google.protobuf.Duration
+	(*Total)(nil),                    // 36: deckhand.v1.Total
+	(*durationpb.Duration)(nil),      // 37: google.protobuf.Duration
 }
 var file_deckhand_v1_node_proto_depIdxs = []int32{
 	31, // 0: deckhand.v1.Node.labels:type_name -> deckhand.v1.Node.LabelsEntry
@@ -2242,45 +2264,46 @@ var file_deckhand_v1_node_proto_depIdxs = []int32{
 	35, // 17: deckhand.v1.NodeLock.released_at:type_name -> google.protobuf.Timestamp
 	35, // 18: deckhand.v1.NodeLock.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 19: deckhand.v1.ListNodesResponse.nodes:type_name -> deckhand.v1.Node
-	0,  // 20: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
-	36, // 21: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
-	34, // 22: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
-	35, // 23: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 24: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 25: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
-	0,  // 26: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
-	12, // 27: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
-	0,  // 28: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
-	12, // 29: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
-	13, // 30: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
-	15, // 31: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
-	17, // 32: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
-	19, // 33: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
-	21, // 34: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
-	23, // 35: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
-	25, // 36: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
-	27, // 37: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
-	29, // 38: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
-	4,  // 39: deckhand.v1.NodeService.UpgradeNodes:input_type -> deckhand.v1.UpgradeNodesRequest
-	6,  // 40: deckhand.v1.NodeService.ListNodeRollouts:input_type -> deckhand.v1.ListNodeRolloutsRequest
-	8,  // 41: deckhand.v1.NodeService.StopNodeRollout:input_type -> deckhand.v1.StopNodeRolloutRequest
-	14, // 42: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
-	16, // 43: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
-	18, // 44: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
-	20, // 45: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
-	22, // 46: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
-	24, // 47: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
-	26, // 48: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
-	28, // 49: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
-	30, // 50: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
-	5,  // 51: deckhand.v1.NodeService.UpgradeNodes:output_type -> deckhand.v1.UpgradeNodesResponse
-	7,  // 52: deckhand.v1.NodeService.ListNodeRollouts:output_type -> deckhand.v1.ListNodeRolloutsResponse
-	9,  // 53: deckhand.v1.NodeService.StopNodeRollout:output_type -> deckhand.v1.StopNodeRolloutResponse
-	42, // [42:54] is the sub-list for method output_type
-	30, // [30:42] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	36, // 20: deckhand.v1.ListNodesResponse.total:type_name -> deckhand.v1.Total
+	0,  // 21: deckhand.v1.GetNodeResponse.node:type_name -> deckhand.v1.Node
+	37, // 22: deckhand.v1.CreateJoinTokenRequest.ttl:type_name -> google.protobuf.Duration
+	34, // 23: deckhand.v1.CreateJoinTokenRequest.labels:type_name -> deckhand.v1.CreateJoinTokenRequest.LabelsEntry
+	35, // 24: deckhand.v1.CreateJoinTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 25: deckhand.v1.RevokeNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 26: deckhand.v1.DrainNodeResponse.node:type_name -> deckhand.v1.Node
+	0,  // 27: deckhand.v1.UndrainNodeResponse.node:type_name -> deckhand.v1.Node
+	12, // 28: deckhand.v1.LockNodeResponse.lock:type_name -> deckhand.v1.NodeLock
+	0,  // 29: deckhand.v1.UnlockNodeResponse.node:type_name -> deckhand.v1.Node
+	12, // 30: deckhand.v1.ListNodeLocksResponse.locks:type_name -> deckhand.v1.NodeLock
+	13, // 31: deckhand.v1.NodeService.ListNodes:input_type -> deckhand.v1.ListNodesRequest
+	15, // 32: deckhand.v1.NodeService.GetNode:input_type -> deckhand.v1.GetNodeRequest
+	17, // 33: deckhand.v1.NodeService.CreateJoinToken:input_type -> deckhand.v1.CreateJoinTokenRequest
+	19, // 34: deckhand.v1.NodeService.RevokeNode:input_type -> deckhand.v1.RevokeNodeRequest
+	21, // 35: deckhand.v1.NodeService.DrainNode:input_type -> deckhand.v1.DrainNodeRequest
+	23, // 36: deckhand.v1.NodeService.UndrainNode:input_type -> deckhand.v1.UndrainNodeRequest
+	25, // 37: deckhand.v1.NodeService.LockNode:input_type -> deckhand.v1.LockNodeRequest
+	27, // 38: deckhand.v1.NodeService.UnlockNode:input_type -> deckhand.v1.UnlockNodeRequest
+	29, // 39: deckhand.v1.NodeService.ListNodeLocks:input_type -> deckhand.v1.ListNodeLocksRequest
+	4,  // 40: deckhand.v1.NodeService.UpgradeNodes:input_type -> deckhand.v1.UpgradeNodesRequest
+	6,  // 41: deckhand.v1.NodeService.ListNodeRollouts:input_type -> deckhand.v1.ListNodeRolloutsRequest
+	8,  // 42: deckhand.v1.NodeService.StopNodeRollout:input_type -> deckhand.v1.StopNodeRolloutRequest
+	14, // 43: deckhand.v1.NodeService.ListNodes:output_type -> deckhand.v1.ListNodesResponse
+	16, // 44: deckhand.v1.NodeService.GetNode:output_type -> deckhand.v1.GetNodeResponse
+	18, // 45: deckhand.v1.NodeService.CreateJoinToken:output_type -> deckhand.v1.CreateJoinTokenResponse
+	20, // 46: deckhand.v1.NodeService.RevokeNode:output_type -> deckhand.v1.RevokeNodeResponse
+	22, // 47: deckhand.v1.NodeService.DrainNode:output_type -> deckhand.v1.DrainNodeResponse
+	24, // 48: deckhand.v1.NodeService.UndrainNode:output_type -> deckhand.v1.UndrainNodeResponse
+	26, // 49: deckhand.v1.NodeService.LockNode:output_type -> deckhand.v1.LockNodeResponse
+	28, // 50: deckhand.v1.NodeService.UnlockNode:output_type -> deckhand.v1.UnlockNodeResponse
+	30, // 51: deckhand.v1.NodeService.ListNodeLocks:output_type -> deckhand.v1.ListNodeLocksResponse
+	5,  // 52: deckhand.v1.NodeService.UpgradeNodes:output_type -> deckhand.v1.UpgradeNodesResponse
+	7,  // 53: deckhand.v1.NodeService.ListNodeRollouts:output_type -> deckhand.v1.ListNodeRolloutsResponse
+	9,  // 54: deckhand.v1.NodeService.StopNodeRollout:output_type -> deckhand.v1.StopNodeRolloutResponse
+	43, // [43:55] is the sub-list for method output_type
+	31, // [31:43] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_proto_init() }
@@ -2288,6 +2311,7 @@ func file_deckhand_v1_node_proto_init() {
 	if File_deckhand_v1_node_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

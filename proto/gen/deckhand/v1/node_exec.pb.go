@@ -683,7 +683,9 @@ type ListNodeExecsRequest struct {
 	// At most this many; 0 for 50.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -746,11 +748,20 @@ func (x *ListNodeExecsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListNodeExecsRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListNodeExecsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Execs []*NodeExec            `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -797,6 +808,13 @@ func (x *ListNodeExecsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListNodeExecsResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type KillNodeExecRequest struct {
@@ -1716,7 +1734,7 @@ var File_deckhand_v1_node_exec_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdeckhand/v1/node_exec.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x06\n" +
+	"\x1bdeckhand/v1/node_exec.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x06\n" +
 	"\bNodeExec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
@@ -1772,17 +1790,20 @@ const file_deckhand_v1_node_exec_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\x12;\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\f\xbaH\t\xaa\x01\x06\"\x02\b<2\x00R\x04wait\"@\n" +
 	"\x13GetNodeExecResponse\x12)\n" +
-	"\x04exec\x18\x01 \x01(\v2\x15.deckhand.v1.NodeExecR\x04exec\"\xa8\x01\n" +
+	"\x04exec\x18\x01 \x01(\v2\x15.deckhand.v1.NodeExecR\x04exec\"\xc7\x01\n" +
 	"\x14ListNodeExecsRequest\x12!\n" +
 	"\anode_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06nodeId\x12\x1b\n" +
 	"\tlive_only\x18\x02 \x01(\bR\bliveOnly\x12'\n" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"l\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x96\x01\n" +
 	"\x15ListNodeExecsResponse\x12+\n" +
 	"\x05execs\x18\x01 \x03(\v2\x15.deckhand.v1.NodeExecR\x05execs\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\":\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\":\n" +
 	"\x13KillNodeExecRequest\x12#\n" +
 	"\aexec_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06execId\"A\n" +
@@ -1921,6 +1942,7 @@ var file_deckhand_v1_node_exec_proto_goTypes = []any{
 	(*IndexNodeLogResponse)(nil),  // 19: deckhand.v1.IndexNodeLogResponse
 	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 21: google.protobuf.Duration
+	(*Total)(nil),                 // 22: deckhand.v1.Total
 }
 var file_deckhand_v1_node_exec_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.NodeExec.target:type_name -> deckhand.v1.NodeExecTarget
@@ -1934,34 +1956,35 @@ var file_deckhand_v1_node_exec_proto_depIdxs = []int32{
 	21, // 8: deckhand.v1.GetNodeExecRequest.wait:type_name -> google.protobuf.Duration
 	2,  // 9: deckhand.v1.GetNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
 	2,  // 10: deckhand.v1.ListNodeExecsResponse.execs:type_name -> deckhand.v1.NodeExec
-	2,  // 11: deckhand.v1.KillNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
-	20, // 12: deckhand.v1.ReadNodeLogRequest.since:type_name -> google.protobuf.Timestamp
-	20, // 13: deckhand.v1.ReadNodeLogResponse.time:type_name -> google.protobuf.Timestamp
-	13, // 14: deckhand.v1.ReadNodeLogResponse.resize:type_name -> deckhand.v1.TerminalSize
-	21, // 15: deckhand.v1.SearchNodeLogRequest.max_time:type_name -> google.protobuf.Duration
-	16, // 16: deckhand.v1.SearchNodeLogResponse.matches:type_name -> deckhand.v1.NodeLogMatch
-	20, // 17: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
-	21, // 18: deckhand.v1.IndexNodeLogRequest.wait:type_name -> google.protobuf.Duration
-	17, // 19: deckhand.v1.IndexNodeLogResponse.marks:type_name -> deckhand.v1.NodeLogMark
-	3,  // 20: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
-	5,  // 21: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
-	7,  // 22: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
-	9,  // 23: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
-	11, // 24: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
-	14, // 25: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
-	18, // 26: deckhand.v1.NodeExecService.IndexNodeLog:input_type -> deckhand.v1.IndexNodeLogRequest
-	4,  // 27: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
-	6,  // 28: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
-	8,  // 29: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
-	10, // 30: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
-	12, // 31: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
-	15, // 32: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
-	19, // 33: deckhand.v1.NodeExecService.IndexNodeLog:output_type -> deckhand.v1.IndexNodeLogResponse
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	22, // 11: deckhand.v1.ListNodeExecsResponse.total:type_name -> deckhand.v1.Total
+	2,  // 12: deckhand.v1.KillNodeExecResponse.exec:type_name -> deckhand.v1.NodeExec
+	20, // 13: deckhand.v1.ReadNodeLogRequest.since:type_name -> google.protobuf.Timestamp
+	20, // 14: deckhand.v1.ReadNodeLogResponse.time:type_name -> google.protobuf.Timestamp
+	13, // 15: deckhand.v1.ReadNodeLogResponse.resize:type_name -> deckhand.v1.TerminalSize
+	21, // 16: deckhand.v1.SearchNodeLogRequest.max_time:type_name -> google.protobuf.Duration
+	16, // 17: deckhand.v1.SearchNodeLogResponse.matches:type_name -> deckhand.v1.NodeLogMatch
+	20, // 18: deckhand.v1.NodeLogMatch.time:type_name -> google.protobuf.Timestamp
+	21, // 19: deckhand.v1.IndexNodeLogRequest.wait:type_name -> google.protobuf.Duration
+	17, // 20: deckhand.v1.IndexNodeLogResponse.marks:type_name -> deckhand.v1.NodeLogMark
+	3,  // 21: deckhand.v1.NodeExecService.StartNodeExec:input_type -> deckhand.v1.StartNodeExecRequest
+	5,  // 22: deckhand.v1.NodeExecService.GetNodeExec:input_type -> deckhand.v1.GetNodeExecRequest
+	7,  // 23: deckhand.v1.NodeExecService.ListNodeExecs:input_type -> deckhand.v1.ListNodeExecsRequest
+	9,  // 24: deckhand.v1.NodeExecService.KillNodeExec:input_type -> deckhand.v1.KillNodeExecRequest
+	11, // 25: deckhand.v1.NodeExecService.ReadNodeLog:input_type -> deckhand.v1.ReadNodeLogRequest
+	14, // 26: deckhand.v1.NodeExecService.SearchNodeLog:input_type -> deckhand.v1.SearchNodeLogRequest
+	18, // 27: deckhand.v1.NodeExecService.IndexNodeLog:input_type -> deckhand.v1.IndexNodeLogRequest
+	4,  // 28: deckhand.v1.NodeExecService.StartNodeExec:output_type -> deckhand.v1.StartNodeExecResponse
+	6,  // 29: deckhand.v1.NodeExecService.GetNodeExec:output_type -> deckhand.v1.GetNodeExecResponse
+	8,  // 30: deckhand.v1.NodeExecService.ListNodeExecs:output_type -> deckhand.v1.ListNodeExecsResponse
+	10, // 31: deckhand.v1.NodeExecService.KillNodeExec:output_type -> deckhand.v1.KillNodeExecResponse
+	12, // 32: deckhand.v1.NodeExecService.ReadNodeLog:output_type -> deckhand.v1.ReadNodeLogResponse
+	15, // 33: deckhand.v1.NodeExecService.SearchNodeLog:output_type -> deckhand.v1.SearchNodeLogResponse
+	19, // 34: deckhand.v1.NodeExecService.IndexNodeLog:output_type -> deckhand.v1.IndexNodeLogResponse
+	28, // [28:35] is the sub-list for method output_type
+	21, // [21:28] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_exec_proto_init() }
@@ -1969,6 +1992,7 @@ func file_deckhand_v1_node_exec_proto_init() {
 	if File_deckhand_v1_node_exec_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_node_exec_proto_msgTypes[1].OneofWrappers = []any{
 		(*StartNodeExecRequest_AgentId)(nil),
 		(*StartNodeExecRequest_Host)(nil),

@@ -8,6 +8,7 @@ package deckhandv1
 
 import (
 	_ "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go/buf/validate"
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -377,11 +378,268 @@ func (x *NodeUsageEvent) GetResource() string {
 	return ""
 }
 
+type GetAgentTelemetryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Agent id, unique id prefix, or name.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Only samples and events after this; unset for all that are kept.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// At most so many samples of each jail, the newest; 0 for all that are kept.
+	MaxSamples    int32 `protobuf:"varint,3,opt,name=max_samples,json=maxSamples,proto3" json:"max_samples,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAgentTelemetryRequest) Reset() {
+	*x = GetAgentTelemetryRequest{}
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAgentTelemetryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAgentTelemetryRequest) ProtoMessage() {}
+
+func (x *GetAgentTelemetryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAgentTelemetryRequest.ProtoReflect.Descriptor instead.
+func (*GetAgentTelemetryRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_telemetry_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetAgentTelemetryRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *GetAgentTelemetryRequest) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *GetAgentTelemetryRequest) GetMaxSamples() int32 {
+	if x != nil {
+		return x.MaxSamples
+	}
+	return 0
+}
+
+type GetAgentTelemetryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By id; those that the caller sees, at most 50.
+	Jails         []*JailTelemetry `protobuf:"bytes,1,rep,name=jails,proto3" json:"jails,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetAgentTelemetryResponse) Reset() {
+	*x = GetAgentTelemetryResponse{}
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetAgentTelemetryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetAgentTelemetryResponse) ProtoMessage() {}
+
+func (x *GetAgentTelemetryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetAgentTelemetryResponse.ProtoReflect.Descriptor instead.
+func (*GetAgentTelemetryResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_telemetry_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetAgentTelemetryResponse) GetJails() []*JailTelemetry {
+	if x != nil {
+		return x.Jails
+	}
+	return nil
+}
+
+// JailTelemetry is what a jail uses and has used.
+type JailTelemetry struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	JailId   string                 `protobuf:"bytes,1,opt,name=jail_id,json=jailId,proto3" json:"jail_id,omitempty"`
+	NodeId   string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	NodeName string                 `protobuf:"bytes,3,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
+	// Of a jail that is a task's own.
+	TaskId string `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Oldest first; the last one says what it uses now, if it runs.
+	Samples []*JailSample     `protobuf:"bytes,5,rep,name=samples,proto3" json:"samples,omitempty"`
+	Events  []*NodeUsageEvent `protobuf:"bytes,6,rep,name=events,proto3" json:"events,omitempty"`
+	// Why there are no samples: the node is not connected, for example.
+	Problem       string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JailTelemetry) Reset() {
+	*x = JailTelemetry{}
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JailTelemetry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JailTelemetry) ProtoMessage() {}
+
+func (x *JailTelemetry) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JailTelemetry.ProtoReflect.Descriptor instead.
+func (*JailTelemetry) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_telemetry_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *JailTelemetry) GetJailId() string {
+	if x != nil {
+		return x.JailId
+	}
+	return ""
+}
+
+func (x *JailTelemetry) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *JailTelemetry) GetNodeName() string {
+	if x != nil {
+		return x.NodeName
+	}
+	return ""
+}
+
+func (x *JailTelemetry) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *JailTelemetry) GetSamples() []*JailSample {
+	if x != nil {
+		return x.Samples
+	}
+	return nil
+}
+
+func (x *JailTelemetry) GetEvents() []*NodeUsageEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *JailTelemetry) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// JailSample is what a jail used at a moment.
+type JailSample struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Usage         *NodeUsage             `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JailSample) Reset() {
+	*x = JailSample{}
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JailSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JailSample) ProtoMessage() {}
+
+func (x *JailSample) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_node_telemetry_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JailSample.ProtoReflect.Descriptor instead.
+func (*JailSample) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_node_telemetry_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *JailSample) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *JailSample) GetUsage() *NodeUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
 var File_deckhand_v1_node_telemetry_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_node_telemetry_proto_rawDesc = "" +
 	"\n" +
-	" deckhand/v1/node_telemetry.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
+	" deckhand/v1/node_telemetry.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"r\n" +
 	"\x19WatchNodeTelemetryRequest\x12#\n" +
 	"\anode_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06nodeId\x12\x16\n" +
@@ -426,9 +684,31 @@ const file_deckhand_v1_node_telemetry_proto_rawDesc = "" +
 	"\ajail_id\x18\x02 \x01(\tR\x06jailId\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\x03R\x05count\x12\x1a\n" +
-	"\bresource\x18\x05 \x01(\tR\bresource2\x84\x01\n" +
+	"\bresource\x18\x05 \x01(\tR\bresource\"\xa0\x01\n" +
+	"\x18GetAgentTelemetryRequest\x12%\n" +
+	"\bagent_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\aagentId\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12+\n" +
+	"\vmax_samples\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xe8\a(\x00R\n" +
+	"maxSamples\"M\n" +
+	"\x19GetAgentTelemetryResponse\x120\n" +
+	"\x05jails\x18\x01 \x03(\v2\x1a.deckhand.v1.JailTelemetryR\x05jails\"\xf9\x01\n" +
+	"\rJailTelemetry\x12\x17\n" +
+	"\ajail_id\x18\x01 \x01(\tR\x06jailId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
+	"\tnode_name\x18\x03 \x01(\tR\bnodeName\x12\x17\n" +
+	"\atask_id\x18\x04 \x01(\tR\x06taskId\x121\n" +
+	"\asamples\x18\x05 \x03(\v2\x17.deckhand.v1.JailSampleR\asamples\x123\n" +
+	"\x06events\x18\x06 \x03(\v2\x1b.deckhand.v1.NodeUsageEventR\x06events\x12\x18\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\"j\n" +
+	"\n" +
+	"JailSample\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12,\n" +
+	"\x05usage\x18\x02 \x01(\v2\x16.deckhand.v1.NodeUsageR\x05usage2\x95\x02\n" +
 	"\x14NodeTelemetryService\x12l\n" +
-	"\x12WatchNodeTelemetry\x12&.deckhand.v1.WatchNodeTelemetryRequest\x1a'.deckhand.v1.WatchNodeTelemetryResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\x12WatchNodeTelemetry\x12&.deckhand.v1.WatchNodeTelemetryRequest\x1a'.deckhand.v1.WatchNodeTelemetryResponse\"\x03\x90\x02\x010\x01\x12\x8e\x01\n" +
+	"\x11GetAgentTelemetry\x12%.deckhand.v1.GetAgentTelemetryRequest\x1a&.deckhand.v1.GetAgentTelemetryResponse\"*\x82\xd3\xe4\x93\x02!\x12\x1f/v1/agents/{agent_id}/telemetry\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_node_telemetry_proto_rawDescOnce sync.Once
@@ -442,27 +722,39 @@ func file_deckhand_v1_node_telemetry_proto_rawDescGZIP() []byte {
 	return file_deckhand_v1_node_telemetry_proto_rawDescData
 }
 
-var file_deckhand_v1_node_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_deckhand_v1_node_telemetry_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_deckhand_v1_node_telemetry_proto_goTypes = []any{
 	(*WatchNodeTelemetryRequest)(nil),  // 0: deckhand.v1.WatchNodeTelemetryRequest
 	(*WatchNodeTelemetryResponse)(nil), // 1: deckhand.v1.WatchNodeTelemetryResponse
 	(*NodeUsage)(nil),                  // 2: deckhand.v1.NodeUsage
 	(*NodeUsageEvent)(nil),             // 3: deckhand.v1.NodeUsageEvent
-	(*timestamppb.Timestamp)(nil),      // 4: google.protobuf.Timestamp
+	(*GetAgentTelemetryRequest)(nil),   // 4: deckhand.v1.GetAgentTelemetryRequest
+	(*GetAgentTelemetryResponse)(nil),  // 5: deckhand.v1.GetAgentTelemetryResponse
+	(*JailTelemetry)(nil),              // 6: deckhand.v1.JailTelemetry
+	(*JailSample)(nil),                 // 7: deckhand.v1.JailSample
+	(*timestamppb.Timestamp)(nil),      // 8: google.protobuf.Timestamp
 }
 var file_deckhand_v1_node_telemetry_proto_depIdxs = []int32{
-	4, // 0: deckhand.v1.WatchNodeTelemetryResponse.time:type_name -> google.protobuf.Timestamp
-	2, // 1: deckhand.v1.WatchNodeTelemetryResponse.host:type_name -> deckhand.v1.NodeUsage
-	2, // 2: deckhand.v1.WatchNodeTelemetryResponse.jails:type_name -> deckhand.v1.NodeUsage
-	3, // 3: deckhand.v1.WatchNodeTelemetryResponse.events:type_name -> deckhand.v1.NodeUsageEvent
-	4, // 4: deckhand.v1.NodeUsageEvent.time:type_name -> google.protobuf.Timestamp
-	0, // 5: deckhand.v1.NodeTelemetryService.WatchNodeTelemetry:input_type -> deckhand.v1.WatchNodeTelemetryRequest
-	1, // 6: deckhand.v1.NodeTelemetryService.WatchNodeTelemetry:output_type -> deckhand.v1.WatchNodeTelemetryResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	8,  // 0: deckhand.v1.WatchNodeTelemetryResponse.time:type_name -> google.protobuf.Timestamp
+	2,  // 1: deckhand.v1.WatchNodeTelemetryResponse.host:type_name -> deckhand.v1.NodeUsage
+	2,  // 2: deckhand.v1.WatchNodeTelemetryResponse.jails:type_name -> deckhand.v1.NodeUsage
+	3,  // 3: deckhand.v1.WatchNodeTelemetryResponse.events:type_name -> deckhand.v1.NodeUsageEvent
+	8,  // 4: deckhand.v1.NodeUsageEvent.time:type_name -> google.protobuf.Timestamp
+	8,  // 5: deckhand.v1.GetAgentTelemetryRequest.since:type_name -> google.protobuf.Timestamp
+	6,  // 6: deckhand.v1.GetAgentTelemetryResponse.jails:type_name -> deckhand.v1.JailTelemetry
+	7,  // 7: deckhand.v1.JailTelemetry.samples:type_name -> deckhand.v1.JailSample
+	3,  // 8: deckhand.v1.JailTelemetry.events:type_name -> deckhand.v1.NodeUsageEvent
+	8,  // 9: deckhand.v1.JailSample.time:type_name -> google.protobuf.Timestamp
+	2,  // 10: deckhand.v1.JailSample.usage:type_name -> deckhand.v1.NodeUsage
+	0,  // 11: deckhand.v1.NodeTelemetryService.WatchNodeTelemetry:input_type -> deckhand.v1.WatchNodeTelemetryRequest
+	4,  // 12: deckhand.v1.NodeTelemetryService.GetAgentTelemetry:input_type -> deckhand.v1.GetAgentTelemetryRequest
+	1,  // 13: deckhand.v1.NodeTelemetryService.WatchNodeTelemetry:output_type -> deckhand.v1.WatchNodeTelemetryResponse
+	5,  // 14: deckhand.v1.NodeTelemetryService.GetAgentTelemetry:output_type -> deckhand.v1.GetAgentTelemetryResponse
+	13, // [13:15] is the sub-list for method output_type
+	11, // [11:13] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_node_telemetry_proto_init() }
@@ -477,7 +769,7 @@ func file_deckhand_v1_node_telemetry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_node_telemetry_proto_rawDesc), len(file_deckhand_v1_node_telemetry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

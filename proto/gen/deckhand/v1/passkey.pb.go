@@ -382,7 +382,11 @@ func (x *CreatePasskeyResponse) GetPasskey() *Passkey {
 type ListPasskeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A user's id or name; empty for the caller's own. For administrators.
-	User          string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,9 +428,25 @@ func (x *ListPasskeysRequest) GetUser() string {
 	return ""
 }
 
+func (x *ListPasskeysRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPasskeysRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListPasskeysResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Passkeys      []*Passkey             `protobuf:"bytes,1,rep,name=passkeys,proto3" json:"passkeys,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Passkeys []*Passkey             `protobuf:"bytes,1,rep,name=passkeys,proto3" json:"passkeys,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,6 +486,13 @@ func (x *ListPasskeysResponse) GetPasskeys() []*Passkey {
 		return x.Passkeys
 	}
 	return nil
+}
+
+func (x *ListPasskeysResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type RenamePasskeyRequest struct {
@@ -1030,11 +1057,16 @@ const file_deckhand_v1_passkey_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\x12/\n" +
 	"\x05proof\x18\x04 \x01(\v2\x19.deckhand.v1.PasskeyProofR\x05proof\"G\n" +
 	"\x15CreatePasskeyResponse\x12.\n" +
-	"\apasskey\x18\x01 \x01(\v2\x14.deckhand.v1.PasskeyR\apasskey\"3\n" +
+	"\apasskey\x18\x01 \x01(\v2\x14.deckhand.v1.PasskeyR\apasskey\"\x85\x01\n" +
 	"\x13ListPasskeysRequest\x12\x1c\n" +
-	"\x04user\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x04user\"H\n" +
+	"\x04user\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x04user\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"p\n" +
 	"\x14ListPasskeysResponse\x120\n" +
-	"\bpasskeys\x18\x01 \x03(\v2\x14.deckhand.v1.PasskeyR\bpasskeys\"`\n" +
+	"\bpasskeys\x18\x01 \x03(\v2\x14.deckhand.v1.PasskeyR\bpasskeys\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"`\n" +
 	"\x14RenamePasskeyRequest\x12)\n" +
 	"\n" +
 	"passkey_id\x18\x01 \x01(\tB\n" +

@@ -308,7 +308,11 @@ func (x *CreatePushDeviceResponse) GetDevice() *PushDevice {
 }
 
 type ListPushDevicesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -343,9 +347,25 @@ func (*ListPushDevicesRequest) Descriptor() ([]byte, []int) {
 	return file_deckhand_v1_push_proto_rawDescGZIP(), []int{5}
 }
 
+func (x *ListPushDevicesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListPushDevicesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListPushDevicesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Devices       []*PushDevice          `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Devices []*PushDevice          `protobuf:"bytes,1,rep,name=devices,proto3" json:"devices,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -385,6 +405,13 @@ func (x *ListPushDevicesResponse) GetDevices() []*PushDevice {
 		return x.Devices
 	}
 	return nil
+}
+
+func (x *ListPushDevicesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type UpdatePushDeviceRequest struct {
@@ -706,10 +733,15 @@ const file_deckhand_v1_push_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06p256dh\x12\x1d\n" +
 	"\x04auth\x18\x05 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04auth\"K\n" +
 	"\x18CreatePushDeviceResponse\x12/\n" +
-	"\x06device\x18\x01 \x01(\v2\x17.deckhand.v1.PushDeviceR\x06device\"\x18\n" +
-	"\x16ListPushDevicesRequest\"L\n" +
+	"\x06device\x18\x01 \x01(\v2\x17.deckhand.v1.PushDeviceR\x06device\"j\n" +
+	"\x16ListPushDevicesRequest\x12'\n" +
+	"\tpage_size\x18\x01 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"t\n" +
 	"\x17ListPushDevicesResponse\x121\n" +
-	"\adevices\x18\x01 \x03(\v2\x17.deckhand.v1.PushDeviceR\adevices\"\xf8\x01\n" +
+	"\adevices\x18\x01 \x03(\v2\x17.deckhand.v1.PushDeviceR\adevices\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf8\x01\n" +
 	"\x17UpdatePushDeviceRequest\x12'\n" +
 	"\tdevice_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\bdeviceId\x12\x1b\n" +

@@ -415,7 +415,10 @@ type Task struct {
 	// Only GetTask sets it.
 	UndoUntil *timestamppb.Timestamp `protobuf:"bytes,97,opt,name=undo_until,json=undoUntil,proto3" json:"undo_until,omitempty"`
 	// The time that workers have spent on it. Only GetTask sets it.
-	ActiveTime    *durationpb.Duration `protobuf:"bytes,98,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
+	ActiveTime *durationpb.Duration `protobuf:"bytes,98,opt,name=active_time,json=activeTime,proto3" json:"active_time,omitempty"`
+	// What it does now: the newest of its calls that have not ended. Only GetTask sets
+	// it; unset between calls, while the model is asked, and for a task that has ended.
+	CurrentStep   *CurrentStep `protobuf:"bytes,110,opt,name=current_step,json=currentStep,proto3" json:"current_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -842,6 +845,101 @@ func (x *Task) GetActiveTime() *durationpb.Duration {
 	return nil
 }
 
+func (x *Task) GetCurrentStep() *CurrentStep {
+	if x != nil {
+		return x.CurrentStep
+	}
+	return nil
+}
+
+// CurrentStep is the call that a task has at the moment.
+type CurrentStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Its position in the task, from 1.
+	Number int32     `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Tool   string    `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	State  StepState `protobuf:"varint,4,opt,name=state,proto3,enum=deckhand.v1.StepState" json:"state,omitempty"`
+	// Since when it is in that state.
+	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	// The tool and what it is called on, secrets masked, in one line.
+	Title         string `protobuf:"bytes,6,opt,name=title,proto3" json:"title,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CurrentStep) Reset() {
+	*x = CurrentStep{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CurrentStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CurrentStep) ProtoMessage() {}
+
+func (x *CurrentStep) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CurrentStep.ProtoReflect.Descriptor instead.
+func (*CurrentStep) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CurrentStep) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CurrentStep) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *CurrentStep) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *CurrentStep) GetState() StepState {
+	if x != nil {
+		return x.State
+	}
+	return StepState_STEP_STATE_UNSPECIFIED
+}
+
+func (x *CurrentStep) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *CurrentStep) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
 // TaskSource is something that the result of a task is based on, as its agent
 // says. Nobody has checked it.
 type TaskSource struct {
@@ -859,7 +957,7 @@ type TaskSource struct {
 
 func (x *TaskSource) Reset() {
 	*x = TaskSource{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +969,7 @@ func (x *TaskSource) String() string {
 func (*TaskSource) ProtoMessage() {}
 
 func (x *TaskSource) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[2]
+	mi := &file_deckhand_v1_task_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +982,7 @@ func (x *TaskSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSource.ProtoReflect.Descriptor instead.
 func (*TaskSource) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{2}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TaskSource) GetKind() string {
@@ -925,7 +1023,7 @@ type Subtasks struct {
 
 func (x *Subtasks) Reset() {
 	*x = Subtasks{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1035,7 @@ func (x *Subtasks) String() string {
 func (*Subtasks) ProtoMessage() {}
 
 func (x *Subtasks) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[3]
+	mi := &file_deckhand_v1_task_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1048,7 @@ func (x *Subtasks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subtasks.ProtoReflect.Descriptor instead.
 func (*Subtasks) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{3}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Subtasks) GetTasks() int32 {
@@ -1012,7 +1110,7 @@ type TaskOverride struct {
 
 func (x *TaskOverride) Reset() {
 	*x = TaskOverride{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1122,7 @@ func (x *TaskOverride) String() string {
 func (*TaskOverride) ProtoMessage() {}
 
 func (x *TaskOverride) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[4]
+	mi := &file_deckhand_v1_task_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1135,7 @@ func (x *TaskOverride) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskOverride.ProtoReflect.Descriptor instead.
 func (*TaskOverride) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{4}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TaskOverride) GetMemoryBytes() int64 {
@@ -1103,7 +1201,7 @@ type TaskLimits struct {
 
 func (x *TaskLimits) Reset() {
 	*x = TaskLimits{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1213,7 @@ func (x *TaskLimits) String() string {
 func (*TaskLimits) ProtoMessage() {}
 
 func (x *TaskLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[5]
+	mi := &file_deckhand_v1_task_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1226,7 @@ func (x *TaskLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLimits.ProtoReflect.Descriptor instead.
 func (*TaskLimits) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{5}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TaskLimits) GetIterations() int32 {
@@ -1199,7 +1297,7 @@ type TaskMessage struct {
 
 func (x *TaskMessage) Reset() {
 	*x = TaskMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1309,7 @@ func (x *TaskMessage) String() string {
 func (*TaskMessage) ProtoMessage() {}
 
 func (x *TaskMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[6]
+	mi := &file_deckhand_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1322,7 @@ func (x *TaskMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskMessage.ProtoReflect.Descriptor instead.
 func (*TaskMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TaskMessage) GetId() string {
@@ -1298,7 +1396,7 @@ type TaskCheckpoint struct {
 
 func (x *TaskCheckpoint) Reset() {
 	*x = TaskCheckpoint{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1408,7 @@ func (x *TaskCheckpoint) String() string {
 func (*TaskCheckpoint) ProtoMessage() {}
 
 func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[7]
+	mi := &file_deckhand_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1421,7 @@ func (x *TaskCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCheckpoint.ProtoReflect.Descriptor instead.
 func (*TaskCheckpoint) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskCheckpoint) GetIteration() int32 {
@@ -1405,7 +1503,7 @@ type BrowserState struct {
 
 func (x *BrowserState) Reset() {
 	*x = BrowserState{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1515,7 @@ func (x *BrowserState) String() string {
 func (*BrowserState) ProtoMessage() {}
 
 func (x *BrowserState) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[8]
+	mi := &file_deckhand_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1528,7 @@ func (x *BrowserState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BrowserState.ProtoReflect.Descriptor instead.
 func (*BrowserState) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BrowserState) GetPages() []string {
@@ -1466,7 +1564,7 @@ type ConversationMessage struct {
 
 func (x *ConversationMessage) Reset() {
 	*x = ConversationMessage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +1576,7 @@ func (x *ConversationMessage) String() string {
 func (*ConversationMessage) ProtoMessage() {}
 
 func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[9]
+	mi := &file_deckhand_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +1589,7 @@ func (x *ConversationMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversationMessage.ProtoReflect.Descriptor instead.
 func (*ConversationMessage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ConversationMessage) GetRole() string {
@@ -1523,7 +1621,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1633,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[10]
+	mi := &file_deckhand_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1646,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Standing) GetPlace() int32 {
@@ -1584,7 +1682,7 @@ type InputFile struct {
 
 func (x *InputFile) Reset() {
 	*x = InputFile{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1694,7 @@ func (x *InputFile) String() string {
 func (*InputFile) ProtoMessage() {}
 
 func (x *InputFile) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[11]
+	mi := &file_deckhand_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1707,7 @@ func (x *InputFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InputFile.ProtoReflect.Descriptor instead.
 func (*InputFile) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InputFile) GetPath() string {
@@ -1647,7 +1745,7 @@ type TaskArtifacts struct {
 
 func (x *TaskArtifacts) Reset() {
 	*x = TaskArtifacts{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1757,7 @@ func (x *TaskArtifacts) String() string {
 func (*TaskArtifacts) ProtoMessage() {}
 
 func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[12]
+	mi := &file_deckhand_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1770,7 @@ func (x *TaskArtifacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskArtifacts.ProtoReflect.Descriptor instead.
 func (*TaskArtifacts) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskArtifacts) GetFromTaskId() string {
@@ -1747,7 +1845,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1857,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[13]
+	mi := &file_deckhand_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1870,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitTaskRequest) GetAgentId() string {
@@ -1894,7 +1992,7 @@ type SubmitTaskResponse struct {
 
 func (x *SubmitTaskResponse) Reset() {
 	*x = SubmitTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2004,7 @@ func (x *SubmitTaskResponse) String() string {
 func (*SubmitTaskResponse) ProtoMessage() {}
 
 func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[14]
+	mi := &file_deckhand_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2017,7 @@ func (x *SubmitTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskResponse.ProtoReflect.Descriptor instead.
 func (*SubmitTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitTaskResponse) GetTask() *Task {
@@ -1952,7 +2050,7 @@ type GetTaskRequest struct {
 
 func (x *GetTaskRequest) Reset() {
 	*x = GetTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2062,7 @@ func (x *GetTaskRequest) String() string {
 func (*GetTaskRequest) ProtoMessage() {}
 
 func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[15]
+	mi := &file_deckhand_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2075,7 @@ func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
 func (*GetTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTaskRequest) GetTaskId() string {
@@ -1996,7 +2094,7 @@ type GetTaskResponse struct {
 
 func (x *GetTaskResponse) Reset() {
 	*x = GetTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2106,7 @@ func (x *GetTaskResponse) String() string {
 func (*GetTaskResponse) ProtoMessage() {}
 
 func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[16]
+	mi := &file_deckhand_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2119,7 @@ func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
 func (*GetTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTaskResponse) GetTask() *Task {
@@ -2052,14 +2150,16 @@ type ListTasksRequest struct {
 	Chat bool `protobuf:"varint,9,opt,name=chat,proto3" json:"chat,omitempty"`
 	// Only the task of this id or unique id prefix and those of its lineage: its
 	// retries, resumed ones, handoffs and subtasks; empty for all.
-	LineageOf     string `protobuf:"bytes,20,opt,name=lineage_of,json=lineageOf,proto3" json:"lineage_of,omitempty"`
+	LineageOf string `protobuf:"bytes,20,opt,name=lineage_of,json=lineageOf,proto3" json:"lineage_of,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2171,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[17]
+	mi := &file_deckhand_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2184,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListTasksRequest) GetAgentId() string {
@@ -2157,17 +2257,26 @@ func (x *ListTasksRequest) GetLineageOf() string {
 	return ""
 }
 
+func (x *ListTasksRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListTasksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2179,7 +2288,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[18]
+	mi := &file_deckhand_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2192,7 +2301,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2209,6 +2318,13 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
+func (x *ListTasksResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
+}
+
 type CancelTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	TaskId        string                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -2219,7 +2335,7 @@ type CancelTaskRequest struct {
 
 func (x *CancelTaskRequest) Reset() {
 	*x = CancelTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +2347,7 @@ func (x *CancelTaskRequest) String() string {
 func (*CancelTaskRequest) ProtoMessage() {}
 
 func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[19]
+	mi := &file_deckhand_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +2360,7 @@ func (x *CancelTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskRequest.ProtoReflect.Descriptor instead.
 func (*CancelTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelTaskRequest) GetTaskId() string {
@@ -2270,7 +2386,7 @@ type CancelTaskResponse struct {
 
 func (x *CancelTaskResponse) Reset() {
 	*x = CancelTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2282,7 +2398,7 @@ func (x *CancelTaskResponse) String() string {
 func (*CancelTaskResponse) ProtoMessage() {}
 
 func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[20]
+	mi := &file_deckhand_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2295,12 +2411,203 @@ func (x *CancelTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTaskResponse.ProtoReflect.Descriptor instead.
 func (*CancelTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelTaskResponse) GetTask() *Task {
 	if x != nil {
 		return x.Task
+	}
+	return nil
+}
+
+// CancelTasksRequest picks tasks as ListTasksRequest does. One field of the filter has
+// to be set: to end everything there is Kill.
+type CancelTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Agent id, unique id prefix, or name; empty for all.
+	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	// Only these states; none for all in which a task has not ended.
+	States []TaskState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=deckhand.v1.TaskState" json:"states,omitempty"`
+	// Only tasks that this one gave, by id or unique id prefix; empty for all.
+	ParentId string `protobuf:"bytes,3,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
+	// Words, each of which is in the title, the goal or the summary, whatever its
+	// case; empty for all.
+	Query string `protobuf:"bytes,4,opt,name=query,proto3" json:"query,omitempty"`
+	// Made at this time or after it, and before that one; unset for no bound.
+	CreatedFrom   *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_from,json=createdFrom,proto3" json:"created_from,omitempty"`
+	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
+	// Only chats.
+	Chat bool `protobuf:"varint,7,opt,name=chat,proto3" json:"chat,omitempty"`
+	// Only the task of this id or unique id prefix and those of its lineage; empty for
+	// all.
+	LineageOf string `protobuf:"bytes,8,opt,name=lineage_of,json=lineageOf,proto3" json:"lineage_of,omitempty"`
+	Reason    string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Cancel nothing, and return what would be cancelled.
+	DryRun bool `protobuf:"varint,10,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Cancel at most this many; 0 for 100.
+	Limit         int32 `protobuf:"varint,11,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTasksRequest) Reset() {
+	*x = CancelTasksRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTasksRequest) ProtoMessage() {}
+
+func (x *CancelTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTasksRequest.ProtoReflect.Descriptor instead.
+func (*CancelTasksRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CancelTasksRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *CancelTasksRequest) GetStates() []TaskState {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
+func (x *CancelTasksRequest) GetParentId() string {
+	if x != nil {
+		return x.ParentId
+	}
+	return ""
+}
+
+func (x *CancelTasksRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *CancelTasksRequest) GetCreatedFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedFrom
+	}
+	return nil
+}
+
+func (x *CancelTasksRequest) GetCreatedBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedBefore
+	}
+	return nil
+}
+
+func (x *CancelTasksRequest) GetChat() bool {
+	if x != nil {
+		return x.Chat
+	}
+	return false
+}
+
+func (x *CancelTasksRequest) GetLineageOf() string {
+	if x != nil {
+		return x.LineageOf
+	}
+	return ""
+}
+
+func (x *CancelTasksRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CancelTasksRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *CancelTasksRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type CancelTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those that were cancelled or, with dry_run, would be.
+	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// Those that the filter picks and that are not among tasks.
+	Left          *Total `protobuf:"bytes,2,opt,name=left,proto3" json:"left,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelTasksResponse) Reset() {
+	*x = CancelTasksResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelTasksResponse) ProtoMessage() {}
+
+func (x *CancelTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelTasksResponse.ProtoReflect.Descriptor instead.
+func (*CancelTasksResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CancelTasksResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *CancelTasksResponse) GetLeft() *Total {
+	if x != nil {
+		return x.Left
 	}
 	return nil
 }
@@ -2316,7 +2623,7 @@ type PauseTaskRequest struct {
 
 func (x *PauseTaskRequest) Reset() {
 	*x = PauseTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +2635,7 @@ func (x *PauseTaskRequest) String() string {
 func (*PauseTaskRequest) ProtoMessage() {}
 
 func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[21]
+	mi := &file_deckhand_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +2648,7 @@ func (x *PauseTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskRequest.ProtoReflect.Descriptor instead.
 func (*PauseTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PauseTaskRequest) GetTaskId() string {
@@ -2374,7 +2681,7 @@ type PauseTaskResponse struct {
 
 func (x *PauseTaskResponse) Reset() {
 	*x = PauseTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2693,7 @@ func (x *PauseTaskResponse) String() string {
 func (*PauseTaskResponse) ProtoMessage() {}
 
 func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[22]
+	mi := &file_deckhand_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2706,7 @@ func (x *PauseTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTaskResponse.ProtoReflect.Descriptor instead.
 func (*PauseTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PauseTaskResponse) GetTask() *Task {
@@ -2421,7 +2728,7 @@ type ResumeTaskRequest struct {
 
 func (x *ResumeTaskRequest) Reset() {
 	*x = ResumeTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2740,7 @@ func (x *ResumeTaskRequest) String() string {
 func (*ResumeTaskRequest) ProtoMessage() {}
 
 func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[23]
+	mi := &file_deckhand_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2753,7 @@ func (x *ResumeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResumeTaskRequest) GetTaskId() string {
@@ -2472,7 +2779,7 @@ type ResumeTaskResponse struct {
 
 func (x *ResumeTaskResponse) Reset() {
 	*x = ResumeTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2791,7 @@ func (x *ResumeTaskResponse) String() string {
 func (*ResumeTaskResponse) ProtoMessage() {}
 
 func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[24]
+	mi := &file_deckhand_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2804,7 @@ func (x *ResumeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResumeTaskResponse) GetTask() *Task {
@@ -2524,7 +2831,7 @@ type TellTaskRequest struct {
 
 func (x *TellTaskRequest) Reset() {
 	*x = TellTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2843,7 @@ func (x *TellTaskRequest) String() string {
 func (*TellTaskRequest) ProtoMessage() {}
 
 func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[25]
+	mi := &file_deckhand_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2856,7 @@ func (x *TellTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskRequest.ProtoReflect.Descriptor instead.
 func (*TellTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TellTaskRequest) GetTaskId() string {
@@ -2590,7 +2897,7 @@ type TellTaskResponse struct {
 
 func (x *TellTaskResponse) Reset() {
 	*x = TellTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2602,7 +2909,7 @@ func (x *TellTaskResponse) String() string {
 func (*TellTaskResponse) ProtoMessage() {}
 
 func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[26]
+	mi := &file_deckhand_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2615,7 +2922,7 @@ func (x *TellTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TellTaskResponse.ProtoReflect.Descriptor instead.
 func (*TellTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TellTaskResponse) GetTask() *Task {
@@ -2643,7 +2950,7 @@ type WithdrawMessageRequest struct {
 
 func (x *WithdrawMessageRequest) Reset() {
 	*x = WithdrawMessageRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2962,7 @@ func (x *WithdrawMessageRequest) String() string {
 func (*WithdrawMessageRequest) ProtoMessage() {}
 
 func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[27]
+	mi := &file_deckhand_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2975,7 @@ func (x *WithdrawMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageRequest.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WithdrawMessageRequest) GetTaskId() string {
@@ -2695,7 +3002,7 @@ type WithdrawMessageResponse struct {
 
 func (x *WithdrawMessageResponse) Reset() {
 	*x = WithdrawMessageResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2707,7 +3014,7 @@ func (x *WithdrawMessageResponse) String() string {
 func (*WithdrawMessageResponse) ProtoMessage() {}
 
 func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[28]
+	mi := &file_deckhand_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2720,7 +3027,7 @@ func (x *WithdrawMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WithdrawMessageResponse.ProtoReflect.Descriptor instead.
 func (*WithdrawMessageResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *WithdrawMessageResponse) GetTask() *Task {
@@ -2750,7 +3057,7 @@ type RetryTaskRequest struct {
 
 func (x *RetryTaskRequest) Reset() {
 	*x = RetryTaskRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +3069,7 @@ func (x *RetryTaskRequest) String() string {
 func (*RetryTaskRequest) ProtoMessage() {}
 
 func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[29]
+	mi := &file_deckhand_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +3082,7 @@ func (x *RetryTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskRequest.ProtoReflect.Descriptor instead.
 func (*RetryTaskRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RetryTaskRequest) GetTaskId() string {
@@ -2809,7 +3116,7 @@ type RetryTaskResponse struct {
 
 func (x *RetryTaskResponse) Reset() {
 	*x = RetryTaskResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +3128,7 @@ func (x *RetryTaskResponse) String() string {
 func (*RetryTaskResponse) ProtoMessage() {}
 
 func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[30]
+	mi := &file_deckhand_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +3141,7 @@ func (x *RetryTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryTaskResponse.ProtoReflect.Descriptor instead.
 func (*RetryTaskResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RetryTaskResponse) GetTask() *Task {
@@ -2868,7 +3175,7 @@ type ResumeTaskFromRequest struct {
 
 func (x *ResumeTaskFromRequest) Reset() {
 	*x = ResumeTaskFromRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +3187,7 @@ func (x *ResumeTaskFromRequest) String() string {
 func (*ResumeTaskFromRequest) ProtoMessage() {}
 
 func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[31]
+	mi := &file_deckhand_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +3200,7 @@ func (x *ResumeTaskFromRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResumeTaskFromRequest) GetTaskId() string {
@@ -2981,7 +3288,7 @@ type WorkspaceRestore struct {
 
 func (x *WorkspaceRestore) Reset() {
 	*x = WorkspaceRestore{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3300,7 @@ func (x *WorkspaceRestore) String() string {
 func (*WorkspaceRestore) ProtoMessage() {}
 
 func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[32]
+	mi := &file_deckhand_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3313,7 @@ func (x *WorkspaceRestore) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkspaceRestore.ProtoReflect.Descriptor instead.
 func (*WorkspaceRestore) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WorkspaceRestore) GetState() int64 {
@@ -3070,7 +3377,7 @@ type ResumeTaskFromResponse struct {
 
 func (x *ResumeTaskFromResponse) Reset() {
 	*x = ResumeTaskFromResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3389,7 @@ func (x *ResumeTaskFromResponse) String() string {
 func (*ResumeTaskFromResponse) ProtoMessage() {}
 
 func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[33]
+	mi := &file_deckhand_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3402,7 @@ func (x *ResumeTaskFromResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTaskFromResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTaskFromResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ResumeTaskFromResponse) GetTask() *Task {
@@ -3125,7 +3432,7 @@ type ListCheckpointsRequest struct {
 
 func (x *ListCheckpointsRequest) Reset() {
 	*x = ListCheckpointsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3444,7 @@ func (x *ListCheckpointsRequest) String() string {
 func (*ListCheckpointsRequest) ProtoMessage() {}
 
 func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[34]
+	mi := &file_deckhand_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3457,7 @@ func (x *ListCheckpointsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsRequest.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListCheckpointsRequest) GetTaskId() string {
@@ -3185,7 +3492,7 @@ type ListCheckpointsResponse struct {
 
 func (x *ListCheckpointsResponse) Reset() {
 	*x = ListCheckpointsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3504,7 @@ func (x *ListCheckpointsResponse) String() string {
 func (*ListCheckpointsResponse) ProtoMessage() {}
 
 func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[35]
+	mi := &file_deckhand_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3517,7 @@ func (x *ListCheckpointsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCheckpointsResponse.ProtoReflect.Descriptor instead.
 func (*ListCheckpointsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListCheckpointsResponse) GetCheckpoints() []*TaskCheckpoint {
@@ -3242,7 +3549,7 @@ type KeepCheckpointRequest struct {
 
 func (x *KeepCheckpointRequest) Reset() {
 	*x = KeepCheckpointRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3254,7 +3561,7 @@ func (x *KeepCheckpointRequest) String() string {
 func (*KeepCheckpointRequest) ProtoMessage() {}
 
 func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[36]
+	mi := &file_deckhand_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3267,7 +3574,7 @@ func (x *KeepCheckpointRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointRequest.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *KeepCheckpointRequest) GetTaskId() string {
@@ -3307,7 +3614,7 @@ type KeepCheckpointResponse struct {
 
 func (x *KeepCheckpointResponse) Reset() {
 	*x = KeepCheckpointResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3626,7 @@ func (x *KeepCheckpointResponse) String() string {
 func (*KeepCheckpointResponse) ProtoMessage() {}
 
 func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[37]
+	mi := &file_deckhand_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3639,7 @@ func (x *KeepCheckpointResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepCheckpointResponse.ProtoReflect.Descriptor instead.
 func (*KeepCheckpointResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *KeepCheckpointResponse) GetCheckpoint() *TaskCheckpoint {
@@ -3363,7 +3670,7 @@ type ListStepsRequest struct {
 
 func (x *ListStepsRequest) Reset() {
 	*x = ListStepsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3682,7 @@ func (x *ListStepsRequest) String() string {
 func (*ListStepsRequest) ProtoMessage() {}
 
 func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[38]
+	mi := &file_deckhand_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3695,7 @@ func (x *ListStepsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsRequest.ProtoReflect.Descriptor instead.
 func (*ListStepsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListStepsRequest) GetTaskId() string {
@@ -3444,7 +3751,7 @@ type ListStepsResponse struct {
 
 func (x *ListStepsResponse) Reset() {
 	*x = ListStepsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +3763,7 @@ func (x *ListStepsResponse) String() string {
 func (*ListStepsResponse) ProtoMessage() {}
 
 func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[39]
+	mi := &file_deckhand_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +3776,7 @@ func (x *ListStepsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListStepsResponse.ProtoReflect.Descriptor instead.
 func (*ListStepsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListStepsResponse) GetSteps() []*Step {
@@ -3510,7 +3817,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +3829,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[40]
+	mi := &file_deckhand_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +3842,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Job) GetId() string {
@@ -3616,7 +3923,7 @@ type JobUsage struct {
 
 func (x *JobUsage) Reset() {
 	*x = JobUsage{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3935,7 @@ func (x *JobUsage) String() string {
 func (*JobUsage) ProtoMessage() {}
 
 func (x *JobUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[41]
+	mi := &file_deckhand_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3948,7 @@ func (x *JobUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobUsage.ProtoReflect.Descriptor instead.
 func (*JobUsage) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *JobUsage) GetCpuTime() *durationpb.Duration {
@@ -3675,14 +3982,18 @@ func (x *JobUsage) GetLogBytes() int64 {
 type ListJobsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Task id or unique id prefix.
-	TaskId        string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// At most this many; 0 for 100.
+	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3694,7 +4005,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[42]
+	mi := &file_deckhand_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3707,7 +4018,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListJobsRequest) GetTaskId() string {
@@ -3717,17 +4028,32 @@ func (x *ListJobsRequest) GetTaskId() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListJobsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListJobsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 200.
-	Jobs          []*Job `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Jobs  []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +4065,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[43]
+	mi := &file_deckhand_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +4078,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3760,6 +4086,13 @@ func (x *ListJobsResponse) GetJobs() []*Job {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *ListJobsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 type KillJobRequest struct {
@@ -3773,7 +4106,7 @@ type KillJobRequest struct {
 
 func (x *KillJobRequest) Reset() {
 	*x = KillJobRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +4118,7 @@ func (x *KillJobRequest) String() string {
 func (*KillJobRequest) ProtoMessage() {}
 
 func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[44]
+	mi := &file_deckhand_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +4131,7 @@ func (x *KillJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobRequest.ProtoReflect.Descriptor instead.
 func (*KillJobRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *KillJobRequest) GetTaskId() string {
@@ -3826,7 +4159,7 @@ type KillJobResponse struct {
 
 func (x *KillJobResponse) Reset() {
 	*x = KillJobResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3838,7 +4171,7 @@ func (x *KillJobResponse) String() string {
 func (*KillJobResponse) ProtoMessage() {}
 
 func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[45]
+	mi := &file_deckhand_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +4184,7 @@ func (x *KillJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillJobResponse.ProtoReflect.Descriptor instead.
 func (*KillJobResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *KillJobResponse) GetJob() *Job {
@@ -3882,7 +4215,7 @@ type ReadLogRequest struct {
 
 func (x *ReadLogRequest) Reset() {
 	*x = ReadLogRequest{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[46]
+	mi := &file_deckhand_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3894,7 +4227,7 @@ func (x *ReadLogRequest) String() string {
 func (*ReadLogRequest) ProtoMessage() {}
 
 func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[46]
+	mi := &file_deckhand_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3907,7 +4240,7 @@ func (x *ReadLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogRequest.ProtoReflect.Descriptor instead.
 func (*ReadLogRequest) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReadLogRequest) GetStepId() string {
@@ -3945,7 +4278,7 @@ type ReadLogResponse struct {
 
 func (x *ReadLogResponse) Reset() {
 	*x = ReadLogResponse{}
-	mi := &file_deckhand_v1_task_proto_msgTypes[47]
+	mi := &file_deckhand_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4290,7 @@ func (x *ReadLogResponse) String() string {
 func (*ReadLogResponse) ProtoMessage() {}
 
 func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_deckhand_v1_task_proto_msgTypes[47]
+	mi := &file_deckhand_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4303,7 @@ func (x *ReadLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadLogResponse.ProtoReflect.Descriptor instead.
 func (*ReadLogResponse) Descriptor() ([]byte, []int) {
-	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadLogResponse) GetOffset() int64 {
@@ -4001,11 +4334,127 @@ func (x *ReadLogResponse) GetTime() *timestamppb.Timestamp {
 	return nil
 }
 
+type ReadTaskLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Task id or unique id prefix.
+	TaskId string `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// First byte to return.
+	Offset        int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadTaskLogRequest) Reset() {
+	*x = ReadTaskLogRequest{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadTaskLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadTaskLogRequest) ProtoMessage() {}
+
+func (x *ReadTaskLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadTaskLogRequest.ProtoReflect.Descriptor instead.
+func (*ReadTaskLogRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ReadTaskLogRequest) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *ReadTaskLogRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+type ReadTaskLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Offset of data in the task's log.
+	Offset int64  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Data   []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	// Whose output or heading it is.
+	StepId        string `protobuf:"bytes,3,opt,name=step_id,json=stepId,proto3" json:"step_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadTaskLogResponse) Reset() {
+	*x = ReadTaskLogResponse{}
+	mi := &file_deckhand_v1_task_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadTaskLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadTaskLogResponse) ProtoMessage() {}
+
+func (x *ReadTaskLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_task_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadTaskLogResponse.ProtoReflect.Descriptor instead.
+func (*ReadTaskLogResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_task_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ReadTaskLogResponse) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *ReadTaskLogResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ReadTaskLogResponse) GetStepId() string {
+	if x != nil {
+		return x.StepId
+	}
+	return ""
+}
+
 var File_deckhand_v1_task_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/error/v1/error.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
+	"\x16deckhand/v1/task.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1ddeckhand/error/v1/error.proto\x1a\x1adeckhand/v1/estimate.proto\x1a\x16deckhand/v1/page.proto\x1a\x16deckhand/v1/step.proto\x1a\x1bdeckhand/v1/workspace.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xed\x01\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x12*\n" +
@@ -4013,7 +4462,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x12cache_write_tokens\x18\x04 \x01(\x03R\x10cacheWriteTokens\x12\x1f\n" +
 	"\vcost_micros\x18\x05 \x01(\x03R\n" +
 	"costMicros\x12!\n" +
-	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\x85\x10\n" +
+	"\flimit_tokens\x18\x06 \x01(\x03R\vlimitTokens\"\xc2\x10\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -4087,7 +4536,15 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"undo_until\x18a \x01(\v2\x1a.google.protobuf.TimestampR\tundoUntil\x12:\n" +
 	"\vactive_time\x18b \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"activeTime\"T\n" +
+	"activeTime\x12;\n" +
+	"\fcurrent_step\x18n \x01(\v2\x18.deckhand.v1.CurrentStepR\vcurrentStep\"\xbf\x01\n" +
+	"\vCurrentStep\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x05R\x06number\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x12,\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x16.deckhand.v1.StepStateR\x05state\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x14\n" +
+	"\x05title\x18\x06 \x01(\tR\x05title\"T\n" +
 	"\n" +
 	"TaskSource\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
@@ -4193,7 +4650,7 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
 	"\x0fGetTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xc9\x03\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xe8\x03\n" +
 	"\x10ListTasksRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x128\n" +
 	"\x06states\x18\x02 \x03(\x0e2\x16.deckhand.v1.TaskStateB\b\xbaH\x05\x92\x01\x02\x10\x0eR\x06states\x12'\n" +
@@ -4207,16 +4664,37 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x12\n" +
 	"\x04chat\x18\t \x01(\bR\x04chat\x12'\n" +
 	"\n" +
-	"lineage_of\x18\x14 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tlineageOf\"d\n" +
+	"lineage_of\x18\x14 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tlineageOf\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x8e\x01\n" +
 	"\x11ListTasksResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.deckhand.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"Z\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"Z\n" +
 	"\x11CancelTaskRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12 \n" +
 	"\x06reason\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\";\n" +
 	"\x12CancelTaskResponse\x12%\n" +
-	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"{\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.deckhand.v1.TaskR\x04task\"\xd6\x03\n" +
+	"\x12CancelTasksRequest\x12#\n" +
+	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x128\n" +
+	"\x06states\x18\x02 \x03(\x0e2\x16.deckhand.v1.TaskStateB\b\xbaH\x05\x92\x01\x02\x10\x0eR\x06states\x12%\n" +
+	"\tparent_id\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\bparentId\x12\x1e\n" +
+	"\x05query\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05query\x12=\n" +
+	"\fcreated_from\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedFrom\x12A\n" +
+	"\x0ecreated_before\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBefore\x12\x12\n" +
+	"\x04chat\x18\a \x01(\bR\x04chat\x12'\n" +
+	"\n" +
+	"lineage_of\x18\b \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tlineageOf\x12 \n" +
+	"\x06reason\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06reason\x12\x17\n" +
+	"\adry_run\x18\n" +
+	" \x01(\bR\x06dryRun\x12 \n" +
+	"\x05limit\x18\v \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\x05limit\"f\n" +
+	"\x13CancelTasksResponse\x12'\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x11.deckhand.v1.TaskR\x05tasks\x12&\n" +
+	"\x04left\x18\x02 \x01(\v2\x12.deckhand.v1.TotalR\x04left\"{\n" +
 	"\x10PauseTaskRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12 \n" +
@@ -4326,12 +4804,17 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bcpu_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12!\n" +
 	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1c\n" +
 	"\tprocesses\x18\x03 \x01(\x05R\tprocesses\x12\x1b\n" +
-	"\tlog_bytes\x18\x04 \x01(\x03R\blogBytes\"6\n" +
+	"\tlog_bytes\x18\x04 \x01(\x03R\blogBytes\"\x88\x01\n" +
 	"\x0fListJobsRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\"8\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +
+	"\tpage_size\x18\x02 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"`\n" +
 	"\x10ListJobsResponse\x12$\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x10.deckhand.v1.JobR\x04jobs\"X\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x10.deckhand.v1.JobR\x04jobs\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"X\n" +
 	"\x0eKillJobRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12!\n" +
@@ -4349,7 +4832,15 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12.\n" +
-	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time*\x91\x03\n" +
+	"\x04time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"Z\n" +
+	"\x12ReadTaskLogRequest\x12#\n" +
+	"\atask_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12\x1f\n" +
+	"\x06offset\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06offset\"Z\n" +
+	"\x13ReadTaskLogResponse\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x17\n" +
+	"\astep_id\x18\x03 \x01(\tR\x06stepId*\x91\x03\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x15\n" +
@@ -4375,14 +4866,15 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_STATE_RUNNING\x10\x01\x12\x13\n" +
-	"\x0fJOB_STATE_ENDED\x10\x022\xe0\x0e\n" +
+	"\x0fJOB_STATE_ENDED\x10\x022\xa8\x10\n" +
 	"\vTaskService\x12c\n" +
 	"\n" +
 	"SubmitTask\x12\x1e.deckhand.v1.SubmitTaskRequest\x1a\x1f.deckhand.v1.SubmitTaskResponse\"\x14\x82\xd3\xe4\x93\x02\x0e:\x01*\"\t/v1/tasks\x12d\n" +
 	"\aGetTask\x12\x1b.deckhand.v1.GetTaskRequest\x1a\x1c.deckhand.v1.GetTaskResponse\"\x1e\x82\xd3\xe4\x93\x02\x15\x12\x13/v1/tasks/{task_id}\x90\x02\x01\x12`\n" +
 	"\tListTasks\x12\x1d.deckhand.v1.ListTasksRequest\x1a\x1e.deckhand.v1.ListTasksResponse\"\x14\x82\xd3\xe4\x93\x02\v\x12\t/v1/tasks\x90\x02\x01\x12t\n" +
 	"\n" +
-	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:cancel\x12p\n" +
+	"CancelTask\x12\x1e.deckhand.v1.CancelTaskRequest\x1a\x1f.deckhand.v1.CancelTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:cancel\x12m\n" +
+	"\vCancelTasks\x12\x1f.deckhand.v1.CancelTasksRequest\x1a .deckhand.v1.CancelTasksResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/tasks:cancel\x12p\n" +
 	"\tPauseTask\x12\x1d.deckhand.v1.PauseTaskRequest\x1a\x1e.deckhand.v1.PauseTaskResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/v1/tasks/{task_id}:pause\x12t\n" +
 	"\n" +
 	"ResumeTask\x12\x1e.deckhand.v1.ResumeTaskRequest\x1a\x1f.deckhand.v1.ResumeTaskResponse\"%\x82\xd3\xe4\x93\x02\x1f:\x01*\"\x1a/v1/tasks/{task_id}:resume\x12p\n" +
@@ -4395,7 +4887,8 @@ const file_deckhand_v1_task_proto_rawDesc = "" +
 	"\tListSteps\x12\x1d.deckhand.v1.ListStepsRequest\x1a\x1e.deckhand.v1.ListStepsResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/tasks/{task_id}/steps\x90\x02\x01\x12l\n" +
 	"\bListJobs\x12\x1c.deckhand.v1.ListJobsRequest\x1a\x1d.deckhand.v1.ListJobsResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/tasks/{task_id}/jobs\x90\x02\x01\x12w\n" +
 	"\aKillJob\x12\x1b.deckhand.v1.KillJobRequest\x1a\x1c.deckhand.v1.KillJobResponse\"1\x82\xd3\xe4\x93\x02+:\x01*\"&/v1/tasks/{task_id}/jobs/{job_id}:kill\x12K\n" +
-	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"\aReadLog\x12\x1b.deckhand.v1.ReadLogRequest\x1a\x1c.deckhand.v1.ReadLogResponse\"\x03\x90\x02\x010\x01\x12W\n" +
+	"\vReadTaskLog\x12\x1f.deckhand.v1.ReadTaskLogRequest\x1a .deckhand.v1.ReadTaskLogResponse\"\x03\x90\x02\x010\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_task_proto_rawDescOnce sync.Once
@@ -4410,170 +4903,190 @@ func file_deckhand_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_deckhand_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_deckhand_v1_task_proto_goTypes = []any{
 	(TaskState)(0),                  // 0: deckhand.v1.TaskState
 	(ResumeWorkspace)(0),            // 1: deckhand.v1.ResumeWorkspace
 	(JobState)(0),                   // 2: deckhand.v1.JobState
 	(*Usage)(nil),                   // 3: deckhand.v1.Usage
 	(*Task)(nil),                    // 4: deckhand.v1.Task
-	(*TaskSource)(nil),              // 5: deckhand.v1.TaskSource
-	(*Subtasks)(nil),                // 6: deckhand.v1.Subtasks
-	(*TaskOverride)(nil),            // 7: deckhand.v1.TaskOverride
-	(*TaskLimits)(nil),              // 8: deckhand.v1.TaskLimits
-	(*TaskMessage)(nil),             // 9: deckhand.v1.TaskMessage
-	(*TaskCheckpoint)(nil),          // 10: deckhand.v1.TaskCheckpoint
-	(*BrowserState)(nil),            // 11: deckhand.v1.BrowserState
-	(*ConversationMessage)(nil),     // 12: deckhand.v1.ConversationMessage
-	(*Standing)(nil),                // 13: deckhand.v1.Standing
-	(*InputFile)(nil),               // 14: deckhand.v1.InputFile
-	(*TaskArtifacts)(nil),           // 15: deckhand.v1.TaskArtifacts
-	(*SubmitTaskRequest)(nil),       // 16: deckhand.v1.SubmitTaskRequest
-	(*SubmitTaskResponse)(nil),      // 17: deckhand.v1.SubmitTaskResponse
-	(*GetTaskRequest)(nil),          // 18: deckhand.v1.GetTaskRequest
-	(*GetTaskResponse)(nil),         // 19: deckhand.v1.GetTaskResponse
-	(*ListTasksRequest)(nil),        // 20: deckhand.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),       // 21: deckhand.v1.ListTasksResponse
-	(*CancelTaskRequest)(nil),       // 22: deckhand.v1.CancelTaskRequest
-	(*CancelTaskResponse)(nil),      // 23: deckhand.v1.CancelTaskResponse
-	(*PauseTaskRequest)(nil),        // 24: deckhand.v1.PauseTaskRequest
-	(*PauseTaskResponse)(nil),       // 25: deckhand.v1.PauseTaskResponse
-	(*ResumeTaskRequest)(nil),       // 26: deckhand.v1.ResumeTaskRequest
-	(*ResumeTaskResponse)(nil),      // 27: deckhand.v1.ResumeTaskResponse
-	(*TellTaskRequest)(nil),         // 28: deckhand.v1.TellTaskRequest
-	(*TellTaskResponse)(nil),        // 29: deckhand.v1.TellTaskResponse
-	(*WithdrawMessageRequest)(nil),  // 30: deckhand.v1.WithdrawMessageRequest
-	(*WithdrawMessageResponse)(nil), // 31: deckhand.v1.WithdrawMessageResponse
-	(*RetryTaskRequest)(nil),        // 32: deckhand.v1.RetryTaskRequest
-	(*RetryTaskResponse)(nil),       // 33: deckhand.v1.RetryTaskResponse
-	(*ResumeTaskFromRequest)(nil),   // 34: deckhand.v1.ResumeTaskFromRequest
-	(*WorkspaceRestore)(nil),        // 35: deckhand.v1.WorkspaceRestore
-	(*ResumeTaskFromResponse)(nil),  // 36: deckhand.v1.ResumeTaskFromResponse
-	(*ListCheckpointsRequest)(nil),  // 37: deckhand.v1.ListCheckpointsRequest
-	(*ListCheckpointsResponse)(nil), // 38: deckhand.v1.ListCheckpointsResponse
-	(*KeepCheckpointRequest)(nil),   // 39: deckhand.v1.KeepCheckpointRequest
-	(*KeepCheckpointResponse)(nil),  // 40: deckhand.v1.KeepCheckpointResponse
-	(*ListStepsRequest)(nil),        // 41: deckhand.v1.ListStepsRequest
-	(*ListStepsResponse)(nil),       // 42: deckhand.v1.ListStepsResponse
-	(*Job)(nil),                     // 43: deckhand.v1.Job
-	(*JobUsage)(nil),                // 44: deckhand.v1.JobUsage
-	(*ListJobsRequest)(nil),         // 45: deckhand.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),        // 46: deckhand.v1.ListJobsResponse
-	(*KillJobRequest)(nil),          // 47: deckhand.v1.KillJobRequest
-	(*KillJobResponse)(nil),         // 48: deckhand.v1.KillJobResponse
-	(*ReadLogRequest)(nil),          // 49: deckhand.v1.ReadLogRequest
-	(*ReadLogResponse)(nil),         // 50: deckhand.v1.ReadLogResponse
-	(*timestamppb.Timestamp)(nil),   // 51: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),         // 52: google.protobuf.Struct
-	(*v1.Action)(nil),               // 53: deckhand.error.v1.Action
-	(*durationpb.Duration)(nil),     // 54: google.protobuf.Duration
-	(*Estimate)(nil),                // 55: deckhand.v1.Estimate
-	(*FileChange)(nil),              // 56: deckhand.v1.FileChange
-	(*UndoConflict)(nil),            // 57: deckhand.v1.UndoConflict
-	(*Step)(nil),                    // 58: deckhand.v1.Step
+	(*CurrentStep)(nil),             // 5: deckhand.v1.CurrentStep
+	(*TaskSource)(nil),              // 6: deckhand.v1.TaskSource
+	(*Subtasks)(nil),                // 7: deckhand.v1.Subtasks
+	(*TaskOverride)(nil),            // 8: deckhand.v1.TaskOverride
+	(*TaskLimits)(nil),              // 9: deckhand.v1.TaskLimits
+	(*TaskMessage)(nil),             // 10: deckhand.v1.TaskMessage
+	(*TaskCheckpoint)(nil),          // 11: deckhand.v1.TaskCheckpoint
+	(*BrowserState)(nil),            // 12: deckhand.v1.BrowserState
+	(*ConversationMessage)(nil),     // 13: deckhand.v1.ConversationMessage
+	(*Standing)(nil),                // 14: deckhand.v1.Standing
+	(*InputFile)(nil),               // 15: deckhand.v1.InputFile
+	(*TaskArtifacts)(nil),           // 16: deckhand.v1.TaskArtifacts
+	(*SubmitTaskRequest)(nil),       // 17: deckhand.v1.SubmitTaskRequest
+	(*SubmitTaskResponse)(nil),      // 18: deckhand.v1.SubmitTaskResponse
+	(*GetTaskRequest)(nil),          // 19: deckhand.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 20: deckhand.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 21: deckhand.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 22: deckhand.v1.ListTasksResponse
+	(*CancelTaskRequest)(nil),       // 23: deckhand.v1.CancelTaskRequest
+	(*CancelTaskResponse)(nil),      // 24: deckhand.v1.CancelTaskResponse
+	(*CancelTasksRequest)(nil),      // 25: deckhand.v1.CancelTasksRequest
+	(*CancelTasksResponse)(nil),     // 26: deckhand.v1.CancelTasksResponse
+	(*PauseTaskRequest)(nil),        // 27: deckhand.v1.PauseTaskRequest
+	(*PauseTaskResponse)(nil),       // 28: deckhand.v1.PauseTaskResponse
+	(*ResumeTaskRequest)(nil),       // 29: deckhand.v1.ResumeTaskRequest
+	(*ResumeTaskResponse)(nil),      // 30: deckhand.v1.ResumeTaskResponse
+	(*TellTaskRequest)(nil),         // 31: deckhand.v1.TellTaskRequest
+	(*TellTaskResponse)(nil),        // 32: deckhand.v1.TellTaskResponse
+	(*WithdrawMessageRequest)(nil),  // 33: deckhand.v1.WithdrawMessageRequest
+	(*WithdrawMessageResponse)(nil), // 34: deckhand.v1.WithdrawMessageResponse
+	(*RetryTaskRequest)(nil),        // 35: deckhand.v1.RetryTaskRequest
+	(*RetryTaskResponse)(nil),       // 36: deckhand.v1.RetryTaskResponse
+	(*ResumeTaskFromRequest)(nil),   // 37: deckhand.v1.ResumeTaskFromRequest
+	(*WorkspaceRestore)(nil),        // 38: deckhand.v1.WorkspaceRestore
+	(*ResumeTaskFromResponse)(nil),  // 39: deckhand.v1.ResumeTaskFromResponse
+	(*ListCheckpointsRequest)(nil),  // 40: deckhand.v1.ListCheckpointsRequest
+	(*ListCheckpointsResponse)(nil), // 41: deckhand.v1.ListCheckpointsResponse
+	(*KeepCheckpointRequest)(nil),   // 42: deckhand.v1.KeepCheckpointRequest
+	(*KeepCheckpointResponse)(nil),  // 43: deckhand.v1.KeepCheckpointResponse
+	(*ListStepsRequest)(nil),        // 44: deckhand.v1.ListStepsRequest
+	(*ListStepsResponse)(nil),       // 45: deckhand.v1.ListStepsResponse
+	(*Job)(nil),                     // 46: deckhand.v1.Job
+	(*JobUsage)(nil),                // 47: deckhand.v1.JobUsage
+	(*ListJobsRequest)(nil),         // 48: deckhand.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),        // 49: deckhand.v1.ListJobsResponse
+	(*KillJobRequest)(nil),          // 50: deckhand.v1.KillJobRequest
+	(*KillJobResponse)(nil),         // 51: deckhand.v1.KillJobResponse
+	(*ReadLogRequest)(nil),          // 52: deckhand.v1.ReadLogRequest
+	(*ReadLogResponse)(nil),         // 53: deckhand.v1.ReadLogResponse
+	(*ReadTaskLogRequest)(nil),      // 54: deckhand.v1.ReadTaskLogRequest
+	(*ReadTaskLogResponse)(nil),     // 55: deckhand.v1.ReadTaskLogResponse
+	(*timestamppb.Timestamp)(nil),   // 56: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),         // 57: google.protobuf.Struct
+	(*v1.Action)(nil),               // 58: deckhand.error.v1.Action
+	(*durationpb.Duration)(nil),     // 59: google.protobuf.Duration
+	(StepState)(0),                  // 60: deckhand.v1.StepState
+	(*Estimate)(nil),                // 61: deckhand.v1.Estimate
+	(*Total)(nil),                   // 62: deckhand.v1.Total
+	(*FileChange)(nil),              // 63: deckhand.v1.FileChange
+	(*UndoConflict)(nil),            // 64: deckhand.v1.UndoConflict
+	(*Step)(nil),                    // 65: deckhand.v1.Step
 }
 var file_deckhand_v1_task_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Task.state:type_name -> deckhand.v1.TaskState
 	3,  // 1: deckhand.v1.Task.usage:type_name -> deckhand.v1.Usage
-	51, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	51, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	51, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	7,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
-	51, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
-	12, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
-	13, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
-	51, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
-	52, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
-	6,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
-	5,  // 12: deckhand.v1.Task.sources:type_name -> deckhand.v1.TaskSource
-	53, // 13: deckhand.v1.Task.action:type_name -> deckhand.error.v1.Action
-	51, // 14: deckhand.v1.Task.undo_until:type_name -> google.protobuf.Timestamp
-	54, // 15: deckhand.v1.Task.active_time:type_name -> google.protobuf.Duration
-	3,  // 16: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
-	8,  // 17: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
-	54, // 18: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
-	51, // 19: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
-	51, // 20: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
-	51, // 21: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 22: deckhand.v1.TaskCheckpoint.browser:type_name -> deckhand.v1.BrowserState
-	54, // 23: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
-	14, // 24: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
-	12, // 25: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
-	15, // 26: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
-	7,  // 27: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 28: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
-	55, // 29: deckhand.v1.SubmitTaskResponse.estimate:type_name -> deckhand.v1.Estimate
-	4,  // 30: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
-	0,  // 31: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
-	51, // 32: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
-	51, // 33: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
-	4,  // 34: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
-	4,  // 35: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 36: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
-	8,  // 37: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
-	4,  // 38: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
-	4,  // 39: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
-	9,  // 40: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
-	4,  // 41: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
-	9,  // 42: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
-	7,  // 43: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
-	4,  // 44: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
-	7,  // 45: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
-	1,  // 46: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
-	56, // 47: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
-	57, // 48: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
-	4,  // 49: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
-	35, // 50: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
-	10, // 51: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
-	54, // 52: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
-	10, // 53: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
-	58, // 54: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
-	2,  // 55: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
-	51, // 56: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
-	51, // 57: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	52, // 58: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
-	44, // 59: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
-	54, // 60: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
-	43, // 61: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
-	43, // 62: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
-	51, // 63: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
-	16, // 64: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
-	18, // 65: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
-	20, // 66: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
-	22, // 67: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
-	24, // 68: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
-	26, // 69: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
-	28, // 70: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
-	30, // 71: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
-	32, // 72: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
-	34, // 73: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
-	37, // 74: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
-	39, // 75: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
-	41, // 76: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
-	45, // 77: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
-	47, // 78: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
-	49, // 79: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
-	17, // 80: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
-	19, // 81: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
-	21, // 82: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
-	23, // 83: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
-	25, // 84: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
-	27, // 85: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
-	29, // 86: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
-	31, // 87: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
-	33, // 88: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
-	36, // 89: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
-	38, // 90: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
-	40, // 91: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
-	42, // 92: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
-	46, // 93: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
-	48, // 94: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
-	50, // 95: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
-	80, // [80:96] is the sub-list for method output_type
-	64, // [64:80] is the sub-list for method input_type
-	64, // [64:64] is the sub-list for extension type_name
-	64, // [64:64] is the sub-list for extension extendee
-	0,  // [0:64] is the sub-list for field type_name
+	56, // 2: deckhand.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	56, // 3: deckhand.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	56, // 4: deckhand.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	8,  // 5: deckhand.v1.Task.override:type_name -> deckhand.v1.TaskOverride
+	56, // 6: deckhand.v1.Task.assigned_at:type_name -> google.protobuf.Timestamp
+	13, // 7: deckhand.v1.Task.conversation:type_name -> deckhand.v1.ConversationMessage
+	14, // 8: deckhand.v1.Task.standing:type_name -> deckhand.v1.Standing
+	56, // 9: deckhand.v1.Task.not_before:type_name -> google.protobuf.Timestamp
+	57, // 10: deckhand.v1.Task.manifest:type_name -> google.protobuf.Struct
+	7,  // 11: deckhand.v1.Task.subtasks:type_name -> deckhand.v1.Subtasks
+	6,  // 12: deckhand.v1.Task.sources:type_name -> deckhand.v1.TaskSource
+	58, // 13: deckhand.v1.Task.action:type_name -> deckhand.error.v1.Action
+	56, // 14: deckhand.v1.Task.undo_until:type_name -> google.protobuf.Timestamp
+	59, // 15: deckhand.v1.Task.active_time:type_name -> google.protobuf.Duration
+	5,  // 16: deckhand.v1.Task.current_step:type_name -> deckhand.v1.CurrentStep
+	60, // 17: deckhand.v1.CurrentStep.state:type_name -> deckhand.v1.StepState
+	56, // 18: deckhand.v1.CurrentStep.since:type_name -> google.protobuf.Timestamp
+	3,  // 19: deckhand.v1.Subtasks.usage:type_name -> deckhand.v1.Usage
+	9,  // 20: deckhand.v1.TaskOverride.limits:type_name -> deckhand.v1.TaskLimits
+	59, // 21: deckhand.v1.TaskLimits.active_time:type_name -> google.protobuf.Duration
+	56, // 22: deckhand.v1.TaskMessage.created_at:type_name -> google.protobuf.Timestamp
+	56, // 23: deckhand.v1.TaskCheckpoint.created_at:type_name -> google.protobuf.Timestamp
+	56, // 24: deckhand.v1.TaskCheckpoint.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 25: deckhand.v1.TaskCheckpoint.browser:type_name -> deckhand.v1.BrowserState
+	59, // 26: deckhand.v1.Standing.wait:type_name -> google.protobuf.Duration
+	15, // 27: deckhand.v1.SubmitTaskRequest.inputs:type_name -> deckhand.v1.InputFile
+	13, // 28: deckhand.v1.SubmitTaskRequest.conversation:type_name -> deckhand.v1.ConversationMessage
+	16, // 29: deckhand.v1.SubmitTaskRequest.artifacts:type_name -> deckhand.v1.TaskArtifacts
+	8,  // 30: deckhand.v1.SubmitTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 31: deckhand.v1.SubmitTaskResponse.task:type_name -> deckhand.v1.Task
+	61, // 32: deckhand.v1.SubmitTaskResponse.estimate:type_name -> deckhand.v1.Estimate
+	4,  // 33: deckhand.v1.GetTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 34: deckhand.v1.ListTasksRequest.states:type_name -> deckhand.v1.TaskState
+	56, // 35: deckhand.v1.ListTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	56, // 36: deckhand.v1.ListTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 37: deckhand.v1.ListTasksResponse.tasks:type_name -> deckhand.v1.Task
+	62, // 38: deckhand.v1.ListTasksResponse.total:type_name -> deckhand.v1.Total
+	4,  // 39: deckhand.v1.CancelTaskResponse.task:type_name -> deckhand.v1.Task
+	0,  // 40: deckhand.v1.CancelTasksRequest.states:type_name -> deckhand.v1.TaskState
+	56, // 41: deckhand.v1.CancelTasksRequest.created_from:type_name -> google.protobuf.Timestamp
+	56, // 42: deckhand.v1.CancelTasksRequest.created_before:type_name -> google.protobuf.Timestamp
+	4,  // 43: deckhand.v1.CancelTasksResponse.tasks:type_name -> deckhand.v1.Task
+	62, // 44: deckhand.v1.CancelTasksResponse.left:type_name -> deckhand.v1.Total
+	4,  // 45: deckhand.v1.PauseTaskResponse.task:type_name -> deckhand.v1.Task
+	9,  // 46: deckhand.v1.ResumeTaskRequest.limits:type_name -> deckhand.v1.TaskLimits
+	4,  // 47: deckhand.v1.ResumeTaskResponse.task:type_name -> deckhand.v1.Task
+	4,  // 48: deckhand.v1.TellTaskResponse.task:type_name -> deckhand.v1.Task
+	10, // 49: deckhand.v1.TellTaskResponse.message:type_name -> deckhand.v1.TaskMessage
+	4,  // 50: deckhand.v1.WithdrawMessageResponse.task:type_name -> deckhand.v1.Task
+	10, // 51: deckhand.v1.WithdrawMessageResponse.message:type_name -> deckhand.v1.TaskMessage
+	8,  // 52: deckhand.v1.RetryTaskRequest.override:type_name -> deckhand.v1.TaskOverride
+	4,  // 53: deckhand.v1.RetryTaskResponse.task:type_name -> deckhand.v1.Task
+	8,  // 54: deckhand.v1.ResumeTaskFromRequest.override:type_name -> deckhand.v1.TaskOverride
+	1,  // 55: deckhand.v1.ResumeTaskFromRequest.workspace:type_name -> deckhand.v1.ResumeWorkspace
+	63, // 56: deckhand.v1.WorkspaceRestore.changes:type_name -> deckhand.v1.FileChange
+	64, // 57: deckhand.v1.WorkspaceRestore.conflicts:type_name -> deckhand.v1.UndoConflict
+	4,  // 58: deckhand.v1.ResumeTaskFromResponse.task:type_name -> deckhand.v1.Task
+	38, // 59: deckhand.v1.ResumeTaskFromResponse.workspace:type_name -> deckhand.v1.WorkspaceRestore
+	11, // 60: deckhand.v1.ListCheckpointsResponse.checkpoints:type_name -> deckhand.v1.TaskCheckpoint
+	59, // 61: deckhand.v1.KeepCheckpointRequest.keep_for:type_name -> google.protobuf.Duration
+	11, // 62: deckhand.v1.KeepCheckpointResponse.checkpoint:type_name -> deckhand.v1.TaskCheckpoint
+	65, // 63: deckhand.v1.ListStepsResponse.steps:type_name -> deckhand.v1.Step
+	2,  // 64: deckhand.v1.Job.state:type_name -> deckhand.v1.JobState
+	56, // 65: deckhand.v1.Job.started_at:type_name -> google.protobuf.Timestamp
+	56, // 66: deckhand.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	57, // 67: deckhand.v1.Job.outcome:type_name -> google.protobuf.Struct
+	47, // 68: deckhand.v1.Job.usage:type_name -> deckhand.v1.JobUsage
+	59, // 69: deckhand.v1.JobUsage.cpu_time:type_name -> google.protobuf.Duration
+	46, // 70: deckhand.v1.ListJobsResponse.jobs:type_name -> deckhand.v1.Job
+	46, // 71: deckhand.v1.KillJobResponse.job:type_name -> deckhand.v1.Job
+	56, // 72: deckhand.v1.ReadLogResponse.time:type_name -> google.protobuf.Timestamp
+	17, // 73: deckhand.v1.TaskService.SubmitTask:input_type -> deckhand.v1.SubmitTaskRequest
+	19, // 74: deckhand.v1.TaskService.GetTask:input_type -> deckhand.v1.GetTaskRequest
+	21, // 75: deckhand.v1.TaskService.ListTasks:input_type -> deckhand.v1.ListTasksRequest
+	23, // 76: deckhand.v1.TaskService.CancelTask:input_type -> deckhand.v1.CancelTaskRequest
+	25, // 77: deckhand.v1.TaskService.CancelTasks:input_type -> deckhand.v1.CancelTasksRequest
+	27, // 78: deckhand.v1.TaskService.PauseTask:input_type -> deckhand.v1.PauseTaskRequest
+	29, // 79: deckhand.v1.TaskService.ResumeTask:input_type -> deckhand.v1.ResumeTaskRequest
+	31, // 80: deckhand.v1.TaskService.TellTask:input_type -> deckhand.v1.TellTaskRequest
+	33, // 81: deckhand.v1.TaskService.WithdrawMessage:input_type -> deckhand.v1.WithdrawMessageRequest
+	35, // 82: deckhand.v1.TaskService.RetryTask:input_type -> deckhand.v1.RetryTaskRequest
+	37, // 83: deckhand.v1.TaskService.ResumeTaskFrom:input_type -> deckhand.v1.ResumeTaskFromRequest
+	40, // 84: deckhand.v1.TaskService.ListCheckpoints:input_type -> deckhand.v1.ListCheckpointsRequest
+	42, // 85: deckhand.v1.TaskService.KeepCheckpoint:input_type -> deckhand.v1.KeepCheckpointRequest
+	44, // 86: deckhand.v1.TaskService.ListSteps:input_type -> deckhand.v1.ListStepsRequest
+	48, // 87: deckhand.v1.TaskService.ListJobs:input_type -> deckhand.v1.ListJobsRequest
+	50, // 88: deckhand.v1.TaskService.KillJob:input_type -> deckhand.v1.KillJobRequest
+	52, // 89: deckhand.v1.TaskService.ReadLog:input_type -> deckhand.v1.ReadLogRequest
+	54, // 90: deckhand.v1.TaskService.ReadTaskLog:input_type -> deckhand.v1.ReadTaskLogRequest
+	18, // 91: deckhand.v1.TaskService.SubmitTask:output_type -> deckhand.v1.SubmitTaskResponse
+	20, // 92: deckhand.v1.TaskService.GetTask:output_type -> deckhand.v1.GetTaskResponse
+	22, // 93: deckhand.v1.TaskService.ListTasks:output_type -> deckhand.v1.ListTasksResponse
+	24, // 94: deckhand.v1.TaskService.CancelTask:output_type -> deckhand.v1.CancelTaskResponse
+	26, // 95: deckhand.v1.TaskService.CancelTasks:output_type -> deckhand.v1.CancelTasksResponse
+	28, // 96: deckhand.v1.TaskService.PauseTask:output_type -> deckhand.v1.PauseTaskResponse
+	30, // 97: deckhand.v1.TaskService.ResumeTask:output_type -> deckhand.v1.ResumeTaskResponse
+	32, // 98: deckhand.v1.TaskService.TellTask:output_type -> deckhand.v1.TellTaskResponse
+	34, // 99: deckhand.v1.TaskService.WithdrawMessage:output_type -> deckhand.v1.WithdrawMessageResponse
+	36, // 100: deckhand.v1.TaskService.RetryTask:output_type -> deckhand.v1.RetryTaskResponse
+	39, // 101: deckhand.v1.TaskService.ResumeTaskFrom:output_type -> deckhand.v1.ResumeTaskFromResponse
+	41, // 102: deckhand.v1.TaskService.ListCheckpoints:output_type -> deckhand.v1.ListCheckpointsResponse
+	43, // 103: deckhand.v1.TaskService.KeepCheckpoint:output_type -> deckhand.v1.KeepCheckpointResponse
+	45, // 104: deckhand.v1.TaskService.ListSteps:output_type -> deckhand.v1.ListStepsResponse
+	49, // 105: deckhand.v1.TaskService.ListJobs:output_type -> deckhand.v1.ListJobsResponse
+	51, // 106: deckhand.v1.TaskService.KillJob:output_type -> deckhand.v1.KillJobResponse
+	53, // 107: deckhand.v1.TaskService.ReadLog:output_type -> deckhand.v1.ReadLogResponse
+	55, // 108: deckhand.v1.TaskService.ReadTaskLog:output_type -> deckhand.v1.ReadTaskLogResponse
+	91, // [91:109] is the sub-list for method output_type
+	73, // [73:91] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_task_proto_init() }
@@ -4582,6 +5095,7 @@ func file_deckhand_v1_task_proto_init() {
 		return
 	}
 	file_deckhand_v1_estimate_proto_init()
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_step_proto_init()
 	file_deckhand_v1_workspace_proto_init()
 	type x struct{}
@@ -4590,7 +5104,7 @@ func file_deckhand_v1_task_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_task_proto_rawDesc), len(file_deckhand_v1_task_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   48,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

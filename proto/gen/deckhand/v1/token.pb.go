@@ -407,7 +407,9 @@ type ListTokensRequest struct {
 	// At most this many; 0 for 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,11 +465,20 @@ func (x *ListTokensRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListTokensRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListTokensResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tokens []*Token               `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +525,13 @@ func (x *ListTokensResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListTokensResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type RevokeTokenRequest struct {
@@ -829,7 +847,7 @@ var File_deckhand_v1_token_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\n" +
-	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x03\n" +
+	"\x17deckhand/v1/token.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcb\x03\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.deckhand.v1.TokenKindR\x04kind\x12\x12\n" +
@@ -862,16 +880,19 @@ const file_deckhand_v1_token_proto_rawDesc = "" +
 	"\x06decide\x181 \x01(\bR\x06decide\"W\n" +
 	"\x13CreateTokenResponse\x12(\n" +
 	"\x05token\x18\x01 \x01(\v2\x12.deckhand.v1.TokenR\x05token\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\"w\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x96\x01\n" +
 	"\x11ListTokensRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"h\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x92\x01\n" +
 	"\x12ListTokensResponse\x12*\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x12.deckhand.v1.TokenR\x06tokens\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\";\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\";\n" +
 	"\x12RevokeTokenRequest\x12%\n" +
 	"\btoken_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\atokenId\"\x15\n" +
@@ -930,6 +951,7 @@ var file_deckhand_v1_token_proto_goTypes = []any{
 	(*SetTokenLimitsResponse)(nil), // 12: deckhand.v1.SetTokenLimitsResponse
 	(*timestamppb.Timestamp)(nil),  // 13: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),    // 14: google.protobuf.Duration
+	(*Total)(nil),                  // 15: deckhand.v1.Total
 }
 var file_deckhand_v1_token_proto_depIdxs = []int32{
 	0,  // 0: deckhand.v1.Token.kind:type_name -> deckhand.v1.TokenKind
@@ -940,26 +962,27 @@ var file_deckhand_v1_token_proto_depIdxs = []int32{
 	14, // 5: deckhand.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
 	1,  // 6: deckhand.v1.CreateTokenResponse.token:type_name -> deckhand.v1.Token
 	1,  // 7: deckhand.v1.ListTokensResponse.tokens:type_name -> deckhand.v1.Token
-	14, // 8: deckhand.v1.TokenLimits.max_ttl:type_name -> google.protobuf.Duration
-	14, // 9: deckhand.v1.TokenLimits.login_within:type_name -> google.protobuf.Duration
-	8,  // 10: deckhand.v1.GetTokenLimitsResponse.limits:type_name -> deckhand.v1.TokenLimits
-	8,  // 11: deckhand.v1.SetTokenLimitsRequest.limits:type_name -> deckhand.v1.TokenLimits
-	8,  // 12: deckhand.v1.SetTokenLimitsResponse.limits:type_name -> deckhand.v1.TokenLimits
-	2,  // 13: deckhand.v1.TokenService.CreateToken:input_type -> deckhand.v1.CreateTokenRequest
-	4,  // 14: deckhand.v1.TokenService.ListTokens:input_type -> deckhand.v1.ListTokensRequest
-	6,  // 15: deckhand.v1.TokenService.RevokeToken:input_type -> deckhand.v1.RevokeTokenRequest
-	9,  // 16: deckhand.v1.TokenService.GetTokenLimits:input_type -> deckhand.v1.GetTokenLimitsRequest
-	11, // 17: deckhand.v1.TokenService.SetTokenLimits:input_type -> deckhand.v1.SetTokenLimitsRequest
-	3,  // 18: deckhand.v1.TokenService.CreateToken:output_type -> deckhand.v1.CreateTokenResponse
-	5,  // 19: deckhand.v1.TokenService.ListTokens:output_type -> deckhand.v1.ListTokensResponse
-	7,  // 20: deckhand.v1.TokenService.RevokeToken:output_type -> deckhand.v1.RevokeTokenResponse
-	10, // 21: deckhand.v1.TokenService.GetTokenLimits:output_type -> deckhand.v1.GetTokenLimitsResponse
-	12, // 22: deckhand.v1.TokenService.SetTokenLimits:output_type -> deckhand.v1.SetTokenLimitsResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	15, // 8: deckhand.v1.ListTokensResponse.total:type_name -> deckhand.v1.Total
+	14, // 9: deckhand.v1.TokenLimits.max_ttl:type_name -> google.protobuf.Duration
+	14, // 10: deckhand.v1.TokenLimits.login_within:type_name -> google.protobuf.Duration
+	8,  // 11: deckhand.v1.GetTokenLimitsResponse.limits:type_name -> deckhand.v1.TokenLimits
+	8,  // 12: deckhand.v1.SetTokenLimitsRequest.limits:type_name -> deckhand.v1.TokenLimits
+	8,  // 13: deckhand.v1.SetTokenLimitsResponse.limits:type_name -> deckhand.v1.TokenLimits
+	2,  // 14: deckhand.v1.TokenService.CreateToken:input_type -> deckhand.v1.CreateTokenRequest
+	4,  // 15: deckhand.v1.TokenService.ListTokens:input_type -> deckhand.v1.ListTokensRequest
+	6,  // 16: deckhand.v1.TokenService.RevokeToken:input_type -> deckhand.v1.RevokeTokenRequest
+	9,  // 17: deckhand.v1.TokenService.GetTokenLimits:input_type -> deckhand.v1.GetTokenLimitsRequest
+	11, // 18: deckhand.v1.TokenService.SetTokenLimits:input_type -> deckhand.v1.SetTokenLimitsRequest
+	3,  // 19: deckhand.v1.TokenService.CreateToken:output_type -> deckhand.v1.CreateTokenResponse
+	5,  // 20: deckhand.v1.TokenService.ListTokens:output_type -> deckhand.v1.ListTokensResponse
+	7,  // 21: deckhand.v1.TokenService.RevokeToken:output_type -> deckhand.v1.RevokeTokenResponse
+	10, // 22: deckhand.v1.TokenService.GetTokenLimits:output_type -> deckhand.v1.GetTokenLimitsResponse
+	12, // 23: deckhand.v1.TokenService.SetTokenLimits:output_type -> deckhand.v1.SetTokenLimitsResponse
+	19, // [19:24] is the sub-list for method output_type
+	14, // [14:19] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_token_proto_init() }
@@ -967,6 +990,7 @@ func file_deckhand_v1_token_proto_init() {
 	if File_deckhand_v1_token_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

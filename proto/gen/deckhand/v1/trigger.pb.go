@@ -1215,8 +1215,10 @@ type ListTriggersRequest struct {
 	// Only of this agent; empty for all.
 	AgentId string `protobuf:"bytes,1,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
 	// At most this many; 0 for 100.
-	PageSize      int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1272,10 +1274,19 @@ func (x *ListTriggersRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListTriggersRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListTriggersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Triggers      []*Trigger             `protobuf:"bytes,1,rep,name=triggers,proto3" json:"triggers,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,6 +1333,13 @@ func (x *ListTriggersResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListTriggersResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type EnableTriggerRequest struct {
@@ -1809,8 +1827,7 @@ func (x *FireTriggerResponse) GetDelivery() *Delivery {
 	return nil
 }
 
-// TestTriggerRequest is a payload to try: of a stored delivery, or given. It names a
-// trigger, or the agent of one that does not exist yet.
+// TestTriggerRequest is a payload to try: of a stored delivery, or given.
 type TestTriggerRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	TriggerId string                 `protobuf:"bytes,1,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
@@ -1819,11 +1836,7 @@ type TestTriggerRequest struct {
 	Body       []byte            `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	Headers    map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Tried instead of what the trigger has; unset for that.
-	Spec *TriggerSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
-	// Of a trigger that does not exist yet, as in CreateTriggerRequest.
-	AgentId       string      `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
-	Kind          TriggerKind `protobuf:"varint,7,opt,name=kind,proto3,enum=deckhand.v1.TriggerKind" json:"kind,omitempty"`
-	Preset        string      `protobuf:"bytes,8,opt,name=preset,proto3" json:"preset,omitempty"`
+	Spec          *TriggerSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1893,27 +1906,6 @@ func (x *TestTriggerRequest) GetSpec() *TriggerSpec {
 	return nil
 }
 
-func (x *TestTriggerRequest) GetAgentId() string {
-	if x != nil {
-		return x.AgentId
-	}
-	return ""
-}
-
-func (x *TestTriggerRequest) GetKind() TriggerKind {
-	if x != nil {
-		return x.Kind
-	}
-	return TriggerKind_TRIGGER_KIND_UNSPECIFIED
-}
-
-func (x *TestTriggerRequest) GetPreset() string {
-	if x != nil {
-		return x.Preset
-	}
-	return ""
-}
-
 // TestTriggerResponse is what would become of the payload.
 type TestTriggerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1927,14 +1919,7 @@ type TestTriggerResponse struct {
 	Mapped *structpb.Struct `protobuf:"bytes,5,opt,name=mapped,proto3" json:"mapped,omitempty"`
 	Prompt string           `protobuf:"bytes,6,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// The key of the single flight; empty without one.
-	Flight string `protobuf:"bytes,7,opt,name=flight,proto3" json:"flight,omitempty"`
-	// The task that would start: its agent, its priority, and the branch, tag or commit that
-	// its workspace is checked out at, which is empty for what the persona says.
-	AgentName string `protobuf:"bytes,8,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
-	Priority  int32  `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"`
-	GitRef    string `protobuf:"bytes,10,opt,name=git_ref,json=gitRef,proto3" json:"git_ref,omitempty"`
-	// What happens while the run before has not ended: allow, skip, queue or replace.
-	Overlap       string `protobuf:"bytes,11,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	Flight        string `protobuf:"bytes,7,opt,name=flight,proto3" json:"flight,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2014,34 +1999,6 @@ func (x *TestTriggerResponse) GetPrompt() string {
 func (x *TestTriggerResponse) GetFlight() string {
 	if x != nil {
 		return x.Flight
-	}
-	return ""
-}
-
-func (x *TestTriggerResponse) GetAgentName() string {
-	if x != nil {
-		return x.AgentName
-	}
-	return ""
-}
-
-func (x *TestTriggerResponse) GetPriority() int32 {
-	if x != nil {
-		return x.Priority
-	}
-	return 0
-}
-
-func (x *TestTriggerResponse) GetGitRef() string {
-	if x != nil {
-		return x.GitRef
-	}
-	return ""
-}
-
-func (x *TestTriggerResponse) GetOverlap() string {
-	if x != nil {
-		return x.Overlap
 	}
 	return ""
 }
@@ -2256,8 +2213,10 @@ type ListDeliveriesRequest struct {
 	TriggerId string          `protobuf:"bytes,1,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
 	States    []DeliveryState `protobuf:"varint,2,rep,packed,name=states,proto3,enum=deckhand.v1.DeliveryState" json:"states,omitempty"`
 	// At most this many; 0 for 50.
-	PageSize      int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2320,10 +2279,19 @@ func (x *ListDeliveriesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListDeliveriesRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListDeliveriesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Deliveries    []*Delivery            `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2370,6 +2338,13 @@ func (x *ListDeliveriesResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListDeliveriesResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type GetDeliveryRequest struct {
@@ -2552,7 +2527,7 @@ var File_deckhand_v1_trigger_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\n" +
-	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
+	"\x19deckhand/v1/trigger.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x05\n" +
 	"\vTriggerSpec\x12\x1c\n" +
 	"\x04goal\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\xc0>R\x04goal\x12 \n" +
 	"\x06filter\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xa0\x1fR\x06filter\x12Z\n" +
@@ -2664,16 +2639,19 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"trigger_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\ttriggerId\"D\n" +
 	"\x12GetTriggerResponse\x12.\n" +
-	"\atrigger\x18\x01 \x01(\v2\x14.deckhand.v1.TriggerR\atrigger\"\x8c\x01\n" +
+	"\atrigger\x18\x01 \x01(\v2\x14.deckhand.v1.TriggerR\atrigger\"\xab\x01\n" +
 	"\x13ListTriggersRequest\x12#\n" +
 	"\bagent_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x12'\n" +
 	"\tpage_size\x18\x02 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tpageToken\"p\n" +
+	"page_token\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x9a\x01\n" +
 	"\x14ListTriggersResponse\x120\n" +
 	"\btriggers\x18\x01 \x03(\v2\x14.deckhand.v1.TriggerR\btriggers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"A\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"A\n" +
 	"\x14EnableTriggerRequest\x12)\n" +
 	"\n" +
 	"trigger_id\x18\x01 \x01(\tB\n" +
@@ -2708,23 +2686,20 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc0>R\x04goal\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"H\n" +
 	"\x13FireTriggerResponse\x121\n" +
-	"\bdelivery\x18\x01 \x01(\v2\x15.deckhand.v1.DeliveryR\bdelivery\"\x95\x05\n" +
-	"\x12TestTriggerRequest\x12'\n" +
+	"\bdelivery\x18\x01 \x01(\v2\x15.deckhand.v1.DeliveryR\bdelivery\"\xc6\x02\n" +
+	"\x12TestTriggerRequest\x12)\n" +
 	"\n" +
-	"trigger_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\ttriggerId\x12)\n" +
+	"trigger_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01(\x80\x01R\ttriggerId\x12)\n" +
 	"\vdelivery_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\n" +
 	"deliveryId\x12\x1e\n" +
 	"\x04body\x18\x03 \x01(\fB\n" +
 	"\xbaH\az\x05\x18\x80\x80\xc0\fR\x04body\x12P\n" +
 	"\aheaders\x18\x04 \x03(\v2,.deckhand.v1.TestTriggerRequest.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x12,\n" +
-	"\x04spec\x18\x05 \x01(\v2\x18.deckhand.v1.TriggerSpecR\x04spec\x12#\n" +
-	"\bagent_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x126\n" +
-	"\x04kind\x18\a \x01(\x0e2\x18.deckhand.v1.TriggerKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12,\n" +
-	"\x06preset\x18\b \x01(\tB\x14\xbaH\x11r\x0f2\r^[a-z]{0,20}$R\x06preset\x1a:\n" +
+	"\x04spec\x18\x05 \x01(\v2\x18.deckhand.v1.TriggerSpecR\x04spec\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xc3\x01\xbaH\xbf\x01\x1a\xbc\x01\n" +
-	"\x10test_trigger.one\x12,give either trigger_id, or agent_id and kind\x1azthis.trigger_id != '' ? this.agent_id == '' && this.kind == 0 && this.preset == '' : this.agent_id != '' && this.kind != 0\"\xd6\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\x01\n" +
 	"\x13TestTriggerResponse\x120\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1a.deckhand.v1.DeliveryStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
@@ -2732,13 +2707,7 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12/\n" +
 	"\x06mapped\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x06mapped\x12\x16\n" +
 	"\x06prompt\x18\x06 \x01(\tR\x06prompt\x12\x16\n" +
-	"\x06flight\x18\a \x01(\tR\x06flight\x12\x1d\n" +
-	"\n" +
-	"agent_name\x18\b \x01(\tR\tagentName\x12\x1a\n" +
-	"\bpriority\x18\t \x01(\x05R\bpriority\x12\x17\n" +
-	"\agit_ref\x18\n" +
-	" \x01(\tR\x06gitRef\x12\x18\n" +
-	"\aoverlap\x18\v \x01(\tR\aoverlap\"\xd4\x05\n" +
+	"\x06flight\x18\a \x01(\tR\x06flight\"\xd4\x05\n" +
 	"\bDelivery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2766,7 +2735,7 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x06prompt\x18  \x01(\tR\x06prompt\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf8\x01\n" +
 	"\x15ListDeliveriesRequest\x12'\n" +
 	"\n" +
 	"trigger_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\ttriggerId\x12E\n" +
@@ -2775,12 +2744,15 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\tpage_size\x18\x03 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\tpageToken\"w\n" +
+	"page_token\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\xc8\x01R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\xa1\x01\n" +
 	"\x16ListDeliveriesResponse\x125\n" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x15.deckhand.v1.DeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"A\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"A\n" +
 	"\x12GetDeliveryRequest\x12+\n" +
 	"\vdelivery_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\n" +
@@ -2810,7 +2782,7 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x18DELIVERY_STATE_DUPLICATE\x10\x02\x12\x1b\n" +
 	"\x17DELIVERY_STATE_FILTERED\x10\x03\x12\x19\n" +
 	"\x15DELIVERY_STATE_FAILED\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_STARTED\x10\x052\x9f\r\n" +
+	"\x16DELIVERY_STATE_STARTED\x10\x052\x83\r\n" +
 	"\x0eTriggerService\x12o\n" +
 	"\rCreateTrigger\x12!.deckhand.v1.CreateTriggerRequest\x1a\".deckhand.v1.CreateTriggerResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/triggers\x12|\n" +
 	"\rUpdateTrigger\x12!.deckhand.v1.UpdateTriggerRequest\x1a\".deckhand.v1.UpdateTriggerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*2\x19/v1/triggers/{trigger_id}\x12s\n" +
@@ -2821,8 +2793,8 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x0eDisableTrigger\x12\".deckhand.v1.DisableTriggerRequest\x1a#.deckhand.v1.DisableTriggerResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/triggers/{trigger_id}:disable\x12y\n" +
 	"\rDeleteTrigger\x12!.deckhand.v1.DeleteTriggerRequest\x1a\".deckhand.v1.DeleteTriggerResponse\"!\x82\xd3\xe4\x93\x02\x1b*\x19/v1/triggers/{trigger_id}\x12\x9c\x01\n" +
 	"\x13RotateTriggerSecret\x12'.deckhand.v1.RotateTriggerSecretRequest\x1a(.deckhand.v1.RotateTriggerSecretResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/triggers/{trigger_id}:rotate-secret\x12{\n" +
-	"\vFireTrigger\x12\x1f.deckhand.v1.FireTriggerRequest\x1a .deckhand.v1.FireTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:fire\x12\x96\x01\n" +
-	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\"D\x82\xd3\xe4\x93\x02;:\x01*Z\x16:\x01*\"\x11/v1/triggers:test\"\x1e/v1/triggers/{trigger_id}:test\x90\x02\x01\x12t\n" +
+	"\vFireTrigger\x12\x1f.deckhand.v1.FireTriggerRequest\x1a .deckhand.v1.FireTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:fire\x12{\n" +
+	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:test\x12t\n" +
 	"\x0eListDeliveries\x12\".deckhand.v1.ListDeliveriesRequest\x1a#.deckhand.v1.ListDeliveriesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/deliveries\x90\x02\x01\x12y\n" +
 	"\vGetDelivery\x12\x1f.deckhand.v1.GetDeliveryRequest\x1a .deckhand.v1.GetDeliveryResponse\"'\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/deliveries/{delivery_id}\x90\x02\x01\x12\x89\x01\n" +
 	"\x0eReplayDelivery\x12\".deckhand.v1.ReplayDeliveryRequest\x1a#.deckhand.v1.ReplayDeliveryResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/deliveries/{delivery_id}:replayBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
@@ -2883,7 +2855,8 @@ var file_deckhand_v1_trigger_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),         // 38: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil),       // 39: google.protobuf.Timestamp
 	(*fieldmaskpb.FieldMask)(nil),       // 40: google.protobuf.FieldMask
-	(*structpb.Struct)(nil),             // 41: google.protobuf.Struct
+	(*Total)(nil),                       // 41: deckhand.v1.Total
+	(*structpb.Struct)(nil),             // 42: google.protobuf.Struct
 }
 var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	35, // 0: deckhand.v1.TriggerSpec.mapping:type_name -> deckhand.v1.TriggerSpec.MappingEntry
@@ -2912,16 +2885,16 @@ var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	7,  // 23: deckhand.v1.UpdateTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
 	7,  // 24: deckhand.v1.GetTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
 	7,  // 25: deckhand.v1.ListTriggersResponse.triggers:type_name -> deckhand.v1.Trigger
-	7,  // 26: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	7,  // 27: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
-	38, // 28: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
-	7,  // 29: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
-	28, // 30: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
-	36, // 31: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
-	3,  // 32: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	0,  // 33: deckhand.v1.TestTriggerRequest.kind:type_name -> deckhand.v1.TriggerKind
+	41, // 26: deckhand.v1.ListTriggersResponse.total:type_name -> deckhand.v1.Total
+	7,  // 27: deckhand.v1.EnableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	7,  // 28: deckhand.v1.DisableTriggerResponse.trigger:type_name -> deckhand.v1.Trigger
+	38, // 29: deckhand.v1.RotateTriggerSecretRequest.keep:type_name -> google.protobuf.Duration
+	7,  // 30: deckhand.v1.RotateTriggerSecretResponse.trigger:type_name -> deckhand.v1.Trigger
+	28, // 31: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
+	36, // 32: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
+	3,  // 33: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
 	2,  // 34: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
-	41, // 35: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
+	42, // 35: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
 	2,  // 36: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
 	39, // 37: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
 	39, // 38: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
@@ -2929,39 +2902,40 @@ var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	37, // 40: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
 	2,  // 41: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
 	28, // 42: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
-	28, // 43: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	28, // 44: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	8,  // 45: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
-	10, // 46: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
-	12, // 47: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
-	14, // 48: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
-	16, // 49: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
-	18, // 50: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
-	20, // 51: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
-	22, // 52: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
-	24, // 53: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
-	26, // 54: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
-	29, // 55: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
-	31, // 56: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
-	33, // 57: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
-	9,  // 58: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
-	11, // 59: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
-	13, // 60: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
-	15, // 61: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
-	17, // 62: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
-	19, // 63: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
-	21, // 64: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
-	23, // 65: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
-	25, // 66: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
-	27, // 67: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
-	30, // 68: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
-	32, // 69: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
-	34, // 70: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
-	58, // [58:71] is the sub-list for method output_type
-	45, // [45:58] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	41, // 43: deckhand.v1.ListDeliveriesResponse.total:type_name -> deckhand.v1.Total
+	28, // 44: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	28, // 45: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	8,  // 46: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
+	10, // 47: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
+	12, // 48: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
+	14, // 49: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
+	16, // 50: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
+	18, // 51: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
+	20, // 52: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
+	22, // 53: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
+	24, // 54: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
+	26, // 55: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
+	29, // 56: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
+	31, // 57: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
+	33, // 58: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
+	9,  // 59: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
+	11, // 60: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
+	13, // 61: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
+	15, // 62: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
+	17, // 63: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
+	19, // 64: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
+	21, // 65: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
+	23, // 66: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
+	25, // 67: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
+	27, // 68: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
+	30, // 69: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
+	32, // 70: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
+	34, // 71: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
+	59, // [59:72] is the sub-list for method output_type
+	46, // [46:59] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_trigger_proto_init() }
@@ -2969,6 +2943,7 @@ func file_deckhand_v1_trigger_proto_init() {
 	if File_deckhand_v1_trigger_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_trigger_proto_msgTypes[0].OneofWrappers = []any{}
 	file_deckhand_v1_trigger_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}

@@ -320,7 +320,9 @@ type ListUsersRequest struct {
 	// At most this many; 0 for 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also say how many there are on all pages.
+	WithTotal     bool `protobuf:"varint,70,opt,name=with_total,json=withTotal,proto3" json:"with_total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -369,11 +371,20 @@ func (x *ListUsersRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListUsersRequest) GetWithTotal() bool {
+	if x != nil {
+		return x.WithTotal
+	}
+	return false
+}
+
 type ListUsersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Users []*User                `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Only with with_total, on the first page.
+	Total         *Total `protobuf:"bytes,70,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -420,6 +431,13 @@ func (x *ListUsersResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListUsersResponse) GetTotal() *Total {
+	if x != nil {
+		return x.Total
+	}
+	return nil
 }
 
 type UpdateUserRequest struct {
@@ -640,7 +658,7 @@ var File_deckhand_v1_user_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_user_proto_rawDesc = "" +
 	"\n" +
-	"\x16deckhand/v1/user.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x01\n" +
+	"\x16deckhand/v1/user.proto\x12\vdeckhand.v1\x1a\x1bbuf/validate/validate.proto\x1a\x16deckhand/v1/page.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x01\n" +
 	"\x04User\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -660,15 +678,18 @@ const file_deckhand_v1_user_proto_rawDesc = "" +
 	"\auser_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06userId\"8\n" +
 	"\x0fGetUserResponse\x12%\n" +
-	"\x04user\x18\x01 \x01(\v2\x11.deckhand.v1.UserR\x04user\"d\n" +
+	"\x04user\x18\x01 \x01(\v2\x11.deckhand.v1.UserR\x04user\"\x83\x01\n" +
 	"\x10ListUsersRequest\x12'\n" +
 	"\tpage_size\x18\x01 \x01(\x05B\n" +
 	"\xbaH\a\x1a\x05\x18\xf4\x03(\x00R\bpageSize\x12'\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\"d\n" +
+	"page_token\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x04R\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_total\x18F \x01(\bR\twithTotal\"\x8e\x01\n" +
 	"\x11ListUsersResponse\x12'\n" +
 	"\x05users\x18\x01 \x03(\v2\x11.deckhand.v1.UserR\x05users\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xa3\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12(\n" +
+	"\x05total\x18F \x01(\v2\x12.deckhand.v1.TotalR\x05total\"\xa3\x01\n" +
 	"\x11UpdateUserRequest\x12#\n" +
 	"\auser_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x06userId\x12;\n" +
@@ -718,28 +739,30 @@ var file_deckhand_v1_user_proto_goTypes = []any{
 	(*SetPasswordRequest)(nil),    // 9: deckhand.v1.SetPasswordRequest
 	(*SetPasswordResponse)(nil),   // 10: deckhand.v1.SetPasswordResponse
 	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Total)(nil),                 // 12: deckhand.v1.Total
 }
 var file_deckhand_v1_user_proto_depIdxs = []int32{
 	11, // 0: deckhand.v1.User.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: deckhand.v1.CreateUserResponse.user:type_name -> deckhand.v1.User
 	0,  // 2: deckhand.v1.GetUserResponse.user:type_name -> deckhand.v1.User
 	0,  // 3: deckhand.v1.ListUsersResponse.users:type_name -> deckhand.v1.User
-	0,  // 4: deckhand.v1.UpdateUserResponse.user:type_name -> deckhand.v1.User
-	1,  // 5: deckhand.v1.UserService.CreateUser:input_type -> deckhand.v1.CreateUserRequest
-	3,  // 6: deckhand.v1.UserService.GetUser:input_type -> deckhand.v1.GetUserRequest
-	5,  // 7: deckhand.v1.UserService.ListUsers:input_type -> deckhand.v1.ListUsersRequest
-	7,  // 8: deckhand.v1.UserService.UpdateUser:input_type -> deckhand.v1.UpdateUserRequest
-	9,  // 9: deckhand.v1.UserService.SetPassword:input_type -> deckhand.v1.SetPasswordRequest
-	2,  // 10: deckhand.v1.UserService.CreateUser:output_type -> deckhand.v1.CreateUserResponse
-	4,  // 11: deckhand.v1.UserService.GetUser:output_type -> deckhand.v1.GetUserResponse
-	6,  // 12: deckhand.v1.UserService.ListUsers:output_type -> deckhand.v1.ListUsersResponse
-	8,  // 13: deckhand.v1.UserService.UpdateUser:output_type -> deckhand.v1.UpdateUserResponse
-	10, // 14: deckhand.v1.UserService.SetPassword:output_type -> deckhand.v1.SetPasswordResponse
-	10, // [10:15] is the sub-list for method output_type
-	5,  // [5:10] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	12, // 4: deckhand.v1.ListUsersResponse.total:type_name -> deckhand.v1.Total
+	0,  // 5: deckhand.v1.UpdateUserResponse.user:type_name -> deckhand.v1.User
+	1,  // 6: deckhand.v1.UserService.CreateUser:input_type -> deckhand.v1.CreateUserRequest
+	3,  // 7: deckhand.v1.UserService.GetUser:input_type -> deckhand.v1.GetUserRequest
+	5,  // 8: deckhand.v1.UserService.ListUsers:input_type -> deckhand.v1.ListUsersRequest
+	7,  // 9: deckhand.v1.UserService.UpdateUser:input_type -> deckhand.v1.UpdateUserRequest
+	9,  // 10: deckhand.v1.UserService.SetPassword:input_type -> deckhand.v1.SetPasswordRequest
+	2,  // 11: deckhand.v1.UserService.CreateUser:output_type -> deckhand.v1.CreateUserResponse
+	4,  // 12: deckhand.v1.UserService.GetUser:output_type -> deckhand.v1.GetUserResponse
+	6,  // 13: deckhand.v1.UserService.ListUsers:output_type -> deckhand.v1.ListUsersResponse
+	8,  // 14: deckhand.v1.UserService.UpdateUser:output_type -> deckhand.v1.UpdateUserResponse
+	10, // 15: deckhand.v1.UserService.SetPassword:output_type -> deckhand.v1.SetPasswordResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_user_proto_init() }
@@ -747,6 +770,7 @@ func file_deckhand_v1_user_proto_init() {
 	if File_deckhand_v1_user_proto != nil {
 		return
 	}
+	file_deckhand_v1_page_proto_init()
 	file_deckhand_v1_user_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

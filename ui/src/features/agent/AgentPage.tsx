@@ -30,6 +30,7 @@ import { TaskService, type Task } from "@/gen/deckhand/v1/task_pb";
 import { useTaskView } from "@/live/context";
 import { AgentHold } from "./AgentHold";
 import { AgentMenu } from "./AgentMenu";
+import { AgentUsage } from "./AgentUsage";
 import { sides, type Side } from "./sides";
 
 const Terminal = lazy(() => import("@/features/terminal/Terminal").then((m) => ({ default: m.Terminal })));
@@ -151,6 +152,8 @@ function Loaded(props: { agent: Agent; markdown: string; tasks: Task[]; task: Ta
               <Tabs.Content key={s} value={s} className="min-h-0 flex-1 overflow-y-auto p-3">
                 {s === "persona" ? (
                   <LiteralBlock text={props.markdown} label="Persona" />
+                ) : s === "usage" ? (
+                  <AgentUsage agentId={agent.id} />
                 ) : !task ? (
                   <Empty title="Nothing here until the first run." />
                 ) : s === "files" ? (

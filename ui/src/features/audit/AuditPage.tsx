@@ -62,7 +62,7 @@ export function AuditPage() {
   const [verifying, setVerifying] = useState(false);
   const pages = useInfiniteQuery(
     AuditService.method.listAuditEntries,
-    { since, contains: search.text ?? "", objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", severity: search.severity ?? "", pageSize: 50, pageToken: "" },
+    { since, contains: search.text ?? "", objectId: search.object ?? "", actorId: search.by ?? "", action: search.action ?? "", severity: search.severity ?? "", pageSize: 50, pageToken: "", withTotal: true },
     byToken,
   );
   const { refetch } = pages;
@@ -145,7 +145,7 @@ export function AuditPage() {
           ))}
         </Table>
       )}
-      <More pages={pages}>Older entries</More>
+      <More pages={pages} shown={entries.length}>Older entries</More>
       {verifying && <VerifyDialog onClose={() => setVerifying(false)} onDone={refresh} />}
     </Page>
   );

@@ -14,7 +14,7 @@ import { CredentialService } from "@/gen/deckhand/v1/credential_pb";
 export function Requests(props: { credential: string }) {
   const pages = useInfiniteQuery(
     CredentialService.method.listCredentialRequests,
-    { credential: props.credential, taskId: "", pageSize: 25, pageToken: "" },
+    { credential: props.credential, taskId: "", pageSize: 25, pageToken: "", withTotal: true },
     // Requests have no events of their own: they are asked for again.
     { ...byToken, refetchInterval: 10_000 },
   );
@@ -52,7 +52,7 @@ export function Requests(props: { credential: string }) {
           </Row>
         ))}
       </Table>
-      <More pages={pages}>Load older</More>
+      <More pages={pages} shown={all.length}>Load older</More>
     </>
   );
 }

@@ -226,7 +226,7 @@ function Notifications() {
   const refresh = useRefresh(DestinationService);
   const pages = useInfiniteQuery(
     DestinationService.method.listNotifications,
-    { destinationId: search.of ?? "", states: search.state ? [notificationStates[search.state]] : [], pageSize: 25, pageToken: "" },
+    { destinationId: search.of ?? "", states: search.state ? [notificationStates[search.state]] : [], pageSize: 25, pageToken: "", withTotal: true },
     // What is sent has no events: it is asked for again.
     { ...byToken, refetchInterval: 10_000 },
   );
@@ -313,7 +313,7 @@ function Notifications() {
           })}
         </Table>
       )}
-      <More pages={pages}>Load older</More>
+      <More pages={pages} shown={notifications.length}>Load older</More>
     </Section>
   );
 }

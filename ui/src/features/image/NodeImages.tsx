@@ -65,7 +65,7 @@ export function NodeImages(props: { nodes: string[]; list: { isPending: boolean;
 
 function Images({ node }: { node: string }) {
   // Images have no events: the list is asked for again.
-  const list = useQuery(ImageService.method.listImages, { nodeId: node }, { refetchInterval: 15_000 });
+  const list = useQuery(ImageService.method.listImages, { nodeId: node, pageSize: 500 }, { refetchInterval: 15_000 });
   const all = list.data?.images ?? [];
   if (list.isPending) return <Skeletons rows={3} />;
   if (list.error && all.length === 0) return <Problem error={list.error} retry={() => void list.refetch()} />;

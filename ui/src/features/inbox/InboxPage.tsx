@@ -8,6 +8,7 @@ import { cx } from "@/components/cx";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
+import { More } from "@/components/More";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
@@ -40,7 +41,7 @@ export function InboxPage() {
   const search = route.useSearch();
   const { item: chosen } = search;
   const navigate = route.useNavigate();
-  const request = useMemo(() => requestOf({ ...search, item: undefined }), [search]);
+  const request = useMemo(() => ({ ...requestOf({ ...search, item: undefined }), withTotal: true }), [search]);
   const pages = useInfiniteQuery(InboxService.method.listInbox, request, { ...byToken, refetchInterval: (q) => untilBack(millis(q.state.data?.pages[0]?.nextSnoozeEndsAt), Date.now(), lookAgain) });
   const items = useMemo(() => pages.data?.pages.flatMap((p) => p.items) ?? none, [pages.data]);
   const counts = pages.data?.pages[0]?.counts ?? noCounts;
@@ -158,13 +159,9 @@ export function InboxPage() {
                   ));
                 })}
               </ul>
-              {pages.hasNextPage && (
-                <div className="p-3">
-                  <Button small busy={pages.isFetchingNextPage} onClick={() => void pages.fetchNextPage()}>
-                    Load more
-                  </Button>
-                </div>
-              )}
+              <div className="px-3 pb-3">
+                <More small pages={pages} shown={items.length}>Load more</More>
+              </div>
             </nav>
             <section aria-label="Item" className={cx("min-h-0 overflow-y-auto p-5 pb-0 max-sm:px-4 max-sm:pt-0", !chosen && !together && "max-sm:hidden")} tabIndex={0} {...swipe}>
               {(chosen || together) && (

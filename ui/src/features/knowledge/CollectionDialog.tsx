@@ -24,7 +24,7 @@ const knowledge = createClient(KnowledgeService, transport);
 export function CollectionDialog(props: { id: string; onClose: () => void }) {
   const refresh = useRefresh(KnowledgeService);
   const found = useQuery(KnowledgeService.method.getCollection, { collectionId: props.id }, { retry: false });
-  const list = useInfiniteQuery(KnowledgeService.method.listDocuments, { collectionId: props.id, pageSize: 100, pageToken: "" }, { ...byToken, retry: false });
+  const list = useInfiniteQuery(KnowledgeService.method.listDocuments, { collectionId: props.id, pageSize: 100, pageToken: "", withTotal: true }, { ...byToken, retry: false });
   const [removing, setRemoving] = useState<KnowledgeSource>();
   const [deleting, setDeleting] = useState<KnowledgeDocument>();
   // addAgain adds a source that was removed, and has it read.
@@ -89,7 +89,7 @@ export function CollectionDialog(props: { id: string; onClose: () => void }) {
               </Row>
             ))}
           </Table>
-          <More pages={list}>More documents</More>
+          <More pages={list} shown={documents.length}>More documents</More>
         </div>
       )}
       <Confirm

@@ -40,7 +40,7 @@ export function MemoryPage() {
   const [purging, setPurging] = useState(false);
   const [chosen, setChosen] = useState<string[]>([]);
   const refresh = useRefresh(MemoryService);
-  const list = useInfiniteQuery(MemoryService.method.listMemories, requestOf(search), byToken);
+  const list = useInfiniteQuery(MemoryService.method.listMemories, { ...requestOf(search), withTotal: true }, byToken);
   const all = list.data?.pages.flatMap((page) => page.memories) ?? [];
   const picked = all.filter((m) => chosen.includes(m.id));
   const filter = (change: Partial<MemorySearch>) => {
@@ -242,7 +242,7 @@ export function MemoryPage() {
               </Row>
             ))}
           </Table>
-          <More pages={list}>Older entries</More>
+          <More pages={list} shown={all.length}>Older entries</More>
         </>
       )}
       {editing && <EditMemory of={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}

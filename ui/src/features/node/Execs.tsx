@@ -32,7 +32,7 @@ export function Execs({ node }: { node: Node }) {
   // People's commands have no events: the list is asked for again.
   const list = useInfiniteQuery(
     NodeExecService.method.listNodeExecs,
-    { nodeId: node.id, pageSize: 50, pageToken: "" },
+    { nodeId: node.id, pageSize: 50, pageToken: "", withTotal: true },
     { ...byToken, refetchInterval: 5_000 },
   );
   const kill = useMutation(NodeExecService.method.killNodeExec, {
@@ -96,7 +96,7 @@ export function Execs({ node }: { node: Node }) {
           ))}
         </Table>
       )}
-      <More pages={list}>Load older</More>
+      <More pages={list} shown={all.length}>Load older</More>
       {undoing && (
         <UndoDialog
           of={{ execId: undoing.id }}

@@ -3,14 +3,12 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { SquareTerminal } from "lucide-react";
 import { lazy, Suspense, useState } from "react";
 import { useSession } from "@/app/session";
-import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
-import { Chart } from "@/components/Chart";
 import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Id } from "@/components/Id";
 import { Literal } from "@/components/Literal";
-import { bytes, count } from "@/components/money";
+import { bytes } from "@/components/money";
 import { Page } from "@/components/Page";
 import { Problem } from "@/components/Problem";
 import { Facts, Section } from "@/components/Section";
@@ -29,6 +27,7 @@ import { MachineFiles } from "./MachineFiles";
 import { Labels, NodeBadges } from "./NodeBadges";
 import { NodeActions } from "./NodeActions";
 import type { Samples } from "./samples";
+import { cpus, UsageCharts, UsageEvents } from "./UsageCharts";
 import { useTelemetry } from "./useTelemetry";
 
 const Terminal = lazy(() => import("@/features/terminal/Terminal").then((m) => ({ default: m.Terminal })));
@@ -187,18 +186,13 @@ function Host({ node }: { node: Node }) {
   );
 }
 
-const cpus = (millis: number) => `${(millis / 1000).toFixed(millis < 10_000 ? 2 : 1)} CPU`;
-const size = (n: number) => bytes(Math.round(n));
-
 function Usage({ nodeId, samples, error, connected }: { nodeId: string; samples: Samples; error: unknown; connected: boolean }) {
   const session = useSession();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const jail = search.jail ?? "";
   const latest = samples.latest(jail);
-  const series = samples.of(jail);
   const whose = jail ? latest?.agentName || jail : "";
-  const limit = (n: bigint | undefined) => (n ? Number(n) : undefined);
   return (
     <>
       <Section
@@ -213,26 +207,9 @@ function Usage({ nodeId, samples, error, connected }: { nodeId: string; samples:
             <p className="text-dim">Not connected: no figures are available.</p>
           )
         ) : (
-          <div className="grid gap-3 sm:grid-cols-2 xl:grid-cols-[repeat(auto-fit,minmax(14rem,1fr))]">
-            <Chart label="CPU" times={samples.times} values={series.cpu} format={cpus} />
-            <Chart label="Memory" times={samples.times} values={series.memory} format={size} limit={limit(latest?.memoryLimitBytes)} />
-            <Chart label="Disk" times={samples.times} values={series.disk} format={size} limit={limit(latest?.diskLimitBytes)} />
-            <Chart label="Processes" times={samples.times} values={series.pids} format={(n) => count(Math.round(n))} limit={limit(latest?.pidsLimit)} />
-            {latest?.load !== undefined && (
-              <Chart label="Load" times={samples.times} values={series.load} format={(n) => n.toFixed(2)} limit={latest.cpus} />
-            )}
-          </div>
+          <UsageCharts samples={samples} jail={jail} />
         )}
-        {samples.events.length > 0 && (
-          <ul aria-label="Events" className="space-y-1 pt-3 text-sm">
-            {samples.events.map((e, i) => (
-              <li key={i} className="flex flex-wrap items-center gap-2">
-                <Badge tone={e.kind === "pressure" ? "warn" : "bad"}>{e.kind.replaceAll("_", " ")}</Badge>
-                {e.resource} {e.jailId ? <Id value={e.jailId} /> : "the machine"} <Time at={e.time} />
-              </li>
-            ))}
-          </ul>
-        )}
+        <UsageEvents events={samples.events} />
       </Section>
       <Section title="Jails">
         {samples.jails.length === 0 ? (

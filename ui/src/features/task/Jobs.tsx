@@ -22,7 +22,7 @@ const measured = 5_000;
 export function Jobs(props: { taskId: string; onLog: (stepId: string) => void }) {
   const { data } = useQuery(
     TaskService.method.listJobs,
-    { taskId: props.taskId },
+    { taskId: props.taskId, pageSize: 500 },
     { refetchInterval: (q) => (q.state.data?.jobs.some((j) => j.state === JobState.RUNNING) ? measured : false) },
   );
   const queries = useQueryClient();

@@ -187,7 +187,7 @@ export function TasksPage() {
           </table>
         </div>
       )}
-      <More pages={pages}>Older tasks</More>
+      <More pages={pages} shown={tasks.length}>Older tasks</More>
     </Page>
   );
 }
@@ -202,6 +202,7 @@ function requestOf(search: TaskSearch) {
     createdBefore: search.to ? timestampFromDate(midnight(search.to, 1)) : undefined,
     pageSize: 20,
     pageToken: "",
+    withTotal: true,
   };
 }
 
@@ -236,7 +237,7 @@ const most = 10_000;
 // exportTasks saves what matches as JSON Lines, newest first.
 async function exportTasks(request: ReturnType<typeof requestOf>) {
   const lines: string[] = [];
-  for await (const t of rows(client.listTasks, { ...request, pageSize: 500 })) {
+  for await (const t of rows(client.listTasks, { ...request, pageSize: 500, withTotal: false })) {
     lines.push(JSON.stringify(toJson(TaskSchema, t)));
     if (lines.length >= most) break;
   }

@@ -36,7 +36,7 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
   // Deliveries have no events: they are asked for again.
   const pages = useInfiniteQuery(
     TriggerService.method.listDeliveries,
-    { triggerId: trigger.id, states: search.outcome ? [outcomeStates[search.outcome]] : [], pageSize: 25, pageToken: "" },
+    { triggerId: trigger.id, states: search.outcome ? [outcomeStates[search.outcome]] : [], pageSize: 25, pageToken: "", withTotal: true },
     { ...byToken, refetchInterval: 5_000 },
   );
   const deliveries = pages.data?.pages.flatMap((page) => page.deliveries) ?? [];
@@ -109,7 +109,7 @@ export function Deliveries({ trigger }: { trigger: Trigger }) {
           ))}
         </Table>
       )}
-      <More pages={pages}>Older deliveries</More>
+      <More pages={pages} shown={deliveries.length}>Older deliveries</More>
       {search.delivery && advanced && <Detail id={search.delivery} show={show} again={() => void pages.refetch()} />}
     </>
   );

@@ -39,7 +39,7 @@ export function TriggersPage() {
   // Deliveries have no events: the list is asked for again.
   const pages = useInfiniteQuery(
     TriggerService.method.listTriggers,
-    { agentId: agent ?? "", pageSize: 100, pageToken: "" },
+    { agentId: agent ?? "", pageSize: 100, pageToken: "", withTotal: true },
     { ...byToken, refetchInterval: 10_000 },
   );
   const triggers = pages.data?.pages.flatMap((page) => page.triggers) ?? [];
@@ -118,7 +118,7 @@ export function TriggersPage() {
           ))}
         </Table>
       )}
-      <More pages={pages}>More triggers</More>
+      <More pages={pages} shown={triggers.length}>More triggers</More>
     </Page>
   );
 }

@@ -40,7 +40,7 @@ export const servicesOf = (text: string) => [...new Set(text.split(/[\s,]+/).fil
 
 // Tokens lists tokens: one's own, or everybody's.
 export function Tokens(props: { all: boolean; making: boolean; onMade: () => void }) {
-  const list = useInfiniteQuery(TokenService.method.listTokens, { all: props.all, pageSize: 100, pageToken: "" }, byToken);
+  const list = useInfiniteQuery(TokenService.method.listTokens, { all: props.all, pageSize: 100, pageToken: "", withTotal: true }, byToken);
   const refresh = useRefresh(TokenService);
   const [revoking, setRevoking] = useState<Token>();
   const [secret, setSecret] = useState<{ name: string; secret: string }>();
@@ -82,7 +82,7 @@ export function Tokens(props: { all: boolean; making: boolean; onMade: () => voi
           ))}
         </Table>
       )}
-      <More pages={list}>Older tokens</More>
+      <More pages={list} shown={shown.length}>Older tokens</More>
       {props.making && <NewToken own={!props.all} onClose={props.onMade} onMade={(name, s) => setSecret({ name, secret: s })} />}
       {secret && (
         <Secret

@@ -30,7 +30,7 @@ const users = createClient(UserService, transport);
 export function Users(props: { making: boolean; onMade: () => void }) {
   const session = useSession();
   const admin = may(session, "admin");
-  const list = useInfiniteQuery(UserService.method.listUsers, { pageSize: 100, pageToken: "" }, byToken);
+  const list = useInfiniteQuery(UserService.method.listUsers, { pageSize: 100, pageToken: "", withTotal: true }, byToken);
   const refresh = useRefresh(UserService);
   const [changing, setChanging] = useState<User>();
   const [disabling, setDisabling] = useState<User>();
@@ -87,7 +87,7 @@ export function Users(props: { making: boolean; onMade: () => void }) {
           </Row>
         ))}
       </Table>
-      <More pages={list}>More users</More>
+      <More pages={list} shown={list.data.pages.reduce((n, page) => n + page.users.length, 0)}>More users</More>
       {props.making && <NewUser onClose={props.onMade} />}
       {changing && <ChangeRole user={changing} onClose={() => setChanging(undefined)} />}
       {password && <NewPassword user={password} onClose={() => setPassword(undefined)} />}

@@ -36,6 +36,9 @@ const (
 	// NodeTelemetryServiceWatchNodeTelemetryProcedure is the fully-qualified name of the
 	// NodeTelemetryService's WatchNodeTelemetry RPC.
 	NodeTelemetryServiceWatchNodeTelemetryProcedure = "/deckhand.v1.NodeTelemetryService/WatchNodeTelemetry"
+	// NodeTelemetryServiceGetAgentTelemetryProcedure is the fully-qualified name of the
+	// NodeTelemetryService's GetAgentTelemetry RPC.
+	NodeTelemetryServiceGetAgentTelemetryProcedure = "/deckhand.v1.NodeTelemetryService/GetAgentTelemetry"
 )
 
 // NodeTelemetryServiceClient is a client for the deckhand.v1.NodeTelemetryService service.
@@ -44,6 +47,10 @@ type NodeTelemetryServiceClient interface {
 	// second until the caller leaves. A slow caller misses samples, but never
 	// events.
 	WatchNodeTelemetry(context.Context, *v1.WatchNodeTelemetryRequest) (*connect.ServerStreamForClient[v1.WatchNodeTelemetryResponse], error)
+	// GetAgentTelemetry returns what the jails of an agent use and have used: its own and
+	// those of its tasks that have not ended. Nodes keep a sample every 15 seconds for an
+	// hour, and what happened in that time.
+	GetAgentTelemetry(context.Context, *v1.GetAgentTelemetryRequest) (*v1.GetAgentTelemetryResponse, error)
 }
 
 // NewNodeTelemetryServiceClient constructs a client for the deckhand.v1.NodeTelemetryService
@@ -64,17 +71,34 @@ func NewNodeTelemetryServiceClient(httpClient connect.HTTPClient, baseURL string
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getAgentTelemetry: connect.NewClient[v1.GetAgentTelemetryRequest, v1.GetAgentTelemetryResponse](
+			httpClient,
+			baseURL+NodeTelemetryServiceGetAgentTelemetryProcedure,
+			connect.WithSchema(nodeTelemetryServiceMethods.ByName("GetAgentTelemetry")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // nodeTelemetryServiceClient implements NodeTelemetryServiceClient.
 type nodeTelemetryServiceClient struct {
 	watchNodeTelemetry *connect.Client[v1.WatchNodeTelemetryRequest, v1.WatchNodeTelemetryResponse]
+	getAgentTelemetry  *connect.Client[v1.GetAgentTelemetryRequest, v1.GetAgentTelemetryResponse]
 }
 
 // WatchNodeTelemetry calls deckhand.v1.NodeTelemetryService.WatchNodeTelemetry.
 func (c *nodeTelemetryServiceClient) WatchNodeTelemetry(ctx context.Context, req *v1.WatchNodeTelemetryRequest) (*connect.ServerStreamForClient[v1.WatchNodeTelemetryResponse], error) {
 	return c.watchNodeTelemetry.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// GetAgentTelemetry calls deckhand.v1.NodeTelemetryService.GetAgentTelemetry.
+func (c *nodeTelemetryServiceClient) GetAgentTelemetry(ctx context.Context, req *v1.GetAgentTelemetryRequest) (*v1.GetAgentTelemetryResponse, error) {
+	response, err := c.getAgentTelemetry.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // NodeTelemetryServiceHandler is an implementation of the deckhand.v1.NodeTelemetryService service.
@@ -83,6 +107,10 @@ type NodeTelemetryServiceHandler interface {
 	// second until the caller leaves. A slow caller misses samples, but never
 	// events.
 	WatchNodeTelemetry(context.Context, *v1.WatchNodeTelemetryRequest, *connect.ServerStream[v1.WatchNodeTelemetryResponse]) error
+	// GetAgentTelemetry returns what the jails of an agent use and have used: its own and
+	// those of its tasks that have not ended. Nodes keep a sample every 15 seconds for an
+	// hour, and what happened in that time.
+	GetAgentTelemetry(context.Context, *v1.GetAgentTelemetryRequest) (*v1.GetAgentTelemetryResponse, error)
 }
 
 // NewNodeTelemetryServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -99,10 +127,19 @@ func NewNodeTelemetryServiceHandler(svc NodeTelemetryServiceHandler, opts ...con
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	nodeTelemetryServiceGetAgentTelemetryHandler := connect.NewUnaryHandlerSimple(
+		NodeTelemetryServiceGetAgentTelemetryProcedure,
+		svc.GetAgentTelemetry,
+		connect.WithSchema(nodeTelemetryServiceMethods.ByName("GetAgentTelemetry")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.NodeTelemetryService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case NodeTelemetryServiceWatchNodeTelemetryProcedure:
 			nodeTelemetryServiceWatchNodeTelemetryHandler.ServeHTTP(w, r)
+		case NodeTelemetryServiceGetAgentTelemetryProcedure:
+			nodeTelemetryServiceGetAgentTelemetryHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -114,4 +151,8 @@ type UnimplementedNodeTelemetryServiceHandler struct{}
 
 func (UnimplementedNodeTelemetryServiceHandler) WatchNodeTelemetry(context.Context, *v1.WatchNodeTelemetryRequest, *connect.ServerStream[v1.WatchNodeTelemetryResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeTelemetryService.WatchNodeTelemetry is not implemented"))
+}
+
+func (UnimplementedNodeTelemetryServiceHandler) GetAgentTelemetry(context.Context, *v1.GetAgentTelemetryRequest) (*v1.GetAgentTelemetryResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.NodeTelemetryService.GetAgentTelemetry is not implemented"))
 }

@@ -41,6 +41,8 @@ const (
 	TaskServiceListTasksProcedure = "/deckhand.v1.TaskService/ListTasks"
 	// TaskServiceCancelTaskProcedure is the fully-qualified name of the TaskService's CancelTask RPC.
 	TaskServiceCancelTaskProcedure = "/deckhand.v1.TaskService/CancelTask"
+	// TaskServiceCancelTasksProcedure is the fully-qualified name of the TaskService's CancelTasks RPC.
+	TaskServiceCancelTasksProcedure = "/deckhand.v1.TaskService/CancelTasks"
 	// TaskServicePauseTaskProcedure is the fully-qualified name of the TaskService's PauseTask RPC.
 	TaskServicePauseTaskProcedure = "/deckhand.v1.TaskService/PauseTask"
 	// TaskServiceResumeTaskProcedure is the fully-qualified name of the TaskService's ResumeTask RPC.
@@ -69,6 +71,8 @@ const (
 	TaskServiceKillJobProcedure = "/deckhand.v1.TaskService/KillJob"
 	// TaskServiceReadLogProcedure is the fully-qualified name of the TaskService's ReadLog RPC.
 	TaskServiceReadLogProcedure = "/deckhand.v1.TaskService/ReadLog"
+	// TaskServiceReadTaskLogProcedure is the fully-qualified name of the TaskService's ReadTaskLog RPC.
+	TaskServiceReadTaskLogProcedure = "/deckhand.v1.TaskService/ReadTaskLog"
 )
 
 // TaskServiceClient is a client for the deckhand.v1.TaskService service.
@@ -83,6 +87,11 @@ type TaskServiceClient interface {
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
 	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
+	// CancelTasks ends the tasks that a filter picks: of the caller's own or, for an
+	// administrator, of all. It cancels the newest first, at most as many as limit says,
+	// and returns how many are left; a task that ends meanwhile is left out. With dry_run
+	// it changes nothing and returns what it would cancel.
+	CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelTasksResponse, error)
 	// PauseTask stops a task until ResumeTask is called. The task's lease ends
 	// and its running commands are frozen. With on_next_tool the task continues
 	// until its next tool call, which is decided and not run. It is idempotent.
@@ -117,6 +126,11 @@ type TaskServiceClient interface {
 	KillJob(context.Context, *v1.KillJobRequest) (*v1.KillJobResponse, error)
 	// ReadLog streams the raw output of one step's command from the node's log.
 	ReadLog(context.Context, *v1.ReadLogRequest) (*connect.ServerStreamForClient[v1.ReadLogResponse], error)
+	// ReadTaskLog streams the raw output of all commands of a task, in the order in
+	// which they ended, each with a line before it that names its step. What it has
+	// returned of a task that runs stays as it is: commands that have not ended are
+	// not in it. Where output is missing, the offset of what follows is further on.
+	ReadTaskLog(context.Context, *v1.ReadTaskLogRequest) (*connect.ServerStreamForClient[v1.ReadTaskLogResponse], error)
 }
 
 // NewTaskServiceClient constructs a client for the deckhand.v1.TaskService service. By default, it
@@ -154,6 +168,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceCancelTaskProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("CancelTask")),
+			connect.WithClientOptions(opts...),
+		),
+		cancelTasks: connect.NewClient[v1.CancelTasksRequest, v1.CancelTasksResponse](
+			httpClient,
+			baseURL+TaskServiceCancelTasksProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("CancelTasks")),
 			connect.WithClientOptions(opts...),
 		),
 		pauseTask: connect.NewClient[v1.PauseTaskRequest, v1.PauseTaskResponse](
@@ -232,6 +252,13 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		readTaskLog: connect.NewClient[v1.ReadTaskLogRequest, v1.ReadTaskLogResponse](
+			httpClient,
+			baseURL+TaskServiceReadTaskLogProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ReadTaskLog")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -241,6 +268,7 @@ type taskServiceClient struct {
 	getTask         *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
 	listTasks       *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
 	cancelTask      *connect.Client[v1.CancelTaskRequest, v1.CancelTaskResponse]
+	cancelTasks     *connect.Client[v1.CancelTasksRequest, v1.CancelTasksResponse]
 	pauseTask       *connect.Client[v1.PauseTaskRequest, v1.PauseTaskResponse]
 	resumeTask      *connect.Client[v1.ResumeTaskRequest, v1.ResumeTaskResponse]
 	tellTask        *connect.Client[v1.TellTaskRequest, v1.TellTaskResponse]
@@ -253,6 +281,7 @@ type taskServiceClient struct {
 	listJobs        *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
 	killJob         *connect.Client[v1.KillJobRequest, v1.KillJobResponse]
 	readLog         *connect.Client[v1.ReadLogRequest, v1.ReadLogResponse]
+	readTaskLog     *connect.Client[v1.ReadTaskLogRequest, v1.ReadTaskLogResponse]
 }
 
 // SubmitTask calls deckhand.v1.TaskService.SubmitTask.
@@ -285,6 +314,15 @@ func (c *taskServiceClient) ListTasks(ctx context.Context, req *v1.ListTasksRequ
 // CancelTask calls deckhand.v1.TaskService.CancelTask.
 func (c *taskServiceClient) CancelTask(ctx context.Context, req *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error) {
 	response, err := c.cancelTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CancelTasks calls deckhand.v1.TaskService.CancelTasks.
+func (c *taskServiceClient) CancelTasks(ctx context.Context, req *v1.CancelTasksRequest) (*v1.CancelTasksResponse, error) {
+	response, err := c.cancelTasks.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -395,6 +433,11 @@ func (c *taskServiceClient) ReadLog(ctx context.Context, req *v1.ReadLogRequest)
 	return c.readLog.CallServerStream(ctx, connect.NewRequest(req))
 }
 
+// ReadTaskLog calls deckhand.v1.TaskService.ReadTaskLog.
+func (c *taskServiceClient) ReadTaskLog(ctx context.Context, req *v1.ReadTaskLogRequest) (*connect.ServerStreamForClient[v1.ReadTaskLogResponse], error) {
+	return c.readTaskLog.CallServerStream(ctx, connect.NewRequest(req))
+}
+
 // TaskServiceHandler is an implementation of the deckhand.v1.TaskService service.
 type TaskServiceHandler interface {
 	// SubmitTask stores a task and queues it for admission. Repeating it with the
@@ -407,6 +450,11 @@ type TaskServiceHandler interface {
 	// CancelTask ends a task. A running command of it is killed; the task is
 	// cancelled at once and its worker stops at its next renewal at the latest.
 	CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error)
+	// CancelTasks ends the tasks that a filter picks: of the caller's own or, for an
+	// administrator, of all. It cancels the newest first, at most as many as limit says,
+	// and returns how many are left; a task that ends meanwhile is left out. With dry_run
+	// it changes nothing and returns what it would cancel.
+	CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelTasksResponse, error)
 	// PauseTask stops a task until ResumeTask is called. The task's lease ends
 	// and its running commands are frozen. With on_next_tool the task continues
 	// until its next tool call, which is decided and not run. It is idempotent.
@@ -441,6 +489,11 @@ type TaskServiceHandler interface {
 	KillJob(context.Context, *v1.KillJobRequest) (*v1.KillJobResponse, error)
 	// ReadLog streams the raw output of one step's command from the node's log.
 	ReadLog(context.Context, *v1.ReadLogRequest, *connect.ServerStream[v1.ReadLogResponse]) error
+	// ReadTaskLog streams the raw output of all commands of a task, in the order in
+	// which they ended, each with a line before it that names its step. What it has
+	// returned of a task that runs stays as it is: commands that have not ended are
+	// not in it. Where output is missing, the offset of what follows is further on.
+	ReadTaskLog(context.Context, *v1.ReadTaskLogRequest, *connect.ServerStream[v1.ReadTaskLogResponse]) error
 }
 
 // NewTaskServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -474,6 +527,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceCancelTaskProcedure,
 		svc.CancelTask,
 		connect.WithSchema(taskServiceMethods.ByName("CancelTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceCancelTasksHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceCancelTasksProcedure,
+		svc.CancelTasks,
+		connect.WithSchema(taskServiceMethods.ByName("CancelTasks")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServicePauseTaskHandler := connect.NewUnaryHandlerSimple(
@@ -552,6 +611,13 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceReadTaskLogHandler := connect.NewServerStreamHandlerSimple(
+		TaskServiceReadTaskLogProcedure,
+		svc.ReadTaskLog,
+		connect.WithSchema(taskServiceMethods.ByName("ReadTaskLog")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/deckhand.v1.TaskService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TaskServiceSubmitTaskProcedure:
@@ -562,6 +628,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceListTasksHandler.ServeHTTP(w, r)
 		case TaskServiceCancelTaskProcedure:
 			taskServiceCancelTaskHandler.ServeHTTP(w, r)
+		case TaskServiceCancelTasksProcedure:
+			taskServiceCancelTasksHandler.ServeHTTP(w, r)
 		case TaskServicePauseTaskProcedure:
 			taskServicePauseTaskHandler.ServeHTTP(w, r)
 		case TaskServiceResumeTaskProcedure:
@@ -586,6 +654,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceKillJobHandler.ServeHTTP(w, r)
 		case TaskServiceReadLogProcedure:
 			taskServiceReadLogHandler.ServeHTTP(w, r)
+		case TaskServiceReadTaskLogProcedure:
+			taskServiceReadTaskLogHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -609,6 +679,10 @@ func (UnimplementedTaskServiceHandler) ListTasks(context.Context, *v1.ListTasksR
 
 func (UnimplementedTaskServiceHandler) CancelTask(context.Context, *v1.CancelTaskRequest) (*v1.CancelTaskResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.CancelTask is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) CancelTasks(context.Context, *v1.CancelTasksRequest) (*v1.CancelTasksResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.CancelTasks is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) PauseTask(context.Context, *v1.PauseTaskRequest) (*v1.PauseTaskResponse, error) {
@@ -657,4 +731,8 @@ func (UnimplementedTaskServiceHandler) KillJob(context.Context, *v1.KillJobReque
 
 func (UnimplementedTaskServiceHandler) ReadLog(context.Context, *v1.ReadLogRequest, *connect.ServerStream[v1.ReadLogResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ReadLog is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ReadTaskLog(context.Context, *v1.ReadTaskLogRequest, *connect.ServerStream[v1.ReadTaskLogResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("deckhand.v1.TaskService.ReadTaskLog is not implemented"))
 }

@@ -4,6 +4,8 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Total } from "./page_pb.js";
+import { file_deckhand_v1_page } from "./page_pb.js";
 import type { Scope } from "./scope_pb.js";
 import { file_deckhand_v1_scope } from "./scope_pb.js";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
@@ -14,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/knowledge.proto.
  */
 export const file_deckhand_v1_knowledge: GenFile = /*@__PURE__*/
-  fileDesc("ChtkZWNraGFuZC92MS9rbm93bGVkZ2UucHJvdG8SC2RlY2toYW5kLnYxIqMCCgpDb2xsZWN0aW9uEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoFc2NvcGUYBCABKAsyEi5kZWNraGFuZC52MS5TY29wZRISCgpjcmVhdGVkX2J5GAUgASgJEi4KCmNyZWF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWRvY3VtZW50cxgHIAEoAxIQCghwYXNzYWdlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIPCgdza2lwcGVkGAogASgDEhAKCHdyaXRhYmxlGAsgASgIEigKBHN5bmMYDCABKAsyGi5kZWNraGFuZC52MS5Lbm93bGVkZ2VTeW5jIrcCCg9Lbm93bGVkZ2VTb3VyY2USCgoCaWQYASABKAkSLgoEa2luZBgCIAEoDjIgLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZUtpbmQSEAoIYWdlbnRfaWQYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdub2RlX2lkGAUgASgJEhEKCW5vZGVfbmFtZRgGIAEoCRIMCgRwYXRoGAcgASgJEgsKA3VybBgIIAEoCRIQCghyZXZpc2lvbhgJIAEoCRItCglzeW5jZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWVycm9yGAsgASgJEgwKBG5vdGUYDCABKAkSEQoJZG9jdW1lbnRzGA0gASgDEhIKCmNyZWRlbnRpYWwYDiABKAkivgIKDUtub3dsZWRnZVN5bmMSCgoCaWQYASABKAkSLgoFc3RhdGUYAiABKA4yHy5kZWNraGFuZC52MS5Lbm93bGVkZ2VTeW5jU3RhdGUSDQoFcGhhc2UYAyABKAkSEgoKc3RhcnRlZF9ieRgEIAEoCRIuCgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmlsZXMYByABKAUSDQoFYWRkZWQYCCABKAUSDwoHY2hhbmdlZBgJIAEoBRIPCgdyZW1vdmVkGAogASgFEg8KB3NraXBwZWQYCyABKAUSEAoIcGFzc2FnZXMYDCABKAUSDQoFZXJyb3IYDSABKAki0QEKEUtub3dsZWRnZURvY3VtZW50EgoKAmlkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCRIMCgRwYXRoGAMgASgJEg0KBXRpdGxlGAQgASgJEg4KBmZvcm1hdBgFIAEoCRIOCgZkaWdlc3QYBiABKAkSDQoFYnl0ZXMYByABKAMSEAoIcGFzc2FnZXMYCCABKAUSDwoHc2tpcHBlZBgJIAEoCRIuCgppbmRleGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK5AgoHUGFzc2FnZRIKCgJpZBgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB2hlYWRpbmcYAyABKAkSFQoNY29sbGVjdGlvbl9pZBgEIAEoCRISCgpjb2xsZWN0aW9uGAUgASgJEhMKC2RvY3VtZW50X2lkGAYgASgJEgwKBHBhdGgYByABKAkSDQoFdGl0bGUYCCABKAkSDgoGZm9ybWF0GAkgASgJEhIKCmZpcnN0X2xpbmUYCiABKAUSEQoJbGFzdF9saW5lGAsgASgFEgwKBHBhZ2UYDCABKAUSEAoIY2l0YXRpb24YDSABKAkSDQoFc2NvcmUYDiABKAESEAoIZm91bmRfYnkYDyADKAkSLgoKaW5kZXhlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXwoXQ3JlYXRlQ29sbGVjdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIhCgVzY29wZRgDIAEoCzISLmRlY2toYW5kLnYxLlNjb3BlIkcKGENyZWF0ZUNvbGxlY3Rpb25SZXNwb25zZRIrCgpjb2xsZWN0aW9uGAEgASgLMhcuZGVja2hhbmQudjEuQ29sbGVjdGlvbiI/ChZMaXN0Q29sbGVjdGlvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImAKF0xpc3RDb2xsZWN0aW9uc1Jlc3BvbnNlEiwKC2NvbGxlY3Rpb25zGAEgAygLMhcuZGVja2hhbmQudjEuQ29sbGVjdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLQoUR2V0Q29sbGVjdGlvblJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCSJzChVHZXRDb2xsZWN0aW9uUmVzcG9uc2USKwoKY29sbGVjdGlvbhgBIAEoCzIXLmRlY2toYW5kLnYxLkNvbGxlY3Rpb24SLQoHc291cmNlcxgCIAMoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSIwChdEZWxldGVDb2xsZWN0aW9uUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJIhoKGERlbGV0ZUNvbGxlY3Rpb25SZXNwb25zZSJXChBBZGRTb3VyY2VSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSLAoGc291cmNlGAIgASgLMhwuZGVja2hhbmQudjEuS25vd2xlZGdlU291cmNlIkEKEUFkZFNvdXJjZVJlc3BvbnNlEiwKBnNvdXJjZRgBIAEoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSI/ChNSZW1vdmVTb3VyY2VSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSEQoJc291cmNlX2lkGAIgASgJIhYKFFJlbW92ZVNvdXJjZVJlc3BvbnNlIk0KFVVwbG9hZERvY3VtZW50UmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJEgwKBHBhdGgYAiABKAkSDwoHY29udGVudBgDIAEoDCJGChZVcGxvYWREb2N1bWVudFJlc3BvbnNlEiwKBnNvdXJjZRgBIAEoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSI8ChVSZW1vdmVEb2N1bWVudFJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCRIMCgRwYXRoGAIgASgJIhgKFlJlbW92ZURvY3VtZW50UmVzcG9uc2UiVAoUTGlzdERvY3VtZW50c1JlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJjChVMaXN0RG9jdW1lbnRzUmVzcG9uc2USMQoJZG9jdW1lbnRzGAEgAygLMh4uZGVja2hhbmQudjEuS25vd2xlZGdlRG9jdW1lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi4KFVN5bmNDb2xsZWN0aW9uUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJIkIKFlN5bmNDb2xsZWN0aW9uUmVzcG9uc2USKAoEc3luYxgBIAEoCzIaLmRlY2toYW5kLnYxLktub3dsZWRnZVN5bmMiTgoWU2VhcmNoS25vd2xlZGdlUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIWCg5jb2xsZWN0aW9uX2lkcxgCIAMoCRINCgVsaW1pdBgDIAEoBSJkChdTZWFyY2hLbm93bGVkZ2VSZXNwb25zZRImCghwYXNzYWdlcxgBIAMoCzIULmRlY2toYW5kLnYxLlBhc3NhZ2USEwoLY29sbGVjdGlvbnMYAiABKAUSDAoEbm90ZRgDIAEoCSI3ChFHZXRQYXNzYWdlUmVxdWVzdBISCgpwYXNzYWdlX2lkGAEgASgJEg4KBmFyb3VuZBgCIAEoBSJjChJHZXRQYXNzYWdlUmVzcG9uc2USJQoHcGFzc2FnZRgBIAEoCzIULmRlY2toYW5kLnYxLlBhc3NhZ2USJgoIcGFzc2FnZXMYAiADKAsyFC5kZWNraGFuZC52MS5QYXNzYWdlIvQBChJLbm93bGVkZ2VFbWJlZGRpbmcSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSEgoKZGltZW5zaW9ucxgDIAEoBRIMCgRzaXplGAQgASgFEhAKCHBhc3NhZ2VzGAUgASgDEhAKCGVtYmVkZGVkGAYgASgDEg8KB3JlZnVzZWQYByABKAMSDQoFZXJyb3IYCCABKAkSEgoKY2hhbmdlZF9ieRgJIAEoCRIuCgpjaGFuZ2VkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbl9kYXRhYmFzZRgLIAEoCCIeChxHZXRLbm93bGVkZ2VFbWJlZGRpbmdSZXF1ZXN0IlMKHUdldEtub3dsZWRnZUVtYmVkZGluZ1Jlc3BvbnNlEjIKCWVtYmVkZGluZxgBIAEoCzIfLmRlY2toYW5kLnYxLktub3dsZWRnZUVtYmVkZGluZyJTChxTZXRLbm93bGVkZ2VFbWJlZGRpbmdSZXF1ZXN0EhAKCHByb3ZpZGVyGAEgASgJEg0KBW1vZGVsGAIgASgJEhIKCmRpbWVuc2lvbnMYAyABKAUiUwodU2V0S25vd2xlZGdlRW1iZWRkaW5nUmVzcG9uc2USMgoJZW1iZWRkaW5nGAEgASgLMh8uZGVja2hhbmQudjEuS25vd2xlZGdlRW1iZWRkaW5nKuEBChNLbm93bGVkZ2VTb3VyY2VLaW5kEiUKIUtOT1dMRURHRV9TT1VSQ0VfS0lORF9VTlNQRUNJRklFRBAAEiAKHEtOT1dMRURHRV9TT1VSQ0VfS0lORF9VUExPQUQQARIjCh9LTk9XTEVER0VfU09VUkNFX0tJTkRfV09SS1NQQUNFEAISHgoaS05PV0xFREdFX1NPVVJDRV9LSU5EX05PREUQAxIdChlLTk9XTEVER0VfU09VUkNFX0tJTkRfR0lUEAQSHQoZS05PV0xFREdFX1NPVVJDRV9LSU5EX1dFQhAFKqEBChJLbm93bGVkZ2VTeW5jU3RhdGUSJAogS05PV0xFREdFX1NZTkNfU1RBVEVfVU5TUEVDSUZJRUQQABIgChxLTk9XTEVER0VfU1lOQ19TVEFURV9SVU5OSU5HEAESIgoeS05PV0xFREdFX1NZTkNfU1RBVEVfU1VDQ0VFREVEEAISHwobS05PV0xFREdFX1NZTkNfU1RBVEVfRkFJTEVEEAMyvwoKEEtub3dsZWRnZVNlcnZpY2USXwoQQ3JlYXRlQ29sbGVjdGlvbhIkLmRlY2toYW5kLnYxLkNyZWF0ZUNvbGxlY3Rpb25SZXF1ZXN0GiUuZGVja2hhbmQudjEuQ3JlYXRlQ29sbGVjdGlvblJlc3BvbnNlEmEKD0xpc3RDb2xsZWN0aW9ucxIjLmRlY2toYW5kLnYxLkxpc3RDb2xsZWN0aW9uc1JlcXVlc3QaJC5kZWNraGFuZC52MS5MaXN0Q29sbGVjdGlvbnNSZXNwb25zZSIDkAIBElsKDUdldENvbGxlY3Rpb24SIS5kZWNraGFuZC52MS5HZXRDb2xsZWN0aW9uUmVxdWVzdBoiLmRlY2toYW5kLnYxLkdldENvbGxlY3Rpb25SZXNwb25zZSIDkAIBEl8KEERlbGV0ZUNvbGxlY3Rpb24SJC5kZWNraGFuZC52MS5EZWxldGVDb2xsZWN0aW9uUmVxdWVzdBolLmRlY2toYW5kLnYxLkRlbGV0ZUNvbGxlY3Rpb25SZXNwb25zZRJKCglBZGRTb3VyY2USHS5kZWNraGFuZC52MS5BZGRTb3VyY2VSZXF1ZXN0Gh4uZGVja2hhbmQudjEuQWRkU291cmNlUmVzcG9uc2USUwoMUmVtb3ZlU291cmNlEiAuZGVja2hhbmQudjEuUmVtb3ZlU291cmNlUmVxdWVzdBohLmRlY2toYW5kLnYxLlJlbW92ZVNvdXJjZVJlc3BvbnNlElkKDlVwbG9hZERvY3VtZW50EiIuZGVja2hhbmQudjEuVXBsb2FkRG9jdW1lbnRSZXF1ZXN0GiMuZGVja2hhbmQudjEuVXBsb2FkRG9jdW1lbnRSZXNwb25zZRJZCg5SZW1vdmVEb2N1bWVudBIiLmRlY2toYW5kLnYxLlJlbW92ZURvY3VtZW50UmVxdWVzdBojLmRlY2toYW5kLnYxLlJlbW92ZURvY3VtZW50UmVzcG9uc2USWwoNTGlzdERvY3VtZW50cxIhLmRlY2toYW5kLnYxLkxpc3REb2N1bWVudHNSZXF1ZXN0GiIuZGVja2hhbmQudjEuTGlzdERvY3VtZW50c1Jlc3BvbnNlIgOQAgESWQoOU3luY0NvbGxlY3Rpb24SIi5kZWNraGFuZC52MS5TeW5jQ29sbGVjdGlvblJlcXVlc3QaIy5kZWNraGFuZC52MS5TeW5jQ29sbGVjdGlvblJlc3BvbnNlEmEKD1NlYXJjaEtub3dsZWRnZRIjLmRlY2toYW5kLnYxLlNlYXJjaEtub3dsZWRnZVJlcXVlc3QaJC5kZWNraGFuZC52MS5TZWFyY2hLbm93bGVkZ2VSZXNwb25zZSIDkAIBElIKCkdldFBhc3NhZ2USHi5kZWNraGFuZC52MS5HZXRQYXNzYWdlUmVxdWVzdBofLmRlY2toYW5kLnYxLkdldFBhc3NhZ2VSZXNwb25zZSIDkAIBEnMKFUdldEtub3dsZWRnZUVtYmVkZGluZxIpLmRlY2toYW5kLnYxLkdldEtub3dsZWRnZUVtYmVkZGluZ1JlcXVlc3QaKi5kZWNraGFuZC52MS5HZXRLbm93bGVkZ2VFbWJlZGRpbmdSZXNwb25zZSIDkAIBEm4KFVNldEtub3dsZWRnZUVtYmVkZGluZxIpLmRlY2toYW5kLnYxLlNldEtub3dsZWRnZUVtYmVkZGluZ1JlcXVlc3QaKi5kZWNraGFuZC52MS5TZXRLbm93bGVkZ2VFbWJlZGRpbmdSZXNwb25zZUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_scope, file_google_protobuf_timestamp]);
+  fileDesc("ChtkZWNraGFuZC92MS9rbm93bGVkZ2UucHJvdG8SC2RlY2toYW5kLnYxIqMCCgpDb2xsZWN0aW9uEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoFc2NvcGUYBCABKAsyEi5kZWNraGFuZC52MS5TY29wZRISCgpjcmVhdGVkX2J5GAUgASgJEi4KCmNyZWF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWRvY3VtZW50cxgHIAEoAxIQCghwYXNzYWdlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIPCgdza2lwcGVkGAogASgDEhAKCHdyaXRhYmxlGAsgASgIEigKBHN5bmMYDCABKAsyGi5kZWNraGFuZC52MS5Lbm93bGVkZ2VTeW5jIqMCCg9Lbm93bGVkZ2VTb3VyY2USCgoCaWQYASABKAkSLgoEa2luZBgCIAEoDjIgLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZUtpbmQSEAoIYWdlbnRfaWQYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdub2RlX2lkGAUgASgJEhEKCW5vZGVfbmFtZRgGIAEoCRIMCgRwYXRoGAcgASgJEgsKA3VybBgIIAEoCRIQCghyZXZpc2lvbhgJIAEoCRItCglzeW5jZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWVycm9yGAsgASgJEgwKBG5vdGUYDCABKAkSEQoJZG9jdW1lbnRzGA0gASgDIr4CCg1Lbm93bGVkZ2VTeW5jEgoKAmlkGAEgASgJEi4KBXN0YXRlGAIgASgOMh8uZGVja2hhbmQudjEuS25vd2xlZGdlU3luY1N0YXRlEg0KBXBoYXNlGAMgASgJEhIKCnN0YXJ0ZWRfYnkYBCABKAkSLgoKc3RhcnRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWZpbGVzGAcgASgFEg0KBWFkZGVkGAggASgFEg8KB2NoYW5nZWQYCSABKAUSDwoHcmVtb3ZlZBgKIAEoBRIPCgdza2lwcGVkGAsgASgFEhAKCHBhc3NhZ2VzGAwgASgFEg0KBWVycm9yGA0gASgJItEBChFLbm93bGVkZ2VEb2N1bWVudBIKCgJpZBgBIAEoCRIRCglzb3VyY2VfaWQYAiABKAkSDAoEcGF0aBgDIAEoCRINCgV0aXRsZRgEIAEoCRIOCgZmb3JtYXQYBSABKAkSDgoGZGlnZXN0GAYgASgJEg0KBWJ5dGVzGAcgASgDEhAKCHBhc3NhZ2VzGAggASgFEg8KB3NraXBwZWQYCSABKAkSLgoKaW5kZXhlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiuQIKB1Bhc3NhZ2USCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRIPCgdoZWFkaW5nGAMgASgJEhUKDWNvbGxlY3Rpb25faWQYBCABKAkSEgoKY29sbGVjdGlvbhgFIAEoCRITCgtkb2N1bWVudF9pZBgGIAEoCRIMCgRwYXRoGAcgASgJEg0KBXRpdGxlGAggASgJEg4KBmZvcm1hdBgJIAEoCRISCgpmaXJzdF9saW5lGAogASgFEhEKCWxhc3RfbGluZRgLIAEoBRIMCgRwYWdlGAwgASgFEhAKCGNpdGF0aW9uGA0gASgJEg0KBXNjb3JlGA4gASgBEhAKCGZvdW5kX2J5GA8gAygJEi4KCmluZGV4ZWRfYXQYECABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl8KF0NyZWF0ZUNvbGxlY3Rpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSIQoFc2NvcGUYAyABKAsyEi5kZWNraGFuZC52MS5TY29wZSJHChhDcmVhdGVDb2xsZWN0aW9uUmVzcG9uc2USKwoKY29sbGVjdGlvbhgBIAEoCzIXLmRlY2toYW5kLnYxLkNvbGxlY3Rpb24iPwoWTGlzdENvbGxlY3Rpb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJgChdMaXN0Q29sbGVjdGlvbnNSZXNwb25zZRIsCgtjb2xsZWN0aW9ucxgBIAMoCzIXLmRlY2toYW5kLnYxLkNvbGxlY3Rpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi0KFEdldENvbGxlY3Rpb25SZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkicwoVR2V0Q29sbGVjdGlvblJlc3BvbnNlEisKCmNvbGxlY3Rpb24YASABKAsyFy5kZWNraGFuZC52MS5Db2xsZWN0aW9uEi0KB3NvdXJjZXMYAiADKAsyHC5kZWNraGFuZC52MS5Lbm93bGVkZ2VTb3VyY2UiMAoXRGVsZXRlQ29sbGVjdGlvblJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCSIaChhEZWxldGVDb2xsZWN0aW9uUmVzcG9uc2UiVwoQQWRkU291cmNlUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJEiwKBnNvdXJjZRgCIAEoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSJBChFBZGRTb3VyY2VSZXNwb25zZRIsCgZzb3VyY2UYASABKAsyHC5kZWNraGFuZC52MS5Lbm93bGVkZ2VTb3VyY2UiPwoTUmVtb3ZlU291cmNlUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCSIWChRSZW1vdmVTb3VyY2VSZXNwb25zZSJNChVVcGxvYWREb2N1bWVudFJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEg8KB2NvbnRlbnQYAyABKAwiRgoWVXBsb2FkRG9jdW1lbnRSZXNwb25zZRIsCgZzb3VyY2UYASABKAsyHC5kZWNraGFuZC52MS5Lbm93bGVkZ2VTb3VyY2UiPAoVUmVtb3ZlRG9jdW1lbnRSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSDAoEcGF0aBgCIAEoCSIYChZSZW1vdmVEb2N1bWVudFJlc3BvbnNlImgKFExpc3REb2N1bWVudHNSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKd2l0aF90b3RhbBhGIAEoCCKGAQoVTGlzdERvY3VtZW50c1Jlc3BvbnNlEjEKCWRvY3VtZW50cxgBIAMoCzIeLmRlY2toYW5kLnYxLktub3dsZWRnZURvY3VtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIhCgV0b3RhbBhGIAEoCzISLmRlY2toYW5kLnYxLlRvdGFsIi4KFVN5bmNDb2xsZWN0aW9uUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJIkIKFlN5bmNDb2xsZWN0aW9uUmVzcG9uc2USKAoEc3luYxgBIAEoCzIaLmRlY2toYW5kLnYxLktub3dsZWRnZVN5bmMiTgoWU2VhcmNoS25vd2xlZGdlUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIWCg5jb2xsZWN0aW9uX2lkcxgCIAMoCRINCgVsaW1pdBgDIAEoBSJWChdTZWFyY2hLbm93bGVkZ2VSZXNwb25zZRImCghwYXNzYWdlcxgBIAMoCzIULmRlY2toYW5kLnYxLlBhc3NhZ2USEwoLY29sbGVjdGlvbnMYAiABKAUiNwoRR2V0UGFzc2FnZVJlcXVlc3QSEgoKcGFzc2FnZV9pZBgBIAEoCRIOCgZhcm91bmQYAiABKAUiYwoSR2V0UGFzc2FnZVJlc3BvbnNlEiUKB3Bhc3NhZ2UYASABKAsyFC5kZWNraGFuZC52MS5QYXNzYWdlEiYKCHBhc3NhZ2VzGAIgAygLMhQuZGVja2hhbmQudjEuUGFzc2FnZSrhAQoTS25vd2xlZGdlU291cmNlS2luZBIlCiFLTk9XTEVER0VfU09VUkNFX0tJTkRfVU5TUEVDSUZJRUQQABIgChxLTk9XTEVER0VfU09VUkNFX0tJTkRfVVBMT0FEEAESIwofS05PV0xFREdFX1NPVVJDRV9LSU5EX1dPUktTUEFDRRACEh4KGktOT1dMRURHRV9TT1VSQ0VfS0lORF9OT0RFEAMSHQoZS05PV0xFREdFX1NPVVJDRV9LSU5EX0dJVBAEEh0KGUtOT1dMRURHRV9TT1VSQ0VfS0lORF9XRUIQBSqhAQoSS25vd2xlZGdlU3luY1N0YXRlEiQKIEtOT1dMRURHRV9TWU5DX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocS05PV0xFREdFX1NZTkNfU1RBVEVfUlVOTklORxABEiIKHktOT1dMRURHRV9TWU5DX1NUQVRFX1NVQ0NFRURFRBACEh8KG0tOT1dMRURHRV9TWU5DX1NUQVRFX0ZBSUxFRBADMtoIChBLbm93bGVkZ2VTZXJ2aWNlEl8KEENyZWF0ZUNvbGxlY3Rpb24SJC5kZWNraGFuZC52MS5DcmVhdGVDb2xsZWN0aW9uUmVxdWVzdBolLmRlY2toYW5kLnYxLkNyZWF0ZUNvbGxlY3Rpb25SZXNwb25zZRJhCg9MaXN0Q29sbGVjdGlvbnMSIy5kZWNraGFuZC52MS5MaXN0Q29sbGVjdGlvbnNSZXF1ZXN0GiQuZGVja2hhbmQudjEuTGlzdENvbGxlY3Rpb25zUmVzcG9uc2UiA5ACARJbCg1HZXRDb2xsZWN0aW9uEiEuZGVja2hhbmQudjEuR2V0Q29sbGVjdGlvblJlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRDb2xsZWN0aW9uUmVzcG9uc2UiA5ACARJfChBEZWxldGVDb2xsZWN0aW9uEiQuZGVja2hhbmQudjEuRGVsZXRlQ29sbGVjdGlvblJlcXVlc3QaJS5kZWNraGFuZC52MS5EZWxldGVDb2xsZWN0aW9uUmVzcG9uc2USSgoJQWRkU291cmNlEh0uZGVja2hhbmQudjEuQWRkU291cmNlUmVxdWVzdBoeLmRlY2toYW5kLnYxLkFkZFNvdXJjZVJlc3BvbnNlElMKDFJlbW92ZVNvdXJjZRIgLmRlY2toYW5kLnYxLlJlbW92ZVNvdXJjZVJlcXVlc3QaIS5kZWNraGFuZC52MS5SZW1vdmVTb3VyY2VSZXNwb25zZRJZCg5VcGxvYWREb2N1bWVudBIiLmRlY2toYW5kLnYxLlVwbG9hZERvY3VtZW50UmVxdWVzdBojLmRlY2toYW5kLnYxLlVwbG9hZERvY3VtZW50UmVzcG9uc2USWQoOUmVtb3ZlRG9jdW1lbnQSIi5kZWNraGFuZC52MS5SZW1vdmVEb2N1bWVudFJlcXVlc3QaIy5kZWNraGFuZC52MS5SZW1vdmVEb2N1bWVudFJlc3BvbnNlElsKDUxpc3REb2N1bWVudHMSIS5kZWNraGFuZC52MS5MaXN0RG9jdW1lbnRzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkxpc3REb2N1bWVudHNSZXNwb25zZSIDkAIBElkKDlN5bmNDb2xsZWN0aW9uEiIuZGVja2hhbmQudjEuU3luY0NvbGxlY3Rpb25SZXF1ZXN0GiMuZGVja2hhbmQudjEuU3luY0NvbGxlY3Rpb25SZXNwb25zZRJhCg9TZWFyY2hLbm93bGVkZ2USIy5kZWNraGFuZC52MS5TZWFyY2hLbm93bGVkZ2VSZXF1ZXN0GiQuZGVja2hhbmQudjEuU2VhcmNoS25vd2xlZGdlUmVzcG9uc2UiA5ACARJSCgpHZXRQYXNzYWdlEh4uZGVja2hhbmQudjEuR2V0UGFzc2FnZVJlcXVlc3QaHy5kZWNraGFuZC52MS5HZXRQYXNzYWdlUmVzcG9uc2UiA5ACAUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_page, file_deckhand_v1_scope, file_google_protobuf_timestamp]);
 
 /**
  * Collection is a set of documents with one scope.
@@ -183,14 +185,6 @@ export type KnowledgeSource = Message<"deckhand.v1.KnowledgeSource"> & {
    * @generated from field: int64 documents = 13;
    */
   documents: bigint;
-
-  /**
-   * Of a repository: the name of the credential that is inserted into the requests; empty for
-   * none.
-   *
-   * @generated from field: string credential = 14;
-   */
-  credential: string;
 };
 
 /**
@@ -815,6 +809,13 @@ export type ListDocumentsRequest = Message<"deckhand.v1.ListDocumentsRequest"> &
    * @generated from field: string page_token = 3;
    */
   pageToken: string;
+
+  /**
+   * Also say how many there are on all pages.
+   *
+   * @generated from field: bool with_total = 70;
+   */
+  withTotal: boolean;
 };
 
 /**
@@ -839,6 +840,13 @@ export type ListDocumentsResponse = Message<"deckhand.v1.ListDocumentsResponse">
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * Only with with_total, on the first page.
+   *
+   * @generated from field: deckhand.v1.Total total = 70;
+   */
+  total?: Total | undefined;
 };
 
 /**
@@ -932,14 +940,6 @@ export type SearchKnowledgeResponse = Message<"deckhand.v1.SearchKnowledgeRespon
    * @generated from field: int32 collections = 2;
    */
   collections: number;
-
-  /**
-   * Why the search by meaning was left out; empty if it was made, or the organisation has no
-   * model for it.
-   *
-   * @generated from field: string note = 3;
-   */
-  note: string;
 };
 
 /**
@@ -998,167 +998,6 @@ export const GetPassageResponseSchema: GenMessage<GetPassageResponse> = /*@__PUR
   messageDesc(file_deckhand_v1_knowledge, 28);
 
 /**
- * KnowledgeEmbedding is the model that turns passages into vectors, for search by meaning.
- *
- * @generated from message deckhand.v1.KnowledgeEmbedding
- */
-export type KnowledgeEmbedding = Message<"deckhand.v1.KnowledgeEmbedding"> & {
-  /**
-   * Empty if there is no such model.
-   *
-   * @generated from field: string provider = 1;
-   */
-  provider: string;
-
-  /**
-   * @generated from field: string model = 2;
-   */
-  model: string;
-
-  /**
-   * How many dimensions the vectors are asked to have; 0 for as many as the model has.
-   *
-   * @generated from field: int32 dimensions = 3;
-   */
-  dimensions: number;
-
-  /**
-   * How many those have that there are; 0 before the first.
-   *
-   * @generated from field: int32 size = 4;
-   */
-  size: number;
-
-  /**
-   * How many passages the organisation has, how many have a vector, and how many the model
-   * refused.
-   *
-   * @generated from field: int64 passages = 5;
-   */
-  passages: bigint;
-
-  /**
-   * @generated from field: int64 embedded = 6;
-   */
-  embedded: bigint;
-
-  /**
-   * @generated from field: int64 refused = 7;
-   */
-  refused: bigint;
-
-  /**
-   * Why the last call failed; empty if it did not. It is tried again.
-   *
-   * @generated from field: string error = 8;
-   */
-  error: string;
-
-  /**
-   * @generated from field: string changed_by = 9;
-   */
-  changedBy: string;
-
-  /**
-   * @generated from field: google.protobuf.Timestamp changed_at = 10;
-   */
-  changedAt?: Timestamp | undefined;
-
-  /**
-   * The database compares the vectors (pgvector), and not the hub.
-   *
-   * @generated from field: bool in_database = 11;
-   */
-  inDatabase: boolean;
-};
-
-/**
- * Describes the message deckhand.v1.KnowledgeEmbedding.
- * Use `create(KnowledgeEmbeddingSchema)` to create a new message.
- */
-export const KnowledgeEmbeddingSchema: GenMessage<KnowledgeEmbedding> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_knowledge, 29);
-
-/**
- * @generated from message deckhand.v1.GetKnowledgeEmbeddingRequest
- */
-export type GetKnowledgeEmbeddingRequest = Message<"deckhand.v1.GetKnowledgeEmbeddingRequest"> & {
-};
-
-/**
- * Describes the message deckhand.v1.GetKnowledgeEmbeddingRequest.
- * Use `create(GetKnowledgeEmbeddingRequestSchema)` to create a new message.
- */
-export const GetKnowledgeEmbeddingRequestSchema: GenMessage<GetKnowledgeEmbeddingRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_knowledge, 30);
-
-/**
- * @generated from message deckhand.v1.GetKnowledgeEmbeddingResponse
- */
-export type GetKnowledgeEmbeddingResponse = Message<"deckhand.v1.GetKnowledgeEmbeddingResponse"> & {
-  /**
-   * @generated from field: deckhand.v1.KnowledgeEmbedding embedding = 1;
-   */
-  embedding?: KnowledgeEmbedding | undefined;
-};
-
-/**
- * Describes the message deckhand.v1.GetKnowledgeEmbeddingResponse.
- * Use `create(GetKnowledgeEmbeddingResponseSchema)` to create a new message.
- */
-export const GetKnowledgeEmbeddingResponseSchema: GenMessage<GetKnowledgeEmbeddingResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_knowledge, 31);
-
-/**
- * @generated from message deckhand.v1.SetKnowledgeEmbeddingRequest
- */
-export type SetKnowledgeEmbeddingRequest = Message<"deckhand.v1.SetKnowledgeEmbeddingRequest"> & {
-  /**
-   * Both empty for no model: the vectors are deleted.
-   *
-   * @generated from field: string provider = 1;
-   */
-  provider: string;
-
-  /**
-   * @generated from field: string model = 2;
-   */
-  model: string;
-
-  /**
-   * How many dimensions the vectors are asked to have; 0 for the hub's choice: 512 of models
-   * that are known to be able to shorten their vectors, and otherwise as many as the model has.
-   *
-   * @generated from field: int32 dimensions = 3;
-   */
-  dimensions: number;
-};
-
-/**
- * Describes the message deckhand.v1.SetKnowledgeEmbeddingRequest.
- * Use `create(SetKnowledgeEmbeddingRequestSchema)` to create a new message.
- */
-export const SetKnowledgeEmbeddingRequestSchema: GenMessage<SetKnowledgeEmbeddingRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_knowledge, 32);
-
-/**
- * @generated from message deckhand.v1.SetKnowledgeEmbeddingResponse
- */
-export type SetKnowledgeEmbeddingResponse = Message<"deckhand.v1.SetKnowledgeEmbeddingResponse"> & {
-  /**
-   * @generated from field: deckhand.v1.KnowledgeEmbedding embedding = 1;
-   */
-  embedding?: KnowledgeEmbedding | undefined;
-};
-
-/**
- * Describes the message deckhand.v1.SetKnowledgeEmbeddingResponse.
- * Use `create(SetKnowledgeEmbeddingResponseSchema)` to create a new message.
- */
-export const SetKnowledgeEmbeddingResponseSchema: GenMessage<SetKnowledgeEmbeddingResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_knowledge, 33);
-
-/**
  * KnowledgeSourceKind is where documents come from.
  *
  * @generated from enum deckhand.v1.KnowledgeSourceKind
@@ -1191,7 +1030,7 @@ export enum KnowledgeSourceKind {
   NODE = 3,
 
   /**
-   * A Git repository that is reached by https.
+   * A Git repository that is reached by https without a credential.
    *
    * @generated from enum value: KNOWLEDGE_SOURCE_KIND_GIT = 4;
    */
@@ -1376,29 +1215,6 @@ export const KnowledgeService: GenService<{
     methodKind: "unary";
     input: typeof GetPassageRequestSchema;
     output: typeof GetPassageResponseSchema;
-  },
-  /**
-   * GetKnowledgeEmbedding returns the model with which the organisation's passages are searched
-   * by meaning, and how many of them it has embedded.
-   *
-   * @generated from rpc deckhand.v1.KnowledgeService.GetKnowledgeEmbedding
-   */
-  getKnowledgeEmbedding: {
-    methodKind: "unary";
-    input: typeof GetKnowledgeEmbeddingRequestSchema;
-    output: typeof GetKnowledgeEmbeddingResponseSchema;
-  },
-  /**
-   * SetKnowledgeEmbedding sets that model, or none. The hub sends the text of all passages of
-   * the organisation to its provider then, and each question. With another model, or another
-   * number of dimensions, all passages are embedded again.
-   *
-   * @generated from rpc deckhand.v1.KnowledgeService.SetKnowledgeEmbedding
-   */
-  setKnowledgeEmbedding: {
-    methodKind: "unary";
-    input: typeof SetKnowledgeEmbeddingRequestSchema;
-    output: typeof SetKnowledgeEmbeddingResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_knowledge, 0);

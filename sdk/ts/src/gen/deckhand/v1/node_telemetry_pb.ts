@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/node_telemetry.proto.
  */
 export const file_deckhand_v1_node_telemetry: GenFile = /*@__PURE__*/
-  fileDesc("CiBkZWNraGFuZC92MS9ub2RlX3RlbGVtZXRyeS5wcm90bxILZGVja2hhbmQudjEiTQoZV2F0Y2hOb2RlVGVsZW1ldHJ5UmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEg4KBmZvbGxvdxgCIAEoCBIPCgdoaXN0b3J5GAMgASgIIsABChpXYXRjaE5vZGVUZWxlbWV0cnlSZXNwb25zZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgRob3N0GAIgASgLMhYuZGVja2hhbmQudjEuTm9kZVVzYWdlEiUKBWphaWxzGAMgAygLMhYuZGVja2hhbmQudjEuTm9kZVVzYWdlEisKBmV2ZW50cxgEIAMoCzIbLmRlY2toYW5kLnYxLk5vZGVVc2FnZUV2ZW50IroDCglOb2RlVXNhZ2USDwoHamFpbF9pZBgBIAEoCRISCgphZ2VudF9uYW1lGAIgASgJEhcKCmNwdV9taWxsaXMYAyABKANIAIgBARIZCgxtZW1vcnlfYnl0ZXMYBCABKANIAYgBARIfChJtZW1vcnlfbGltaXRfYnl0ZXMYBSABKANIAogBARIRCgRwaWRzGAYgASgDSAOIAQESFwoKcGlkc19saW1pdBgHIAEoA0gEiAEBEhcKCmRpc2tfYnl0ZXMYCCABKANIBYgBARIdChBkaXNrX2xpbWl0X2J5dGVzGAkgASgDSAaIAQESFgoJb29tX2tpbGxzGAogASgDSAeIAQESEQoEbG9hZBgLIAEoAUgIiAEBEhEKBGNwdXMYDCABKAVICYgBAUINCgtfY3B1X21pbGxpc0IPCg1fbWVtb3J5X2J5dGVzQhUKE19tZW1vcnlfbGltaXRfYnl0ZXNCBwoFX3BpZHNCDQoLX3BpZHNfbGltaXRCDQoLX2Rpc2tfYnl0ZXNCEwoRX2Rpc2tfbGltaXRfYnl0ZXNCDAoKX29vbV9raWxsc0IHCgVfbG9hZEIHCgVfY3B1cyJ6Cg5Ob2RlVXNhZ2VFdmVudBIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdqYWlsX2lkGAIgASgJEgwKBGtpbmQYAyABKAkSDQoFY291bnQYBCABKAMSEAoIcmVzb3VyY2UYBSABKAkyhAEKFE5vZGVUZWxlbWV0cnlTZXJ2aWNlEmwKEldhdGNoTm9kZVRlbGVtZXRyeRImLmRlY2toYW5kLnYxLldhdGNoTm9kZVRlbGVtZXRyeVJlcXVlc3QaJy5kZWNraGFuZC52MS5XYXRjaE5vZGVUZWxlbWV0cnlSZXNwb25zZSIDkAIBMAFCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("CiBkZWNraGFuZC92MS9ub2RlX3RlbGVtZXRyeS5wcm90bxILZGVja2hhbmQudjEiTQoZV2F0Y2hOb2RlVGVsZW1ldHJ5UmVxdWVzdBIPCgdub2RlX2lkGAEgASgJEg4KBmZvbGxvdxgCIAEoCBIPCgdoaXN0b3J5GAMgASgIIsABChpXYXRjaE5vZGVUZWxlbWV0cnlSZXNwb25zZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgRob3N0GAIgASgLMhYuZGVja2hhbmQudjEuTm9kZVVzYWdlEiUKBWphaWxzGAMgAygLMhYuZGVja2hhbmQudjEuTm9kZVVzYWdlEisKBmV2ZW50cxgEIAMoCzIbLmRlY2toYW5kLnYxLk5vZGVVc2FnZUV2ZW50IroDCglOb2RlVXNhZ2USDwoHamFpbF9pZBgBIAEoCRISCgphZ2VudF9uYW1lGAIgASgJEhcKCmNwdV9taWxsaXMYAyABKANIAIgBARIZCgxtZW1vcnlfYnl0ZXMYBCABKANIAYgBARIfChJtZW1vcnlfbGltaXRfYnl0ZXMYBSABKANIAogBARIRCgRwaWRzGAYgASgDSAOIAQESFwoKcGlkc19saW1pdBgHIAEoA0gEiAEBEhcKCmRpc2tfYnl0ZXMYCCABKANIBYgBARIdChBkaXNrX2xpbWl0X2J5dGVzGAkgASgDSAaIAQESFgoJb29tX2tpbGxzGAogASgDSAeIAQESEQoEbG9hZBgLIAEoAUgIiAEBEhEKBGNwdXMYDCABKAVICYgBAUINCgtfY3B1X21pbGxpc0IPCg1fbWVtb3J5X2J5dGVzQhUKE19tZW1vcnlfbGltaXRfYnl0ZXNCBwoFX3BpZHNCDQoLX3BpZHNfbGltaXRCDQoLX2Rpc2tfYnl0ZXNCEwoRX2Rpc2tfbGltaXRfYnl0ZXNCDAoKX29vbV9raWxsc0IHCgVfbG9hZEIHCgVfY3B1cyJ6Cg5Ob2RlVXNhZ2VFdmVudBIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdqYWlsX2lkGAIgASgJEgwKBGtpbmQYAyABKAkSDQoFY291bnQYBCABKAMSEAoIcmVzb3VyY2UYBSABKAkibAoYR2V0QWdlbnRUZWxlbWV0cnlSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEikKBXNpbmNlGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgttYXhfc2FtcGxlcxgDIAEoBSJGChlHZXRBZ2VudFRlbGVtZXRyeVJlc3BvbnNlEikKBWphaWxzGAEgAygLMhouZGVja2hhbmQudjEuSmFpbFRlbGVtZXRyeSK9AQoNSmFpbFRlbGVtZXRyeRIPCgdqYWlsX2lkGAEgASgJEg8KB25vZGVfaWQYAiABKAkSEQoJbm9kZV9uYW1lGAMgASgJEg8KB3Rhc2tfaWQYBCABKAkSKAoHc2FtcGxlcxgFIAMoCzIXLmRlY2toYW5kLnYxLkphaWxTYW1wbGUSKwoGZXZlbnRzGAYgAygLMhsuZGVja2hhbmQudjEuTm9kZVVzYWdlRXZlbnQSDwoHcHJvYmxlbRgHIAEoCSJdCgpKYWlsU2FtcGxlEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiUKBXVzYWdlGAIgASgLMhYuZGVja2hhbmQudjEuTm9kZVVzYWdlMu0BChROb2RlVGVsZW1ldHJ5U2VydmljZRJsChJXYXRjaE5vZGVUZWxlbWV0cnkSJi5kZWNraGFuZC52MS5XYXRjaE5vZGVUZWxlbWV0cnlSZXF1ZXN0GicuZGVja2hhbmQudjEuV2F0Y2hOb2RlVGVsZW1ldHJ5UmVzcG9uc2UiA5ACATABEmcKEUdldEFnZW50VGVsZW1ldHJ5EiUuZGVja2hhbmQudjEuR2V0QWdlbnRUZWxlbWV0cnlSZXF1ZXN0GiYuZGVja2hhbmQudjEuR2V0QWdlbnRUZWxlbWV0cnlSZXNwb25zZSIDkAIBQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * @generated from message deckhand.v1.WatchNodeTelemetryRequest
@@ -216,6 +216,137 @@ export const NodeUsageEventSchema: GenMessage<NodeUsageEvent> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_node_telemetry, 3);
 
 /**
+ * @generated from message deckhand.v1.GetAgentTelemetryRequest
+ */
+export type GetAgentTelemetryRequest = Message<"deckhand.v1.GetAgentTelemetryRequest"> & {
+  /**
+   * Agent id, unique id prefix, or name.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * Only samples and events after this; unset for all that are kept.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 2;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * At most so many samples of each jail, the newest; 0 for all that are kept.
+   *
+   * @generated from field: int32 max_samples = 3;
+   */
+  maxSamples: number;
+};
+
+/**
+ * Describes the message deckhand.v1.GetAgentTelemetryRequest.
+ * Use `create(GetAgentTelemetryRequestSchema)` to create a new message.
+ */
+export const GetAgentTelemetryRequestSchema: GenMessage<GetAgentTelemetryRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node_telemetry, 4);
+
+/**
+ * @generated from message deckhand.v1.GetAgentTelemetryResponse
+ */
+export type GetAgentTelemetryResponse = Message<"deckhand.v1.GetAgentTelemetryResponse"> & {
+  /**
+   * By id; those that the caller sees, at most 50.
+   *
+   * @generated from field: repeated deckhand.v1.JailTelemetry jails = 1;
+   */
+  jails: JailTelemetry[];
+};
+
+/**
+ * Describes the message deckhand.v1.GetAgentTelemetryResponse.
+ * Use `create(GetAgentTelemetryResponseSchema)` to create a new message.
+ */
+export const GetAgentTelemetryResponseSchema: GenMessage<GetAgentTelemetryResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node_telemetry, 5);
+
+/**
+ * JailTelemetry is what a jail uses and has used.
+ *
+ * @generated from message deckhand.v1.JailTelemetry
+ */
+export type JailTelemetry = Message<"deckhand.v1.JailTelemetry"> & {
+  /**
+   * @generated from field: string jail_id = 1;
+   */
+  jailId: string;
+
+  /**
+   * @generated from field: string node_id = 2;
+   */
+  nodeId: string;
+
+  /**
+   * @generated from field: string node_name = 3;
+   */
+  nodeName: string;
+
+  /**
+   * Of a jail that is a task's own.
+   *
+   * @generated from field: string task_id = 4;
+   */
+  taskId: string;
+
+  /**
+   * Oldest first; the last one says what it uses now, if it runs.
+   *
+   * @generated from field: repeated deckhand.v1.JailSample samples = 5;
+   */
+  samples: JailSample[];
+
+  /**
+   * @generated from field: repeated deckhand.v1.NodeUsageEvent events = 6;
+   */
+  events: NodeUsageEvent[];
+
+  /**
+   * Why there are no samples: the node is not connected, for example.
+   *
+   * @generated from field: string problem = 7;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message deckhand.v1.JailTelemetry.
+ * Use `create(JailTelemetrySchema)` to create a new message.
+ */
+export const JailTelemetrySchema: GenMessage<JailTelemetry> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node_telemetry, 6);
+
+/**
+ * JailSample is what a jail used at a moment.
+ *
+ * @generated from message deckhand.v1.JailSample
+ */
+export type JailSample = Message<"deckhand.v1.JailSample"> & {
+  /**
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * @generated from field: deckhand.v1.NodeUsage usage = 2;
+   */
+  usage?: NodeUsage | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.JailSample.
+ * Use `create(JailSampleSchema)` to create a new message.
+ */
+export const JailSampleSchema: GenMessage<JailSample> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_node_telemetry, 7);
+
+/**
  * NodeTelemetryService returns the resources that machines and their jails use.
  *
  * @generated from service deckhand.v1.NodeTelemetryService
@@ -232,6 +363,18 @@ export const NodeTelemetryService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchNodeTelemetryRequestSchema;
     output: typeof WatchNodeTelemetryResponseSchema;
+  },
+  /**
+   * GetAgentTelemetry returns what the jails of an agent use and have used: its own and
+   * those of its tasks that have not ended. Nodes keep a sample every 15 seconds for an
+   * hour, and what happened in that time.
+   *
+   * @generated from rpc deckhand.v1.NodeTelemetryService.GetAgentTelemetry
+   */
+  getAgentTelemetry: {
+    methodKind: "unary";
+    input: typeof GetAgentTelemetryRequestSchema;
+    output: typeof GetAgentTelemetryResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_node_telemetry, 0);

@@ -8,7 +8,9 @@ import type { Action } from "../error/v1/error_pb.js";
 import { file_deckhand_error_v1_error } from "../error/v1/error_pb.js";
 import type { Estimate } from "./estimate_pb.js";
 import { file_deckhand_v1_estimate } from "./estimate_pb.js";
-import type { Step } from "./step_pb.js";
+import type { Total } from "./page_pb.js";
+import { file_deckhand_v1_page } from "./page_pb.js";
+import type { Step, StepState } from "./step_pb.js";
 import { file_deckhand_v1_step } from "./step_pb.js";
 import type { FileChange, UndoConflict } from "./workspace_pb.js";
 import { file_deckhand_v1_workspace } from "./workspace_pb.js";
@@ -20,7 +22,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/task.proto.
  */
 export const file_deckhand_v1_task: GenFile = /*@__PURE__*/
-  fileDesc("ChZkZWNraGFuZC92MS90YXNrLnByb3RvEgtkZWNraGFuZC52MSKWAQoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGQoRY2FjaGVfcmVhZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEhQKDGxpbWl0X3Rva2VucxgGIAEoAyLICwoEVGFzaxIKCgJpZBgBIAEoCRIQCghhZ2VudF9pZBgCIAEoCRISCgphZ2VudF9uYW1lGAMgASgJEhUKDWFnZW50X3ZlcnNpb24YBCABKAUSDQoFdGl0bGUYBSABKAkSDAoEZ29hbBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIOCgZyZWFzb24YCCABKAkSEAoIcHJpb3JpdHkYCSABKAUSDwoHYXR0ZW1wdBgKIAEoBRIRCgl3b3JrZXJfaWQYCyABKAkSDwoHbm9kZV9pZBgMIAEoCRIRCglpdGVyYXRpb24YDSABKAUSEAoIcHJvZ3Jlc3MYDiABKAESDwoHc3VtbWFyeRgPIAEoCRISCgplcnJvcl9jb2RlGBAgASgJEhUKDWVycm9yX21lc3NhZ2UYESABKAkSIQoFdXNhZ2UYEiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIWCg5jb3JyZWxhdGlvbl9pZBgTIAEoCRISCgpjcmVhdGVkX2J5GBQgASgJEhAKCHByb3ZpZGVyGBUgASgJEg0KBW1vZGVsGBYgASgJEi4KCmNyZWF0ZWRfYXQYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglldmVudF9zZXEYGiABKAMSEgoKbGluZWFnZV9pZBgbIAEoCRIRCglvcmlnaW5faWQYHCABKAkSEgoKcmVzdW1lZF9hdBgdIAEoBRISCgp0cmlnZ2VyX2lkGB4gASgJEisKCG92ZXJyaWRlGB8gASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhIKCnBhdXNlX25leHQYICABKAkSGAoQbWVzc2FnZXNfd2FpdGluZxghIAEoBRIQCghhc3NpZ25lZRg8IAEoCRITCgthc3NpZ25lZF9ieRg9IAEoCRIvCgthc3NpZ25lZF9hdBg+IAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHY29udGV4dBg/IAEoCRI2Cgxjb252ZXJzYXRpb24YQCADKAsyIC5kZWNraGFuZC52MS5Db252ZXJzYXRpb25NZXNzYWdlEg0KBWFmdGVyGEEgAygJEicKCHN0YW5kaW5nGEIgASgLMhUuZGVja2hhbmQudjEuU3RhbmRpbmcSLgoKbm90X2JlZm9yZRhDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYRCABKAUSFQoNd29ya2VyX2xvc3NlcxhFIAEoBRIRCglwYXJlbnRfaWQYRiABKAkSEwoLaGFuZGVkX2Zyb20YRyABKAkSKQoIbWFuaWZlc3QYSCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCHN1YnRhc2tzGEkgASgLMhUuZGVja2hhbmQudjEuU3VidGFza3MSDAoEY2hhdBhKIAEoCBINCgVpbWFnZRhLIAEoCRIRCgl0YXNrX3R5cGUYVSABKAkSFAoMcXVvdGFfbGltaXRzGFYgAygJEhQKDHJlc3VtZWRfdHVybhhXIAEoCBIoCgdzb3VyY2VzGF8gAygLMhcuZGVja2hhbmQudjEuVGFza1NvdXJjZRIpCgZhY3Rpb24YYCABKAsyGS5kZWNraGFuZC5lcnJvci52MS5BY3Rpb24SLgoKdW5kb191bnRpbBhhIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoLYWN0aXZlX3RpbWUYYiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iPAoKVGFza1NvdXJjZRIMCgRraW5kGAEgASgJEhEKCXJlZmVyZW5jZRgCIAEoCRINCgV0aXRsZRgDIAEoCSJvCghTdWJ0YXNrcxINCgV0YXNrcxgBIAEoBRIMCgRsaXZlGAIgASgFEhEKCXN1Y2NlZWRlZBgDIAEoBRIQCghwcm9ncmVzcxgEIAEoARIhCgV1c2FnZRgFIAEoCzISLmRlY2toYW5kLnYxLlVzYWdlIo0BCgxUYXNrT3ZlcnJpZGUSFAoMbWVtb3J5X2J5dGVzGAEgASgDEg8KB25vZGVfaWQYAiABKAkSEAoIcHJvdmlkZXIYAyABKAkSDQoFbW9kZWwYBCABKAkSJwoGbGltaXRzGAUgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cxIMCgRtb2RlGAYgASgJIqwBCgpUYXNrTGltaXRzEhIKCml0ZXJhdGlvbnMYASABKAUSLgoLYWN0aXZlX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGdG9rZW5zGAMgASgDEg0KBWNhbGxzGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEg0KBWZpbGVzGBAgASgDEhcKD2ZpbGVfc2l6ZV9ieXRlcxgRIAEoAyKPAQoLVGFza01lc3NhZ2USCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRIPCgdzYWlkX2J5GAMgASgJEhIKCmFmdGVyX3R1cm4YBCABKAUSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJZnJvbV90YXNrGAYgASgJIv4BCg5UYXNrQ2hlY2twb2ludBIRCglpdGVyYXRpb24YASABKAUSDgoGcmVhc29uGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCmV4cGlyZXNfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBG5hbWUYBSABKAkSFAoMYmVmb3JlX3N0ZXBzGAYgAygFEgoKAmlkGBAgASgJEg0KBXBoYXNlGBEgASgJEioKB2Jyb3dzZXIYEiABKAsyGS5kZWNraGFuZC52MS5Ccm93c2VyU3RhdGUiRAoMQnJvd3NlclN0YXRlEg0KBXBhZ2VzGAEgAygJEg8KB2Nvb2tpZXMYAiADKAkSFAoMc3RvcmVkX2l0ZW1zGAMgASgFIjEKE0NvbnZlcnNhdGlvbk1lc3NhZ2USDAoEcm9sZRgBIAEoCRIMCgR0ZXh0GAIgASgJIlEKCFN0YW5kaW5nEg0KBXBsYWNlGAEgASgFEicKBHdhaXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDQoFYmFzaXMYAyABKAkiKgoJSW5wdXRGaWxlEgwKBHBhdGgYASABKAkSDwoHY29udGVudBgCIAEoDCJUCg1UYXNrQXJ0aWZhY3RzEhQKDGZyb21fdGFza19pZBgBIAEoCRINCgVwYXRocxgCIAMoCRIOCgZmb2xkZXIYAyABKAkSDgoGc2hhcmVkGAQgASgIIo8DChFTdWJtaXRUYXNrUmVxdWVzdBIQCghhZ2VudF9pZBgBIAEoCRIMCgRnb2FsGAIgASgJEg0KBXRpdGxlGAMgASgJEhAKCHByaW9yaXR5GAQgASgFEiYKBmlucHV0cxgFIAMoCzIWLmRlY2toYW5kLnYxLklucHV0RmlsZRIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSEQoJYXNzaWduX3RvGDwgASgJEg8KB2NvbnRleHQYPSABKAkSNgoMY29udmVyc2F0aW9uGD4gAygLMiAuZGVja2hhbmQudjEuQ29udmVyc2F0aW9uTWVzc2FnZRINCgVhZnRlchg/IAMoCRItCglhcnRpZmFjdHMYQCADKAsyGi5kZWNraGFuZC52MS5UYXNrQXJ0aWZhY3RzEgwKBGNoYXQYQSABKAgSEAoIcmVwbHlfdG8YQiABKAkSKwoIb3ZlcnJpZGUYQyABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSEQoJdGFza190eXBlGE0gASgJInYKElN1Ym1pdFRhc2tSZXNwb25zZRIfCgR0YXNrGAEgASgLMhEuZGVja2hhbmQudjEuVGFzaxIWCg5xdWV1ZV9wb3NpdGlvbhgCIAEoBRInCghlc3RpbWF0ZRgDIAEoCzIVLmRlY2toYW5kLnYxLkVzdGltYXRlIiEKDkdldFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkiMgoPR2V0VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIp0CChBMaXN0VGFza3NSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEiYKBnN0YXRlcxgCIAMoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRIRCglwYXJlbnRfaWQYBSABKAkSDQoFcXVlcnkYBiABKAkSMAoMY3JlYXRlZF9mcm9tGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIyCg5jcmVhdGVkX2JlZm9yZRgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEY2hhdBgJIAEoCBISCgpsaW5lYWdlX29mGBQgASgJIk4KEUxpc3RUYXNrc1Jlc3BvbnNlEiAKBXRhc2tzGAEgAygLMhEuZGVja2hhbmQudjEuVGFzaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNAoRQ2FuY2VsVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNQoSQ2FuY2VsVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIkkKEFBhdXNlVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMb25fbmV4dF90b29sGAMgASgIIjQKEVBhdXNlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIk0KEVJlc3VtZVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSJwoGbGltaXRzGAIgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cyI1ChJSZXN1bWVUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2siXAoPVGVsbFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSDAoEdGV4dBgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEQoJaW50ZXJydXB0GAQgASgIIl4KEFRlbGxUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSKQoHbWVzc2FnZRgCIAEoCzIYLmRlY2toYW5kLnYxLlRhc2tNZXNzYWdlIj0KFldpdGhkcmF3TWVzc2FnZVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJImUKF1dpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEikKB21lc3NhZ2UYAiABKAsyGC5kZWNraGFuZC52MS5UYXNrTWVzc2FnZSJpChBSZXRyeVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSKwoIb3ZlcnJpZGUYAiABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIjQKEVJldHJ5VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIvkBChVSZXN1bWVUYXNrRnJvbVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglpdGVyYXRpb24YAiABKAUSDwoHbWVzc2FnZRgDIAEoCRIrCghvdmVycmlkZRgEIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkSLwoJd29ya3NwYWNlGAYgASgOMhwuZGVja2hhbmQudjEuUmVzdW1lV29ya3NwYWNlEg8KB3ByZXZpZXcYByABKAgSDAoEbmFtZRgIIAEoCRIVCg1jaGVja3BvaW50X2lkGBIgASgJIsoBChBXb3Jrc3BhY2VSZXN0b3JlEg0KBXN0YXRlGAEgASgDEigKB2NoYW5nZXMYAiADKAsyFy5kZWNraGFuZC52MS5GaWxlQ2hhbmdlEg0KBWZpbGVzGAMgASgFEiwKCWNvbmZsaWN0cxgEIAMoCzIZLmRlY2toYW5kLnYxLlVuZG9Db25mbGljdBIOCgZvdGhlcnMYBSADKAkSFwoPb3JpZ2luYWxfZGlnZXN0GAYgASgJEhcKD3Jlc3RvcmVkX2RpZ2VzdBgHIAEoCSJrChZSZXN1bWVUYXNrRnJvbVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEjAKCXdvcmtzcGFjZRgCIAEoCzIdLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlc3RvcmUiUAoWTGlzdENoZWNrcG9pbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImQKF0xpc3RDaGVja3BvaW50c1Jlc3BvbnNlEjAKC2NoZWNrcG9pbnRzGAEgAygLMhsuZGVja2hhbmQudjEuVGFza0NoZWNrcG9pbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIn8KFUtlZXBDaGVja3BvaW50UmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCWl0ZXJhdGlvbhgCIAEoBRIrCghrZWVwX2ZvchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1jaGVja3BvaW50X2lkGA0gASgJIkkKFktlZXBDaGVja3BvaW50UmVzcG9uc2USLwoKY2hlY2twb2ludBgBIAEoCzIbLmRlY2toYW5kLnYxLlRhc2tDaGVja3BvaW50InoKEExpc3RTdGVwc1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIPCgdzdGVwX2lkGAQgASgJEg0KBWJyaWVmGAUgASgIEg4KBmltYWdlcxgjIAEoCCJOChFMaXN0U3RlcHNSZXNwb25zZRIgCgVzdGVwcxgBIAMoCzIRLmRlY2toYW5kLnYxLlN0ZXASFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpgCCgNKb2ISCgoCaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSJAoFc3RhdGUYBSABKA4yFS5kZWNraGFuZC52MS5Kb2JTdGF0ZRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHb3V0Y29tZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJAoFdXNhZ2UYCSABKAsyFS5kZWNraGFuZC52MS5Kb2JVc2FnZSJzCghKb2JVc2FnZRIrCghjcHVfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxtZW1vcnlfYnl0ZXMYAiABKAMSEQoJcHJvY2Vzc2VzGAMgASgFEhEKCWxvZ19ieXRlcxgEIAEoAyIiCg9MaXN0Sm9ic1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCSIyChBMaXN0Sm9ic1Jlc3BvbnNlEh4KBGpvYnMYASADKAsyEC5kZWNraGFuZC52MS5Kb2IiMQoOS2lsbEpvYlJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZqb2JfaWQYAiABKAkiSAoPS2lsbEpvYlJlc3BvbnNlEh0KA2pvYhgBIAEoCzIQLmRlY2toYW5kLnYxLkpvYhIWCg5wcm9jZXNzZXNfbGVmdBgCIAEoBSJBCg5SZWFkTG9nUmVxdWVzdBIPCgdzdGVwX2lkGAEgASgJEg4KBm9mZnNldBgCIAEoAxIOCgZmb2xsb3cYAyABKAgiaQoPUmVhZExvZ1Jlc3BvbnNlEg4KBm9mZnNldBgBIAEoAxIOCgZzdHJlYW0YAiABKAkSDAoEZGF0YRgDIAEoDBIoCgR0aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCqRAwoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIVChFUQVNLX1NUQVRFX1FVRVVFRBACEhcKE1RBU0tfU1RBVEVfU1RBUlRJTkcQAxIWChJUQVNLX1NUQVRFX1JVTk5JTkcQBBIWChJUQVNLX1NUQVRFX1dBSVRJTkcQBRIgChxUQVNLX1NUQVRFX0FXQUlUSU5HX0FQUFJPVkFMEAYSGgoWVEFTS19TVEFURV9ORUVEU19JTlBVVBAHEhUKEVRBU0tfU1RBVEVfUEFVU0VEEAgSHAoYVEFTS19TVEFURV9SRVZJRVdfTkVFREVEEAkSGAoUVEFTS19TVEFURV9FU0NBTEFURUQQChIYChRUQVNLX1NUQVRFX1NVQ0NFRURFRBALEhUKEVRBU0tfU1RBVEVfRkFJTEVEEAwSGAoUVEFTS19TVEFURV9USU1FRF9PVVQQDRIYChRUQVNLX1NUQVRFX0NBTkNFTExFRBAOKowBCg9SZXN1bWVXb3Jrc3BhY2USIAocUkVTVU1FX1dPUktTUEFDRV9VTlNQRUNJRklFRBAAEhwKGFJFU1VNRV9XT1JLU1BBQ0VfUkVTVE9SRRABEh4KGlJFU1VNRV9XT1JLU1BBQ0VfT1ZFUldSSVRFEAISGQoVUkVTVU1FX1dPUktTUEFDRV9LRUVQEAMqUQoISm9iU3RhdGUSGQoVSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRSk9CX1NUQVRFX1JVTk5JTkcQARITCg9KT0JfU1RBVEVfRU5ERUQQAjKgCgoLVGFza1NlcnZpY2USTQoKU3VibWl0VGFzaxIeLmRlY2toYW5kLnYxLlN1Ym1pdFRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuU3VibWl0VGFza1Jlc3BvbnNlEkkKB0dldFRhc2sSGy5kZWNraGFuZC52MS5HZXRUYXNrUmVxdWVzdBocLmRlY2toYW5kLnYxLkdldFRhc2tSZXNwb25zZSIDkAIBEk8KCUxpc3RUYXNrcxIdLmRlY2toYW5kLnYxLkxpc3RUYXNrc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0VGFza3NSZXNwb25zZSIDkAIBEk0KCkNhbmNlbFRhc2sSHi5kZWNraGFuZC52MS5DYW5jZWxUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLkNhbmNlbFRhc2tSZXNwb25zZRJKCglQYXVzZVRhc2sSHS5kZWNraGFuZC52MS5QYXVzZVRhc2tSZXF1ZXN0Gh4uZGVja2hhbmQudjEuUGF1c2VUYXNrUmVzcG9uc2USTQoKUmVzdW1lVGFzaxIeLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuUmVzdW1lVGFza1Jlc3BvbnNlEkcKCFRlbGxUYXNrEhwuZGVja2hhbmQudjEuVGVsbFRhc2tSZXF1ZXN0Gh0uZGVja2hhbmQudjEuVGVsbFRhc2tSZXNwb25zZRJcCg9XaXRoZHJhd01lc3NhZ2USIy5kZWNraGFuZC52MS5XaXRoZHJhd01lc3NhZ2VSZXF1ZXN0GiQuZGVja2hhbmQudjEuV2l0aGRyYXdNZXNzYWdlUmVzcG9uc2USSgoJUmV0cnlUYXNrEh0uZGVja2hhbmQudjEuUmV0cnlUYXNrUmVxdWVzdBoeLmRlY2toYW5kLnYxLlJldHJ5VGFza1Jlc3BvbnNlElkKDlJlc3VtZVRhc2tGcm9tEiIuZGVja2hhbmQudjEuUmVzdW1lVGFza0Zyb21SZXF1ZXN0GiMuZGVja2hhbmQudjEuUmVzdW1lVGFza0Zyb21SZXNwb25zZRJhCg9MaXN0Q2hlY2twb2ludHMSIy5kZWNraGFuZC52MS5MaXN0Q2hlY2twb2ludHNSZXF1ZXN0GiQuZGVja2hhbmQudjEuTGlzdENoZWNrcG9pbnRzUmVzcG9uc2UiA5ACARJZCg5LZWVwQ2hlY2twb2ludBIiLmRlY2toYW5kLnYxLktlZXBDaGVja3BvaW50UmVxdWVzdBojLmRlY2toYW5kLnYxLktlZXBDaGVja3BvaW50UmVzcG9uc2USTwoJTGlzdFN0ZXBzEh0uZGVja2hhbmQudjEuTGlzdFN0ZXBzUmVxdWVzdBoeLmRlY2toYW5kLnYxLkxpc3RTdGVwc1Jlc3BvbnNlIgOQAgESTAoITGlzdEpvYnMSHC5kZWNraGFuZC52MS5MaXN0Sm9ic1JlcXVlc3QaHS5kZWNraGFuZC52MS5MaXN0Sm9ic1Jlc3BvbnNlIgOQAgESRAoHS2lsbEpvYhIbLmRlY2toYW5kLnYxLktpbGxKb2JSZXF1ZXN0GhwuZGVja2hhbmQudjEuS2lsbEpvYlJlc3BvbnNlEksKB1JlYWRMb2cSGy5kZWNraGFuZC52MS5SZWFkTG9nUmVxdWVzdBocLmRlY2toYW5kLnYxLlJlYWRMb2dSZXNwb25zZSIDkAIBMAFCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_error_v1_error, file_deckhand_v1_estimate, file_deckhand_v1_step, file_deckhand_v1_workspace, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChZkZWNraGFuZC92MS90YXNrLnByb3RvEgtkZWNraGFuZC52MSKWAQoFVXNhZ2USFAoMaW5wdXRfdG9rZW5zGAEgASgDEhUKDW91dHB1dF90b2tlbnMYAiABKAMSGQoRY2FjaGVfcmVhZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhMKC2Nvc3RfbWljcm9zGAUgASgDEhQKDGxpbWl0X3Rva2VucxgGIAEoAyL4CwoEVGFzaxIKCgJpZBgBIAEoCRIQCghhZ2VudF9pZBgCIAEoCRISCgphZ2VudF9uYW1lGAMgASgJEhUKDWFnZW50X3ZlcnNpb24YBCABKAUSDQoFdGl0bGUYBSABKAkSDAoEZ29hbBgGIAEoCRIlCgVzdGF0ZRgHIAEoDjIWLmRlY2toYW5kLnYxLlRhc2tTdGF0ZRIOCgZyZWFzb24YCCABKAkSEAoIcHJpb3JpdHkYCSABKAUSDwoHYXR0ZW1wdBgKIAEoBRIRCgl3b3JrZXJfaWQYCyABKAkSDwoHbm9kZV9pZBgMIAEoCRIRCglpdGVyYXRpb24YDSABKAUSEAoIcHJvZ3Jlc3MYDiABKAESDwoHc3VtbWFyeRgPIAEoCRISCgplcnJvcl9jb2RlGBAgASgJEhUKDWVycm9yX21lc3NhZ2UYESABKAkSIQoFdXNhZ2UYEiABKAsyEi5kZWNraGFuZC52MS5Vc2FnZRIWCg5jb3JyZWxhdGlvbl9pZBgTIAEoCRISCgpjcmVhdGVkX2J5GBQgASgJEhAKCHByb3ZpZGVyGBUgASgJEg0KBW1vZGVsGBYgASgJEi4KCmNyZWF0ZWRfYXQYFyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnN0YXJ0ZWRfYXQYGCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GBkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglldmVudF9zZXEYGiABKAMSEgoKbGluZWFnZV9pZBgbIAEoCRIRCglvcmlnaW5faWQYHCABKAkSEgoKcmVzdW1lZF9hdBgdIAEoBRISCgp0cmlnZ2VyX2lkGB4gASgJEisKCG92ZXJyaWRlGB8gASgLMhkuZGVja2hhbmQudjEuVGFza092ZXJyaWRlEhIKCnBhdXNlX25leHQYICABKAkSGAoQbWVzc2FnZXNfd2FpdGluZxghIAEoBRIQCghhc3NpZ25lZRg8IAEoCRITCgthc3NpZ25lZF9ieRg9IAEoCRIvCgthc3NpZ25lZF9hdBg+IAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHY29udGV4dBg/IAEoCRI2Cgxjb252ZXJzYXRpb24YQCADKAsyIC5kZWNraGFuZC52MS5Db252ZXJzYXRpb25NZXNzYWdlEg0KBWFmdGVyGEEgAygJEicKCHN0YW5kaW5nGEIgASgLMhUuZGVja2hhbmQudjEuU3RhbmRpbmcSLgoKbm90X2JlZm9yZRhDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIZmFpbHVyZXMYRCABKAUSFQoNd29ya2VyX2xvc3NlcxhFIAEoBRIRCglwYXJlbnRfaWQYRiABKAkSEwoLaGFuZGVkX2Zyb20YRyABKAkSKQoIbWFuaWZlc3QYSCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EicKCHN1YnRhc2tzGEkgASgLMhUuZGVja2hhbmQudjEuU3VidGFza3MSDAoEY2hhdBhKIAEoCBINCgVpbWFnZRhLIAEoCRIRCgl0YXNrX3R5cGUYVSABKAkSFAoMcXVvdGFfbGltaXRzGFYgAygJEhQKDHJlc3VtZWRfdHVybhhXIAEoCBIoCgdzb3VyY2VzGF8gAygLMhcuZGVja2hhbmQudjEuVGFza1NvdXJjZRIpCgZhY3Rpb24YYCABKAsyGS5kZWNraGFuZC5lcnJvci52MS5BY3Rpb24SLgoKdW5kb191bnRpbBhhIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoLYWN0aXZlX3RpbWUYYiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoMY3VycmVudF9zdGVwGG4gASgLMhguZGVja2hhbmQudjEuQ3VycmVudFN0ZXAimAEKC0N1cnJlbnRTdGVwEgoKAmlkGAEgASgJEg4KBm51bWJlchgCIAEoBRIMCgR0b29sGAMgASgJEiUKBXN0YXRlGAQgASgOMhYuZGVja2hhbmQudjEuU3RlcFN0YXRlEikKBXNpbmNlGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgV0aXRsZRgGIAEoCSI8CgpUYXNrU291cmNlEgwKBGtpbmQYASABKAkSEQoJcmVmZXJlbmNlGAIgASgJEg0KBXRpdGxlGAMgASgJIm8KCFN1YnRhc2tzEg0KBXRhc2tzGAEgASgFEgwKBGxpdmUYAiABKAUSEQoJc3VjY2VlZGVkGAMgASgFEhAKCHByb2dyZXNzGAQgASgBEiEKBXVzYWdlGAUgASgLMhIuZGVja2hhbmQudjEuVXNhZ2UijQEKDFRhc2tPdmVycmlkZRIUCgxtZW1vcnlfYnl0ZXMYASABKAMSDwoHbm9kZV9pZBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRINCgVtb2RlbBgEIAEoCRInCgZsaW1pdHMYBSABKAsyFy5kZWNraGFuZC52MS5UYXNrTGltaXRzEgwKBG1vZGUYBiABKAkirAEKClRhc2tMaW1pdHMSEgoKaXRlcmF0aW9ucxgBIAEoBRIuCgthY3RpdmVfdGltZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZ0b2tlbnMYAyABKAMSDQoFY2FsbHMYBCABKAMSEwoLY29zdF9taWNyb3MYBSABKAMSDQoFZmlsZXMYECABKAMSFwoPZmlsZV9zaXplX2J5dGVzGBEgASgDIo8BCgtUYXNrTWVzc2FnZRIKCgJpZBgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB3NhaWRfYnkYAyABKAkSEgoKYWZ0ZXJfdHVybhgEIAEoBRIuCgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglmcm9tX3Rhc2sYBiABKAki/gEKDlRhc2tDaGVja3BvaW50EhEKCWl0ZXJhdGlvbhgBIAEoBRIOCgZyZWFzb24YAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbmFtZRgFIAEoCRIUCgxiZWZvcmVfc3RlcHMYBiADKAUSCgoCaWQYECABKAkSDQoFcGhhc2UYESABKAkSKgoHYnJvd3NlchgSIAEoCzIZLmRlY2toYW5kLnYxLkJyb3dzZXJTdGF0ZSJECgxCcm93c2VyU3RhdGUSDQoFcGFnZXMYASADKAkSDwoHY29va2llcxgCIAMoCRIUCgxzdG9yZWRfaXRlbXMYAyABKAUiMQoTQ29udmVyc2F0aW9uTWVzc2FnZRIMCgRyb2xlGAEgASgJEgwKBHRleHQYAiABKAkiUQoIU3RhbmRpbmcSDQoFcGxhY2UYASABKAUSJwoEd2FpdBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhINCgViYXNpcxgDIAEoCSIqCglJbnB1dEZpbGUSDAoEcGF0aBgBIAEoCRIPCgdjb250ZW50GAIgASgMIlQKDVRhc2tBcnRpZmFjdHMSFAoMZnJvbV90YXNrX2lkGAEgASgJEg0KBXBhdGhzGAIgAygJEg4KBmZvbGRlchgDIAEoCRIOCgZzaGFyZWQYBCABKAgijwMKEVN1Ym1pdFRhc2tSZXF1ZXN0EhAKCGFnZW50X2lkGAEgASgJEgwKBGdvYWwYAiABKAkSDQoFdGl0bGUYAyABKAkSEAoIcHJpb3JpdHkYBCABKAUSJgoGaW5wdXRzGAUgAygLMhYuZGVja2hhbmQudjEuSW5wdXRGaWxlEhcKD2lkZW1wb3RlbmN5X2tleRgGIAEoCRIRCglhc3NpZ25fdG8YPCABKAkSDwoHY29udGV4dBg9IAEoCRI2Cgxjb252ZXJzYXRpb24YPiADKAsyIC5kZWNraGFuZC52MS5Db252ZXJzYXRpb25NZXNzYWdlEg0KBWFmdGVyGD8gAygJEi0KCWFydGlmYWN0cxhAIAMoCzIaLmRlY2toYW5kLnYxLlRhc2tBcnRpZmFjdHMSDAoEY2hhdBhBIAEoCBIQCghyZXBseV90bxhCIAEoCRIrCghvdmVycmlkZRhDIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRIRCgl0YXNrX3R5cGUYTSABKAkidgoSU3VibWl0VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEhYKDnF1ZXVlX3Bvc2l0aW9uGAIgASgFEicKCGVzdGltYXRlGAMgASgLMhUuZGVja2hhbmQudjEuRXN0aW1hdGUiIQoOR2V0VGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCSIyCg9HZXRUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sisQIKEExpc3RUYXNrc1JlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSJgoGc3RhdGVzGAIgAygOMhYuZGVja2hhbmQudjEuVGFza1N0YXRlEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJEhEKCXBhcmVudF9pZBgFIAEoCRINCgVxdWVyeRgGIAEoCRIwCgxjcmVhdGVkX2Zyb20YByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRjaGF0GAkgASgIEhIKCmxpbmVhZ2Vfb2YYFCABKAkSEgoKd2l0aF90b3RhbBhGIAEoCCJxChFMaXN0VGFza3NSZXNwb25zZRIgCgV0YXNrcxgBIAMoCzIRLmRlY2toYW5kLnYxLlRhc2sSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEiEKBXRvdGFsGEYgASgLMhIuZGVja2hhbmQudjEuVG90YWwiNAoRQ2FuY2VsVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiNQoSQ2FuY2VsVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIqgCChJDYW5jZWxUYXNrc1JlcXVlc3QSEAoIYWdlbnRfaWQYASABKAkSJgoGc3RhdGVzGAIgAygOMhYuZGVja2hhbmQudjEuVGFza1N0YXRlEhEKCXBhcmVudF9pZBgDIAEoCRINCgVxdWVyeRgEIAEoCRIwCgxjcmVhdGVkX2Zyb20YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKDmNyZWF0ZWRfYmVmb3JlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRjaGF0GAcgASgIEhIKCmxpbmVhZ2Vfb2YYCCABKAkSDgoGcmVhc29uGAkgASgJEg8KB2RyeV9ydW4YCiABKAgSDQoFbGltaXQYCyABKAUiWQoTQ2FuY2VsVGFza3NSZXNwb25zZRIgCgV0YXNrcxgBIAMoCzIRLmRlY2toYW5kLnYxLlRhc2sSIAoEbGVmdBgCIAEoCzISLmRlY2toYW5kLnYxLlRvdGFsIkkKEFBhdXNlVGFza1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkSFAoMb25fbmV4dF90b29sGAMgASgIIjQKEVBhdXNlVGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIk0KEVJlc3VtZVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSJwoGbGltaXRzGAIgASgLMhcuZGVja2hhbmQudjEuVGFza0xpbWl0cyI1ChJSZXN1bWVUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2siXAoPVGVsbFRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSDAoEdGV4dBgCIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkSEQoJaW50ZXJydXB0GAQgASgIIl4KEFRlbGxUYXNrUmVzcG9uc2USHwoEdGFzaxgBIAEoCzIRLmRlY2toYW5kLnYxLlRhc2sSKQoHbWVzc2FnZRgCIAEoCzIYLmRlY2toYW5kLnYxLlRhc2tNZXNzYWdlIj0KFldpdGhkcmF3TWVzc2FnZVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJImUKF1dpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEikKB21lc3NhZ2UYAiABKAsyGC5kZWNraGFuZC52MS5UYXNrTWVzc2FnZSJpChBSZXRyeVRhc2tSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSKwoIb3ZlcnJpZGUYAiABKAsyGS5kZWNraGFuZC52MS5UYXNrT3ZlcnJpZGUSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJIjQKEVJldHJ5VGFza1Jlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrIvkBChVSZXN1bWVUYXNrRnJvbVJlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglpdGVyYXRpb24YAiABKAUSDwoHbWVzc2FnZRgDIAEoCRIrCghvdmVycmlkZRgEIAEoCzIZLmRlY2toYW5kLnYxLlRhc2tPdmVycmlkZRIXCg9pZGVtcG90ZW5jeV9rZXkYBSABKAkSLwoJd29ya3NwYWNlGAYgASgOMhwuZGVja2hhbmQudjEuUmVzdW1lV29ya3NwYWNlEg8KB3ByZXZpZXcYByABKAgSDAoEbmFtZRgIIAEoCRIVCg1jaGVja3BvaW50X2lkGBIgASgJIsoBChBXb3Jrc3BhY2VSZXN0b3JlEg0KBXN0YXRlGAEgASgDEigKB2NoYW5nZXMYAiADKAsyFy5kZWNraGFuZC52MS5GaWxlQ2hhbmdlEg0KBWZpbGVzGAMgASgFEiwKCWNvbmZsaWN0cxgEIAMoCzIZLmRlY2toYW5kLnYxLlVuZG9Db25mbGljdBIOCgZvdGhlcnMYBSADKAkSFwoPb3JpZ2luYWxfZGlnZXN0GAYgASgJEhcKD3Jlc3RvcmVkX2RpZ2VzdBgHIAEoCSJrChZSZXN1bWVUYXNrRnJvbVJlc3BvbnNlEh8KBHRhc2sYASABKAsyES5kZWNraGFuZC52MS5UYXNrEjAKCXdvcmtzcGFjZRgCIAEoCzIdLmRlY2toYW5kLnYxLldvcmtzcGFjZVJlc3RvcmUiUAoWTGlzdENoZWNrcG9pbnRzUmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoBRISCgpwYWdlX3Rva2VuGAMgASgJImQKF0xpc3RDaGVja3BvaW50c1Jlc3BvbnNlEjAKC2NoZWNrcG9pbnRzGAEgAygLMhsuZGVja2hhbmQudjEuVGFza0NoZWNrcG9pbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIn8KFUtlZXBDaGVja3BvaW50UmVxdWVzdBIPCgd0YXNrX2lkGAEgASgJEhEKCWl0ZXJhdGlvbhgCIAEoBRIrCghrZWVwX2ZvchgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1jaGVja3BvaW50X2lkGA0gASgJIkkKFktlZXBDaGVja3BvaW50UmVzcG9uc2USLwoKY2hlY2twb2ludBgBIAEoCzIbLmRlY2toYW5kLnYxLlRhc2tDaGVja3BvaW50InoKEExpc3RTdGVwc1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRIPCgdzdGVwX2lkGAQgASgJEg0KBWJyaWVmGAUgASgIEg4KBmltYWdlcxgjIAEoCCJOChFMaXN0U3RlcHNSZXNwb25zZRIgCgVzdGVwcxgBIAMoCzIRLmRlY2toYW5kLnYxLlN0ZXASFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpgCCgNKb2ISCgoCaWQYASABKAkSDwoHdGFza19pZBgCIAEoCRIPCgdzdGVwX2lkGAMgASgJEg8KB2NvbW1hbmQYBCABKAkSJAoFc3RhdGUYBSABKA4yFS5kZWNraGFuZC52MS5Kb2JTdGF0ZRIuCgpzdGFydGVkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoHb3V0Y29tZRgIIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJAoFdXNhZ2UYCSABKAsyFS5kZWNraGFuZC52MS5Kb2JVc2FnZSJzCghKb2JVc2FnZRIrCghjcHVfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIUCgxtZW1vcnlfYnl0ZXMYAiABKAMSEQoJcHJvY2Vzc2VzGAMgASgFEhEKCWxvZ19ieXRlcxgEIAEoAyJJCg9MaXN0Sm9ic1JlcXVlc3QSDwoHdGFza19pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJLChBMaXN0Sm9ic1Jlc3BvbnNlEh4KBGpvYnMYASADKAsyEC5kZWNraGFuZC52MS5Kb2ISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjEKDktpbGxKb2JSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSDgoGam9iX2lkGAIgASgJIkgKD0tpbGxKb2JSZXNwb25zZRIdCgNqb2IYASABKAsyEC5kZWNraGFuZC52MS5Kb2ISFgoOcHJvY2Vzc2VzX2xlZnQYAiABKAUiQQoOUmVhZExvZ1JlcXVlc3QSDwoHc3RlcF9pZBgBIAEoCRIOCgZvZmZzZXQYAiABKAMSDgoGZm9sbG93GAMgASgIImkKD1JlYWRMb2dSZXNwb25zZRIOCgZvZmZzZXQYASABKAMSDgoGc3RyZWFtGAIgASgJEgwKBGRhdGEYAyABKAwSKAoEdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoSUmVhZFRhc2tMb2dSZXF1ZXN0Eg8KB3Rhc2tfaWQYASABKAkSDgoGb2Zmc2V0GAIgASgDIkQKE1JlYWRUYXNrTG9nUmVzcG9uc2USDgoGb2Zmc2V0GAEgASgDEgwKBGRhdGEYAiABKAwSDwoHc3RlcF9pZBgDIAEoCSqRAwoJVGFza1N0YXRlEhoKFlRBU0tfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJUQVNLX1NUQVRFX1BFTkRJTkcQARIVChFUQVNLX1NUQVRFX1FVRVVFRBACEhcKE1RBU0tfU1RBVEVfU1RBUlRJTkcQAxIWChJUQVNLX1NUQVRFX1JVTk5JTkcQBBIWChJUQVNLX1NUQVRFX1dBSVRJTkcQBRIgChxUQVNLX1NUQVRFX0FXQUlUSU5HX0FQUFJPVkFMEAYSGgoWVEFTS19TVEFURV9ORUVEU19JTlBVVBAHEhUKEVRBU0tfU1RBVEVfUEFVU0VEEAgSHAoYVEFTS19TVEFURV9SRVZJRVdfTkVFREVEEAkSGAoUVEFTS19TVEFURV9FU0NBTEFURUQQChIYChRUQVNLX1NUQVRFX1NVQ0NFRURFRBALEhUKEVRBU0tfU1RBVEVfRkFJTEVEEAwSGAoUVEFTS19TVEFURV9USU1FRF9PVVQQDRIYChRUQVNLX1NUQVRFX0NBTkNFTExFRBAOKowBCg9SZXN1bWVXb3Jrc3BhY2USIAocUkVTVU1FX1dPUktTUEFDRV9VTlNQRUNJRklFRBAAEhwKGFJFU1VNRV9XT1JLU1BBQ0VfUkVTVE9SRRABEh4KGlJFU1VNRV9XT1JLU1BBQ0VfT1ZFUldSSVRFEAISGQoVUkVTVU1FX1dPUktTUEFDRV9LRUVQEAMqUQoISm9iU3RhdGUSGQoVSk9CX1NUQVRFX1VOU1BFQ0lGSUVEEAASFQoRSk9CX1NUQVRFX1JVTk5JTkcQARITCg9KT0JfU1RBVEVfRU5ERUQQAjLLCwoLVGFza1NlcnZpY2USTQoKU3VibWl0VGFzaxIeLmRlY2toYW5kLnYxLlN1Ym1pdFRhc2tSZXF1ZXN0Gh8uZGVja2hhbmQudjEuU3VibWl0VGFza1Jlc3BvbnNlEkkKB0dldFRhc2sSGy5kZWNraGFuZC52MS5HZXRUYXNrUmVxdWVzdBocLmRlY2toYW5kLnYxLkdldFRhc2tSZXNwb25zZSIDkAIBEk8KCUxpc3RUYXNrcxIdLmRlY2toYW5kLnYxLkxpc3RUYXNrc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0VGFza3NSZXNwb25zZSIDkAIBEk0KCkNhbmNlbFRhc2sSHi5kZWNraGFuZC52MS5DYW5jZWxUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLkNhbmNlbFRhc2tSZXNwb25zZRJQCgtDYW5jZWxUYXNrcxIfLmRlY2toYW5kLnYxLkNhbmNlbFRhc2tzUmVxdWVzdBogLmRlY2toYW5kLnYxLkNhbmNlbFRhc2tzUmVzcG9uc2USSgoJUGF1c2VUYXNrEh0uZGVja2hhbmQudjEuUGF1c2VUYXNrUmVxdWVzdBoeLmRlY2toYW5kLnYxLlBhdXNlVGFza1Jlc3BvbnNlEk0KClJlc3VtZVRhc2sSHi5kZWNraGFuZC52MS5SZXN1bWVUYXNrUmVxdWVzdBofLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tSZXNwb25zZRJHCghUZWxsVGFzaxIcLmRlY2toYW5kLnYxLlRlbGxUYXNrUmVxdWVzdBodLmRlY2toYW5kLnYxLlRlbGxUYXNrUmVzcG9uc2USXAoPV2l0aGRyYXdNZXNzYWdlEiMuZGVja2hhbmQudjEuV2l0aGRyYXdNZXNzYWdlUmVxdWVzdBokLmRlY2toYW5kLnYxLldpdGhkcmF3TWVzc2FnZVJlc3BvbnNlEkoKCVJldHJ5VGFzaxIdLmRlY2toYW5kLnYxLlJldHJ5VGFza1JlcXVlc3QaHi5kZWNraGFuZC52MS5SZXRyeVRhc2tSZXNwb25zZRJZCg5SZXN1bWVUYXNrRnJvbRIiLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tGcm9tUmVxdWVzdBojLmRlY2toYW5kLnYxLlJlc3VtZVRhc2tGcm9tUmVzcG9uc2USYQoPTGlzdENoZWNrcG9pbnRzEiMuZGVja2hhbmQudjEuTGlzdENoZWNrcG9pbnRzUmVxdWVzdBokLmRlY2toYW5kLnYxLkxpc3RDaGVja3BvaW50c1Jlc3BvbnNlIgOQAgESWQoOS2VlcENoZWNrcG9pbnQSIi5kZWNraGFuZC52MS5LZWVwQ2hlY2twb2ludFJlcXVlc3QaIy5kZWNraGFuZC52MS5LZWVwQ2hlY2twb2ludFJlc3BvbnNlEk8KCUxpc3RTdGVwcxIdLmRlY2toYW5kLnYxLkxpc3RTdGVwc1JlcXVlc3QaHi5kZWNraGFuZC52MS5MaXN0U3RlcHNSZXNwb25zZSIDkAIBEkwKCExpc3RKb2JzEhwuZGVja2hhbmQudjEuTGlzdEpvYnNSZXF1ZXN0Gh0uZGVja2hhbmQudjEuTGlzdEpvYnNSZXNwb25zZSIDkAIBEkQKB0tpbGxKb2ISGy5kZWNraGFuZC52MS5LaWxsSm9iUmVxdWVzdBocLmRlY2toYW5kLnYxLktpbGxKb2JSZXNwb25zZRJLCgdSZWFkTG9nEhsuZGVja2hhbmQudjEuUmVhZExvZ1JlcXVlc3QaHC5kZWNraGFuZC52MS5SZWFkTG9nUmVzcG9uc2UiA5ACATABElcKC1JlYWRUYXNrTG9nEh8uZGVja2hhbmQudjEuUmVhZFRhc2tMb2dSZXF1ZXN0GiAuZGVja2hhbmQudjEuUmVhZFRhc2tMb2dSZXNwb25zZSIDkAIBMAFCQlpAZ2l0aHViLmNvbS9kZWNraGFuZC1zaC9kZWNraGFuZC9wcm90by9nZW4vZGVja2hhbmQvdjE7ZGVja2hhbmR2MWIGcHJvdG8z", [file_deckhand_error_v1_error, file_deckhand_v1_estimate, file_deckhand_v1_page, file_deckhand_v1_step, file_deckhand_v1_workspace, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
  * Usage is what model calls consumed.
@@ -432,6 +434,14 @@ export type Task = Message<"deckhand.v1.Task"> & {
    * @generated from field: google.protobuf.Duration active_time = 98;
    */
   activeTime?: Duration | undefined;
+
+  /**
+   * What it does now: the newest of its calls that have not ended. Only GetTask sets
+   * it; unset between calls, while the model is asked, and for a task that has ended.
+   *
+   * @generated from field: deckhand.v1.CurrentStep current_step = 110;
+   */
+  currentStep?: CurrentStep | undefined;
 };
 
 /**
@@ -440,6 +450,56 @@ export type Task = Message<"deckhand.v1.Task"> & {
  */
 export const TaskSchema: GenMessage<Task> = /*@__PURE__*/
   messageDesc(file_deckhand_v1_task, 1);
+
+/**
+ * CurrentStep is the call that a task has at the moment.
+ *
+ * @generated from message deckhand.v1.CurrentStep
+ */
+export type CurrentStep = Message<"deckhand.v1.CurrentStep"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Its position in the task, from 1.
+   *
+   * @generated from field: int32 number = 2;
+   */
+  number: number;
+
+  /**
+   * @generated from field: string tool = 3;
+   */
+  tool: string;
+
+  /**
+   * @generated from field: deckhand.v1.StepState state = 4;
+   */
+  state: StepState;
+
+  /**
+   * Since when it is in that state.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 5;
+   */
+  since?: Timestamp | undefined;
+
+  /**
+   * The tool and what it is called on, secrets masked, in one line.
+   *
+   * @generated from field: string title = 6;
+   */
+  title: string;
+};
+
+/**
+ * Describes the message deckhand.v1.CurrentStep.
+ * Use `create(CurrentStepSchema)` to create a new message.
+ */
+export const CurrentStepSchema: GenMessage<CurrentStep> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_task, 2);
 
 /**
  * TaskSource is something that the result of a task is based on, as its agent
@@ -476,7 +536,7 @@ export type TaskSource = Message<"deckhand.v1.TaskSource"> & {
  * Use `create(TaskSourceSchema)` to create a new message.
  */
 export const TaskSourceSchema: GenMessage<TaskSource> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 2);
+  messageDesc(file_deckhand_v1_task, 3);
 
 /**
  * Subtasks sums up the tasks below one, those below them included.
@@ -521,7 +581,7 @@ export type Subtasks = Message<"deckhand.v1.Subtasks"> & {
  * Use `create(SubtasksSchema)` to create a new message.
  */
 export const SubtasksSchema: GenMessage<Subtasks> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 3);
+  messageDesc(file_deckhand_v1_task, 4);
 
 /**
  * TaskOverride is what a task runs with instead of what its persona says. Empty
@@ -579,7 +639,7 @@ export type TaskOverride = Message<"deckhand.v1.TaskOverride"> & {
  * Use `create(TaskOverrideSchema)` to create a new message.
  */
 export const TaskOverrideSchema: GenMessage<TaskOverride> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 4);
+  messageDesc(file_deckhand_v1_task, 5);
 
 /**
  * TaskLimits end a run that does not end by itself; 0 leaves the persona's.
@@ -638,7 +698,7 @@ export type TaskLimits = Message<"deckhand.v1.TaskLimits"> & {
  * Use `create(TaskLimitsSchema)` to create a new message.
  */
 export const TaskLimitsSchema: GenMessage<TaskLimits> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 5);
+  messageDesc(file_deckhand_v1_task, 6);
 
 /**
  * TaskMessage is what a person said to an agent.
@@ -689,7 +749,7 @@ export type TaskMessage = Message<"deckhand.v1.TaskMessage"> & {
  * Use `create(TaskMessageSchema)` to create a new message.
  */
 export const TaskMessageSchema: GenMessage<TaskMessage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 6);
+  messageDesc(file_deckhand_v1_task, 7);
 
 /**
  * TaskCheckpoint is a point that a new task can continue from.
@@ -765,7 +825,7 @@ export type TaskCheckpoint = Message<"deckhand.v1.TaskCheckpoint"> & {
  * Use `create(TaskCheckpointSchema)` to create a new message.
  */
 export const TaskCheckpointSchema: GenMessage<TaskCheckpoint> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 7);
+  messageDesc(file_deckhand_v1_task, 8);
 
 /**
  * BrowserState is what is shown of the state of a browser. Values of cookies and storages, and
@@ -801,7 +861,7 @@ export type BrowserState = Message<"deckhand.v1.BrowserState"> & {
  * Use `create(BrowserStateSchema)` to create a new message.
  */
 export const BrowserStateSchema: GenMessage<BrowserState> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 8);
+  messageDesc(file_deckhand_v1_task, 9);
 
 /**
  * ConversationMessage is a part of what was said before a task.
@@ -827,7 +887,7 @@ export type ConversationMessage = Message<"deckhand.v1.ConversationMessage"> & {
  * Use `create(ConversationMessageSchema)` to create a new message.
  */
 export const ConversationMessageSchema: GenMessage<ConversationMessage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 9);
+  messageDesc(file_deckhand_v1_task, 10);
 
 /**
  * Standing is a task's place in its organisation's queue.
@@ -862,7 +922,7 @@ export type Standing = Message<"deckhand.v1.Standing"> & {
  * Use `create(StandingSchema)` to create a new message.
  */
 export const StandingSchema: GenMessage<Standing> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 10);
+  messageDesc(file_deckhand_v1_task, 11);
 
 /**
  * InputFile is put into the workspace before the first step.
@@ -888,7 +948,7 @@ export type InputFile = Message<"deckhand.v1.InputFile"> & {
  * Use `create(InputFileSchema)` to create a new message.
  */
 export const InputFileSchema: GenMessage<InputFile> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 11);
+  messageDesc(file_deckhand_v1_task, 12);
 
 /**
  * TaskArtifacts are files of another task's workspace that a task begins with.
@@ -934,7 +994,7 @@ export type TaskArtifacts = Message<"deckhand.v1.TaskArtifacts"> & {
  * Use `create(TaskArtifactsSchema)` to create a new message.
  */
 export const TaskArtifactsSchema: GenMessage<TaskArtifacts> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 12);
+  messageDesc(file_deckhand_v1_task, 13);
 
 /**
  * @generated from message deckhand.v1.SubmitTaskRequest
@@ -1055,7 +1115,7 @@ export type SubmitTaskRequest = Message<"deckhand.v1.SubmitTaskRequest"> & {
  * Use `create(SubmitTaskRequestSchema)` to create a new message.
  */
 export const SubmitTaskRequestSchema: GenMessage<SubmitTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 13);
+  messageDesc(file_deckhand_v1_task, 14);
 
 /**
  * @generated from message deckhand.v1.SubmitTaskResponse
@@ -1087,7 +1147,7 @@ export type SubmitTaskResponse = Message<"deckhand.v1.SubmitTaskResponse"> & {
  * Use `create(SubmitTaskResponseSchema)` to create a new message.
  */
 export const SubmitTaskResponseSchema: GenMessage<SubmitTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 14);
+  messageDesc(file_deckhand_v1_task, 15);
 
 /**
  * @generated from message deckhand.v1.GetTaskRequest
@@ -1104,7 +1164,7 @@ export type GetTaskRequest = Message<"deckhand.v1.GetTaskRequest"> & {
  * Use `create(GetTaskRequestSchema)` to create a new message.
  */
 export const GetTaskRequestSchema: GenMessage<GetTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 15);
+  messageDesc(file_deckhand_v1_task, 16);
 
 /**
  * @generated from message deckhand.v1.GetTaskResponse
@@ -1121,7 +1181,7 @@ export type GetTaskResponse = Message<"deckhand.v1.GetTaskResponse"> & {
  * Use `create(GetTaskResponseSchema)` to create a new message.
  */
 export const GetTaskResponseSchema: GenMessage<GetTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 16);
+  messageDesc(file_deckhand_v1_task, 17);
 
 /**
  * @generated from message deckhand.v1.ListTasksRequest
@@ -1194,6 +1254,13 @@ export type ListTasksRequest = Message<"deckhand.v1.ListTasksRequest"> & {
    * @generated from field: string lineage_of = 20;
    */
   lineageOf: string;
+
+  /**
+   * Also say how many there are on all pages.
+   *
+   * @generated from field: bool with_total = 70;
+   */
+  withTotal: boolean;
 };
 
 /**
@@ -1201,7 +1268,7 @@ export type ListTasksRequest = Message<"deckhand.v1.ListTasksRequest"> & {
  * Use `create(ListTasksRequestSchema)` to create a new message.
  */
 export const ListTasksRequestSchema: GenMessage<ListTasksRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 17);
+  messageDesc(file_deckhand_v1_task, 18);
 
 /**
  * @generated from message deckhand.v1.ListTasksResponse
@@ -1216,6 +1283,13 @@ export type ListTasksResponse = Message<"deckhand.v1.ListTasksResponse"> & {
    * @generated from field: string next_page_token = 2;
    */
   nextPageToken: string;
+
+  /**
+   * Only with with_total, on the first page.
+   *
+   * @generated from field: deckhand.v1.Total total = 70;
+   */
+  total?: Total | undefined;
 };
 
 /**
@@ -1223,7 +1297,7 @@ export type ListTasksResponse = Message<"deckhand.v1.ListTasksResponse"> & {
  * Use `create(ListTasksResponseSchema)` to create a new message.
  */
 export const ListTasksResponseSchema: GenMessage<ListTasksResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 18);
+  messageDesc(file_deckhand_v1_task, 19);
 
 /**
  * @generated from message deckhand.v1.CancelTaskRequest
@@ -1245,7 +1319,7 @@ export type CancelTaskRequest = Message<"deckhand.v1.CancelTaskRequest"> & {
  * Use `create(CancelTaskRequestSchema)` to create a new message.
  */
 export const CancelTaskRequestSchema: GenMessage<CancelTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 19);
+  messageDesc(file_deckhand_v1_task, 20);
 
 /**
  * @generated from message deckhand.v1.CancelTaskResponse
@@ -1262,7 +1336,123 @@ export type CancelTaskResponse = Message<"deckhand.v1.CancelTaskResponse"> & {
  * Use `create(CancelTaskResponseSchema)` to create a new message.
  */
 export const CancelTaskResponseSchema: GenMessage<CancelTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 20);
+  messageDesc(file_deckhand_v1_task, 21);
+
+/**
+ * CancelTasksRequest picks tasks as ListTasksRequest does. One field of the filter has
+ * to be set: to end everything there is Kill.
+ *
+ * @generated from message deckhand.v1.CancelTasksRequest
+ */
+export type CancelTasksRequest = Message<"deckhand.v1.CancelTasksRequest"> & {
+  /**
+   * Agent id, unique id prefix, or name; empty for all.
+   *
+   * @generated from field: string agent_id = 1;
+   */
+  agentId: string;
+
+  /**
+   * Only these states; none for all in which a task has not ended.
+   *
+   * @generated from field: repeated deckhand.v1.TaskState states = 2;
+   */
+  states: TaskState[];
+
+  /**
+   * Only tasks that this one gave, by id or unique id prefix; empty for all.
+   *
+   * @generated from field: string parent_id = 3;
+   */
+  parentId: string;
+
+  /**
+   * Words, each of which is in the title, the goal or the summary, whatever its
+   * case; empty for all.
+   *
+   * @generated from field: string query = 4;
+   */
+  query: string;
+
+  /**
+   * Made at this time or after it, and before that one; unset for no bound.
+   *
+   * @generated from field: google.protobuf.Timestamp created_from = 5;
+   */
+  createdFrom?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_before = 6;
+   */
+  createdBefore?: Timestamp | undefined;
+
+  /**
+   * Only chats.
+   *
+   * @generated from field: bool chat = 7;
+   */
+  chat: boolean;
+
+  /**
+   * Only the task of this id or unique id prefix and those of its lineage; empty for
+   * all.
+   *
+   * @generated from field: string lineage_of = 8;
+   */
+  lineageOf: string;
+
+  /**
+   * @generated from field: string reason = 9;
+   */
+  reason: string;
+
+  /**
+   * Cancel nothing, and return what would be cancelled.
+   *
+   * @generated from field: bool dry_run = 10;
+   */
+  dryRun: boolean;
+
+  /**
+   * Cancel at most this many; 0 for 100.
+   *
+   * @generated from field: int32 limit = 11;
+   */
+  limit: number;
+};
+
+/**
+ * Describes the message deckhand.v1.CancelTasksRequest.
+ * Use `create(CancelTasksRequestSchema)` to create a new message.
+ */
+export const CancelTasksRequestSchema: GenMessage<CancelTasksRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_task, 22);
+
+/**
+ * @generated from message deckhand.v1.CancelTasksResponse
+ */
+export type CancelTasksResponse = Message<"deckhand.v1.CancelTasksResponse"> & {
+  /**
+   * Those that were cancelled or, with dry_run, would be.
+   *
+   * @generated from field: repeated deckhand.v1.Task tasks = 1;
+   */
+  tasks: Task[];
+
+  /**
+   * Those that the filter picks and that are not among tasks.
+   *
+   * @generated from field: deckhand.v1.Total left = 2;
+   */
+  left?: Total | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.CancelTasksResponse.
+ * Use `create(CancelTasksResponseSchema)` to create a new message.
+ */
+export const CancelTasksResponseSchema: GenMessage<CancelTasksResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_task, 23);
 
 /**
  * @generated from message deckhand.v1.PauseTaskRequest
@@ -1289,7 +1479,7 @@ export type PauseTaskRequest = Message<"deckhand.v1.PauseTaskRequest"> & {
  * Use `create(PauseTaskRequestSchema)` to create a new message.
  */
 export const PauseTaskRequestSchema: GenMessage<PauseTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 21);
+  messageDesc(file_deckhand_v1_task, 24);
 
 /**
  * @generated from message deckhand.v1.PauseTaskResponse
@@ -1306,7 +1496,7 @@ export type PauseTaskResponse = Message<"deckhand.v1.PauseTaskResponse"> & {
  * Use `create(PauseTaskResponseSchema)` to create a new message.
  */
 export const PauseTaskResponseSchema: GenMessage<PauseTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 22);
+  messageDesc(file_deckhand_v1_task, 25);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskRequest
@@ -1331,7 +1521,7 @@ export type ResumeTaskRequest = Message<"deckhand.v1.ResumeTaskRequest"> & {
  * Use `create(ResumeTaskRequestSchema)` to create a new message.
  */
 export const ResumeTaskRequestSchema: GenMessage<ResumeTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 23);
+  messageDesc(file_deckhand_v1_task, 26);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskResponse
@@ -1348,7 +1538,7 @@ export type ResumeTaskResponse = Message<"deckhand.v1.ResumeTaskResponse"> & {
  * Use `create(ResumeTaskResponseSchema)` to create a new message.
  */
 export const ResumeTaskResponseSchema: GenMessage<ResumeTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 24);
+  messageDesc(file_deckhand_v1_task, 27);
 
 /**
  * @generated from message deckhand.v1.TellTaskRequest
@@ -1387,7 +1577,7 @@ export type TellTaskRequest = Message<"deckhand.v1.TellTaskRequest"> & {
  * Use `create(TellTaskRequestSchema)` to create a new message.
  */
 export const TellTaskRequestSchema: GenMessage<TellTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 25);
+  messageDesc(file_deckhand_v1_task, 28);
 
 /**
  * @generated from message deckhand.v1.TellTaskResponse
@@ -1409,7 +1599,7 @@ export type TellTaskResponse = Message<"deckhand.v1.TellTaskResponse"> & {
  * Use `create(TellTaskResponseSchema)` to create a new message.
  */
 export const TellTaskResponseSchema: GenMessage<TellTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 26);
+  messageDesc(file_deckhand_v1_task, 29);
 
 /**
  * @generated from message deckhand.v1.WithdrawMessageRequest
@@ -1433,7 +1623,7 @@ export type WithdrawMessageRequest = Message<"deckhand.v1.WithdrawMessageRequest
  * Use `create(WithdrawMessageRequestSchema)` to create a new message.
  */
 export const WithdrawMessageRequestSchema: GenMessage<WithdrawMessageRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 27);
+  messageDesc(file_deckhand_v1_task, 30);
 
 /**
  * @generated from message deckhand.v1.WithdrawMessageResponse
@@ -1455,7 +1645,7 @@ export type WithdrawMessageResponse = Message<"deckhand.v1.WithdrawMessageRespon
  * Use `create(WithdrawMessageResponseSchema)` to create a new message.
  */
 export const WithdrawMessageResponseSchema: GenMessage<WithdrawMessageResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 28);
+  messageDesc(file_deckhand_v1_task, 31);
 
 /**
  * @generated from message deckhand.v1.RetryTaskRequest
@@ -1485,7 +1675,7 @@ export type RetryTaskRequest = Message<"deckhand.v1.RetryTaskRequest"> & {
  * Use `create(RetryTaskRequestSchema)` to create a new message.
  */
 export const RetryTaskRequestSchema: GenMessage<RetryTaskRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 29);
+  messageDesc(file_deckhand_v1_task, 32);
 
 /**
  * @generated from message deckhand.v1.RetryTaskResponse
@@ -1504,7 +1694,7 @@ export type RetryTaskResponse = Message<"deckhand.v1.RetryTaskResponse"> & {
  * Use `create(RetryTaskResponseSchema)` to create a new message.
  */
 export const RetryTaskResponseSchema: GenMessage<RetryTaskResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 30);
+  messageDesc(file_deckhand_v1_task, 33);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskFromRequest
@@ -1574,7 +1764,7 @@ export type ResumeTaskFromRequest = Message<"deckhand.v1.ResumeTaskFromRequest">
  * Use `create(ResumeTaskFromRequestSchema)` to create a new message.
  */
 export const ResumeTaskFromRequestSchema: GenMessage<ResumeTaskFromRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 31);
+  messageDesc(file_deckhand_v1_task, 34);
 
 /**
  * WorkspaceRestore is what giving back the workspace of a checkpoint changes.
@@ -1634,7 +1824,7 @@ export type WorkspaceRestore = Message<"deckhand.v1.WorkspaceRestore"> & {
  * Use `create(WorkspaceRestoreSchema)` to create a new message.
  */
 export const WorkspaceRestoreSchema: GenMessage<WorkspaceRestore> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 32);
+  messageDesc(file_deckhand_v1_task, 35);
 
 /**
  * @generated from message deckhand.v1.ResumeTaskFromResponse
@@ -1660,7 +1850,7 @@ export type ResumeTaskFromResponse = Message<"deckhand.v1.ResumeTaskFromResponse
  * Use `create(ResumeTaskFromResponseSchema)` to create a new message.
  */
 export const ResumeTaskFromResponseSchema: GenMessage<ResumeTaskFromResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 33);
+  messageDesc(file_deckhand_v1_task, 36);
 
 /**
  * @generated from message deckhand.v1.ListCheckpointsRequest
@@ -1691,7 +1881,7 @@ export type ListCheckpointsRequest = Message<"deckhand.v1.ListCheckpointsRequest
  * Use `create(ListCheckpointsRequestSchema)` to create a new message.
  */
 export const ListCheckpointsRequestSchema: GenMessage<ListCheckpointsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 34);
+  messageDesc(file_deckhand_v1_task, 37);
 
 /**
  * @generated from message deckhand.v1.ListCheckpointsResponse
@@ -1715,7 +1905,7 @@ export type ListCheckpointsResponse = Message<"deckhand.v1.ListCheckpointsRespon
  * Use `create(ListCheckpointsResponseSchema)` to create a new message.
  */
 export const ListCheckpointsResponseSchema: GenMessage<ListCheckpointsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 35);
+  messageDesc(file_deckhand_v1_task, 38);
 
 /**
  * @generated from message deckhand.v1.KeepCheckpointRequest
@@ -1753,7 +1943,7 @@ export type KeepCheckpointRequest = Message<"deckhand.v1.KeepCheckpointRequest">
  * Use `create(KeepCheckpointRequestSchema)` to create a new message.
  */
 export const KeepCheckpointRequestSchema: GenMessage<KeepCheckpointRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 36);
+  messageDesc(file_deckhand_v1_task, 39);
 
 /**
  * @generated from message deckhand.v1.KeepCheckpointResponse
@@ -1770,7 +1960,7 @@ export type KeepCheckpointResponse = Message<"deckhand.v1.KeepCheckpointResponse
  * Use `create(KeepCheckpointResponseSchema)` to create a new message.
  */
 export const KeepCheckpointResponseSchema: GenMessage<KeepCheckpointResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 37);
+  messageDesc(file_deckhand_v1_task, 40);
 
 /**
  * @generated from message deckhand.v1.ListStepsRequest
@@ -1824,7 +2014,7 @@ export type ListStepsRequest = Message<"deckhand.v1.ListStepsRequest"> & {
  * Use `create(ListStepsRequestSchema)` to create a new message.
  */
 export const ListStepsRequestSchema: GenMessage<ListStepsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 38);
+  messageDesc(file_deckhand_v1_task, 41);
 
 /**
  * @generated from message deckhand.v1.ListStepsResponse
@@ -1848,7 +2038,7 @@ export type ListStepsResponse = Message<"deckhand.v1.ListStepsResponse"> & {
  * Use `create(ListStepsResponseSchema)` to create a new message.
  */
 export const ListStepsResponseSchema: GenMessage<ListStepsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 39);
+  messageDesc(file_deckhand_v1_task, 42);
 
 /**
  * Job is a command that goes on in the background although the call that started it has
@@ -1917,7 +2107,7 @@ export type Job = Message<"deckhand.v1.Job"> & {
  * Use `create(JobSchema)` to create a new message.
  */
 export const JobSchema: GenMessage<Job> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 40);
+  messageDesc(file_deckhand_v1_task, 43);
 
 /**
  * JobUsage is what the processes of a job use at a moment.
@@ -1955,7 +2145,7 @@ export type JobUsage = Message<"deckhand.v1.JobUsage"> & {
  * Use `create(JobUsageSchema)` to create a new message.
  */
 export const JobUsageSchema: GenMessage<JobUsage> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 41);
+  messageDesc(file_deckhand_v1_task, 44);
 
 /**
  * @generated from message deckhand.v1.ListJobsRequest
@@ -1967,6 +2157,20 @@ export type ListJobsRequest = Message<"deckhand.v1.ListJobsRequest"> & {
    * @generated from field: string task_id = 1;
    */
   taskId: string;
+
+  /**
+   * At most this many; 0 for 100.
+   *
+   * @generated from field: int32 page_size = 2;
+   */
+  pageSize: number;
+
+  /**
+   * next_page_token of the page before.
+   *
+   * @generated from field: string page_token = 3;
+   */
+  pageToken: string;
 };
 
 /**
@@ -1974,18 +2178,23 @@ export type ListJobsRequest = Message<"deckhand.v1.ListJobsRequest"> & {
  * Use `create(ListJobsRequestSchema)` to create a new message.
  */
 export const ListJobsRequestSchema: GenMessage<ListJobsRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 42);
+  messageDesc(file_deckhand_v1_task, 45);
 
 /**
  * @generated from message deckhand.v1.ListJobsResponse
  */
 export type ListJobsResponse = Message<"deckhand.v1.ListJobsResponse"> & {
   /**
-   * At most 200.
-   *
    * @generated from field: repeated deckhand.v1.Job jobs = 1;
    */
   jobs: Job[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
 };
 
 /**
@@ -1993,7 +2202,7 @@ export type ListJobsResponse = Message<"deckhand.v1.ListJobsResponse"> & {
  * Use `create(ListJobsResponseSchema)` to create a new message.
  */
 export const ListJobsResponseSchema: GenMessage<ListJobsResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 43);
+  messageDesc(file_deckhand_v1_task, 46);
 
 /**
  * @generated from message deckhand.v1.KillJobRequest
@@ -2017,7 +2226,7 @@ export type KillJobRequest = Message<"deckhand.v1.KillJobRequest"> & {
  * Use `create(KillJobRequestSchema)` to create a new message.
  */
 export const KillJobRequestSchema: GenMessage<KillJobRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 44);
+  messageDesc(file_deckhand_v1_task, 47);
 
 /**
  * @generated from message deckhand.v1.KillJobResponse
@@ -2041,7 +2250,7 @@ export type KillJobResponse = Message<"deckhand.v1.KillJobResponse"> & {
  * Use `create(KillJobResponseSchema)` to create a new message.
  */
 export const KillJobResponseSchema: GenMessage<KillJobResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 45);
+  messageDesc(file_deckhand_v1_task, 48);
 
 /**
  * @generated from message deckhand.v1.ReadLogRequest
@@ -2074,7 +2283,7 @@ export type ReadLogRequest = Message<"deckhand.v1.ReadLogRequest"> & {
  * Use `create(ReadLogRequestSchema)` to create a new message.
  */
 export const ReadLogRequestSchema: GenMessage<ReadLogRequest> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 46);
+  messageDesc(file_deckhand_v1_task, 49);
 
 /**
  * @generated from message deckhand.v1.ReadLogResponse
@@ -2110,7 +2319,64 @@ export type ReadLogResponse = Message<"deckhand.v1.ReadLogResponse"> & {
  * Use `create(ReadLogResponseSchema)` to create a new message.
  */
 export const ReadLogResponseSchema: GenMessage<ReadLogResponse> = /*@__PURE__*/
-  messageDesc(file_deckhand_v1_task, 47);
+  messageDesc(file_deckhand_v1_task, 50);
+
+/**
+ * @generated from message deckhand.v1.ReadTaskLogRequest
+ */
+export type ReadTaskLogRequest = Message<"deckhand.v1.ReadTaskLogRequest"> & {
+  /**
+   * Task id or unique id prefix.
+   *
+   * @generated from field: string task_id = 1;
+   */
+  taskId: string;
+
+  /**
+   * First byte to return.
+   *
+   * @generated from field: int64 offset = 2;
+   */
+  offset: bigint;
+};
+
+/**
+ * Describes the message deckhand.v1.ReadTaskLogRequest.
+ * Use `create(ReadTaskLogRequestSchema)` to create a new message.
+ */
+export const ReadTaskLogRequestSchema: GenMessage<ReadTaskLogRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_task, 51);
+
+/**
+ * @generated from message deckhand.v1.ReadTaskLogResponse
+ */
+export type ReadTaskLogResponse = Message<"deckhand.v1.ReadTaskLogResponse"> & {
+  /**
+   * Offset of data in the task's log.
+   *
+   * @generated from field: int64 offset = 1;
+   */
+  offset: bigint;
+
+  /**
+   * @generated from field: bytes data = 2;
+   */
+  data: Uint8Array;
+
+  /**
+   * Whose output or heading it is.
+   *
+   * @generated from field: string step_id = 3;
+   */
+  stepId: string;
+};
+
+/**
+ * Describes the message deckhand.v1.ReadTaskLogResponse.
+ * Use `create(ReadTaskLogResponseSchema)` to create a new message.
+ */
+export const ReadTaskLogResponseSchema: GenMessage<ReadTaskLogResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_task, 52);
 
 /**
  * TaskState is the state of a task. The transitions between states are one
@@ -2323,6 +2589,19 @@ export const TaskService: GenService<{
     output: typeof CancelTaskResponseSchema;
   },
   /**
+   * CancelTasks ends the tasks that a filter picks: of the caller's own or, for an
+   * administrator, of all. It cancels the newest first, at most as many as limit says,
+   * and returns how many are left; a task that ends meanwhile is left out. With dry_run
+   * it changes nothing and returns what it would cancel.
+   *
+   * @generated from rpc deckhand.v1.TaskService.CancelTasks
+   */
+  cancelTasks: {
+    methodKind: "unary";
+    input: typeof CancelTasksRequestSchema;
+    output: typeof CancelTasksResponseSchema;
+  },
+  /**
    * PauseTask stops a task until ResumeTask is called. The task's lease ends
    * and its running commands are frozen. With on_next_tool the task continues
    * until its next tool call, which is decided and not run. It is idempotent.
@@ -2451,6 +2730,19 @@ export const TaskService: GenService<{
     methodKind: "server_streaming";
     input: typeof ReadLogRequestSchema;
     output: typeof ReadLogResponseSchema;
+  },
+  /**
+   * ReadTaskLog streams the raw output of all commands of a task, in the order in
+   * which they ended, each with a line before it that names its step. What it has
+   * returned of a task that runs stays as it is: commands that have not ended are
+   * not in it. Where output is missing, the offset of what follows is further on.
+   *
+   * @generated from rpc deckhand.v1.TaskService.ReadTaskLog
+   */
+  readTaskLog: {
+    methodKind: "server_streaming";
+    input: typeof ReadTaskLogRequestSchema;
+    output: typeof ReadTaskLogResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_task, 0);
