@@ -35,7 +35,7 @@ const (
 	KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_WORKSPACE KnowledgeSourceKind = 2
 	// A folder of a node's machine.
 	KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_NODE KnowledgeSourceKind = 3
-	// A Git repository that is reached by https without a credential.
+	// A Git repository that is reached by https.
 	KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_GIT KnowledgeSourceKind = 4
 	// A web page.
 	KnowledgeSourceKind_KNOWLEDGE_SOURCE_KIND_WEB KnowledgeSourceKind = 5
@@ -300,8 +300,11 @@ type KnowledgeSource struct {
 	// Why the last sync could not read it; empty if it could.
 	Error string `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`
 	// What the last sync left out; empty for nothing.
-	Note          string `protobuf:"bytes,12,opt,name=note,proto3" json:"note,omitempty"`
-	Documents     int64  `protobuf:"varint,13,opt,name=documents,proto3" json:"documents,omitempty"`
+	Note      string `protobuf:"bytes,12,opt,name=note,proto3" json:"note,omitempty"`
+	Documents int64  `protobuf:"varint,13,opt,name=documents,proto3" json:"documents,omitempty"`
+	// Of a repository: the name of the credential that is inserted into the requests; empty for
+	// none.
+	Credential    string `protobuf:"bytes,14,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +428,13 @@ func (x *KnowledgeSource) GetDocuments() int64 {
 		return x.Documents
 	}
 	return 0
+}
+
+func (x *KnowledgeSource) GetCredential() string {
+	if x != nil {
+		return x.Credential
+	}
+	return ""
 }
 
 // KnowledgeSync is one run that brings a collection up to date.
@@ -1923,7 +1933,10 @@ type SearchKnowledgeResponse struct {
 	// The best first.
 	Passages []*Passage `protobuf:"bytes,1,rep,name=passages,proto3" json:"passages,omitempty"`
 	// How many collections were searched.
-	Collections   int32 `protobuf:"varint,2,opt,name=collections,proto3" json:"collections,omitempty"`
+	Collections int32 `protobuf:"varint,2,opt,name=collections,proto3" json:"collections,omitempty"`
+	// Why the search by meaning was left out; empty if it was made, or the organisation has no
+	// model for it.
+	Note          string `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1970,6 +1983,13 @@ func (x *SearchKnowledgeResponse) GetCollections() int32 {
 		return x.Collections
 	}
 	return 0
+}
+
+func (x *SearchKnowledgeResponse) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
 }
 
 type GetPassageRequest struct {
@@ -2078,6 +2098,325 @@ func (x *GetPassageResponse) GetPassages() []*Passage {
 	return nil
 }
 
+// KnowledgeEmbedding is the model that turns passages into vectors, for search by meaning.
+type KnowledgeEmbedding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty if there is no such model.
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model    string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// How many dimensions the vectors are asked to have; 0 for as many as the model has.
+	Dimensions int32 `protobuf:"varint,3,opt,name=dimensions,proto3" json:"dimensions,omitempty"`
+	// How many those have that there are; 0 before the first.
+	Size int32 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	// How many passages the organisation has, how many have a vector, and how many the model
+	// refused.
+	Passages int64 `protobuf:"varint,5,opt,name=passages,proto3" json:"passages,omitempty"`
+	Embedded int64 `protobuf:"varint,6,opt,name=embedded,proto3" json:"embedded,omitempty"`
+	Refused  int64 `protobuf:"varint,7,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Why the last call failed; empty if it did not. It is tried again.
+	Error     string                 `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
+	ChangedBy string                 `protobuf:"bytes,9,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
+	ChangedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=changed_at,json=changedAt,proto3" json:"changed_at,omitempty"`
+	// The database compares the vectors (pgvector), and not the hub.
+	InDatabase    bool `protobuf:"varint,11,opt,name=in_database,json=inDatabase,proto3" json:"in_database,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KnowledgeEmbedding) Reset() {
+	*x = KnowledgeEmbedding{}
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KnowledgeEmbedding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KnowledgeEmbedding) ProtoMessage() {}
+
+func (x *KnowledgeEmbedding) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KnowledgeEmbedding.ProtoReflect.Descriptor instead.
+func (*KnowledgeEmbedding) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *KnowledgeEmbedding) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *KnowledgeEmbedding) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *KnowledgeEmbedding) GetDimensions() int32 {
+	if x != nil {
+		return x.Dimensions
+	}
+	return 0
+}
+
+func (x *KnowledgeEmbedding) GetSize() int32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *KnowledgeEmbedding) GetPassages() int64 {
+	if x != nil {
+		return x.Passages
+	}
+	return 0
+}
+
+func (x *KnowledgeEmbedding) GetEmbedded() int64 {
+	if x != nil {
+		return x.Embedded
+	}
+	return 0
+}
+
+func (x *KnowledgeEmbedding) GetRefused() int64 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
+func (x *KnowledgeEmbedding) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *KnowledgeEmbedding) GetChangedBy() string {
+	if x != nil {
+		return x.ChangedBy
+	}
+	return ""
+}
+
+func (x *KnowledgeEmbedding) GetChangedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ChangedAt
+	}
+	return nil
+}
+
+func (x *KnowledgeEmbedding) GetInDatabase() bool {
+	if x != nil {
+		return x.InDatabase
+	}
+	return false
+}
+
+type GetKnowledgeEmbeddingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKnowledgeEmbeddingRequest) Reset() {
+	*x = GetKnowledgeEmbeddingRequest{}
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKnowledgeEmbeddingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKnowledgeEmbeddingRequest) ProtoMessage() {}
+
+func (x *GetKnowledgeEmbeddingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKnowledgeEmbeddingRequest.ProtoReflect.Descriptor instead.
+func (*GetKnowledgeEmbeddingRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{30}
+}
+
+type GetKnowledgeEmbeddingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Embedding     *KnowledgeEmbedding    `protobuf:"bytes,1,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKnowledgeEmbeddingResponse) Reset() {
+	*x = GetKnowledgeEmbeddingResponse{}
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKnowledgeEmbeddingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKnowledgeEmbeddingResponse) ProtoMessage() {}
+
+func (x *GetKnowledgeEmbeddingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKnowledgeEmbeddingResponse.ProtoReflect.Descriptor instead.
+func (*GetKnowledgeEmbeddingResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *GetKnowledgeEmbeddingResponse) GetEmbedding() *KnowledgeEmbedding {
+	if x != nil {
+		return x.Embedding
+	}
+	return nil
+}
+
+type SetKnowledgeEmbeddingRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Both empty for no model: the vectors are deleted.
+	Provider string `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`
+	Model    string `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	// How many dimensions the vectors are asked to have; 0 for the hub's choice: 512 of models
+	// that are known to be able to shorten their vectors, and otherwise as many as the model has.
+	Dimensions    int32 `protobuf:"varint,3,opt,name=dimensions,proto3" json:"dimensions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKnowledgeEmbeddingRequest) Reset() {
+	*x = SetKnowledgeEmbeddingRequest{}
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKnowledgeEmbeddingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKnowledgeEmbeddingRequest) ProtoMessage() {}
+
+func (x *SetKnowledgeEmbeddingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKnowledgeEmbeddingRequest.ProtoReflect.Descriptor instead.
+func (*SetKnowledgeEmbeddingRequest) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SetKnowledgeEmbeddingRequest) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *SetKnowledgeEmbeddingRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *SetKnowledgeEmbeddingRequest) GetDimensions() int32 {
+	if x != nil {
+		return x.Dimensions
+	}
+	return 0
+}
+
+type SetKnowledgeEmbeddingResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Embedding     *KnowledgeEmbedding    `protobuf:"bytes,1,opt,name=embedding,proto3" json:"embedding,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKnowledgeEmbeddingResponse) Reset() {
+	*x = SetKnowledgeEmbeddingResponse{}
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKnowledgeEmbeddingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKnowledgeEmbeddingResponse) ProtoMessage() {}
+
+func (x *SetKnowledgeEmbeddingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_deckhand_v1_knowledge_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKnowledgeEmbeddingResponse.ProtoReflect.Descriptor instead.
+func (*SetKnowledgeEmbeddingResponse) Descriptor() ([]byte, []int) {
+	return file_deckhand_v1_knowledge_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SetKnowledgeEmbeddingResponse) GetEmbedding() *KnowledgeEmbedding {
+	if x != nil {
+		return x.Embedding
+	}
+	return nil
+}
+
 var File_deckhand_v1_knowledge_proto protoreflect.FileDescriptor
 
 const file_deckhand_v1_knowledge_proto_rawDesc = "" +
@@ -2099,7 +2438,7 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"\askipped\x18\n" +
 	" \x01(\x03R\askipped\x12\x1a\n" +
 	"\bwritable\x18\v \x01(\bR\bwritable\x12.\n" +
-	"\x04sync\x18\f \x01(\v2\x1a.deckhand.v1.KnowledgeSyncR\x04sync\"\xbc\x03\n" +
+	"\x04sync\x18\f \x01(\v2\x1a.deckhand.v1.KnowledgeSyncR\x04sync\"\xe6\x03\n" +
 	"\x0fKnowledgeSource\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
 	"\x04kind\x18\x02 \x01(\x0e2 .deckhand.v1.KnowledgeSourceKindR\x04kind\x12#\n" +
@@ -2115,7 +2454,10 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\bsyncedAt\x12\x14\n" +
 	"\x05error\x18\v \x01(\tR\x05error\x12\x12\n" +
 	"\x04note\x18\f \x01(\tR\x04note\x12\x1c\n" +
-	"\tdocuments\x18\r \x01(\x03R\tdocuments\"\xa9\x03\n" +
+	"\tdocuments\x18\r \x01(\x03R\tdocuments\x12(\n" +
+	"\n" +
+	"credential\x18\x0e \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\n" +
+	"credential\"\xa9\x03\n" +
 	"\rKnowledgeSync\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1f.deckhand.v1.KnowledgeSyncStateR\x05state\x12\x14\n" +
@@ -2246,10 +2588,11 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"\x05query\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\xe8\aR\x05query\x12/\n" +
 	"\x0ecollection_ids\x18\x02 \x03(\tB\b\xbaH\x05\x92\x01\x02\x102R\rcollectionIds\x12\x1f\n" +
-	"\x05limit\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x182(\x00R\x05limit\"m\n" +
+	"\x05limit\x18\x03 \x01(\x05B\t\xbaH\x06\x1a\x04\x182(\x00R\x05limit\"\x81\x01\n" +
 	"\x17SearchKnowledgeResponse\x120\n" +
 	"\bpassages\x18\x01 \x03(\v2\x14.deckhand.v1.PassageR\bpassages\x12 \n" +
-	"\vcollections\x18\x02 \x01(\x05R\vcollections\"`\n" +
+	"\vcollections\x18\x02 \x01(\x05R\vcollections\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"`\n" +
 	"\x11GetPassageRequest\x12(\n" +
 	"\n" +
 	"passage_id\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18(R\tpassageId\x12!\n" +
@@ -2257,7 +2600,37 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"(\x00R\x06around\"v\n" +
 	"\x12GetPassageResponse\x12.\n" +
 	"\apassage\x18\x01 \x01(\v2\x14.deckhand.v1.PassageR\apassage\x120\n" +
-	"\bpassages\x18\x02 \x03(\v2\x14.deckhand.v1.PassageR\bpassages*\xe1\x01\n" +
+	"\bpassages\x18\x02 \x03(\v2\x14.deckhand.v1.PassageR\bpassages\"\xdd\x02\n" +
+	"\x12KnowledgeEmbedding\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1e\n" +
+	"\n" +
+	"dimensions\x18\x03 \x01(\x05R\n" +
+	"dimensions\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x05R\x04size\x12\x1a\n" +
+	"\bpassages\x18\x05 \x01(\x03R\bpassages\x12\x1a\n" +
+	"\bembedded\x18\x06 \x01(\x03R\bembedded\x12\x18\n" +
+	"\arefused\x18\a \x01(\x03R\arefused\x12\x14\n" +
+	"\x05error\x18\b \x01(\tR\x05error\x12\x1d\n" +
+	"\n" +
+	"changed_by\x18\t \x01(\tR\tchangedBy\x129\n" +
+	"\n" +
+	"changed_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tchangedAt\x12\x1f\n" +
+	"\vin_database\x18\v \x01(\bR\n" +
+	"inDatabase\"\x1e\n" +
+	"\x1cGetKnowledgeEmbeddingRequest\"^\n" +
+	"\x1dGetKnowledgeEmbeddingResponse\x12=\n" +
+	"\tembedding\x18\x01 \x01(\v2\x1f.deckhand.v1.KnowledgeEmbeddingR\tembedding\"\x8f\x01\n" +
+	"\x1cSetKnowledgeEmbeddingRequest\x12#\n" +
+	"\bprovider\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18<R\bprovider\x12\x1e\n" +
+	"\x05model\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x12*\n" +
+	"\n" +
+	"dimensions\x18\x03 \x01(\x05B\n" +
+	"\xbaH\a\x1a\x05\x18\x80 (\x00R\n" +
+	"dimensions\"^\n" +
+	"\x1dSetKnowledgeEmbeddingResponse\x12=\n" +
+	"\tembedding\x18\x01 \x01(\v2\x1f.deckhand.v1.KnowledgeEmbeddingR\tembedding*\xe1\x01\n" +
 	"\x13KnowledgeSourceKind\x12%\n" +
 	"!KNOWLEDGE_SOURCE_KIND_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cKNOWLEDGE_SOURCE_KIND_UPLOAD\x10\x01\x12#\n" +
@@ -2269,7 +2642,7 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	" KNOWLEDGE_SYNC_STATE_UNSPECIFIED\x10\x00\x12 \n" +
 	"\x1cKNOWLEDGE_SYNC_STATE_RUNNING\x10\x01\x12\"\n" +
 	"\x1eKNOWLEDGE_SYNC_STATE_SUCCEEDED\x10\x02\x12\x1f\n" +
-	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\xdd\f\n" +
+	"\x1bKNOWLEDGE_SYNC_STATE_FAILED\x10\x032\x89\x0f\n" +
 	"\x10KnowledgeService\x12{\n" +
 	"\x10CreateCollection\x12$.deckhand.v1.CreateCollectionRequest\x1a%.deckhand.v1.CreateCollectionResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x01*\"\x0f/v1/collections\x12x\n" +
 	"\x0fListCollections\x12#.deckhand.v1.ListCollectionsRequest\x1a$.deckhand.v1.ListCollectionsResponse\"\x1a\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1/collections\x90\x02\x01\x12\x82\x01\n" +
@@ -2283,7 +2656,9 @@ const file_deckhand_v1_knowledge_proto_rawDesc = "" +
 	"\x0eSyncCollection\x12\".deckhand.v1.SyncCollectionRequest\x1a#.deckhand.v1.SyncCollectionResponse\"/\x82\xd3\xe4\x93\x02):\x01*\"$/v1/collections/{collection_id}:sync\x12}\n" +
 	"\x0fSearchKnowledge\x12#.deckhand.v1.SearchKnowledgeRequest\x1a$.deckhand.v1.SearchKnowledgeResponse\"\x1f\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/knowledge:search\x90\x02\x01\x12s\n" +
 	"\n" +
-	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}\x90\x02\x01BBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
+	"GetPassage\x12\x1e.deckhand.v1.GetPassageRequest\x1a\x1f.deckhand.v1.GetPassageResponse\"$\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1/passages/{passage_id}\x90\x02\x01\x12\x93\x01\n" +
+	"\x15GetKnowledgeEmbedding\x12).deckhand.v1.GetKnowledgeEmbeddingRequest\x1a*.deckhand.v1.GetKnowledgeEmbeddingResponse\"#\x82\xd3\xe4\x93\x02\x1a\x12\x18/v1/knowledge-embeddings\x90\x02\x01\x12\x93\x01\n" +
+	"\x15SetKnowledgeEmbedding\x12).deckhand.v1.SetKnowledgeEmbeddingRequest\x1a*.deckhand.v1.SetKnowledgeEmbeddingResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*2\x18/v1/knowledge-embeddingsBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
 
 var (
 	file_deckhand_v1_knowledge_proto_rawDescOnce sync.Once
@@ -2298,55 +2673,60 @@ func file_deckhand_v1_knowledge_proto_rawDescGZIP() []byte {
 }
 
 var file_deckhand_v1_knowledge_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_deckhand_v1_knowledge_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_deckhand_v1_knowledge_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_deckhand_v1_knowledge_proto_goTypes = []any{
-	(KnowledgeSourceKind)(0),         // 0: deckhand.v1.KnowledgeSourceKind
-	(KnowledgeSyncState)(0),          // 1: deckhand.v1.KnowledgeSyncState
-	(*Collection)(nil),               // 2: deckhand.v1.Collection
-	(*KnowledgeSource)(nil),          // 3: deckhand.v1.KnowledgeSource
-	(*KnowledgeSync)(nil),            // 4: deckhand.v1.KnowledgeSync
-	(*KnowledgeDocument)(nil),        // 5: deckhand.v1.KnowledgeDocument
-	(*Passage)(nil),                  // 6: deckhand.v1.Passage
-	(*CreateCollectionRequest)(nil),  // 7: deckhand.v1.CreateCollectionRequest
-	(*CreateCollectionResponse)(nil), // 8: deckhand.v1.CreateCollectionResponse
-	(*ListCollectionsRequest)(nil),   // 9: deckhand.v1.ListCollectionsRequest
-	(*ListCollectionsResponse)(nil),  // 10: deckhand.v1.ListCollectionsResponse
-	(*GetCollectionRequest)(nil),     // 11: deckhand.v1.GetCollectionRequest
-	(*GetCollectionResponse)(nil),    // 12: deckhand.v1.GetCollectionResponse
-	(*DeleteCollectionRequest)(nil),  // 13: deckhand.v1.DeleteCollectionRequest
-	(*DeleteCollectionResponse)(nil), // 14: deckhand.v1.DeleteCollectionResponse
-	(*AddSourceRequest)(nil),         // 15: deckhand.v1.AddSourceRequest
-	(*AddSourceResponse)(nil),        // 16: deckhand.v1.AddSourceResponse
-	(*RemoveSourceRequest)(nil),      // 17: deckhand.v1.RemoveSourceRequest
-	(*RemoveSourceResponse)(nil),     // 18: deckhand.v1.RemoveSourceResponse
-	(*UploadDocumentRequest)(nil),    // 19: deckhand.v1.UploadDocumentRequest
-	(*UploadDocumentResponse)(nil),   // 20: deckhand.v1.UploadDocumentResponse
-	(*RemoveDocumentRequest)(nil),    // 21: deckhand.v1.RemoveDocumentRequest
-	(*RemoveDocumentResponse)(nil),   // 22: deckhand.v1.RemoveDocumentResponse
-	(*ListDocumentsRequest)(nil),     // 23: deckhand.v1.ListDocumentsRequest
-	(*ListDocumentsResponse)(nil),    // 24: deckhand.v1.ListDocumentsResponse
-	(*SyncCollectionRequest)(nil),    // 25: deckhand.v1.SyncCollectionRequest
-	(*SyncCollectionResponse)(nil),   // 26: deckhand.v1.SyncCollectionResponse
-	(*SearchKnowledgeRequest)(nil),   // 27: deckhand.v1.SearchKnowledgeRequest
-	(*SearchKnowledgeResponse)(nil),  // 28: deckhand.v1.SearchKnowledgeResponse
-	(*GetPassageRequest)(nil),        // 29: deckhand.v1.GetPassageRequest
-	(*GetPassageResponse)(nil),       // 30: deckhand.v1.GetPassageResponse
-	(*Scope)(nil),                    // 31: deckhand.v1.Scope
-	(*timestamppb.Timestamp)(nil),    // 32: google.protobuf.Timestamp
-	(*Total)(nil),                    // 33: deckhand.v1.Total
+	(KnowledgeSourceKind)(0),              // 0: deckhand.v1.KnowledgeSourceKind
+	(KnowledgeSyncState)(0),               // 1: deckhand.v1.KnowledgeSyncState
+	(*Collection)(nil),                    // 2: deckhand.v1.Collection
+	(*KnowledgeSource)(nil),               // 3: deckhand.v1.KnowledgeSource
+	(*KnowledgeSync)(nil),                 // 4: deckhand.v1.KnowledgeSync
+	(*KnowledgeDocument)(nil),             // 5: deckhand.v1.KnowledgeDocument
+	(*Passage)(nil),                       // 6: deckhand.v1.Passage
+	(*CreateCollectionRequest)(nil),       // 7: deckhand.v1.CreateCollectionRequest
+	(*CreateCollectionResponse)(nil),      // 8: deckhand.v1.CreateCollectionResponse
+	(*ListCollectionsRequest)(nil),        // 9: deckhand.v1.ListCollectionsRequest
+	(*ListCollectionsResponse)(nil),       // 10: deckhand.v1.ListCollectionsResponse
+	(*GetCollectionRequest)(nil),          // 11: deckhand.v1.GetCollectionRequest
+	(*GetCollectionResponse)(nil),         // 12: deckhand.v1.GetCollectionResponse
+	(*DeleteCollectionRequest)(nil),       // 13: deckhand.v1.DeleteCollectionRequest
+	(*DeleteCollectionResponse)(nil),      // 14: deckhand.v1.DeleteCollectionResponse
+	(*AddSourceRequest)(nil),              // 15: deckhand.v1.AddSourceRequest
+	(*AddSourceResponse)(nil),             // 16: deckhand.v1.AddSourceResponse
+	(*RemoveSourceRequest)(nil),           // 17: deckhand.v1.RemoveSourceRequest
+	(*RemoveSourceResponse)(nil),          // 18: deckhand.v1.RemoveSourceResponse
+	(*UploadDocumentRequest)(nil),         // 19: deckhand.v1.UploadDocumentRequest
+	(*UploadDocumentResponse)(nil),        // 20: deckhand.v1.UploadDocumentResponse
+	(*RemoveDocumentRequest)(nil),         // 21: deckhand.v1.RemoveDocumentRequest
+	(*RemoveDocumentResponse)(nil),        // 22: deckhand.v1.RemoveDocumentResponse
+	(*ListDocumentsRequest)(nil),          // 23: deckhand.v1.ListDocumentsRequest
+	(*ListDocumentsResponse)(nil),         // 24: deckhand.v1.ListDocumentsResponse
+	(*SyncCollectionRequest)(nil),         // 25: deckhand.v1.SyncCollectionRequest
+	(*SyncCollectionResponse)(nil),        // 26: deckhand.v1.SyncCollectionResponse
+	(*SearchKnowledgeRequest)(nil),        // 27: deckhand.v1.SearchKnowledgeRequest
+	(*SearchKnowledgeResponse)(nil),       // 28: deckhand.v1.SearchKnowledgeResponse
+	(*GetPassageRequest)(nil),             // 29: deckhand.v1.GetPassageRequest
+	(*GetPassageResponse)(nil),            // 30: deckhand.v1.GetPassageResponse
+	(*KnowledgeEmbedding)(nil),            // 31: deckhand.v1.KnowledgeEmbedding
+	(*GetKnowledgeEmbeddingRequest)(nil),  // 32: deckhand.v1.GetKnowledgeEmbeddingRequest
+	(*GetKnowledgeEmbeddingResponse)(nil), // 33: deckhand.v1.GetKnowledgeEmbeddingResponse
+	(*SetKnowledgeEmbeddingRequest)(nil),  // 34: deckhand.v1.SetKnowledgeEmbeddingRequest
+	(*SetKnowledgeEmbeddingResponse)(nil), // 35: deckhand.v1.SetKnowledgeEmbeddingResponse
+	(*Scope)(nil),                         // 36: deckhand.v1.Scope
+	(*timestamppb.Timestamp)(nil),         // 37: google.protobuf.Timestamp
+	(*Total)(nil),                         // 38: deckhand.v1.Total
 }
 var file_deckhand_v1_knowledge_proto_depIdxs = []int32{
-	31, // 0: deckhand.v1.Collection.scope:type_name -> deckhand.v1.Scope
-	32, // 1: deckhand.v1.Collection.created_at:type_name -> google.protobuf.Timestamp
+	36, // 0: deckhand.v1.Collection.scope:type_name -> deckhand.v1.Scope
+	37, // 1: deckhand.v1.Collection.created_at:type_name -> google.protobuf.Timestamp
 	4,  // 2: deckhand.v1.Collection.sync:type_name -> deckhand.v1.KnowledgeSync
 	0,  // 3: deckhand.v1.KnowledgeSource.kind:type_name -> deckhand.v1.KnowledgeSourceKind
-	32, // 4: deckhand.v1.KnowledgeSource.synced_at:type_name -> google.protobuf.Timestamp
+	37, // 4: deckhand.v1.KnowledgeSource.synced_at:type_name -> google.protobuf.Timestamp
 	1,  // 5: deckhand.v1.KnowledgeSync.state:type_name -> deckhand.v1.KnowledgeSyncState
-	32, // 6: deckhand.v1.KnowledgeSync.started_at:type_name -> google.protobuf.Timestamp
-	32, // 7: deckhand.v1.KnowledgeSync.ended_at:type_name -> google.protobuf.Timestamp
-	32, // 8: deckhand.v1.KnowledgeDocument.indexed_at:type_name -> google.protobuf.Timestamp
-	32, // 9: deckhand.v1.Passage.indexed_at:type_name -> google.protobuf.Timestamp
-	31, // 10: deckhand.v1.CreateCollectionRequest.scope:type_name -> deckhand.v1.Scope
+	37, // 6: deckhand.v1.KnowledgeSync.started_at:type_name -> google.protobuf.Timestamp
+	37, // 7: deckhand.v1.KnowledgeSync.ended_at:type_name -> google.protobuf.Timestamp
+	37, // 8: deckhand.v1.KnowledgeDocument.indexed_at:type_name -> google.protobuf.Timestamp
+	37, // 9: deckhand.v1.Passage.indexed_at:type_name -> google.protobuf.Timestamp
+	36, // 10: deckhand.v1.CreateCollectionRequest.scope:type_name -> deckhand.v1.Scope
 	2,  // 11: deckhand.v1.CreateCollectionResponse.collection:type_name -> deckhand.v1.Collection
 	2,  // 12: deckhand.v1.ListCollectionsResponse.collections:type_name -> deckhand.v1.Collection
 	2,  // 13: deckhand.v1.GetCollectionResponse.collection:type_name -> deckhand.v1.Collection
@@ -2355,40 +2735,47 @@ var file_deckhand_v1_knowledge_proto_depIdxs = []int32{
 	3,  // 16: deckhand.v1.AddSourceResponse.source:type_name -> deckhand.v1.KnowledgeSource
 	3,  // 17: deckhand.v1.UploadDocumentResponse.source:type_name -> deckhand.v1.KnowledgeSource
 	5,  // 18: deckhand.v1.ListDocumentsResponse.documents:type_name -> deckhand.v1.KnowledgeDocument
-	33, // 19: deckhand.v1.ListDocumentsResponse.total:type_name -> deckhand.v1.Total
+	38, // 19: deckhand.v1.ListDocumentsResponse.total:type_name -> deckhand.v1.Total
 	4,  // 20: deckhand.v1.SyncCollectionResponse.sync:type_name -> deckhand.v1.KnowledgeSync
 	6,  // 21: deckhand.v1.SearchKnowledgeResponse.passages:type_name -> deckhand.v1.Passage
 	6,  // 22: deckhand.v1.GetPassageResponse.passage:type_name -> deckhand.v1.Passage
 	6,  // 23: deckhand.v1.GetPassageResponse.passages:type_name -> deckhand.v1.Passage
-	7,  // 24: deckhand.v1.KnowledgeService.CreateCollection:input_type -> deckhand.v1.CreateCollectionRequest
-	9,  // 25: deckhand.v1.KnowledgeService.ListCollections:input_type -> deckhand.v1.ListCollectionsRequest
-	11, // 26: deckhand.v1.KnowledgeService.GetCollection:input_type -> deckhand.v1.GetCollectionRequest
-	13, // 27: deckhand.v1.KnowledgeService.DeleteCollection:input_type -> deckhand.v1.DeleteCollectionRequest
-	15, // 28: deckhand.v1.KnowledgeService.AddSource:input_type -> deckhand.v1.AddSourceRequest
-	17, // 29: deckhand.v1.KnowledgeService.RemoveSource:input_type -> deckhand.v1.RemoveSourceRequest
-	19, // 30: deckhand.v1.KnowledgeService.UploadDocument:input_type -> deckhand.v1.UploadDocumentRequest
-	21, // 31: deckhand.v1.KnowledgeService.RemoveDocument:input_type -> deckhand.v1.RemoveDocumentRequest
-	23, // 32: deckhand.v1.KnowledgeService.ListDocuments:input_type -> deckhand.v1.ListDocumentsRequest
-	25, // 33: deckhand.v1.KnowledgeService.SyncCollection:input_type -> deckhand.v1.SyncCollectionRequest
-	27, // 34: deckhand.v1.KnowledgeService.SearchKnowledge:input_type -> deckhand.v1.SearchKnowledgeRequest
-	29, // 35: deckhand.v1.KnowledgeService.GetPassage:input_type -> deckhand.v1.GetPassageRequest
-	8,  // 36: deckhand.v1.KnowledgeService.CreateCollection:output_type -> deckhand.v1.CreateCollectionResponse
-	10, // 37: deckhand.v1.KnowledgeService.ListCollections:output_type -> deckhand.v1.ListCollectionsResponse
-	12, // 38: deckhand.v1.KnowledgeService.GetCollection:output_type -> deckhand.v1.GetCollectionResponse
-	14, // 39: deckhand.v1.KnowledgeService.DeleteCollection:output_type -> deckhand.v1.DeleteCollectionResponse
-	16, // 40: deckhand.v1.KnowledgeService.AddSource:output_type -> deckhand.v1.AddSourceResponse
-	18, // 41: deckhand.v1.KnowledgeService.RemoveSource:output_type -> deckhand.v1.RemoveSourceResponse
-	20, // 42: deckhand.v1.KnowledgeService.UploadDocument:output_type -> deckhand.v1.UploadDocumentResponse
-	22, // 43: deckhand.v1.KnowledgeService.RemoveDocument:output_type -> deckhand.v1.RemoveDocumentResponse
-	24, // 44: deckhand.v1.KnowledgeService.ListDocuments:output_type -> deckhand.v1.ListDocumentsResponse
-	26, // 45: deckhand.v1.KnowledgeService.SyncCollection:output_type -> deckhand.v1.SyncCollectionResponse
-	28, // 46: deckhand.v1.KnowledgeService.SearchKnowledge:output_type -> deckhand.v1.SearchKnowledgeResponse
-	30, // 47: deckhand.v1.KnowledgeService.GetPassage:output_type -> deckhand.v1.GetPassageResponse
-	36, // [36:48] is the sub-list for method output_type
-	24, // [24:36] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	37, // 24: deckhand.v1.KnowledgeEmbedding.changed_at:type_name -> google.protobuf.Timestamp
+	31, // 25: deckhand.v1.GetKnowledgeEmbeddingResponse.embedding:type_name -> deckhand.v1.KnowledgeEmbedding
+	31, // 26: deckhand.v1.SetKnowledgeEmbeddingResponse.embedding:type_name -> deckhand.v1.KnowledgeEmbedding
+	7,  // 27: deckhand.v1.KnowledgeService.CreateCollection:input_type -> deckhand.v1.CreateCollectionRequest
+	9,  // 28: deckhand.v1.KnowledgeService.ListCollections:input_type -> deckhand.v1.ListCollectionsRequest
+	11, // 29: deckhand.v1.KnowledgeService.GetCollection:input_type -> deckhand.v1.GetCollectionRequest
+	13, // 30: deckhand.v1.KnowledgeService.DeleteCollection:input_type -> deckhand.v1.DeleteCollectionRequest
+	15, // 31: deckhand.v1.KnowledgeService.AddSource:input_type -> deckhand.v1.AddSourceRequest
+	17, // 32: deckhand.v1.KnowledgeService.RemoveSource:input_type -> deckhand.v1.RemoveSourceRequest
+	19, // 33: deckhand.v1.KnowledgeService.UploadDocument:input_type -> deckhand.v1.UploadDocumentRequest
+	21, // 34: deckhand.v1.KnowledgeService.RemoveDocument:input_type -> deckhand.v1.RemoveDocumentRequest
+	23, // 35: deckhand.v1.KnowledgeService.ListDocuments:input_type -> deckhand.v1.ListDocumentsRequest
+	25, // 36: deckhand.v1.KnowledgeService.SyncCollection:input_type -> deckhand.v1.SyncCollectionRequest
+	27, // 37: deckhand.v1.KnowledgeService.SearchKnowledge:input_type -> deckhand.v1.SearchKnowledgeRequest
+	29, // 38: deckhand.v1.KnowledgeService.GetPassage:input_type -> deckhand.v1.GetPassageRequest
+	32, // 39: deckhand.v1.KnowledgeService.GetKnowledgeEmbedding:input_type -> deckhand.v1.GetKnowledgeEmbeddingRequest
+	34, // 40: deckhand.v1.KnowledgeService.SetKnowledgeEmbedding:input_type -> deckhand.v1.SetKnowledgeEmbeddingRequest
+	8,  // 41: deckhand.v1.KnowledgeService.CreateCollection:output_type -> deckhand.v1.CreateCollectionResponse
+	10, // 42: deckhand.v1.KnowledgeService.ListCollections:output_type -> deckhand.v1.ListCollectionsResponse
+	12, // 43: deckhand.v1.KnowledgeService.GetCollection:output_type -> deckhand.v1.GetCollectionResponse
+	14, // 44: deckhand.v1.KnowledgeService.DeleteCollection:output_type -> deckhand.v1.DeleteCollectionResponse
+	16, // 45: deckhand.v1.KnowledgeService.AddSource:output_type -> deckhand.v1.AddSourceResponse
+	18, // 46: deckhand.v1.KnowledgeService.RemoveSource:output_type -> deckhand.v1.RemoveSourceResponse
+	20, // 47: deckhand.v1.KnowledgeService.UploadDocument:output_type -> deckhand.v1.UploadDocumentResponse
+	22, // 48: deckhand.v1.KnowledgeService.RemoveDocument:output_type -> deckhand.v1.RemoveDocumentResponse
+	24, // 49: deckhand.v1.KnowledgeService.ListDocuments:output_type -> deckhand.v1.ListDocumentsResponse
+	26, // 50: deckhand.v1.KnowledgeService.SyncCollection:output_type -> deckhand.v1.SyncCollectionResponse
+	28, // 51: deckhand.v1.KnowledgeService.SearchKnowledge:output_type -> deckhand.v1.SearchKnowledgeResponse
+	30, // 52: deckhand.v1.KnowledgeService.GetPassage:output_type -> deckhand.v1.GetPassageResponse
+	33, // 53: deckhand.v1.KnowledgeService.GetKnowledgeEmbedding:output_type -> deckhand.v1.GetKnowledgeEmbeddingResponse
+	35, // 54: deckhand.v1.KnowledgeService.SetKnowledgeEmbedding:output_type -> deckhand.v1.SetKnowledgeEmbeddingResponse
+	41, // [41:55] is the sub-list for method output_type
+	27, // [27:41] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_knowledge_proto_init() }
@@ -2404,7 +2791,7 @@ func file_deckhand_v1_knowledge_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_deckhand_v1_knowledge_proto_rawDesc), len(file_deckhand_v1_knowledge_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

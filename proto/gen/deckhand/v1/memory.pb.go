@@ -1668,7 +1668,9 @@ type PurgeMemoriesResponse struct {
 	Versions int64                  `protobuf:"varint,2,opt,name=versions,proto3" json:"versions,omitempty"`
 	// Tool calls of the user's tasks in which a memory was written or read, of which the
 	// arguments and the result were deleted.
-	Steps         int64 `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`
+	Steps int64 `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`
+	// What the user had said of entries that others read, too.
+	Verdicts      int64 `protobuf:"varint,4,opt,name=verdicts,proto3" json:"verdicts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1720,6 +1722,13 @@ func (x *PurgeMemoriesResponse) GetVersions() int64 {
 func (x *PurgeMemoriesResponse) GetSteps() int64 {
 	if x != nil {
 		return x.Steps
+	}
+	return 0
+}
+
+func (x *PurgeMemoriesResponse) GetVerdicts() int64 {
+	if x != nil {
+		return x.Verdicts
 	}
 	return 0
 }
@@ -2283,11 +2292,12 @@ const file_deckhand_v1_memory_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"9\n" +
 	"\x14PurgeMemoriesRequest\x12!\n" +
-	"\auser_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06userId\"e\n" +
+	"\auser_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x06userId\"\x81\x01\n" +
 	"\x15PurgeMemoriesResponse\x12\x1a\n" +
 	"\bmemories\x18\x01 \x01(\x03R\bmemories\x12\x1a\n" +
 	"\bversions\x18\x02 \x01(\x03R\bversions\x12\x14\n" +
-	"\x05steps\x18\x03 \x01(\x03R\x05steps\"\x90\x01\n" +
+	"\x05steps\x18\x03 \x01(\x03R\x05steps\x12\x1a\n" +
+	"\bverdicts\x18\x04 \x01(\x03R\bverdicts\"\x90\x01\n" +
 	"\x17ListTaskMemoriesRequest\x12#\n" +
 	"\atask_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01R\x06taskId\x12'\n" +

@@ -1827,7 +1827,8 @@ func (x *FireTriggerResponse) GetDelivery() *Delivery {
 	return nil
 }
 
-// TestTriggerRequest is a payload to try: of a stored delivery, or given.
+// TestTriggerRequest is a payload to try: of a stored delivery, or given. It names a
+// trigger, or the agent of one that does not exist yet.
 type TestTriggerRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	TriggerId string                 `protobuf:"bytes,1,opt,name=trigger_id,json=triggerId,proto3" json:"trigger_id,omitempty"`
@@ -1836,7 +1837,11 @@ type TestTriggerRequest struct {
 	Body       []byte            `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	Headers    map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Tried instead of what the trigger has; unset for that.
-	Spec          *TriggerSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	Spec *TriggerSpec `protobuf:"bytes,5,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Of a trigger that does not exist yet, as in CreateTriggerRequest.
+	AgentId       string      `protobuf:"bytes,6,opt,name=agent_id,json=agentId,proto3" json:"agent_id,omitempty"`
+	Kind          TriggerKind `protobuf:"varint,7,opt,name=kind,proto3,enum=deckhand.v1.TriggerKind" json:"kind,omitempty"`
+	Preset        string      `protobuf:"bytes,8,opt,name=preset,proto3" json:"preset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1906,6 +1911,27 @@ func (x *TestTriggerRequest) GetSpec() *TriggerSpec {
 	return nil
 }
 
+func (x *TestTriggerRequest) GetAgentId() string {
+	if x != nil {
+		return x.AgentId
+	}
+	return ""
+}
+
+func (x *TestTriggerRequest) GetKind() TriggerKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TriggerKind_TRIGGER_KIND_UNSPECIFIED
+}
+
+func (x *TestTriggerRequest) GetPreset() string {
+	if x != nil {
+		return x.Preset
+	}
+	return ""
+}
+
 // TestTriggerResponse is what would become of the payload.
 type TestTriggerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1919,7 +1945,14 @@ type TestTriggerResponse struct {
 	Mapped *structpb.Struct `protobuf:"bytes,5,opt,name=mapped,proto3" json:"mapped,omitempty"`
 	Prompt string           `protobuf:"bytes,6,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// The key of the single flight; empty without one.
-	Flight        string `protobuf:"bytes,7,opt,name=flight,proto3" json:"flight,omitempty"`
+	Flight string `protobuf:"bytes,7,opt,name=flight,proto3" json:"flight,omitempty"`
+	// The task that would start: its agent, its priority, and the branch, tag or commit that
+	// its workspace is checked out at, which is empty for what the persona says.
+	AgentName string `protobuf:"bytes,8,opt,name=agent_name,json=agentName,proto3" json:"agent_name,omitempty"`
+	Priority  int32  `protobuf:"varint,9,opt,name=priority,proto3" json:"priority,omitempty"`
+	GitRef    string `protobuf:"bytes,10,opt,name=git_ref,json=gitRef,proto3" json:"git_ref,omitempty"`
+	// What happens while the run before has not ended: allow, skip, queue or replace.
+	Overlap       string `protobuf:"bytes,11,opt,name=overlap,proto3" json:"overlap,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1999,6 +2032,34 @@ func (x *TestTriggerResponse) GetPrompt() string {
 func (x *TestTriggerResponse) GetFlight() string {
 	if x != nil {
 		return x.Flight
+	}
+	return ""
+}
+
+func (x *TestTriggerResponse) GetAgentName() string {
+	if x != nil {
+		return x.AgentName
+	}
+	return ""
+}
+
+func (x *TestTriggerResponse) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *TestTriggerResponse) GetGitRef() string {
+	if x != nil {
+		return x.GitRef
+	}
+	return ""
+}
+
+func (x *TestTriggerResponse) GetOverlap() string {
+	if x != nil {
+		return x.Overlap
 	}
 	return ""
 }
@@ -2686,20 +2747,23 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x04goal\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\xc0>R\x04goal\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\x0eidempotencyKey\"H\n" +
 	"\x13FireTriggerResponse\x121\n" +
-	"\bdelivery\x18\x01 \x01(\v2\x15.deckhand.v1.DeliveryR\bdelivery\"\xc6\x02\n" +
-	"\x12TestTriggerRequest\x12)\n" +
+	"\bdelivery\x18\x01 \x01(\v2\x15.deckhand.v1.DeliveryR\bdelivery\"\x95\x05\n" +
+	"\x12TestTriggerRequest\x12'\n" +
 	"\n" +
-	"trigger_id\x18\x01 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80\x01R\ttriggerId\x12)\n" +
+	"trigger_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\ttriggerId\x12)\n" +
 	"\vdelivery_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\n" +
 	"deliveryId\x12\x1e\n" +
 	"\x04body\x18\x03 \x01(\fB\n" +
 	"\xbaH\az\x05\x18\x80\x80\xc0\fR\x04body\x12P\n" +
 	"\aheaders\x18\x04 \x03(\v2,.deckhand.v1.TestTriggerRequest.HeadersEntryB\b\xbaH\x05\x9a\x01\x02\x10dR\aheaders\x12,\n" +
-	"\x04spec\x18\x05 \x01(\v2\x18.deckhand.v1.TriggerSpecR\x04spec\x1a:\n" +
+	"\x04spec\x18\x05 \x01(\v2\x18.deckhand.v1.TriggerSpecR\x04spec\x12#\n" +
+	"\bagent_id\x18\x06 \x01(\tB\b\xbaH\x05r\x03(\x80\x01R\aagentId\x126\n" +
+	"\x04kind\x18\a \x01(\x0e2\x18.deckhand.v1.TriggerKindB\b\xbaH\x05\x82\x01\x02\x10\x01R\x04kind\x12,\n" +
+	"\x06preset\x18\b \x01(\tB\x14\xbaH\x11r\x0f2\r^[a-z]{0,20}$R\x06preset\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01:\xc3\x01\xbaH\xbf\x01\x1a\xbc\x01\n" +
+	"\x10test_trigger.one\x12,give either trigger_id, or agent_id and kind\x1azthis.trigger_id != '' ? this.agent_id == '' && this.kind == 0 && this.preset == '' : this.agent_id != '' && this.kind != 0\"\xd6\x02\n" +
 	"\x13TestTriggerResponse\x120\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1a.deckhand.v1.DeliveryStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
@@ -2707,7 +2771,13 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x03key\x18\x04 \x01(\tR\x03key\x12/\n" +
 	"\x06mapped\x18\x05 \x01(\v2\x17.google.protobuf.StructR\x06mapped\x12\x16\n" +
 	"\x06prompt\x18\x06 \x01(\tR\x06prompt\x12\x16\n" +
-	"\x06flight\x18\a \x01(\tR\x06flight\"\xd4\x05\n" +
+	"\x06flight\x18\a \x01(\tR\x06flight\x12\x1d\n" +
+	"\n" +
+	"agent_name\x18\b \x01(\tR\tagentName\x12\x1a\n" +
+	"\bpriority\x18\t \x01(\x05R\bpriority\x12\x17\n" +
+	"\agit_ref\x18\n" +
+	" \x01(\tR\x06gitRef\x12\x18\n" +
+	"\aoverlap\x18\v \x01(\tR\aoverlap\"\xd4\x05\n" +
 	"\bDelivery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2782,7 +2852,7 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x18DELIVERY_STATE_DUPLICATE\x10\x02\x12\x1b\n" +
 	"\x17DELIVERY_STATE_FILTERED\x10\x03\x12\x19\n" +
 	"\x15DELIVERY_STATE_FAILED\x10\x04\x12\x1a\n" +
-	"\x16DELIVERY_STATE_STARTED\x10\x052\x83\r\n" +
+	"\x16DELIVERY_STATE_STARTED\x10\x052\x9f\r\n" +
 	"\x0eTriggerService\x12o\n" +
 	"\rCreateTrigger\x12!.deckhand.v1.CreateTriggerRequest\x1a\".deckhand.v1.CreateTriggerResponse\"\x17\x82\xd3\xe4\x93\x02\x11:\x01*\"\f/v1/triggers\x12|\n" +
 	"\rUpdateTrigger\x12!.deckhand.v1.UpdateTriggerRequest\x1a\".deckhand.v1.UpdateTriggerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*2\x19/v1/triggers/{trigger_id}\x12s\n" +
@@ -2793,8 +2863,8 @@ const file_deckhand_v1_trigger_proto_rawDesc = "" +
 	"\x0eDisableTrigger\x12\".deckhand.v1.DisableTriggerRequest\x1a#.deckhand.v1.DisableTriggerResponse\",\x82\xd3\xe4\x93\x02&:\x01*\"!/v1/triggers/{trigger_id}:disable\x12y\n" +
 	"\rDeleteTrigger\x12!.deckhand.v1.DeleteTriggerRequest\x1a\".deckhand.v1.DeleteTriggerResponse\"!\x82\xd3\xe4\x93\x02\x1b*\x19/v1/triggers/{trigger_id}\x12\x9c\x01\n" +
 	"\x13RotateTriggerSecret\x12'.deckhand.v1.RotateTriggerSecretRequest\x1a(.deckhand.v1.RotateTriggerSecretResponse\"2\x82\xd3\xe4\x93\x02,:\x01*\"'/v1/triggers/{trigger_id}:rotate-secret\x12{\n" +
-	"\vFireTrigger\x12\x1f.deckhand.v1.FireTriggerRequest\x1a .deckhand.v1.FireTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:fire\x12{\n" +
-	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:test\x12t\n" +
+	"\vFireTrigger\x12\x1f.deckhand.v1.FireTriggerRequest\x1a .deckhand.v1.FireTriggerResponse\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/triggers/{trigger_id}:fire\x12\x96\x01\n" +
+	"\vTestTrigger\x12\x1f.deckhand.v1.TestTriggerRequest\x1a .deckhand.v1.TestTriggerResponse\"D\x82\xd3\xe4\x93\x02;:\x01*Z\x16:\x01*\"\x11/v1/triggers:test\"\x1e/v1/triggers/{trigger_id}:test\x90\x02\x01\x12t\n" +
 	"\x0eListDeliveries\x12\".deckhand.v1.ListDeliveriesRequest\x1a#.deckhand.v1.ListDeliveriesResponse\"\x19\x82\xd3\xe4\x93\x02\x10\x12\x0e/v1/deliveries\x90\x02\x01\x12y\n" +
 	"\vGetDelivery\x12\x1f.deckhand.v1.GetDeliveryRequest\x1a .deckhand.v1.GetDeliveryResponse\"'\x82\xd3\xe4\x93\x02\x1e\x12\x1c/v1/deliveries/{delivery_id}\x90\x02\x01\x12\x89\x01\n" +
 	"\x0eReplayDelivery\x12\".deckhand.v1.ReplayDeliveryRequest\x1a#.deckhand.v1.ReplayDeliveryResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/deliveries/{delivery_id}:replayBBZ@github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1;deckhandv1b\x06proto3"
@@ -2893,49 +2963,50 @@ var file_deckhand_v1_trigger_proto_depIdxs = []int32{
 	28, // 31: deckhand.v1.FireTriggerResponse.delivery:type_name -> deckhand.v1.Delivery
 	36, // 32: deckhand.v1.TestTriggerRequest.headers:type_name -> deckhand.v1.TestTriggerRequest.HeadersEntry
 	3,  // 33: deckhand.v1.TestTriggerRequest.spec:type_name -> deckhand.v1.TriggerSpec
-	2,  // 34: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
-	42, // 35: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
-	2,  // 36: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
-	39, // 37: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
-	39, // 38: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
-	39, // 39: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
-	37, // 40: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
-	2,  // 41: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
-	28, // 42: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
-	41, // 43: deckhand.v1.ListDeliveriesResponse.total:type_name -> deckhand.v1.Total
-	28, // 44: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	28, // 45: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
-	8,  // 46: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
-	10, // 47: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
-	12, // 48: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
-	14, // 49: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
-	16, // 50: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
-	18, // 51: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
-	20, // 52: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
-	22, // 53: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
-	24, // 54: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
-	26, // 55: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
-	29, // 56: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
-	31, // 57: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
-	33, // 58: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
-	9,  // 59: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
-	11, // 60: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
-	13, // 61: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
-	15, // 62: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
-	17, // 63: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
-	19, // 64: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
-	21, // 65: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
-	23, // 66: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
-	25, // 67: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
-	27, // 68: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
-	30, // 69: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
-	32, // 70: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
-	34, // 71: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
-	59, // [59:72] is the sub-list for method output_type
-	46, // [46:59] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	0,  // 34: deckhand.v1.TestTriggerRequest.kind:type_name -> deckhand.v1.TriggerKind
+	2,  // 35: deckhand.v1.TestTriggerResponse.state:type_name -> deckhand.v1.DeliveryState
+	42, // 36: deckhand.v1.TestTriggerResponse.mapped:type_name -> google.protobuf.Struct
+	2,  // 37: deckhand.v1.Delivery.state:type_name -> deckhand.v1.DeliveryState
+	39, // 38: deckhand.v1.Delivery.slot:type_name -> google.protobuf.Timestamp
+	39, // 39: deckhand.v1.Delivery.received_at:type_name -> google.protobuf.Timestamp
+	39, // 40: deckhand.v1.Delivery.handled_at:type_name -> google.protobuf.Timestamp
+	37, // 41: deckhand.v1.Delivery.headers:type_name -> deckhand.v1.Delivery.HeadersEntry
+	2,  // 42: deckhand.v1.ListDeliveriesRequest.states:type_name -> deckhand.v1.DeliveryState
+	28, // 43: deckhand.v1.ListDeliveriesResponse.deliveries:type_name -> deckhand.v1.Delivery
+	41, // 44: deckhand.v1.ListDeliveriesResponse.total:type_name -> deckhand.v1.Total
+	28, // 45: deckhand.v1.GetDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	28, // 46: deckhand.v1.ReplayDeliveryResponse.delivery:type_name -> deckhand.v1.Delivery
+	8,  // 47: deckhand.v1.TriggerService.CreateTrigger:input_type -> deckhand.v1.CreateTriggerRequest
+	10, // 48: deckhand.v1.TriggerService.UpdateTrigger:input_type -> deckhand.v1.UpdateTriggerRequest
+	12, // 49: deckhand.v1.TriggerService.GetTrigger:input_type -> deckhand.v1.GetTriggerRequest
+	14, // 50: deckhand.v1.TriggerService.ListTriggers:input_type -> deckhand.v1.ListTriggersRequest
+	16, // 51: deckhand.v1.TriggerService.EnableTrigger:input_type -> deckhand.v1.EnableTriggerRequest
+	18, // 52: deckhand.v1.TriggerService.DisableTrigger:input_type -> deckhand.v1.DisableTriggerRequest
+	20, // 53: deckhand.v1.TriggerService.DeleteTrigger:input_type -> deckhand.v1.DeleteTriggerRequest
+	22, // 54: deckhand.v1.TriggerService.RotateTriggerSecret:input_type -> deckhand.v1.RotateTriggerSecretRequest
+	24, // 55: deckhand.v1.TriggerService.FireTrigger:input_type -> deckhand.v1.FireTriggerRequest
+	26, // 56: deckhand.v1.TriggerService.TestTrigger:input_type -> deckhand.v1.TestTriggerRequest
+	29, // 57: deckhand.v1.TriggerService.ListDeliveries:input_type -> deckhand.v1.ListDeliveriesRequest
+	31, // 58: deckhand.v1.TriggerService.GetDelivery:input_type -> deckhand.v1.GetDeliveryRequest
+	33, // 59: deckhand.v1.TriggerService.ReplayDelivery:input_type -> deckhand.v1.ReplayDeliveryRequest
+	9,  // 60: deckhand.v1.TriggerService.CreateTrigger:output_type -> deckhand.v1.CreateTriggerResponse
+	11, // 61: deckhand.v1.TriggerService.UpdateTrigger:output_type -> deckhand.v1.UpdateTriggerResponse
+	13, // 62: deckhand.v1.TriggerService.GetTrigger:output_type -> deckhand.v1.GetTriggerResponse
+	15, // 63: deckhand.v1.TriggerService.ListTriggers:output_type -> deckhand.v1.ListTriggersResponse
+	17, // 64: deckhand.v1.TriggerService.EnableTrigger:output_type -> deckhand.v1.EnableTriggerResponse
+	19, // 65: deckhand.v1.TriggerService.DisableTrigger:output_type -> deckhand.v1.DisableTriggerResponse
+	21, // 66: deckhand.v1.TriggerService.DeleteTrigger:output_type -> deckhand.v1.DeleteTriggerResponse
+	23, // 67: deckhand.v1.TriggerService.RotateTriggerSecret:output_type -> deckhand.v1.RotateTriggerSecretResponse
+	25, // 68: deckhand.v1.TriggerService.FireTrigger:output_type -> deckhand.v1.FireTriggerResponse
+	27, // 69: deckhand.v1.TriggerService.TestTrigger:output_type -> deckhand.v1.TestTriggerResponse
+	30, // 70: deckhand.v1.TriggerService.ListDeliveries:output_type -> deckhand.v1.ListDeliveriesResponse
+	32, // 71: deckhand.v1.TriggerService.GetDelivery:output_type -> deckhand.v1.GetDeliveryResponse
+	34, // 72: deckhand.v1.TriggerService.ReplayDelivery:output_type -> deckhand.v1.ReplayDeliveryResponse
+	60, // [60:73] is the sub-list for method output_type
+	47, // [47:60] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_deckhand_v1_trigger_proto_init() }

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file deckhand/v1/knowledge.proto.
  */
 export const file_deckhand_v1_knowledge: GenFile = /*@__PURE__*/
-  fileDesc("ChtkZWNraGFuZC92MS9rbm93bGVkZ2UucHJvdG8SC2RlY2toYW5kLnYxIqMCCgpDb2xsZWN0aW9uEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoFc2NvcGUYBCABKAsyEi5kZWNraGFuZC52MS5TY29wZRISCgpjcmVhdGVkX2J5GAUgASgJEi4KCmNyZWF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWRvY3VtZW50cxgHIAEoAxIQCghwYXNzYWdlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIPCgdza2lwcGVkGAogASgDEhAKCHdyaXRhYmxlGAsgASgIEigKBHN5bmMYDCABKAsyGi5kZWNraGFuZC52MS5Lbm93bGVkZ2VTeW5jIqMCCg9Lbm93bGVkZ2VTb3VyY2USCgoCaWQYASABKAkSLgoEa2luZBgCIAEoDjIgLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZUtpbmQSEAoIYWdlbnRfaWQYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdub2RlX2lkGAUgASgJEhEKCW5vZGVfbmFtZRgGIAEoCRIMCgRwYXRoGAcgASgJEgsKA3VybBgIIAEoCRIQCghyZXZpc2lvbhgJIAEoCRItCglzeW5jZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWVycm9yGAsgASgJEgwKBG5vdGUYDCABKAkSEQoJZG9jdW1lbnRzGA0gASgDIr4CCg1Lbm93bGVkZ2VTeW5jEgoKAmlkGAEgASgJEi4KBXN0YXRlGAIgASgOMh8uZGVja2hhbmQudjEuS25vd2xlZGdlU3luY1N0YXRlEg0KBXBoYXNlGAMgASgJEhIKCnN0YXJ0ZWRfYnkYBCABKAkSLgoKc3RhcnRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWZpbGVzGAcgASgFEg0KBWFkZGVkGAggASgFEg8KB2NoYW5nZWQYCSABKAUSDwoHcmVtb3ZlZBgKIAEoBRIPCgdza2lwcGVkGAsgASgFEhAKCHBhc3NhZ2VzGAwgASgFEg0KBWVycm9yGA0gASgJItEBChFLbm93bGVkZ2VEb2N1bWVudBIKCgJpZBgBIAEoCRIRCglzb3VyY2VfaWQYAiABKAkSDAoEcGF0aBgDIAEoCRINCgV0aXRsZRgEIAEoCRIOCgZmb3JtYXQYBSABKAkSDgoGZGlnZXN0GAYgASgJEg0KBWJ5dGVzGAcgASgDEhAKCHBhc3NhZ2VzGAggASgFEg8KB3NraXBwZWQYCSABKAkSLgoKaW5kZXhlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiuQIKB1Bhc3NhZ2USCgoCaWQYASABKAkSDAoEdGV4dBgCIAEoCRIPCgdoZWFkaW5nGAMgASgJEhUKDWNvbGxlY3Rpb25faWQYBCABKAkSEgoKY29sbGVjdGlvbhgFIAEoCRITCgtkb2N1bWVudF9pZBgGIAEoCRIMCgRwYXRoGAcgASgJEg0KBXRpdGxlGAggASgJEg4KBmZvcm1hdBgJIAEoCRISCgpmaXJzdF9saW5lGAogASgFEhEKCWxhc3RfbGluZRgLIAEoBRIMCgRwYWdlGAwgASgFEhAKCGNpdGF0aW9uGA0gASgJEg0KBXNjb3JlGA4gASgBEhAKCGZvdW5kX2J5GA8gAygJEi4KCmluZGV4ZWRfYXQYECABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl8KF0NyZWF0ZUNvbGxlY3Rpb25SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSIQoFc2NvcGUYAyABKAsyEi5kZWNraGFuZC52MS5TY29wZSJHChhDcmVhdGVDb2xsZWN0aW9uUmVzcG9uc2USKwoKY29sbGVjdGlvbhgBIAEoCzIXLmRlY2toYW5kLnYxLkNvbGxlY3Rpb24iPwoWTGlzdENvbGxlY3Rpb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCSJgChdMaXN0Q29sbGVjdGlvbnNSZXNwb25zZRIsCgtjb2xsZWN0aW9ucxgBIAMoCzIXLmRlY2toYW5kLnYxLkNvbGxlY3Rpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIi0KFEdldENvbGxlY3Rpb25SZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkicwoVR2V0Q29sbGVjdGlvblJlc3BvbnNlEisKCmNvbGxlY3Rpb24YASABKAsyFy5kZWNraGFuZC52MS5Db2xsZWN0aW9uEi0KB3NvdXJjZXMYAiADKAsyHC5kZWNraGFuZC52MS5Lbm93bGVkZ2VTb3VyY2UiMAoXRGVsZXRlQ29sbGVjdGlvblJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCSIaChhEZWxldGVDb2xsZWN0aW9uUmVzcG9uc2UiVwoQQWRkU291cmNlUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJEiwKBnNvdXJjZRgCIAEoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSJBChFBZGRTb3VyY2VSZXNwb25zZRIsCgZzb3VyY2UYASABKAsyHC5kZWNraGFuZC52MS5Lbm93bGVkZ2VTb3VyY2UiPwoTUmVtb3ZlU291cmNlUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCSIWChRSZW1vdmVTb3VyY2VSZXNwb25zZSJNChVVcGxvYWREb2N1bWVudFJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCRIMCgRwYXRoGAIgASgJEg8KB2NvbnRlbnQYAyABKAwiRgoWVXBsb2FkRG9jdW1lbnRSZXNwb25zZRIsCgZzb3VyY2UYASABKAsyHC5kZWNraGFuZC52MS5Lbm93bGVkZ2VTb3VyY2UiPAoVUmVtb3ZlRG9jdW1lbnRSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSDAoEcGF0aBgCIAEoCSIYChZSZW1vdmVEb2N1bWVudFJlc3BvbnNlImgKFExpc3REb2N1bWVudHNSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkSEgoKd2l0aF90b3RhbBhGIAEoCCKGAQoVTGlzdERvY3VtZW50c1Jlc3BvbnNlEjEKCWRvY3VtZW50cxgBIAMoCzIeLmRlY2toYW5kLnYxLktub3dsZWRnZURvY3VtZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCRIhCgV0b3RhbBhGIAEoCzISLmRlY2toYW5kLnYxLlRvdGFsIi4KFVN5bmNDb2xsZWN0aW9uUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJIkIKFlN5bmNDb2xsZWN0aW9uUmVzcG9uc2USKAoEc3luYxgBIAEoCzIaLmRlY2toYW5kLnYxLktub3dsZWRnZVN5bmMiTgoWU2VhcmNoS25vd2xlZGdlUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIWCg5jb2xsZWN0aW9uX2lkcxgCIAMoCRINCgVsaW1pdBgDIAEoBSJWChdTZWFyY2hLbm93bGVkZ2VSZXNwb25zZRImCghwYXNzYWdlcxgBIAMoCzIULmRlY2toYW5kLnYxLlBhc3NhZ2USEwoLY29sbGVjdGlvbnMYAiABKAUiNwoRR2V0UGFzc2FnZVJlcXVlc3QSEgoKcGFzc2FnZV9pZBgBIAEoCRIOCgZhcm91bmQYAiABKAUiYwoSR2V0UGFzc2FnZVJlc3BvbnNlEiUKB3Bhc3NhZ2UYASABKAsyFC5kZWNraGFuZC52MS5QYXNzYWdlEiYKCHBhc3NhZ2VzGAIgAygLMhQuZGVja2hhbmQudjEuUGFzc2FnZSrhAQoTS25vd2xlZGdlU291cmNlS2luZBIlCiFLTk9XTEVER0VfU09VUkNFX0tJTkRfVU5TUEVDSUZJRUQQABIgChxLTk9XTEVER0VfU09VUkNFX0tJTkRfVVBMT0FEEAESIwofS05PV0xFREdFX1NPVVJDRV9LSU5EX1dPUktTUEFDRRACEh4KGktOT1dMRURHRV9TT1VSQ0VfS0lORF9OT0RFEAMSHQoZS05PV0xFREdFX1NPVVJDRV9LSU5EX0dJVBAEEh0KGUtOT1dMRURHRV9TT1VSQ0VfS0lORF9XRUIQBSqhAQoSS25vd2xlZGdlU3luY1N0YXRlEiQKIEtOT1dMRURHRV9TWU5DX1NUQVRFX1VOU1BFQ0lGSUVEEAASIAocS05PV0xFREdFX1NZTkNfU1RBVEVfUlVOTklORxABEiIKHktOT1dMRURHRV9TWU5DX1NUQVRFX1NVQ0NFRURFRBACEh8KG0tOT1dMRURHRV9TWU5DX1NUQVRFX0ZBSUxFRBADMtoIChBLbm93bGVkZ2VTZXJ2aWNlEl8KEENyZWF0ZUNvbGxlY3Rpb24SJC5kZWNraGFuZC52MS5DcmVhdGVDb2xsZWN0aW9uUmVxdWVzdBolLmRlY2toYW5kLnYxLkNyZWF0ZUNvbGxlY3Rpb25SZXNwb25zZRJhCg9MaXN0Q29sbGVjdGlvbnMSIy5kZWNraGFuZC52MS5MaXN0Q29sbGVjdGlvbnNSZXF1ZXN0GiQuZGVja2hhbmQudjEuTGlzdENvbGxlY3Rpb25zUmVzcG9uc2UiA5ACARJbCg1HZXRDb2xsZWN0aW9uEiEuZGVja2hhbmQudjEuR2V0Q29sbGVjdGlvblJlcXVlc3QaIi5kZWNraGFuZC52MS5HZXRDb2xsZWN0aW9uUmVzcG9uc2UiA5ACARJfChBEZWxldGVDb2xsZWN0aW9uEiQuZGVja2hhbmQudjEuRGVsZXRlQ29sbGVjdGlvblJlcXVlc3QaJS5kZWNraGFuZC52MS5EZWxldGVDb2xsZWN0aW9uUmVzcG9uc2USSgoJQWRkU291cmNlEh0uZGVja2hhbmQudjEuQWRkU291cmNlUmVxdWVzdBoeLmRlY2toYW5kLnYxLkFkZFNvdXJjZVJlc3BvbnNlElMKDFJlbW92ZVNvdXJjZRIgLmRlY2toYW5kLnYxLlJlbW92ZVNvdXJjZVJlcXVlc3QaIS5kZWNraGFuZC52MS5SZW1vdmVTb3VyY2VSZXNwb25zZRJZCg5VcGxvYWREb2N1bWVudBIiLmRlY2toYW5kLnYxLlVwbG9hZERvY3VtZW50UmVxdWVzdBojLmRlY2toYW5kLnYxLlVwbG9hZERvY3VtZW50UmVzcG9uc2USWQoOUmVtb3ZlRG9jdW1lbnQSIi5kZWNraGFuZC52MS5SZW1vdmVEb2N1bWVudFJlcXVlc3QaIy5kZWNraGFuZC52MS5SZW1vdmVEb2N1bWVudFJlc3BvbnNlElsKDUxpc3REb2N1bWVudHMSIS5kZWNraGFuZC52MS5MaXN0RG9jdW1lbnRzUmVxdWVzdBoiLmRlY2toYW5kLnYxLkxpc3REb2N1bWVudHNSZXNwb25zZSIDkAIBElkKDlN5bmNDb2xsZWN0aW9uEiIuZGVja2hhbmQudjEuU3luY0NvbGxlY3Rpb25SZXF1ZXN0GiMuZGVja2hhbmQudjEuU3luY0NvbGxlY3Rpb25SZXNwb25zZRJhCg9TZWFyY2hLbm93bGVkZ2USIy5kZWNraGFuZC52MS5TZWFyY2hLbm93bGVkZ2VSZXF1ZXN0GiQuZGVja2hhbmQudjEuU2VhcmNoS25vd2xlZGdlUmVzcG9uc2UiA5ACARJSCgpHZXRQYXNzYWdlEh4uZGVja2hhbmQudjEuR2V0UGFzc2FnZVJlcXVlc3QaHy5kZWNraGFuZC52MS5HZXRQYXNzYWdlUmVzcG9uc2UiA5ACAUJCWkBnaXRodWIuY29tL2RlY2toYW5kLXNoL2RlY2toYW5kL3Byb3RvL2dlbi9kZWNraGFuZC92MTtkZWNraGFuZHYxYgZwcm90bzM", [file_deckhand_v1_page, file_deckhand_v1_scope, file_google_protobuf_timestamp]);
+  fileDesc("ChtkZWNraGFuZC92MS9rbm93bGVkZ2UucHJvdG8SC2RlY2toYW5kLnYxIqMCCgpDb2xsZWN0aW9uEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSEwoLZGVzY3JpcHRpb24YAyABKAkSIQoFc2NvcGUYBCABKAsyEi5kZWNraGFuZC52MS5TY29wZRISCgpjcmVhdGVkX2J5GAUgASgJEi4KCmNyZWF0ZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWRvY3VtZW50cxgHIAEoAxIQCghwYXNzYWdlcxgIIAEoAxINCgVieXRlcxgJIAEoAxIPCgdza2lwcGVkGAogASgDEhAKCHdyaXRhYmxlGAsgASgIEigKBHN5bmMYDCABKAsyGi5kZWNraGFuZC52MS5Lbm93bGVkZ2VTeW5jIrcCCg9Lbm93bGVkZ2VTb3VyY2USCgoCaWQYASABKAkSLgoEa2luZBgCIAEoDjIgLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZUtpbmQSEAoIYWdlbnRfaWQYAyABKAkSEgoKYWdlbnRfbmFtZRgEIAEoCRIPCgdub2RlX2lkGAUgASgJEhEKCW5vZGVfbmFtZRgGIAEoCRIMCgRwYXRoGAcgASgJEgsKA3VybBgIIAEoCRIQCghyZXZpc2lvbhgJIAEoCRItCglzeW5jZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWVycm9yGAsgASgJEgwKBG5vdGUYDCABKAkSEQoJZG9jdW1lbnRzGA0gASgDEhIKCmNyZWRlbnRpYWwYDiABKAkivgIKDUtub3dsZWRnZVN5bmMSCgoCaWQYASABKAkSLgoFc3RhdGUYAiABKA4yHy5kZWNraGFuZC52MS5Lbm93bGVkZ2VTeW5jU3RhdGUSDQoFcGhhc2UYAyABKAkSEgoKc3RhcnRlZF9ieRgEIAEoCRIuCgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZmlsZXMYByABKAUSDQoFYWRkZWQYCCABKAUSDwoHY2hhbmdlZBgJIAEoBRIPCgdyZW1vdmVkGAogASgFEg8KB3NraXBwZWQYCyABKAUSEAoIcGFzc2FnZXMYDCABKAUSDQoFZXJyb3IYDSABKAki0QEKEUtub3dsZWRnZURvY3VtZW50EgoKAmlkGAEgASgJEhEKCXNvdXJjZV9pZBgCIAEoCRIMCgRwYXRoGAMgASgJEg0KBXRpdGxlGAQgASgJEg4KBmZvcm1hdBgFIAEoCRIOCgZkaWdlc3QYBiABKAkSDQoFYnl0ZXMYByABKAMSEAoIcGFzc2FnZXMYCCABKAUSDwoHc2tpcHBlZBgJIAEoCRIuCgppbmRleGVkX2F0GAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK5AgoHUGFzc2FnZRIKCgJpZBgBIAEoCRIMCgR0ZXh0GAIgASgJEg8KB2hlYWRpbmcYAyABKAkSFQoNY29sbGVjdGlvbl9pZBgEIAEoCRISCgpjb2xsZWN0aW9uGAUgASgJEhMKC2RvY3VtZW50X2lkGAYgASgJEgwKBHBhdGgYByABKAkSDQoFdGl0bGUYCCABKAkSDgoGZm9ybWF0GAkgASgJEhIKCmZpcnN0X2xpbmUYCiABKAUSEQoJbGFzdF9saW5lGAsgASgFEgwKBHBhZ2UYDCABKAUSEAoIY2l0YXRpb24YDSABKAkSDQoFc2NvcmUYDiABKAESEAoIZm91bmRfYnkYDyADKAkSLgoKaW5kZXhlZF9hdBgQIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXwoXQ3JlYXRlQ29sbGVjdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIhCgVzY29wZRgDIAEoCzISLmRlY2toYW5kLnYxLlNjb3BlIkcKGENyZWF0ZUNvbGxlY3Rpb25SZXNwb25zZRIrCgpjb2xsZWN0aW9uGAEgASgLMhcuZGVja2hhbmQudjEuQ29sbGVjdGlvbiI/ChZMaXN0Q29sbGVjdGlvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJImAKF0xpc3RDb2xsZWN0aW9uc1Jlc3BvbnNlEiwKC2NvbGxlY3Rpb25zGAEgAygLMhcuZGVja2hhbmQudjEuQ29sbGVjdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLQoUR2V0Q29sbGVjdGlvblJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCSJzChVHZXRDb2xsZWN0aW9uUmVzcG9uc2USKwoKY29sbGVjdGlvbhgBIAEoCzIXLmRlY2toYW5kLnYxLkNvbGxlY3Rpb24SLQoHc291cmNlcxgCIAMoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSIwChdEZWxldGVDb2xsZWN0aW9uUmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJIhoKGERlbGV0ZUNvbGxlY3Rpb25SZXNwb25zZSJXChBBZGRTb3VyY2VSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSLAoGc291cmNlGAIgASgLMhwuZGVja2hhbmQudjEuS25vd2xlZGdlU291cmNlIkEKEUFkZFNvdXJjZVJlc3BvbnNlEiwKBnNvdXJjZRgBIAEoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSI/ChNSZW1vdmVTb3VyY2VSZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkSEQoJc291cmNlX2lkGAIgASgJIhYKFFJlbW92ZVNvdXJjZVJlc3BvbnNlIk0KFVVwbG9hZERvY3VtZW50UmVxdWVzdBIVCg1jb2xsZWN0aW9uX2lkGAEgASgJEgwKBHBhdGgYAiABKAkSDwoHY29udGVudBgDIAEoDCJGChZVcGxvYWREb2N1bWVudFJlc3BvbnNlEiwKBnNvdXJjZRgBIAEoCzIcLmRlY2toYW5kLnYxLktub3dsZWRnZVNvdXJjZSI8ChVSZW1vdmVEb2N1bWVudFJlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCRIMCgRwYXRoGAIgASgJIhgKFlJlbW92ZURvY3VtZW50UmVzcG9uc2UiaAoUTGlzdERvY3VtZW50c1JlcXVlc3QSFQoNY29sbGVjdGlvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCRISCgp3aXRoX3RvdGFsGEYgASgIIoYBChVMaXN0RG9jdW1lbnRzUmVzcG9uc2USMQoJZG9jdW1lbnRzGAEgAygLMh4uZGVja2hhbmQudjEuS25vd2xlZGdlRG9jdW1lbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEiEKBXRvdGFsGEYgASgLMhIuZGVja2hhbmQudjEuVG90YWwiLgoVU3luY0NvbGxlY3Rpb25SZXF1ZXN0EhUKDWNvbGxlY3Rpb25faWQYASABKAkiQgoWU3luY0NvbGxlY3Rpb25SZXNwb25zZRIoCgRzeW5jGAEgASgLMhouZGVja2hhbmQudjEuS25vd2xlZGdlU3luYyJOChZTZWFyY2hLbm93bGVkZ2VSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJEhYKDmNvbGxlY3Rpb25faWRzGAIgAygJEg0KBWxpbWl0GAMgASgFImQKF1NlYXJjaEtub3dsZWRnZVJlc3BvbnNlEiYKCHBhc3NhZ2VzGAEgAygLMhQuZGVja2hhbmQudjEuUGFzc2FnZRITCgtjb2xsZWN0aW9ucxgCIAEoBRIMCgRub3RlGAMgASgJIjcKEUdldFBhc3NhZ2VSZXF1ZXN0EhIKCnBhc3NhZ2VfaWQYASABKAkSDgoGYXJvdW5kGAIgASgFImMKEkdldFBhc3NhZ2VSZXNwb25zZRIlCgdwYXNzYWdlGAEgASgLMhQuZGVja2hhbmQudjEuUGFzc2FnZRImCghwYXNzYWdlcxgCIAMoCzIULmRlY2toYW5kLnYxLlBhc3NhZ2Ui9AEKEktub3dsZWRnZUVtYmVkZGluZxIQCghwcm92aWRlchgBIAEoCRINCgVtb2RlbBgCIAEoCRISCgpkaW1lbnNpb25zGAMgASgFEgwKBHNpemUYBCABKAUSEAoIcGFzc2FnZXMYBSABKAMSEAoIZW1iZWRkZWQYBiABKAMSDwoHcmVmdXNlZBgHIAEoAxINCgVlcnJvchgIIAEoCRISCgpjaGFuZ2VkX2J5GAkgASgJEi4KCmNoYW5nZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2luX2RhdGFiYXNlGAsgASgIIh4KHEdldEtub3dsZWRnZUVtYmVkZGluZ1JlcXVlc3QiUwodR2V0S25vd2xlZGdlRW1iZWRkaW5nUmVzcG9uc2USMgoJZW1iZWRkaW5nGAEgASgLMh8uZGVja2hhbmQudjEuS25vd2xlZGdlRW1iZWRkaW5nIlMKHFNldEtub3dsZWRnZUVtYmVkZGluZ1JlcXVlc3QSEAoIcHJvdmlkZXIYASABKAkSDQoFbW9kZWwYAiABKAkSEgoKZGltZW5zaW9ucxgDIAEoBSJTCh1TZXRLbm93bGVkZ2VFbWJlZGRpbmdSZXNwb25zZRIyCgllbWJlZGRpbmcYASABKAsyHy5kZWNraGFuZC52MS5Lbm93bGVkZ2VFbWJlZGRpbmcq4QEKE0tub3dsZWRnZVNvdXJjZUtpbmQSJQohS05PV0xFREdFX1NPVVJDRV9LSU5EX1VOU1BFQ0lGSUVEEAASIAocS05PV0xFREdFX1NPVVJDRV9LSU5EX1VQTE9BRBABEiMKH0tOT1dMRURHRV9TT1VSQ0VfS0lORF9XT1JLU1BBQ0UQAhIeChpLTk9XTEVER0VfU09VUkNFX0tJTkRfTk9ERRADEh0KGUtOT1dMRURHRV9TT1VSQ0VfS0lORF9HSVQQBBIdChlLTk9XTEVER0VfU09VUkNFX0tJTkRfV0VCEAUqoQEKEktub3dsZWRnZVN5bmNTdGF0ZRIkCiBLTk9XTEVER0VfU1lOQ19TVEFURV9VTlNQRUNJRklFRBAAEiAKHEtOT1dMRURHRV9TWU5DX1NUQVRFX1JVTk5JTkcQARIiCh5LTk9XTEVER0VfU1lOQ19TVEFURV9TVUNDRUVERUQQAhIfChtLTk9XTEVER0VfU1lOQ19TVEFURV9GQUlMRUQQAzK/CgoQS25vd2xlZGdlU2VydmljZRJfChBDcmVhdGVDb2xsZWN0aW9uEiQuZGVja2hhbmQudjEuQ3JlYXRlQ29sbGVjdGlvblJlcXVlc3QaJS5kZWNraGFuZC52MS5DcmVhdGVDb2xsZWN0aW9uUmVzcG9uc2USYQoPTGlzdENvbGxlY3Rpb25zEiMuZGVja2hhbmQudjEuTGlzdENvbGxlY3Rpb25zUmVxdWVzdBokLmRlY2toYW5kLnYxLkxpc3RDb2xsZWN0aW9uc1Jlc3BvbnNlIgOQAgESWwoNR2V0Q29sbGVjdGlvbhIhLmRlY2toYW5kLnYxLkdldENvbGxlY3Rpb25SZXF1ZXN0GiIuZGVja2hhbmQudjEuR2V0Q29sbGVjdGlvblJlc3BvbnNlIgOQAgESXwoQRGVsZXRlQ29sbGVjdGlvbhIkLmRlY2toYW5kLnYxLkRlbGV0ZUNvbGxlY3Rpb25SZXF1ZXN0GiUuZGVja2hhbmQudjEuRGVsZXRlQ29sbGVjdGlvblJlc3BvbnNlEkoKCUFkZFNvdXJjZRIdLmRlY2toYW5kLnYxLkFkZFNvdXJjZVJlcXVlc3QaHi5kZWNraGFuZC52MS5BZGRTb3VyY2VSZXNwb25zZRJTCgxSZW1vdmVTb3VyY2USIC5kZWNraGFuZC52MS5SZW1vdmVTb3VyY2VSZXF1ZXN0GiEuZGVja2hhbmQudjEuUmVtb3ZlU291cmNlUmVzcG9uc2USWQoOVXBsb2FkRG9jdW1lbnQSIi5kZWNraGFuZC52MS5VcGxvYWREb2N1bWVudFJlcXVlc3QaIy5kZWNraGFuZC52MS5VcGxvYWREb2N1bWVudFJlc3BvbnNlElkKDlJlbW92ZURvY3VtZW50EiIuZGVja2hhbmQudjEuUmVtb3ZlRG9jdW1lbnRSZXF1ZXN0GiMuZGVja2hhbmQudjEuUmVtb3ZlRG9jdW1lbnRSZXNwb25zZRJbCg1MaXN0RG9jdW1lbnRzEiEuZGVja2hhbmQudjEuTGlzdERvY3VtZW50c1JlcXVlc3QaIi5kZWNraGFuZC52MS5MaXN0RG9jdW1lbnRzUmVzcG9uc2UiA5ACARJZCg5TeW5jQ29sbGVjdGlvbhIiLmRlY2toYW5kLnYxLlN5bmNDb2xsZWN0aW9uUmVxdWVzdBojLmRlY2toYW5kLnYxLlN5bmNDb2xsZWN0aW9uUmVzcG9uc2USYQoPU2VhcmNoS25vd2xlZGdlEiMuZGVja2hhbmQudjEuU2VhcmNoS25vd2xlZGdlUmVxdWVzdBokLmRlY2toYW5kLnYxLlNlYXJjaEtub3dsZWRnZVJlc3BvbnNlIgOQAgESUgoKR2V0UGFzc2FnZRIeLmRlY2toYW5kLnYxLkdldFBhc3NhZ2VSZXF1ZXN0Gh8uZGVja2hhbmQudjEuR2V0UGFzc2FnZVJlc3BvbnNlIgOQAgEScwoVR2V0S25vd2xlZGdlRW1iZWRkaW5nEikuZGVja2hhbmQudjEuR2V0S25vd2xlZGdlRW1iZWRkaW5nUmVxdWVzdBoqLmRlY2toYW5kLnYxLkdldEtub3dsZWRnZUVtYmVkZGluZ1Jlc3BvbnNlIgOQAgESbgoVU2V0S25vd2xlZGdlRW1iZWRkaW5nEikuZGVja2hhbmQudjEuU2V0S25vd2xlZGdlRW1iZWRkaW5nUmVxdWVzdBoqLmRlY2toYW5kLnYxLlNldEtub3dsZWRnZUVtYmVkZGluZ1Jlc3BvbnNlQkJaQGdpdGh1Yi5jb20vZGVja2hhbmQtc2gvZGVja2hhbmQvcHJvdG8vZ2VuL2RlY2toYW5kL3YxO2RlY2toYW5kdjFiBnByb3RvMw", [file_deckhand_v1_page, file_deckhand_v1_scope, file_google_protobuf_timestamp]);
 
 /**
  * Collection is a set of documents with one scope.
@@ -185,6 +185,14 @@ export type KnowledgeSource = Message<"deckhand.v1.KnowledgeSource"> & {
    * @generated from field: int64 documents = 13;
    */
   documents: bigint;
+
+  /**
+   * Of a repository: the name of the credential that is inserted into the requests; empty for
+   * none.
+   *
+   * @generated from field: string credential = 14;
+   */
+  credential: string;
 };
 
 /**
@@ -940,6 +948,14 @@ export type SearchKnowledgeResponse = Message<"deckhand.v1.SearchKnowledgeRespon
    * @generated from field: int32 collections = 2;
    */
   collections: number;
+
+  /**
+   * Why the search by meaning was left out; empty if it was made, or the organisation has no
+   * model for it.
+   *
+   * @generated from field: string note = 3;
+   */
+  note: string;
 };
 
 /**
@@ -998,6 +1014,167 @@ export const GetPassageResponseSchema: GenMessage<GetPassageResponse> = /*@__PUR
   messageDesc(file_deckhand_v1_knowledge, 28);
 
 /**
+ * KnowledgeEmbedding is the model that turns passages into vectors, for search by meaning.
+ *
+ * @generated from message deckhand.v1.KnowledgeEmbedding
+ */
+export type KnowledgeEmbedding = Message<"deckhand.v1.KnowledgeEmbedding"> & {
+  /**
+   * Empty if there is no such model.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * How many dimensions the vectors are asked to have; 0 for as many as the model has.
+   *
+   * @generated from field: int32 dimensions = 3;
+   */
+  dimensions: number;
+
+  /**
+   * How many those have that there are; 0 before the first.
+   *
+   * @generated from field: int32 size = 4;
+   */
+  size: number;
+
+  /**
+   * How many passages the organisation has, how many have a vector, and how many the model
+   * refused.
+   *
+   * @generated from field: int64 passages = 5;
+   */
+  passages: bigint;
+
+  /**
+   * @generated from field: int64 embedded = 6;
+   */
+  embedded: bigint;
+
+  /**
+   * @generated from field: int64 refused = 7;
+   */
+  refused: bigint;
+
+  /**
+   * Why the last call failed; empty if it did not. It is tried again.
+   *
+   * @generated from field: string error = 8;
+   */
+  error: string;
+
+  /**
+   * @generated from field: string changed_by = 9;
+   */
+  changedBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp changed_at = 10;
+   */
+  changedAt?: Timestamp | undefined;
+
+  /**
+   * The database compares the vectors (pgvector), and not the hub.
+   *
+   * @generated from field: bool in_database = 11;
+   */
+  inDatabase: boolean;
+};
+
+/**
+ * Describes the message deckhand.v1.KnowledgeEmbedding.
+ * Use `create(KnowledgeEmbeddingSchema)` to create a new message.
+ */
+export const KnowledgeEmbeddingSchema: GenMessage<KnowledgeEmbedding> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_knowledge, 29);
+
+/**
+ * @generated from message deckhand.v1.GetKnowledgeEmbeddingRequest
+ */
+export type GetKnowledgeEmbeddingRequest = Message<"deckhand.v1.GetKnowledgeEmbeddingRequest"> & {
+};
+
+/**
+ * Describes the message deckhand.v1.GetKnowledgeEmbeddingRequest.
+ * Use `create(GetKnowledgeEmbeddingRequestSchema)` to create a new message.
+ */
+export const GetKnowledgeEmbeddingRequestSchema: GenMessage<GetKnowledgeEmbeddingRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_knowledge, 30);
+
+/**
+ * @generated from message deckhand.v1.GetKnowledgeEmbeddingResponse
+ */
+export type GetKnowledgeEmbeddingResponse = Message<"deckhand.v1.GetKnowledgeEmbeddingResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.KnowledgeEmbedding embedding = 1;
+   */
+  embedding?: KnowledgeEmbedding | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.GetKnowledgeEmbeddingResponse.
+ * Use `create(GetKnowledgeEmbeddingResponseSchema)` to create a new message.
+ */
+export const GetKnowledgeEmbeddingResponseSchema: GenMessage<GetKnowledgeEmbeddingResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_knowledge, 31);
+
+/**
+ * @generated from message deckhand.v1.SetKnowledgeEmbeddingRequest
+ */
+export type SetKnowledgeEmbeddingRequest = Message<"deckhand.v1.SetKnowledgeEmbeddingRequest"> & {
+  /**
+   * Both empty for no model: the vectors are deleted.
+   *
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: string model = 2;
+   */
+  model: string;
+
+  /**
+   * How many dimensions the vectors are asked to have; 0 for the hub's choice: 512 of models
+   * that are known to be able to shorten their vectors, and otherwise as many as the model has.
+   *
+   * @generated from field: int32 dimensions = 3;
+   */
+  dimensions: number;
+};
+
+/**
+ * Describes the message deckhand.v1.SetKnowledgeEmbeddingRequest.
+ * Use `create(SetKnowledgeEmbeddingRequestSchema)` to create a new message.
+ */
+export const SetKnowledgeEmbeddingRequestSchema: GenMessage<SetKnowledgeEmbeddingRequest> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_knowledge, 32);
+
+/**
+ * @generated from message deckhand.v1.SetKnowledgeEmbeddingResponse
+ */
+export type SetKnowledgeEmbeddingResponse = Message<"deckhand.v1.SetKnowledgeEmbeddingResponse"> & {
+  /**
+   * @generated from field: deckhand.v1.KnowledgeEmbedding embedding = 1;
+   */
+  embedding?: KnowledgeEmbedding | undefined;
+};
+
+/**
+ * Describes the message deckhand.v1.SetKnowledgeEmbeddingResponse.
+ * Use `create(SetKnowledgeEmbeddingResponseSchema)` to create a new message.
+ */
+export const SetKnowledgeEmbeddingResponseSchema: GenMessage<SetKnowledgeEmbeddingResponse> = /*@__PURE__*/
+  messageDesc(file_deckhand_v1_knowledge, 33);
+
+/**
  * KnowledgeSourceKind is where documents come from.
  *
  * @generated from enum deckhand.v1.KnowledgeSourceKind
@@ -1030,7 +1207,7 @@ export enum KnowledgeSourceKind {
   NODE = 3,
 
   /**
-   * A Git repository that is reached by https without a credential.
+   * A Git repository that is reached by https.
    *
    * @generated from enum value: KNOWLEDGE_SOURCE_KIND_GIT = 4;
    */
@@ -1215,6 +1392,29 @@ export const KnowledgeService: GenService<{
     methodKind: "unary";
     input: typeof GetPassageRequestSchema;
     output: typeof GetPassageResponseSchema;
+  },
+  /**
+   * GetKnowledgeEmbedding returns the model with which the organisation's passages are searched
+   * by meaning, and how many of them it has embedded.
+   *
+   * @generated from rpc deckhand.v1.KnowledgeService.GetKnowledgeEmbedding
+   */
+  getKnowledgeEmbedding: {
+    methodKind: "unary";
+    input: typeof GetKnowledgeEmbeddingRequestSchema;
+    output: typeof GetKnowledgeEmbeddingResponseSchema;
+  },
+  /**
+   * SetKnowledgeEmbedding sets that model, or none. The hub sends the text of all passages of
+   * the organisation to its provider then, and each question. With another model, or another
+   * number of dimensions, all passages are embedded again.
+   *
+   * @generated from rpc deckhand.v1.KnowledgeService.SetKnowledgeEmbedding
+   */
+  setKnowledgeEmbedding: {
+    methodKind: "unary";
+    input: typeof SetKnowledgeEmbeddingRequestSchema;
+    output: typeof SetKnowledgeEmbeddingResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_deckhand_v1_knowledge, 0);
