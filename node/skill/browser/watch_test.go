@@ -43,6 +43,7 @@ func (r *rig) watch(exec string, sign bool) *viewer {
 	r.t.Cleanup(func() {
 		cancel()
 		_ = in.Close()
+		_ = out.Close()
 	})
 	call := browser.Request{Tool: browserlink.WatchTool, Exec: exec, Deadline: time.Now().Add(time.Minute).UnixMilli()}
 	if sign {
