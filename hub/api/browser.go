@@ -124,15 +124,17 @@ type view struct {
 	task  db.Task
 	by    *db.BrowserTakeover
 	fresh time.Time
-	taken *takeover.Takeover
-	yours bool      // the browser has said so, too
-	acted time.Time // when the person did something last
-	kept  time.Time // when the take-over was last prolonged
-	again time.Time // when a browser is looked for again
-	told  time.Time // when the browser was last told that somebody watches
-	acts  acts
-	rate  *rate.Limiter
-	late  *showing // the newest frame that came too soon
+	// unhint ends what tells of events of the task; nil while nothing does.
+	unhint func()
+	taken  *takeover.Takeover
+	yours  bool      // the browser has said so, too
+	acted  time.Time // when the person did something last
+	kept   time.Time // when the take-over was last prolonged
+	again  time.Time // when a browser is looked for again
+	told   time.Time // when the browser was last told that somebody watches
+	acts   acts
+	rate   *rate.Limiter
+	late   *showing // the newest frame that came too soon
 	// problem is what went wrong last, for the person, and refused what the browser shows in place
 	// of its first picture.
 	problem, refused string
@@ -163,15 +165,16 @@ func (v *view) receive(ctx context.Context) {
 
 func (v *view) run(ctx context.Context) error {
 	hint := make(chan struct{}, 1)
-	leave, err := v.h.Events.Hint(ctx, v.who.OrgID, v.taskID, hint)
-	if err != nil {
-		return err
-	}
-	defer leave()
+	defer func() {
+		if v.unhint != nil {
+			v.unhint()
+		}
+	}()
 	tick := time.NewTicker(viewLook)
 	defer tick.Stop()
 	for changed := true; ; {
 		if changed {
+			v.subscribe(ctx, hint)
 			if ended, err := v.look(ctx); err != nil || ended {
 				return err
 			}
@@ -219,6 +222,20 @@ func (v *view) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// subscribe has the events of the task send a hint. While that cannot be done, the task is read as if
+// each look had one.
+func (v *view) subscribe(ctx context.Context, hint chan struct{}) {
+	if v.unhint != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, viewLook)
+	defer cancel()
+	if leave, err := v.h.Events.Hint(ctx, v.who.OrgID, v.taskID, hint); err == nil {
+		v.unhint = leave
+	}
+	v.fresh = time.Time{}
 }
 
 // read reads the task and who has its browser, unless that was done and nothing has happened since.
@@ -537,8 +554,8 @@ func (v *view) frame(s showing) error {
 // frameOf returns a frame with its picture as the API has it; text cleans one of the jail.
 func frameOf(f browserlink.Frame, picture []byte, text func(string) string) *deckhandv1.BrowserFrame {
 	return &deckhandv1.BrowserFrame{
-		Time: timestamppb.New(time.UnixMilli(f.At)), Jpeg: picture, Width: clampSize(f.Width), Height: clampSize(f.Height),
-		Url: text(f.URL), Title: text(f.Title), Dialog: text(f.Dialog), Message: text(f.Message), Problem: text(f.Problem),
+		Time: timestamppb.New(time.UnixMilli(min(max(f.At, 0), time.Now().UnixMilli()))), Jpeg: picture, Width: clampSize(f.Width), Height: clampSize(f.Height),
+		Url: text(f.URL), Title: text(f.Title), Dialog: text(f.Dialog), Message: text(f.Message), Problem: text(f.Problem), Ended: f.Ended,
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 
 // ReadBrowserRecording returns what was recorded of the browser of a task.
 func (h *Browsers) ReadBrowserRecording(ctx context.Context, req *deckhandv1.ReadBrowserRecordingRequest, out *connect.ServerStream[deckhandv1.ReadBrowserRecordingResponse]) error {
+	ctx, cancel := until(ctx, h.Draining)
+	defer cancel()
 	id, err := h.Tasks.Find(ctx, viewer(ctx), req.GetTaskId())
 	if err != nil {
 		return err

@@ -52,6 +52,9 @@ func (s browsers) of(t db.Task, step db.Step, p *persona.Persona) tool.Browser {
 		Typed:   func(ctx context.Context, problem string) error { return s.cfg.Passwords.Settle(ctx, by, problem) },
 		Targets: func(ctx context.Context) []browserlink.Target { return s.targets(ctx, t, p) },
 		Record:  func(ctx context.Context, keeper string) (bool, error) { return s.record(ctx, t, step, p, keeper) },
+		Unrecord: func(ctx context.Context, keeper string) error {
+			return s.cfg.Store.DropBrowserRecording(ctx, db.DropBrowserRecordingParams{OrgID: t.OrgID, TaskID: t.ID, ExecID: keeper})
+		},
 		Known: func(ctx context.Context) ([]browserlink.Secret, error) {
 			tasks := []string{t.ID}
 			if t.ResumedAt != 0 && t.OriginID != nil {

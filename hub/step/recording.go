@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/tool"
@@ -32,7 +33,8 @@ func (s browsers) record(ctx context.Context, t db.Task, step db.Step, p *person
 }
 
 // ReadRecordings passes the frames of the recordings of a task's browsers to show, the oldest first,
-// with their pictures. One whose rest is not kept or cannot be read ends with a frame that says so.
+// with their pictures. One whose rest is not kept, cannot be read, or is on a node that is not there ends
+// with a frame that says so, and the next one follows.
 func ReadRecordings(ctx context.Context, s *Steps, t db.Task, show func(frame browserlink.Frame, picture []byte) error) error {
 	all, err := s.cfg.Store.BrowserRecordings(ctx, db.BrowserRecordingsParams{OrgID: t.OrgID, TaskID: t.ID})
 	if err != nil {
@@ -40,19 +42,26 @@ func ReadRecordings(ctx context.Context, s *Steps, t db.Task, show func(frame br
 	}
 	for _, one := range all {
 		at := one.BeganAt.UnixMilli()
+		var refused error // of show
 		node, err := s.cfg.Node(one.NodeID)
 		if err == nil {
 			err = tool.ReadRecording(ctx, node, one.ExecID, func(frame browserlink.Frame, picture []byte) error {
-				at = frame.At
-				return show(frame, picture)
+				at = min(max(frame.At, one.BeganAt.UnixMilli()), time.Now().UnixMilli()) // the jail says what it likes
+				frame.At = at
+				refused = show(frame, picture)
+				return refused
 			})
 		}
+		problem := "the rest of this recording is not there, or cannot be read"
 		switch {
 		case err == nil:
-		case errors.Is(err, io.ErrUnexpectedEOF), fault.Is(err, fault.NotFound):
-			err = show(browserlink.Frame{At: at, Problem: "the rest of this recording is not there, or cannot be read"}, nil)
+			continue
+		case refused != nil || ctx.Err() != nil:
+			return err
+		case !errors.Is(err, io.ErrUnexpectedEOF) && !fault.Is(err, fault.NotFound):
+			problem = fmt.Sprintf("the rest of this recording is on the node %s, which cannot be asked for it now", one.NodeID)
 		}
-		if err != nil {
+		if err := show(browserlink.Frame{At: at, Problem: problem, Ended: true}, nil); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -62,6 +63,8 @@ type Browser struct {
 	// Record notes that what a keeper writes is a recording of the browser, and reports whether
 	// there is to be one.
 	Record func(ctx context.Context, keeper string) (bool, error)
+	// Unrecord takes that back: the keeper was not started.
+	Unrecord func(ctx context.Context, keeper string) error
 	// Number is the step's.
 	Number int64
 }
@@ -275,9 +278,23 @@ func keepBrowser(ctx context.Context, c Call, key browserlink.Key) (keeper strin
 		return err
 	})
 	if err != nil {
+		if record {
+			if failed := unrecord(ctx, c, keeper); failed != nil {
+				return "", errors.Join(err, failed)
+			}
+		}
 		return "", err
 	}
 	return started.GetExecId(), beginBrowser(ctx, c, key, started)
+}
+
+// unrecord takes back that a keeper records if its node knows that it was not started.
+func unrecord(ctx context.Context, c Call, keeper string) error {
+	_, err := c.Node.Exec().GetExec(ctx, &nodev1.GetExecRequest{ExecId: keeper})
+	if !fault.Is(fault.FromGRPC(err), fault.NotFound) {
+		return nil // it is maybe there
+	}
+	return c.Browser.Unrecord(ctx, keeper)
 }
 
 // beginBrowser gives a keeper what it begins with, unless it has that. It is not part of the

@@ -88,7 +88,10 @@ func WatchBrowser(ctx context.Context, node machine.Link, jailID, taskID string,
 	return w, nil
 }
 
-// logReader reads the standard output of a command. Output that is lost ends it.
+// errGap is returned where output of a command is lost.
+var errGap = errors.New("output is lost")
+
+// logReader reads the standard output of a command, until its end or the first gap.
 type logReader struct {
 	from nodev1.ExecService_ReadLogClient
 	rest bytes.Reader
@@ -101,7 +104,7 @@ func (r *logReader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		if piece.GetGap() != nil {
-			return 0, io.ErrUnexpectedEOF
+			return 0, errGap
 		}
 		if piece.GetStream() == nodev1.LogStream_LOG_STREAM_STDOUT {
 			r.rest.Reset(piece.GetData())
@@ -116,7 +119,8 @@ func (w *BrowserWatch) Next() (shown browserlink.Shown, picture []byte, err erro
 }
 
 // ReadRecording passes the frames of a recording, which is the output of a command, to show, with
-// their pictures. It returns io.ErrUnexpectedEOF if the rest is not there or cannot be read.
+// their pictures. Where it ends within a frame, the command still writes that or was killed. It returns
+// io.ErrUnexpectedEOF if the rest is not there or cannot be read.
 func ReadRecording(ctx context.Context, node machine.Link, exec string, show func(frame browserlink.Frame, picture []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -128,7 +132,7 @@ func ReadRecording(ctx context.Context, node machine.Link, exec string, show fun
 	for range browserlink.MaxRecorded {
 		shown, picture, err := readShown(in)
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil
 		case err != nil && ctx.Err() == nil && status.Code(err) == codes.Unknown: // what it says, not how it comes
 			return io.ErrUnexpectedEOF

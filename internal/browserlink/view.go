@@ -73,6 +73,8 @@ type Frame struct {
 	Message string `json:"message,omitempty"`
 	// Problem is why there is nothing to be seen.
 	Problem string `json:"problem,omitempty"`
+	// Ended reports that a recording ends here, for that reason.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // Did is what became of the input of a number.

@@ -137,7 +137,7 @@ type Jobs struct {
 	MaxTime time.Duration
 }
 
-// Browser says how its browser is kept.
+// Browser has the settings of an agent's browser.
 type Browser struct {
 	// Record has what it shows be recorded, for people.
 	Record bool

@@ -18,6 +18,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -120,6 +121,7 @@ func (s *Store) List() ([]Pack, error) {
 		if json.Unmarshal(raw, &p) != nil || p.Name != m[1] || p.SHA256 != m[2] {
 			p = Pack{Name: m[1], SHA256: m[2], Broken: true}
 		}
+		p.Source = public(p.Source)
 		if _, err := os.Stat(s.folder(p)); err != nil {
 			continue // it was being put there, or taken away, when something died
 		}
@@ -200,6 +202,9 @@ func (s *Store) Fetch(ctx context.Context, client *http.Client, pin Pin) (Pack, 
 		return Pack{}, fault.New(fault.Invalid, "the url of the pin %s is not valid", pin.Name).WithCause(err)
 	}
 	res, err := client.Do(req)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		err = failed.Err // without the address
+	}
 	if err != nil {
 		return Pack{}, fault.New(fault.Unavailable, "cannot download the pack %s", pin.Name).WithCause(err).WithFix("try again, or import the archive as a file")
 	}
@@ -212,7 +217,17 @@ func (s *Store) Fetch(ctx context.Context, client *http.Client, pin Pin) (Pack, 
 		return Pack{}, err
 	}
 	defer func() { _ = file.Close() }()
-	return s.install(ctx, pin, file, pin.URL)
+	return s.install(ctx, pin, file, public(pin.URL))
+}
+
+// public returns where an archive came from without what may be a secret in a URL: everybody who sees
+// the node reads it.
+func public(source string) string {
+	u, err := url.Parse(source)
+	if err != nil || u.Host == "" {
+		return source
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
 // Import installs the archive of a pin from a file.
@@ -404,7 +419,7 @@ func (s *Store) Prune(ctx context.Context, names ...string) (deleted, kept []Pac
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(p Pack) bool { return p.Name == name }) {
-			return nil, nil, fault.New(fault.NotFound, "there is no pack %q on this node", name).WithFix("list what there is: deckhand node pack list NODE")
+			return nil, nil, fault.New(fault.NotFound, "there is no pack %q on this node", name).WithFix("list what there is: deckhand node pack list NODE, or deckhand-node pack list on the node")
 		}
 	}
 	for _, p := range all {

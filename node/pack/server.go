@@ -16,7 +16,8 @@ import (
 type ServerConfig struct {
 	// DataDir is the node's data folder.
 	DataDir string
-	// Pins is the node's own file of pins, for calls that name a pack only.
+	// Pins is the node's own file of pins: calls that name a pack mean those, and no call installs
+	// another archive of one that is there.
 	Pins   string
 	Client *http.Client
 	Log    hclog.Logger
@@ -31,12 +32,22 @@ type server struct {
 	cfg ServerConfig
 }
 
-// pin returns the pin that a request has, or names.
+// pin returns the pin that a request has, or names. Where the node's own file has one, the node's
+// operator has decided which archive it is, and not the hub.
 func (s *server) pin(req *nodev1.Pin) (Pin, error) {
+	own, err := PinOf(s.cfg.Pins, req.GetName())
 	if req.GetSha256() == "" {
-		return PinOf(s.cfg.Pins, req.GetName())
+		return own, err
 	}
 	p := Pin{Name: req.GetName(), SHA256: req.GetSha256(), URL: req.GetUrl()}
+	switch {
+	case fault.Is(err, fault.Precondition), fault.Is(err, fault.NotFound):
+	case err != nil:
+		return Pin{}, err
+	case own.SHA256 != p.SHA256:
+		return Pin{}, fault.New(fault.Denied, "%s of the node pins another archive of %s: %s", s.cfg.Pins, own.Name, own.SHA256).
+			WithFix("ask the operator of the node to change or delete the pin")
+	}
 	return p, p.check()
 }
 

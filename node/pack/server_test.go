@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,14 +22,14 @@ import (
 )
 
 // The hub has a node fetch, import, list and prune packs; an archive that is not the one of the digest
-// is refused, and without a digest the node's own file of pins says which it is.
+// is refused, and so is one that the node's own file of pins does not say. Nobody reads a password in a
+// URL.
 func TestTheHubInstallsPacks(t *testing.T) {
 	t.Parallel()
 	first, second := archive(t, file("tool", "first")), archive(t, file("tool", "second"))
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(first) }))
 	defer site.Close()
 	dir, pins := t.TempDir(), filepath.Join(t.TempDir(), "packs.yaml")
-	require.NoError(t, os.WriteFile(pins, []byte("tool: {sha256: "+pin(second).SHA256+"}\n"), 0o600))
 	server, listener := grpc.NewServer(), bufconn.Listen(1<<20)
 	nodev1.RegisterPackServiceServer(server, pack.NewServer(pack.ServerConfig{DataDir: dir, Pins: pins, Client: site.Client(), Log: hclog.NewNullLogger()}))
 	go func() { _ = server.Serve(listener) }() // returns when it is stopped
@@ -51,12 +52,19 @@ func TestTheHubInstallsPacks(t *testing.T) {
 		return res.GetPack(), fault.FromGRPC(err)
 	}
 
-	fetched, err := client.FetchPack(t.Context(), &nodev1.FetchPackRequest{Pin: &nodev1.Pin{Name: "tool", Sha256: pin(first).SHA256, Url: site.URL}})
+	secret := strings.Replace(site.URL, "http://", "http://ci:passw0rd@", 1) + "/tool.tar?sig=passw0rd#passw0rd"
+	fetched, err := client.FetchPack(t.Context(), &nodev1.FetchPackRequest{Pin: &nodev1.Pin{Name: "tool", Sha256: pin(first).SHA256, Url: secret}})
 	require.NoError(t, err)
 	require.True(t, fetched.GetPack().GetCurrent())
-	require.Equal(t, site.URL, fetched.GetPack().GetSource())
+	require.Equal(t, site.URL+"/tool.tar", fetched.GetPack().GetSource())
+	_, err = client.FetchPack(t.Context(), &nodev1.FetchPackRequest{Pin: &nodev1.Pin{Name: "tool", Sha256: pin(second).SHA256, Url: "http://ci:passw0rd@127.0.0.1:1/?sig=passw0rd"}})
+	require.True(t, fault.Is(fault.FromGRPC(err), fault.Unavailable), "%v", err)
+	require.NotContains(t, err.Error(), "passw0rd")
 	_, err = client.FetchPack(t.Context(), &nodev1.FetchPackRequest{Pin: &nodev1.Pin{Name: "tool", Sha256: pin(second).SHA256, Url: site.URL}})
 	require.True(t, fault.Is(fault.FromGRPC(err), fault.Denied), "%v", err)
+	require.NoError(t, os.WriteFile(pins, []byte("tool: {sha256: "+pin(second).SHA256+"}\n"), 0o600))
+	_, err = client.FetchPack(t.Context(), &nodev1.FetchPackRequest{Pin: &nodev1.Pin{Name: "tool", Sha256: pin(first).SHA256, Url: site.URL}})
+	require.True(t, fault.Is(fault.FromGRPC(err), fault.Denied), "the node pins another one: %v", err)
 	_, err = client.FetchPack(t.Context(), &nodev1.FetchPackRequest{Pin: &nodev1.Pin{Name: "tool"}})
 	require.True(t, fault.Is(fault.FromGRPC(err), fault.Precondition), "the pin of the node has no url: %v", err)
 	for _, name := range []string{"../tool", "Tool", ""} {

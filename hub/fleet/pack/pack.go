@@ -1,6 +1,6 @@
 // Package pack has nodes install programs that all of their jails are shown, such as Chromium, and
 // lists and deletes them; see node/pack, which does it. Packs reaches a node over its link. What a
-// person has done is audited once the node has done it.
+// person has done is audited once the node has done it, or its response is lost.
 package pack
 
 import (
@@ -19,8 +19,12 @@ import (
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
 
-// longest bounds a download or an import.
-const longest = time.Hour
+const (
+	// longest bounds a download or an import.
+	longest = time.Hour
+	// auditTime bounds an entry of the audit log.
+	auditTime = 10 * time.Second
+)
 
 // Packs is how the hub reaches the packs of nodes.
 type Packs struct {
@@ -60,7 +64,7 @@ func (p *Packs) Fetch(ctx context.Context, on db.Node, pin *nodev1.Pin, by event
 	defer cancel()
 	res, err := client.FetchPack(ctx, &nodev1.FetchPackRequest{Pin: pin})
 	if err != nil {
-		return nil, fault.FromGRPC(err)
+		return nil, p.failed(ctx, err, on, by, "node.pack_installed", map[string]any{"name": pin.GetName(), "sha256": pin.GetSha256()})
 	}
 	return res.GetPack(), p.installed(ctx, on, by, res.GetPack())
 }
@@ -92,7 +96,7 @@ func (p *Packs) Import(ctx context.Context, on db.Node, pin *nodev1.Pin, by even
 	// The response has the cause of an error of Send.
 	res, err := out.CloseAndRecv()
 	if err != nil {
-		return nil, fault.FromGRPC(err)
+		return nil, p.failed(ctx, err, on, by, "node.pack_installed", map[string]any{"name": pin.GetName(), "sha256": pin.GetSha256()})
 	}
 	return res.GetPack(), p.installed(ctx, on, by, res.GetPack())
 }
@@ -106,7 +110,7 @@ func (p *Packs) Prune(ctx context.Context, on db.Node, names []string, by event.
 	}
 	res, err := client.PrunePacks(ctx, &nodev1.PrunePacksRequest{Names: names})
 	if err != nil {
-		return nil, nil, fault.FromGRPC(err)
+		return nil, nil, p.failed(ctx, err, on, by, "node.packs_pruned", map[string]any{"names": names})
 	}
 	var gone []any
 	for _, one := range res.GetDeleted() {
@@ -122,7 +126,24 @@ func (p *Packs) installed(ctx context.Context, on db.Node, by event.Actor, one *
 	return p.audited(ctx, on, by, "node.pack_installed", map[string]any{"name": one.GetName(), "sha256": one.GetSha256(), "source": one.GetSource()})
 }
 
+// failed returns the error of a call to a node. If the node has maybe done it all the same, since its
+// response is lost, that is audited.
+func (p *Packs) failed(ctx context.Context, err error, on db.Node, by event.Actor, action string, after map[string]any) error {
+	err = fault.FromGRPC(err)
+	if ctx.Err() == nil && !fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	after["outcome"] = "unknown"
+	if failed := p.audited(ctx, on, by, action, after); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return err
+}
+
+// audited writes an entry of the audit log, also if the person has gone.
 func (p *Packs) audited(ctx context.Context, on db.Node, by event.Actor, action string, after map[string]any) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
+	defer cancel()
 	return p.Recorder.Tx(ctx, func(tx *event.Tx) error {
 		return audit.Append(tx, audit.Entry{OrgID: on.OrgID, By: by, Action: action, ObjectKind: "node", ObjectID: on.ID, After: after})
 	})

@@ -189,11 +189,8 @@ func doClick(c *call) error {
 	if err != nil {
 		return err
 	}
-	at, err := c.pointOf(c.ctx, e)
-	if err == nil && at.Problem == "" {
-		err = moveTo(c.ctx, &c.page, at, held) // the page takes it with its next frame, as the picture
-	}
 	taken()
+	at, err := c.pointOf(c.ctx, e) // not before: the page may move while the picture is taken
 	if err != nil {
 		return err
 	}

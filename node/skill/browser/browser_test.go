@@ -215,6 +215,14 @@ func TestTargets(t *testing.T) {
 	require.Contains(t, r.do(toolname.BrowserSnapshot, map[string]any{"full": true, "max_bytes": 65536}), `button "Item 1500"`)
 }
 
+// What moves when the page is scrolled is clicked where it is then, and not what is there in its place.
+func TestWhatMovesIsClicked(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	r.open("/shift")
+	require.Contains(t, r.click(`button "Edit"`), "edited")
+}
+
 // No dialog, trap or flood keeps a call from ending.
 func TestNothingHangs(t *testing.T) {
 	t.Parallel()
@@ -224,6 +232,9 @@ func TestNothingHangs(t *testing.T) {
 	require.Contains(t, r.click("Delete all"), `the page shows a dialog: confirm "Delete everything?"`)
 	require.Contains(t, r.fails(toolname.BrowserSnapshot, nil), "Use browser_dialog")
 	require.Contains(t, r.do(toolname.BrowserDialog, map[string]any{"action": "dismiss"}), "kept")
+	require.Contains(t, r.do(toolname.BrowserClick, map[string]any{"target": "Delete all", "double_click": true}), `the page shows a dialog: confirm "Delete everything?"`)
+	require.Contains(t, r.do(toolname.BrowserDialog, map[string]any{"action": "accept"}), "deleted")
+	require.NotContains(t, r.do(toolname.BrowserSnapshot, nil), "the page shows a dialog", "the second click was not made")
 	r.click("Ask")
 	require.Contains(t, r.do(toolname.BrowserDialog, map[string]any{"action": "accept", "text": "Ada"}), "hello Ada")
 	require.Contains(t, r.fails(toolname.BrowserDialog, map[string]any{"action": "accept"}), "shows no dialog")

@@ -11,8 +11,8 @@ import (
 // it is hidden, in every frame and every shadow tree, and so are the fields into which a person
 // typed a secret, whose value may be too short to be looked for.
 
-// hideScript hides what of a document or a shadow tree shows a value, in the open shadow trees in
-// it too, and an element itself. showScript ends that.
+// hideScript hides the elements of a document or a shadow tree that show a value, also those in open
+// shadow trees in it. Given an element, it hides that. showScript ends it.
 const hideScript = `(root, values) => {
 	const has = (text) => values.some((v) => text.includes(v));
 	const hide = (e) => {
@@ -51,12 +51,13 @@ const showScript = `(root) => {
 	else if (root.querySelectorAll) walk(root);
 }`
 
-// hasSecrets reports whether something has to be hidden in pictures.
+// hasSecrets reports whether something has to be hidden in pictures. What Chromium has drawn is used
+// no more in a tab in which a secret was typed: it may be of the document before.
 func hasSecrets(p *page) bool {
 	p.b.mu.Lock()
-	typed := len(p.t.secrets)
+	typed := len(p.t.secrets) > 0 || p.t.group.typed
 	p.b.mu.Unlock()
-	return typed > 0 || len(p.b.secrets.all()) > 0
+	return typed || len(p.b.secrets.all()) > 0
 }
 
 // hideSecrets hides what shows a secret in all frames until the function that it returns is

@@ -8,6 +8,8 @@ import (
 	"image"
 	_ "image/png"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -96,16 +98,21 @@ func TestHiddenCredentials(t *testing.T) {
 }
 
 // What a person types into such fields is hidden once they give the browser back, also if it is too
-// short to be looked for; the recording has nothing of it at any time.
+// short to be looked for; the recording has nothing of it at any time, says so, and goes on once they
+// have given it back.
 func TestHiddenInput(t *testing.T) {
 	t.Parallel()
-	for _, field := range vault {
-		t.Run(strings.Fields(field)[0], func(t *testing.T) { // a long path would be too long for Chromium's socket
+	for i, field := range append(slices.Clone(vault), "Plain code", "Inner code", "Near code", "Far code") {
+		typed, path := "pers0nal", "/vault"
+		if strings.HasSuffix(field, "code") {
+			typed, path = "942", "/codes"
+		}
+		t.Run(strconv.Itoa(i), func(t *testing.T) { // a long path would be too long for Chromium's socket
 			t.Parallel()
 			r := newRig(t)
 			tape := &tape{}
 			end := r.keep(browser.Config{Start: browserlink.Start{Key: browserlink.NewKey()}, Record: true, Recording: tape})
-			r.open("/vault")
+			r.open(path)
 			var pictures []report.Image
 			for len(pictures) == 0 { // on a busy machine, an action is made without one
 				said := r.ask(toolname.BrowserClick, map[string]any{"target": field})
@@ -118,16 +125,27 @@ func TestHiddenInput(t *testing.T) {
 			v.say(browserlink.Said{Take: "ada"})
 			v.until(func(s browserlink.Shown) bool { return s.Taken })
 			v.clicks(mark)
-			for _, one := range "pers0nal" {
+			for _, one := range typed {
 				did := v.does(browserlink.Input{Key: string(one)})
 				require.Empty(t, did.Problem)
 				require.True(t, did.Hidden)
 			}
+			tape.until(t, func(frames []frame) bool {
+				return frames[len(frames)-1].Problem == "not recorded, because a person types a secret"
+			})
 			v.say(browserlink.Said{Give: true})
 			v.until(func(s browserlink.Shown) bool { return s.Given })
+			tape.until(t, func(frames []frame) bool { return len(frames[len(frames)-1].picture) > 0 })
 			text, shown := r.shows()
-			require.NotContains(t, text, "pers0nal")
+			if path == "/vault" { // the other pages show the field only
+				require.NotContains(t, text, typed)
+			}
 			require.Zero(t, shown)
+			said := r.ask(toolname.BrowserClick, map[string]any{"target": "css=h1"})
+			require.Empty(t, said.Error)
+			for _, one := range said.Images {
+				require.Zero(t, magenta(t, one.Data))
+			}
 			r.open("/forms")
 			tape.until(t, func(frames []frame) bool { return strings.HasSuffix(frames[len(frames)-1].URL, "/forms") })
 			end()
@@ -139,7 +157,9 @@ func TestHiddenInput(t *testing.T) {
 				}
 			}
 			require.Positive(t, n)
-			require.NotContains(t, tape.String(), "pers0nal")
+			if path == "/vault" {
+				require.NotContains(t, tape.String(), typed)
+			}
 		})
 	}
 }

@@ -3,6 +3,7 @@ package browser
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"unicode/utf8"
 )
@@ -81,18 +82,23 @@ func moveTo(ctx context.Context, p *page, at point, held int) error {
 	return p.input(ctx, "Input.dispatchMouseEvent", map[string]any{"type": "mouseMoved", "x": at.X, "y": at.Y, "modifiers": held})
 }
 
-// click clicks at a point, where the mouse is.
+// click moves the mouse to a point and clicks there. The second click of two is not made if the first
+// one opened a dialog, which would get it.
 func (p *page) click(ctx context.Context, at point, button string, count, held int) error {
-	buttons := map[string]int{"left": 1, "right": 2, "middle": 4}[button]
-	var events []map[string]any
+	if err := moveTo(ctx, p, at, held); err != nil {
+		return err
+	}
 	for n := 1; n <= count; n++ {
-		for _, one := range []string{"mousePressed", "mouseReleased"} {
-			events = append(events, map[string]any{
-				"type": one, "x": at.X, "y": at.Y, "button": button, "buttons": buttons, "clickCount": n, "modifiers": held,
-			})
+		down := map[string]any{
+			"type": "mousePressed", "x": at.X, "y": at.Y, "button": button, "buttons": map[string]int{"left": 1, "right": 2, "middle": 4}[button], "clickCount": n, "modifiers": held,
+		}
+		up := maps.Clone(down)
+		up["type"] = "mouseReleased"
+		if err := p.input(ctx, "Input.dispatchMouseEvent", down, up); err != nil {
+			return err
 		}
 	}
-	return p.input(ctx, "Input.dispatchMouseEvent", events...)
+	return nil
 }
 
 // fillScript prepares an element for text: it has the focus, and what is in it is selected or

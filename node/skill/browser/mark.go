@@ -48,8 +48,8 @@ func (s *shot) end() {
 
 // bring scrolls an element into view if that can be done, and begins to take a picture for people of
 // the page as it is before something is done to the element, with where that is in it. The model does
-// not get it. An element that is not in view has none. Nothing is done to the page before the function
-// that it returns has: it waits for the picture.
+// not get it. An element that is not in view has none. Call taken before anything is done to the page:
+// it waits for the picture.
 //
 // A picture is taken since the call began, while the element is looked for; it is the right one unless
 // something was scrolled.

@@ -8,8 +8,8 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/browserlink"
 )
 
-// record writes what the browser shows, as to one who watches, until the context ends or as much is
-// written as a recording may have. The node keeps it as the output of a command: it is there when
+// record writes the frames that one who watches gets, until the context ends or as much is written as
+// a recording may have. The node keeps it as the output of a command: it is there when
 // the browser, the jail and the hub are not any more.
 //
 // What a person types into a field for a secret is kept out of pictures once they give the browser
@@ -49,6 +49,8 @@ type recording struct {
 	to           io.Writer
 	shown        shown
 	left, frames int
+	// private reports that the newest frame says that nothing is recorded.
+	private bool
 }
 
 // Write implements io.Writer: it counts.
@@ -61,7 +63,13 @@ func (r *recording) Write(p []byte) (int, error) {
 // add writes a frame, and reports whether there was room for it.
 func (r *recording) add(now, picture *film) (more bool, err error) {
 	if now.private || picture != nil && picture.private {
-		return true, nil
+		if r.private {
+			return true, nil
+		}
+		now, picture = &film{Frame: browserlink.Frame{At: now.At, Problem: "not recorded, because a person types a secret"}}, nil
+		r.private = true
+	} else {
+		r.private = false
 	}
 	size := browserlink.MaxShown
 	if picture != nil {
@@ -75,5 +83,5 @@ func (r *recording) add(now, picture *film) (more bool, err error) {
 
 // close writes why there is no more.
 func (r *recording) close(at int64, why string) {
-	_ = writeFrame(r.to, &film{Frame: browserlink.Frame{At: at, Problem: why}}, nil) // nobody can be told
+	_ = writeFrame(r.to, &film{Frame: browserlink.Frame{At: at, Problem: why, Ended: true}}, nil) // nobody can be told
 }

@@ -22,11 +22,13 @@ func TestARecordingIsBounded(t *testing.T) {
 	more, err := r.add(secret, secret)
 	require.NoError(t, err)
 	require.True(t, more)
-	require.Zero(t, to.Len())
+	says := to.String()
+	require.Contains(t, says, `"problem":"not recorded, because a person types a secret"`)
+	require.Less(t, len(says), browserlink.MaxFrame)
 	more, err = r.add(filmed(false), secret)
 	require.NoError(t, err)
 	require.True(t, more)
-	require.Zero(t, to.Len(), "the picture is of before")
+	require.Equal(t, says, to.String(), "the picture is of before")
 	n := 0
 	for more = true; more; n++ {
 		one := filmed(false)
@@ -36,7 +38,7 @@ func TestARecordingIsBounded(t *testing.T) {
 	require.Equal(t, 3, n)
 	require.LessOrEqual(t, to.Len(), 3*browserlink.MaxFrame)
 	r.close(7, "it is full")
-	require.True(t, strings.HasSuffix(to.String(), `"at":7,"width":0,"height":0,"bytes":0,"problem":"it is full"}}`+"\n"))
+	require.True(t, strings.HasSuffix(to.String(), `"at":7,"width":0,"height":0,"bytes":0,"problem":"it is full","ended":true}}`+"\n"))
 
 	r = recording{to: &to, left: browserlink.MaxRecording, frames: 1}
 	for _, want := range []bool{true, false} {

@@ -96,6 +96,7 @@ func (t *tab) name() string { return fmt.Sprintf("t%d", t.number) }
 // reset forgets what was of the document before.
 func (t *tab) reset() {
 	t.refs, t.nodes, t.shown, t.chooser, t.secrets = map[int64]string{}, map[string]element{}, nil, 0, map[int64]string{}
+	t.cast.data = ""
 	t.navigations++
 }
 

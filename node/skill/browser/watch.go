@@ -71,7 +71,7 @@ type viewers struct {
 	stop        context.CancelFunc
 }
 
-// viewer is whom frames are for.
+// viewer is the kind of one who gets frames.
 type viewer int
 
 const (
@@ -290,8 +290,11 @@ type camera struct {
 	at   *tab
 	proc *process
 	last browserlink.Frame
-	// pictured reports that there was a picture since another tab is filmed.
+	// pictured reports that there was a picture since another tab is filmed, and since a person gave
+	// the browser back for the released'th time.
 	pictured bool
+	released int
+	private  bool
 	// size is that of the newest picture: the page's, in pixels.
 	size image.Config
 	// sum is that of the newest picture that was taken beside the screencast, when that was, and
@@ -309,6 +312,12 @@ func (c *camera) frame(ctx context.Context) *film {
 	b.mu.Lock()
 	proc, t := b.proc, b.active
 	private, released := b.private, b.released
+	if released != c.released { // a recording has nothing of what was shown until then
+		c.released, c.pictured, c.last = released, false, browserlink.Frame{}
+	}
+	if private != c.private { // a recording says so, also if nothing is drawn
+		c.private, c.last = private, browserlink.Frame{}
+	}
 	now := browserlink.Frame{}
 	switch {
 	case proc == nil || t == nil || !t.ready:

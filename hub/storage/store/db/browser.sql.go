@@ -208,6 +208,21 @@ func (q *Queries) CreateBrowserKey(ctx context.Context, arg CreateBrowserKeyPara
 	return err
 }
 
+const dropBrowserRecording = `-- name: DropBrowserRecording :exec
+DELETE FROM browser_recordings WHERE org_id = $1 AND task_id = $2 AND exec_id = $3
+`
+
+type DropBrowserRecordingParams struct {
+	OrgID  string
+	TaskID string
+	ExecID string
+}
+
+func (q *Queries) DropBrowserRecording(ctx context.Context, arg DropBrowserRecordingParams) error {
+	_, err := q.db.Exec(ctx, dropBrowserRecording, arg.OrgID, arg.TaskID, arg.ExecID)
+	return err
+}
+
 const endLapsedTakeovers = `-- name: EndLapsedTakeovers :many
 DELETE FROM browser_takeovers WHERE until_at < clock_timestamp() AND ($1::text = '' OR task_id = $1)
 RETURNING task_id, org_id, holder, user_id, user_name, began_at, until_at

@@ -73,6 +73,9 @@ SELECT @task_id, @exec_id, @org_id, @node_id
 WHERE (SELECT count(*) FROM browser_recordings WHERE org_id = @org_id AND task_id = @task_id) < @most::int
 ON CONFLICT DO NOTHING;
 
+-- name: DropBrowserRecording :exec
+DELETE FROM browser_recordings WHERE org_id = @org_id AND task_id = @task_id AND exec_id = @exec_id;
+
 -- name: BrowserRecordings :many
 SELECT * FROM browser_recordings WHERE org_id = @org_id AND task_id = @task_id ORDER BY began_at, exec_id;
 

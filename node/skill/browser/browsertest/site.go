@@ -207,6 +207,14 @@ var pages = map[string]string{
 			root.querySelector('input').oninput = (e) => { const p = root.querySelector('p'); p.textContent = e.target.value; p.style.background = '#f0f'; }; } });</script>`),
 	"/field": page("Field", `<label><span id=whose></span> passphrase <input type=password oninput="shown.textContent = this.value; shown.style.background = '#f0f'"></label><p id=shown></p>
 		<script>whose.textContent = location.search.slice(1)</script>`),
+	"/codes": page("Codes", `<h1>Codes</h1><label>Plain code <input autocomplete=cc-csc oninput="this.style.background = '#f0f'"></label><my-codes></my-codes>
+		<iframe title=Near src="/code?Near"></iframe><iframe title=Far id=far></iframe>
+		<script>far.src = location.origin.replace('127.0.0.1', 'localhost') + '/code?Far';
+		customElements.define('my-codes', class extends HTMLElement { constructor() { super(); const root = this.attachShadow({mode: 'closed'});
+			root.innerHTML = '<label>Inner code <input autocomplete=cc-csc></label>';
+			root.querySelector('input').oninput = (e) => { e.target.style.background = '#f0f'; }; } });</script>`),
+	"/code": page("Code", `<label><span id=whose></span> code <input autocomplete=cc-csc oninput="this.style.background = '#f0f'"></label>
+		<script>whose.textContent = location.search.slice(1)</script>`),
 	"/thief": page("Thief", `<h1>Thief</h1><label>Passphrase <input type=password onfocus="setTimeout(() => thief.focus()); thief.focus()" oninput="thief.focus(); show()"></label>
 		<input id=thief aria-label=Other oninput="show()"><p id=shown></p><p id=known>typed-bef0re</p>
 		<script>function show() { shown.textContent = 'passphrase ' + document.querySelector('[type=password]').value.length + ', stolen ' + thief.value.length } setInterval(() => thief.focus(), 1)</script>`),
@@ -239,5 +247,8 @@ var pages = map[string]string{
 	"/errors": page("Errors", `<h1>Errors</h1><button onclick="console.error('it broke', {code: 7}); fetch('/missing'); throw new Error('thrown')">Break</button>`),
 	"/redraw": page("Redraw", `<h1>Redraw</h1><div id=list></div><script>let n = 0; const draw = () => { n++; list.innerHTML = '<button onclick="draw()">Redraw</button><p>drawn ' + n + '</p>'; }; draw();</script>`),
 	"/stuck":  page("Stuck", `<link rel=stylesheet href=/endless.css><p>never seen</p>`),
-	"/spa":    page("App", `<h1>App</h1><button onclick="setTimeout(() => { history.pushState({}, '', '/spa/done'); out.textContent = 'Loaded late'; }, 400)">Load</button><p id=out role=status></p>`),
+	"/shift": page("Shift", `<style>html { overflow-anchor: none } button { display: block; height: 40px; margin: 0 } .far { height: 3000px }</style>
+		<div id=grows></div><div class=far></div><button onclick="out.textContent = 'deleted'">Delete</button><button onclick="out.textContent = 'edited'">Edit</button>
+		<p id=out role=status></p><div class=far></div><script>addEventListener('scroll', () => { grows.style.height = '40px'; }, {once: true})</script>`),
+	"/spa": page("App", `<h1>App</h1><button onclick="setTimeout(() => { history.pushState({}, '', '/spa/done'); out.textContent = 'Loaded late'; }, 400)">Load</button><p id=out role=status></p>`),
 }

@@ -776,7 +776,9 @@ type BrowserFrame struct {
 	Dialog  string `protobuf:"bytes,7,opt,name=dialog,proto3" json:"dialog,omitempty"`
 	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
 	// Why there is nothing to be seen.
-	Problem       string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,9,opt,name=problem,proto3" json:"problem,omitempty"`
+	// The recording ends here, for the reason in problem: what the browser showed after it is not known.
+	Ended         bool `protobuf:"varint,10,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -872,6 +874,13 @@ func (x *BrowserFrame) GetProblem() string {
 		return x.Problem
 	}
 	return ""
+}
+
+func (x *BrowserFrame) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
 }
 
 // BrowserAct is what a person did.
@@ -1112,7 +1121,7 @@ const file_deckhand_v1_browser_proto_rawDesc = "" +
 	"\x05yours\x18\x04 \x01(\bR\x05yours\x12\x18\n" +
 	"\awaiting\x18\x05 \x01(\bR\awaiting\x12\x18\n" +
 	"\aproblem\x18\x06 \x01(\tR\aproblem\x12\x14\n" +
-	"\x05ended\x18\a \x01(\bR\x05ended\"\xf4\x01\n" +
+	"\x05ended\x18\a \x01(\bR\x05ended\"\x8a\x02\n" +
 	"\fBrowserFrame\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04jpeg\x18\x02 \x01(\fR\x04jpeg\x12\x14\n" +
@@ -1122,7 +1131,9 @@ const file_deckhand_v1_browser_proto_rawDesc = "" +
 	"\x05title\x18\x06 \x01(\tR\x05title\x12\x16\n" +
 	"\x06dialog\x18\a \x01(\tR\x06dialog\x12\x18\n" +
 	"\amessage\x18\b \x01(\tR\amessage\x12\x18\n" +
-	"\aproblem\x18\t \x01(\tR\aproblem\"J\n" +
+	"\aproblem\x18\t \x01(\tR\aproblem\x12\x14\n" +
+	"\x05ended\x18\n" +
+	" \x01(\bR\x05ended\"J\n" +
 	"\n" +
 	"BrowserAct\x12\x12\n" +
 	"\x04what\x18\x01 \x01(\tR\x04what\x12\x0e\n" +

@@ -10,19 +10,20 @@ import { absolute, millis } from "@/components/Time";
 import { Picture } from "@/features/task/Seen";
 import type { BrowserFrame } from "@/gen/deckhand/v1/browser_pb";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
-import { shownAt, useRecording } from "./recording";
+import { shownAt, type Recording } from "./recording";
 
-// BrowserThen shows what the browser showed at a moment, if it was recorded, and otherwise the
+// BrowserThen shows what the browser showed at a moment, if that was recorded, and otherwise the
 // newest picture until then: of what the agent acted on, or a screenshot. stepId is empty where
 // there was none yet.
-export function BrowserThen(props: { taskId: string; stepId: string; number: number; clock: number }) {
-  const { taskId, clock } = props;
-  const { frames, reading, error } = useRecording(taskId);
+export function BrowserThen(props: { taskId: string; stepId: string; number: number; clock: number; recording: Recording }) {
+  const { clock } = props;
+  const { frames, reading, error } = props.recording;
   const shown = shownAt(frames, clock);
   return (
     <div className="space-y-2">
       {error !== undefined && <Problem error={error} />}
-      {shown ? <Frame {...shown} /> : reading ? <Skeletons rows={4} /> : <PictureThen {...props} />}
+      {shown?.frame.ended && <p className="text-xs text-dim"><Literal text={shown.frame.problem} /></p>}
+      {shown && !shown.frame.ended ? <Frame {...shown} /> : reading ? <Skeletons rows={4} /> : <PictureThen {...props} />}
       {reading && frames.length > 0 && <p role="status" className="text-xs text-dim">Loading the rest of the recording…</p>}
     </div>
   );
@@ -40,7 +41,7 @@ function Frame({ frame, picture }: { frame: BrowserFrame; picture?: BrowserFrame
           The page asks ({frame.dialog}): <Literal text={frame.message} />
         </p>
       )}
-      {picture ? <Jpeg data={picture.jpeg} label={line(`What the browser showed: ${frame.title || frame.url}`)} /> : <Empty title="Nothing to see">The browser showed no page at this moment.</Empty>}
+      {picture ? <Jpeg data={picture.jpeg} label={line(`What the browser showed: ${frame.title || frame.url}`)} /> : <Empty title="Nothing to see">There is no picture of this moment.</Empty>}
       <figcaption className="text-xs text-dim">Recorded at {absolute(millis(frame.time) ?? 0)}</figcaption>
     </figure>
   );

@@ -13,7 +13,7 @@ import { Problem } from "@/components/Problem";
 import { Skeletons } from "@/components/Skeleton";
 import { millis } from "@/components/Time";
 import { TaskService } from "@/gen/deckhand/v1/task_pb";
-import { by } from "./play";
+import { countUntil } from "./play";
 import { useSettled } from "./useSettled";
 
 const tasks = createClient(TaskService, transport);
@@ -90,7 +90,7 @@ function Screen({ pieces, clock }: { pieces: Piece[]; clock: number }) {
       made.dispose();
     };
   }, [pieces, pty, dark]);
-  const shown = by(pieces, clock);
+  const shown = countUntil(pieces, clock);
   useEffect(() => {
     const to = term.current;
     if (!to) return;

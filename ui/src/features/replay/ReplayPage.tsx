@@ -24,6 +24,7 @@ import { Details } from "./Details";
 import { FilesThen } from "./FilesThen";
 import { History, type Totals } from "./history";
 import { PlanThen } from "./PlanThen";
+import { useRecording } from "./recording";
 import { momentsOf, newestOf, replayTabs, type ReplayTab } from "./search";
 import { Thread } from "./Thread";
 import { UndoTo } from "./UndoTo";
@@ -126,6 +127,9 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
   const iteration = history.iterationAt(settled);
   const [dialog, setDialog] = useState<"continue" | "undo">();
   const show = search.show ?? "files";
+  const [browsed, setBrowsed] = useState(false);
+  if (show === "browser" && !browsed) setBrowsed(true);
+  const recording = useRecording(task.id, browsed, final(task.state));
   const title = task.title || task.goal || task.agentName;
   return (
     <Page
@@ -184,7 +188,7 @@ function Replay({ task, history, loading }: { task: Task; history: History; load
                 <OutputThen stepId={totals.ranId} tool={totals.ranTool} clock={totals.ranId === totals.stepId ? Infinity : place.clock} />
               </Suspense>
             </Part>
-            <Part value="browser"><BrowserThen taskId={task.id} stepId={then.seenId} number={then.seenNumber} clock={place.clock} /></Part>
+            <Part value="browser"><BrowserThen taskId={task.id} stepId={then.seenId} number={then.seenNumber} clock={place.clock} recording={recording} /></Part>
             <Part value="plan"><PlanThen taskId={task.id} seq={then.planSeq} /></Part>
             <Part value="details"><Details taskId={task.id} row={history.rows[history.rowOf(settled)]} at={settled} /></Part>
           </Tabs.Root>

@@ -27,8 +27,8 @@ export function advance(
   return { at, clock, ended: true };
 }
 
-// by returns how many of what is ascending in time had come by a time.
-export function by(all: readonly { time: number }[], clock: number): number {
+// countUntil returns how many of what is ascending in time had come by a time.
+export function countUntil(all: readonly { time: number }[], clock: number): number {
   let low = 0;
   let high = all.length;
   while (low < high) {

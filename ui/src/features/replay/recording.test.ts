@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { BrowserFrameSchema } from "@/gen/deckhand/v1/browser_pb";
 import { add, shownAt, type Recorded } from "./recording";
 
-const frame = (s: number, more: { jpeg?: Uint8Array; title?: string; problem?: string } = {}) =>
+const frame = (s: number, more: { jpeg?: Uint8Array; title?: string; problem?: string; ended?: boolean } = {}) =>
   create(BrowserFrameSchema, { time: { seconds: BigInt(s), nanos: 0 }, url: "http://localhost/", ...more } as never);
 const jpeg = (n: number) => new Uint8Array([n]);
 
@@ -15,6 +15,8 @@ describe("a recording", () => {
     frame(30, { title: "Two" }),
     frame(25, { jpeg: jpeg(2), title: "Three" }), // the clock went back
     frame(40, { problem: "the page crashed" }),
+    frame(50, { jpeg: jpeg(3), title: "Four" }),
+    frame(60, { problem: "the recording ends here", ended: true }),
   ]) {
     add(frames, one);
   }
@@ -29,6 +31,8 @@ describe("a recording", () => {
     expect(at(29)).toEqual(["One", 1]);
     expect(at(30)).toEqual(["Three", 2]);
     expect(at(39)).toEqual(["Three", 2]);
-    expect(at(1e9)).toEqual(["the page crashed", undefined]);
+    expect(at(40)).toEqual(["the page crashed", undefined]);
+    expect(at(50)).toEqual(["Four", 3]);
+    expect(at(1e9)).toEqual(["the recording ends here", undefined]);
   });
 });

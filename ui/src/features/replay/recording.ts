@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 import { transport } from "@/api/transport";
 import { millis } from "@/components/Time";
 import { BrowserService, type BrowserFrame } from "@/gen/deckhand/v1/browser_pb";
-import { by } from "./play";
+import { countUntil } from "./play";
 
 const browsers = createClient(BrowserService, transport);
 
@@ -16,10 +16,12 @@ export type Recording = { frames: readonly Recorded[]; reading: boolean; error?:
 
 const shownEvery = 200; // ms, while it is read
 
-// useRecording reads the recording of the browser of a task, whose frames are ascending in time.
-export function useRecording(taskId: string): Recording {
+// useRecording reads the recording of the browser of a task once it is wanted, and again once the task
+// has ended: it may be large. Its frames are ascending in time.
+export function useRecording(taskId: string, wanted: boolean, ended: boolean): Recording {
   const [recording, setRecording] = useState<Recording>({ frames: [], reading: true });
   useEffect(() => {
+    if (!wanted) return undefined;
     const stop = new AbortController();
     const frames: Recorded[] = [];
     let shown = 0;
@@ -40,7 +42,7 @@ export function useRecording(taskId: string): Recording {
     };
     void read();
     return () => stop.abort();
-  }, [taskId]);
+  }, [taskId, wanted, ended]);
   return recording;
 }
 
@@ -55,6 +57,6 @@ export function add(frames: Recorded[], frame: BrowserFrame) {
 
 // shownAt returns what the browser showed at a time, and its picture; undefined before it began.
 export function shownAt(frames: readonly Recorded[], clock: number): { frame: BrowserFrame; picture?: BrowserFrame } | undefined {
-  const now = frames[by(frames, clock) - 1];
+  const now = frames[countUntil(frames, clock) - 1];
   return now && { frame: now.frame, picture: frames[now.picture]?.frame };
 }

@@ -97,6 +97,7 @@ describe("the replay of a run", () => {
 
   it("shows what was recorded of a browser at each moment", async () => {
     const drawn: Blob[] = [];
+    let reads = 0;
     URL.createObjectURL = (blob) => `blob:${drawn.push(blob as Blob)}`;
     URL.revokeObjectURL = () => {};
     const browsed = moments.map((m) => create(MomentSchema, { ...m, tool: m.tool && "browser_navigate" } as never));
@@ -105,6 +106,7 @@ describe("the replay of a run", () => {
       hub.service(EventService, { listMoments: () => ({ moments: browsed }) });
       hub.service(BrowserService, {
         readBrowserRecording: async function* () {
+          reads++;
           for (const [i, title] of ["First", "Second"].entries()) {
             yield create(ReadBrowserRecordingResponseSchema, { frame: { time: time(6 + 5 * i), url: "http://localhost/", title, jpeg: new Uint8Array([i]), width: 1280, height: 800 } });
           }
@@ -117,6 +119,10 @@ describe("the replay of a run", () => {
     expect(screen.getByTestId("address").textContent).toContain("http://localhost/ Second");
     await userEvent.keyboard("{Home}");
     await screen.findByText("No picture yet");
+    await userEvent.click(screen.getByRole("tab", { name: "Plan" }));
+    await userEvent.click(screen.getByRole("tab", { name: "Browser" }));
+    await screen.findByText("No picture yet");
+    expect(reads).toBe(1);
   });
 
   it("undoes what came later, after a preview", async () => {
