@@ -126,7 +126,10 @@ func TestATaskWithCredentialsIsNotStartedOnANodeThatIsTooOld(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, hubtest.Start(t, hubtest.Config(t)), nil)
 	r.credential("api")
-	r.apply("pusher", strings.Replace(scripted("pusher"), "limits:", "credentials: [api]\nlimits:", 1))
+	shift(t, r.Hub, `UPDATE egress_credentials SET agents = '{pusher,late}' WHERE name = $1`, "api")
+	for _, agent := range []string{"pusher", "late"} {
+		r.apply(agent, strings.Replace(scripted(agent), "limits:", "credentials: [api]\nlimits:", 1))
+	}
 	r.apply("reader", strings.Replace(scripted("reader"), "limits:", "egress: {allow: [{host: api.example.com, http: [\"allow GET /v1/**\"]}]}\nlimits:", 1))
 	start := func(agent string) error {
 		lease := r.claim(r.submit(agent).GetId(), 1).GetLease()
@@ -138,4 +141,9 @@ func TestATaskWithCredentialsIsNotStartedOnANodeThatIsTooOld(t *testing.T) {
 		refusedFor(t, start(agent), fault.Precondition, "node sim cannot insert credentials, or decide about requests by method and path: its deckhand-node simulated is too old")
 	}
 	require.NoError(t, start("walker"), "others run there")
+
+	// A node that reads what a path leaves out as the name of a method is refused, too.
+	shift(t, r.Hub, `UPDATE egress_credentials SET paths = '{!/admin/**}' WHERE name = $1`, "api")
+	shift(t, r.Hub, `UPDATE nodes SET capability = $2 WHERE id = $1`, r.node.ID(), nodelink.LeftOutPaths-1)
+	refusedFor(t, start("late"), fault.Precondition, "node sim cannot leave paths out of a credential: its deckhand-node simulated is too old")
 }

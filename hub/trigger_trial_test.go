@@ -53,12 +53,27 @@ func TestATriggerIsTriedBeforeItExists(t *testing.T) {
 	require.Equal(t, started, tried.GetState(), tried.GetReason())
 	require.Equal(t, "allow", tried.GetOverlap())
 
+	// Each sender names its events in its own way.
+	for preset, event := range map[string]string{"github": "pull_request", "gitlab": ""} {
+		tried, err = try(&deckhandv1.TriggerSpec{Filter: "event == '" + event + "'"}, func(req *deckhandv1.TestTriggerRequest) { req.Preset = preset })
+		require.NoError(t, err)
+		require.Equal(t, event, tried.GetEvent())
+		require.Equal(t, started, tried.GetState(), tried.GetReason())
+	}
+
+	// What a change of a trigger refuses, a test of the change does.
+	_, err = r.user.Triggers.TestTrigger(t.Context(), &deckhandv1.TestTriggerRequest{
+		TriggerId: "hook", DeliveryId: stored.GetId(), Spec: &deckhandv1.TriggerSpec{Webhook: &deckhandv1.WebhookSpec{Verify: "standard"}},
+	})
+	require.True(t, fault.Is(err, fault.Invalid), "%v", err)
+	require.ErrorContains(t, err, "its secret has another form")
+
 	for name, change := range map[string]func(*deckhandv1.TestTriggerRequest){
 		"a trigger and an agent":       func(req *deckhandv1.TestTriggerRequest) { req.TriggerId = "hook" },
 		"neither":                      func(req *deckhandv1.TestTriggerRequest) { req.AgentId = "" },
 		"no kind":                      func(req *deckhandv1.TestTriggerRequest) { req.Kind = 0 },
-		"a preset that is none":        func(req *deckhandv1.TestTriggerRequest) { req.Preset = "sourcehut" },
-		"a filter that is no CEL":      func(req *deckhandv1.TestTriggerRequest) { req.Spec.Filter = "((" },
+		"an unknown preset":            func(req *deckhandv1.TestTriggerRequest) { req.Preset = "sourcehut" },
+		"a filter with an error":       func(req *deckhandv1.TestTriggerRequest) { req.Spec.Filter = "((" },
 		"an agent that does not exist": func(req *deckhandv1.TestTriggerRequest) { req.AgentId = "nobody" },
 	} {
 		_, err := try(&deckhandv1.TriggerSpec{}, change)

@@ -54,6 +54,19 @@ func (h *Machines) record(ctx context.Context, nodeID, action string, what map[s
 	})
 }
 
+// failed returns the error of a look at a machine, and audits it if the node refused: an operator
+// wants to know who tried what is not to be seen.
+func (h *Machines) failed(ctx context.Context, nodeID string, what map[string]any, err error) error {
+	if !fault.Is(err, fault.Denied) {
+		return err
+	}
+	what["reason"] = fault.As(err).Message
+	if failed := h.record(ctx, nodeID, "node.look_refused", what); failed != nil {
+		return failed
+	}
+	return err
+}
+
 // GetMachine returns what a machine is, and what its operator shows of it.
 func (h *Machines) GetMachine(ctx context.Context, req *deckhandv1.GetMachineRequest) (*deckhandv1.GetMachineResponse, error) {
 	link, _, err := h.link(ctx, req.GetNodeId())
@@ -81,7 +94,7 @@ func (h *Machines) ReadJournal(ctx context.Context, req *deckhandv1.ReadJournalR
 		Unit: req.GetUnit(), Since: req.GetSince(), Until: req.GetUntil(), Grep: req.GetGrep(), Lines: req.GetPageSize(), Before: req.GetPageToken(),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the journal: %w", fault.FromGRPC(err))
+		return nil, h.failed(ctx, id, map[string]any{"unit": req.GetUnit(), "grep": req.GetGrep()}, fmt.Errorf("read the journal: %w", fault.FromGRPC(err)))
 	}
 	if err := h.record(ctx, id, "node.journal_read", map[string]any{"unit": req.GetUnit(), "grep": req.GetGrep(), "entries": len(res.GetEntries())}); err != nil {
 		return nil, err
@@ -112,7 +125,7 @@ func (h *Machines) ListMachineFiles(ctx context.Context, req *deckhandv1.ListMac
 	}
 	res, err := link.Files().ListFiles(ctx, &nodev1.ListFilesRequest{JailId: nodelink.BrowsedFiles, Path: req.GetPath(), Limit: maxListed})
 	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", req.GetPath(), fault.FromGRPC(err))
+		return nil, h.failed(ctx, id, map[string]any{"path": req.GetPath()}, fmt.Errorf("list %s: %w", req.GetPath(), fault.FromGRPC(err)))
 	}
 	if err := h.record(ctx, id, "node.folder_listed", map[string]any{"path": req.GetPath()}); err != nil {
 		return nil, err
@@ -129,7 +142,7 @@ func (h *Machines) ReadMachineFile(ctx context.Context, req *deckhandv1.ReadMach
 	from, most, cut := maskedWindow(maskOf(ctx, h.Redact), req.GetOffset(), req.GetLimit())
 	res, err := link.Files().ReadFile(ctx, &nodev1.ReadFileRequest{JailId: nodelink.BrowsedFiles, Path: req.GetPath(), Offset: from, Limit: most})
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", req.GetPath(), fault.FromGRPC(err))
+		return nil, h.failed(ctx, id, map[string]any{"path": req.GetPath()}, fmt.Errorf("read %s: %w", req.GetPath(), fault.FromGRPC(err)))
 	}
 	content := cut(res.GetContent())
 	if err := h.record(ctx, id, "node.file_read", map[string]any{"path": req.GetPath(), "offset": req.GetOffset(), "bytes": len(content), "sha256": res.GetDigest()}); err != nil {

@@ -3,6 +3,8 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/deckhand-sh/deckhand/hub/egress/credential"
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
@@ -13,6 +15,7 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/allowlist"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/httprule"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -128,7 +131,14 @@ func (s *Steps) knowsEgress(ctx context.Context, t db.Task, egress *nodev1.Egres
 	if err != nil {
 		return fmt.Errorf("load node %s: %w", *t.NodeID, err)
 	}
+	if slices.ContainsFunc(egress.GetBindings(), leavesPathsOut) {
+		return node.Require(row, nodelink.LeftOutPaths, "leave paths out of a credential")
+	}
 	return node.Require(row, nodelink.Credentials, "insert credentials, or decide about requests by method and path")
+}
+
+func leavesPathsOut(b *nodev1.Egress_Binding) bool {
+	return slices.ContainsFunc(b.GetPaths(), func(path string) bool { return strings.HasPrefix(path, httprule.DeniedMark) })
 }
 
 // authorize adds the authorities by which the node's proxy stands for the hosts whose TLS it

@@ -200,8 +200,8 @@ type Tool struct {
 	// AdminDecides is why only an administrator decides each call, whatever the mode, the
 	// persona and the policies say; empty for a tool of which that is not so.
 	AdminDecides string
-	// Exact: a call does what Call.Approved says or fails, whatever else has changed since it was
-	// inspected. It is not inspected again.
+	// Exact: a call does exactly what Call.Approved says, or fails. It is not inspected again
+	// once it is approved.
 	Exact bool
 	// Machine: a call is a command on the machine whose lock the task holds, and not in its
 	// jail.

@@ -5,11 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/integration/harness"
 	"github.com/deckhand-sh/deckhand/internal/fault"
+	"github.com/deckhand-sh/deckhand/internal/nodelink"
+	"github.com/deckhand-sh/deckhand/internal/waittest"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
@@ -24,8 +27,11 @@ func TestAdministratorsLookAtAMachine(t *testing.T) {
 	f.StartNodeIn(f.NodeDir, "--browse-paths", shown+","+f.NodeDir)
 	c, name := f.Client(), f.NodeName()
 
-	m, err := c.Machines.GetMachine(t.Context(), &deckhandv1.GetMachineRequest{NodeId: name})
-	require.NoError(t, err)
+	var m *deckhandv1.GetMachineResponse
+	waittest.Until(t, time.Minute, "the node to say what it can", func() bool {
+		m, err = c.Machines.GetMachine(t.Context(), &deckhandv1.GetMachineRequest{NodeId: name})
+		return err == nil
+	})
 	require.NotEmpty(t, m.GetKernel())
 	require.Equal(t, []string{shown, f.NodeDir}, m.GetFolders())
 
@@ -47,8 +53,23 @@ func TestAdministratorsLookAtAMachine(t *testing.T) {
 	_, err = c.Machines.ListMachineFiles(t.Context(), &deckhandv1.ListMachineFilesRequest{NodeId: name, Path: f.NodeDir})
 	require.ErrorContains(t, err, "the node's own data", "not even if the operator names it")
 
+	// There is no other way to them, which would not be audited.
+	for _, jail := range []string{"browsed", nodelink.BrowsedFiles} {
+		_, err = c.Files.ReadFile(t.Context(), &deckhandv1.ReadFileRequest{
+			Workspace: &deckhandv1.ReadFileRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: name, JailId: jail}}, Path: filepath.Join(shown, "app.conf"),
+		})
+		require.Error(t, err, jail)
+		_, err = c.Files.ListFiles(t.Context(), &deckhandv1.ListFilesRequest{
+			Workspace: &deckhandv1.ListFilesRequest_Jail{Jail: &deckhandv1.JailRef{NodeId: name, JailId: jail}}, Path: shown,
+		})
+		require.Error(t, err, jail)
+	}
+
 	audited := f.CLI(0, "audit", "list", "-o", "json").Out
 	for _, action := range []string{"node.journal_read", "node.folder_listed", "node.file_read"} {
 		require.Equal(t, 1, strings.Count(audited, `"`+action+`"`), "%s in %s", action, audited)
 	}
+	require.Equal(t, 2, strings.Count(audited, `"node.look_refused"`), audited)
+	require.Contains(t, audited, "/etc/passwd")
+	require.NotContains(t, f.CLI(0, "audit", "list", "--severity", "high", "-o", "json").Out, `"node.journal_read"`)
 }

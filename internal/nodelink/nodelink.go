@@ -62,8 +62,9 @@ const (
 	HostFolder = "host:"
 
 	// BrowsedFiles takes the place of a jail's id in requests that read the folders of the
-	// machine which the node's operator shows; their paths are absolute.
-	BrowsedFiles = "browsed"
+	// machine in browse-paths; their paths are absolute. No jail has it, and no caller of the
+	// hub can name it: ids have no colon.
+	BrowsedFiles = "browsed:"
 
 	// TrustPath is the folder in a jail with the certificates that its programs are to trust
 	// for the hosts whose TLS the egress proxy terminates.
@@ -136,7 +137,8 @@ func ReplicaServerName(replica string) string { return replica + ".replica.deckh
 //	    ReadJournal.
 //	12: ListLedger, Diagnose.
 //	13: Upgrade, Hello.upgrade.
-//	14: ReadJournal of the daemon's own log, MachineInfo.journal_units, BrowsedFiles.
+//	14: ReadJournal of the daemon's own log, MachineInfo.journal_units, BrowsedFiles;
+//	    Egress.Binding.paths with httprule.DeniedMark.
 //	15: PackService.
 const Capability = Packs
 
@@ -167,6 +169,8 @@ const (
 	Upgrades = 13
 	// Browsing is what a node needs to show its own log and folders of its machine.
 	Browsing = 14
+	// LeftOutPaths is what a credential needs whose paths leave some out.
+	LeftOutPaths = 14
 	// Packs is what installing packs through the hub needs.
 	Packs = 15
 )

@@ -48,21 +48,50 @@ func hidesOf(r *http.Request) hides {
 	return hidesNothing
 }
 
-// issuing are parts of paths by which servers issue secrets to requests that change something:
-// GitHub and Gitea (tokens of apps and of runners, keys of deployments), GitLab (tokens of all
-// kinds), registries of npm and PyPI, Google Cloud, Vault.
+// issuing are ends of paths by which servers issue secrets to requests that change something;
+// * is one segment, and - also stands for _. Whole segments, since repositories are named so, too.
 var issuing = []string{
-	"access_token", "access-token", "deploy_token", "deploy-token", "impersonation_token", "trigger_token", "registration-token", "remove-token", "generate-jitconfig",
-	"/personal-access-tokens", "/-/npm/v1/token", ":generateaccesstoken", ":generateidtoken", ":signjwt", ":signblob", "/auth/token/create",
+	// Tokens of apps, users, projects and deployments: GitHub, GitLab, Gitea, Docker Hub, npm.
+	"access-token", "access-tokens", "access-tokens/*/rotate",
+	"personal-access-tokens", "personal-access-tokens/*/rotate",
+	"deploy-tokens", "impersonation-tokens", "users/*/tokens", "token/scoped", "-/npm/v1/tokens",
+	// Those of runners, of agents in clusters, and of triggers: GitHub, GitLab.
+	"runners/registration-token", "runners/remove-token", "runners/generate-jitconfig",
+	"runners/reset-registration-token", "reset-authentication-token",
+	"v4/runners", "user/runners", "cluster-agents/*/tokens", "v4/projects/*/triggers",
+	// Vault.
+	"auth/token/create", "auth/token/create/*", "auth/token/create-orphan",
 }
+
+// issuingVerbs are the ends of paths by which Google Cloud does.
+var issuingVerbs = []string{":generateaccesstoken", ":generateidtoken", ":signjwt", ":signblob"}
 
 // tokenPath reports whether a request looks like one for a token: those of OAuth 2.0, of
 // registries of images, and those of issuing.
 func tokenPath(method, path string) bool {
-	path = strings.ToLower("/" + strings.Trim(path, "/"))
-	return strings.HasSuffix(path, "/token") && (method == http.MethodPost || strings.Count(path, "/") <= 2) ||
-		strings.Contains(path, "/oauth/") && strings.HasSuffix(path, "/access_token") ||
-		method != http.MethodGet && method != http.MethodHead && slices.ContainsFunc(issuing, func(part string) bool { return strings.Contains(path, part) })
+	path = strings.ReplaceAll(strings.ToLower("/"+strings.Trim(path, "/")), "_", "-")
+	if strings.HasSuffix(path, "/token") && (method == http.MethodPost || strings.Count(path, "/") <= 2) ||
+		strings.Contains(path, "/oauth/") && strings.HasSuffix(path, "/access-token") ||
+		strings.HasSuffix(path, "/runners/registration-token") { // which Gitea issues to a GET
+		return true
+	}
+	if method == http.MethodGet || method == http.MethodHead {
+		return false
+	}
+	if strings.Contains(path, "/rest/access-tokens/") || // Bitbucket Server
+		slices.ContainsFunc(issuingVerbs, func(verb string) bool { return strings.HasSuffix(strings.ReplaceAll(path, "%3a", ":"), verb) }) {
+		return true
+	}
+	// Rails also serves them with the name of a format, as in access_tokens.json.
+	path = strings.TrimSuffix(path, ".json")
+	segments := strings.Split(path, "/")
+	return slices.ContainsFunc(issuing, func(end string) bool { return endsIn(segments, strings.Split(end, "/")) })
+}
+
+// endsIn reports whether the last segments of a path are those of a pattern.
+func endsIn(segments, pattern []string) bool {
+	from := len(segments) - len(pattern)
+	return from >= 0 && slices.EqualFunc(segments[from:], pattern, func(s, p string) bool { return p == "*" || s == p })
 }
 
 // intercepts reports whether requests to a host pass by here.

@@ -361,8 +361,10 @@ func TestNoTokenIsIssued(t *testing.T) {
 	for method, paths := range map[string][]string{
 		http.MethodPost: {"/oauth/token", "/login/oauth/access_token", "/api/v4/projects/1/access_tokens", "/app/installations/7/access_tokens", "/api//v4/projects/1/access_tokens",
 			"/api/v4/users/1/impersonation_tokens", "/repos/acme/web/actions/runners/remove-token", "/orgs/acme/actions/runners/generate-jitconfig", "/-/npm/v1/tokens",
-			"/v1/projects/-/serviceAccounts/robot:generateAccessToken", "/v1/auth/token/create"},
-		http.MethodGet: {"/token", "/v2/token"},
+			"/v1/projects/-/serviceAccounts/robot@p.example.com:generateAccessToken", "/v1/auth/token/create", "/v1/auth/token/create/web", "/api/v4/projects/1/access_tokens.json",
+			"/api/v4/runners/reset_registration_token", "/api/v4/projects/1/runners/reset_registration_token", "/api/v4/runners/7/reset_authentication_token",
+			"/api/v4/user/runners", "/api/v4/personal_access_tokens/self/rotate", "/api/v4/projects/1/triggers", "/applications/7/token/scoped", "/api/v1/users/ann/tokens"},
+		http.MethodGet: {"/token", "/v2/token", "/api/v1/repos/acme/web/actions/runners/registration-token"},
 	} {
 		for _, path := range paths {
 			req, err := http.NewRequest(method, b.url(path), nil)
@@ -375,6 +377,13 @@ func TestNoTokenIsIssued(t *testing.T) {
 	}
 	status, _ := b.get(client, b.url("/repos/acme/token"))
 	assert.Equal(t, http.StatusOK, status)
+	// Repositories may have the names of tokens.
+	for _, path := range []string{"/acme/access-token-lib.git/git-upload-pack", "/acme/access-tokens.git/git-receive-pack", "/repos/acme/deploy-token-rotator/pulls", "/repos/acme/remove-token/pulls"} {
+		res, err := client.Post(b.url(path), "application/json", strings.NewReader("{}"))
+		require.NoError(t, err)
+		_ = res.Body.Close()
+		assert.NotEqual(t, http.StatusForbidden, res.StatusCode, path)
+	}
 	res, err := client.Post(b.url("/v1/messages/count_tokens"), "application/json", strings.NewReader("{}"))
 	require.NoError(t, err)
 	_ = res.Body.Close()

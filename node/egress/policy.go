@@ -163,7 +163,7 @@ func (p *policy) decide(q *question) (*binding, *allowlist.Refusal) {
 	}
 	var explicit bool
 	var refusal *allowlist.Refusal
-	// A credential allows what no rule names: what a rule would suggest is not worked out then.
+	// A credential allows what no rule names: then there is no refusal to explain.
 	if len(fits) == 0 || q.upgrade || len(p.rulesFor(q.t)) > 0 {
 		explicit, refusal = p.ruled(q)
 	}

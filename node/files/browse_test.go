@@ -30,6 +30,9 @@ func TestOnlyFoldersThatTheOperatorShowsAreBrowsed(t *testing.T) {
 	require.NoError(t, os.Symlink("../secret/key", at("shown/relative")))
 	require.NoError(t, os.Symlink("../secret", at("shown/folder")))
 	require.NoError(t, os.Symlink("sub/b.conf", at("shown/inside")))
+	require.NoError(t, os.Symlink(at("shown/sub/b.conf"), at("shown/sub/absolute")))
+	require.NoError(t, os.Symlink(at("shown/sub"), at("shown/sub/self")))
+	require.NoError(t, os.Symlink(at("shown/sub/loop"), at("shown/sub/loop")))
 	book, err := ledger.Open(ledger.Config{Path: at("ledger.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = book.Close() })
@@ -41,7 +44,8 @@ func TestOnlyFoldersThatTheOperatorShowsAreBrowsed(t *testing.T) {
 		return string(res.GetContent()), err
 	}
 
-	for path, text := range map[string]string{"shown/a.conf": "a\n", "shown/sub/b.conf": "b\n", "shown/inside": "b\n", "shown/sub/../a.conf": "a\n"} {
+	for path, text := range map[string]string{"shown/a.conf": "a\n", "shown/sub/b.conf": "b\n", "shown/inside": "b\n", "shown/sub/../a.conf": "a\n",
+		"shown/sub/absolute": "b\n", "shown/sub/self/b.conf": "b\n", "shown/sub/self/self/absolute": "b\n"} {
 		content, err := read(s, at("")+"/"+path)
 		require.NoError(t, err, path)
 		require.Equal(t, text, content)
@@ -70,6 +74,10 @@ func TestOnlyFoldersThatTheOperatorShowsAreBrowsed(t *testing.T) {
 	_, err = read(s, at("shown/none"))
 	require.True(t, fault.Is(err, fault.NotFound), "%v", err)
 	require.ErrorContains(t, err, "on this machine")
+	_, err = read(s, at("shown/sub/loop"))
+	require.ErrorContains(t, err, "too many symbolic links")
+	_, err = read(s, at("shown/absolute"))
+	require.ErrorContains(t, err, at("shown/absolute")+" leads to "+at("secret/key"))
 
 	// Nothing of it is written, whichever way the path is named.
 	for _, path := range []string{at("shown/a.conf"), "shown/a.conf", "a.conf"} {

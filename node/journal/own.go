@@ -23,6 +23,9 @@ import (
 // maxOwn is how much of the daemon's own log is held, in bytes.
 const maxOwn = 2 << 20
 
+// maxOwnLine bounds a line of it, in bytes.
+const maxOwnLine = maxOwn / 8
+
 // Own holds the newest lines of the daemon's own log. It is safe for concurrent use.
 type Own struct {
 	close func()
@@ -73,19 +76,23 @@ func (s *sink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	}
 }
 
-// Write takes one line.
+// Write takes one line. One that is too long is not held: what is left of it could not be read.
 func (o *Own) Write(text []byte) (int, error) {
+	if len(text) > maxOwnLine {
+		return len(text), nil
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last++
-	o.lines = append(o.lines, line{o.last, slices.Clone(text[:min(len(text), maxEntry)])})
+	o.lines = append(o.lines, line{o.last, slices.Clone(text)})
 	o.size += len(text)
 	drop := 0
-	for o.size > maxOwn && drop < len(o.lines)-1 {
+	for o.size > maxOwn {
 		o.size -= len(o.lines[drop].text)
 		drop++
 	}
-	o.lines = slices.Delete(o.lines, 0, drop)
+	clear(o.lines[:drop])
+	o.lines = o.lines[drop:] // what is before it goes when the list grows
 	return len(text), nil
 }
 

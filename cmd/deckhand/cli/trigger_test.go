@@ -26,7 +26,7 @@ func (*testHub) CreateTrigger(_ context.Context, req *deckhandv1.CreateTriggerRe
 }
 
 func (*testHub) GetTrigger(context.Context, *deckhandv1.GetTriggerRequest) (*deckhandv1.GetTriggerResponse, error) {
-	return &deckhandv1.GetTriggerResponse{Trigger: &deckhandv1.Trigger{Id: "trig_1", Name: "reviews", Spec: &deckhandv1.TriggerSpec{
+	return &deckhandv1.GetTriggerResponse{Trigger: &deckhandv1.Trigger{Id: "trig_1", Name: "reviews", Kind: deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, Spec: &deckhandv1.TriggerSpec{
 		Goal: "Look.", Mapping: map[string]string{"a": "1", "b": "2"}, Webhook: &deckhandv1.WebhookSpec{Verify: "github"},
 	}}}, nil
 }
@@ -135,8 +135,16 @@ func TestATriggerIsChangedInPartsAndTried(t *testing.T) {
 	require.Equal(t, "github", tried.GetPreset())
 	require.Equal(t, deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK, tried.GetKind())
 	require.Equal(t, "payload.a == 1", tried.GetSpec().GetFilter())
-	for _, wrong := range [][]string{{"--payload", file}, {"reviews", "--agent", "watch", "--payload", file}, {"--agent", "watch", "--payload", file}, {"reviews", "--loop", "--payload", file}} {
+	for _, wrong := range [][]string{{"--payload", file}, {"reviews", "--agent", "watch", "--payload", file}, {"--agent", "watch", "--payload", file}, {"reviews", "--loop", "--payload", file},
+		{"--agent", "watch", "--webhook", "github"}, {"--agent", "watch", "--loop", "--payload", file, "--delivery", "dlv_1"}} {
 		require.Equal(t, 2, h.run(t, append([]string{"trigger", "test"}, wrong...)...).code, wrong)
+	}
+	// What no payload starts is tried without one.
+	for _, kind := range [][]string{{"--loop"}, {"--cron", "0 9 * * *"}, {"--manual"}} {
+		require.Equal(t, 1, h.run(t, append([]string{"trigger", "test", "--agent", "watch"}, kind...)...).code, kind)
+		tried, ok = h.lastRequest("TestTriggerRequest").(*deckhandv1.TestTriggerRequest)
+		require.True(t, ok)
+		require.Empty(t, tried.GetBody())
 	}
 	require.Equal(t, 2, h.run(t, "trigger", "deliveries", "--state", "lost").code)
 }

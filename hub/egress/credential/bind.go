@@ -11,7 +11,6 @@ import (
 
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
-	"github.com/deckhand-sh/deckhand/internal/httprule"
 	"github.com/deckhand-sh/deckhand/internal/persona"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -145,11 +144,7 @@ func conflict(a, b *nodev1.Egress_Binding) error {
 	if host == nil || common(portsOf(a), portsOf(b)) == nil || len(a.GetMethods()) > 0 && len(b.GetMethods()) > 0 && common(a.GetMethods(), b.GetMethods()) == nil {
 		return nil
 	}
-	// What paths leave out is not looked at: they may say that two overlap which do not.
-	ours, theirs := named(a.GetPaths()), named(b.GetPaths())
-	if len(ours) > 0 && len(theirs) > 0 && !slices.ContainsFunc(ours, func(x string) bool {
-		return slices.ContainsFunc(theirs, func(y string) bool { return overlap(x, y) })
-	}) {
+	if !meet(a.GetPaths(), b.GetPaths()) {
 		return nil
 	}
 	return fault.New(fault.Precondition, "credentials %s and %s are both for requests to %s", a.GetCredential(), b.GetCredential(), *host).WithCode(fault.CredentialRefused).
@@ -246,14 +241,4 @@ func covers(allowed, repository string) bool {
 	owner, name, _ := strings.Cut(allowed, "/")
 	of, _, _ := strings.Cut(repository, "/")
 	return name == "*" && strings.EqualFold(owner, of)
-}
-
-// named returns the paths that a credential is for, without those that are left out of them.
-func named(paths []string) (out []string) {
-	for _, path := range paths {
-		if !strings.HasPrefix(path, httprule.DeniedMark) {
-			out = append(out, path)
-		}
-	}
-	return out
 }

@@ -283,6 +283,8 @@ func TestTwoCredentialsForOneRequestAreAnError(t *testing.T) {
 		"v2":         func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"/v2/**"} },
 		"item":       func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"/{version}/items"} },
 		"port":       func(c *deckhandv1.CreateCredentialRequest) { c.Ports = []uint32{8443} },
+		"no-v1":      func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"!/v1/**"} },
+		"no-items":   func(c *deckhandv1.CreateCredentialRequest) { c.Paths = []string{"/v1/**", "!/v1/items"} },
 		"host":       func(c *deckhandv1.CreateCredentialRequest) { c.Hosts = []string{"b.example.com"} },
 		"var-1":      func(c *deckhandv1.CreateCredentialRequest) { c.Hosts, c.Variable = []string{"c.example.com"}, "TOKEN" },
 		"var-2":      func(c *deckhandv1.CreateCredentialRequest) { c.Hosts, c.Variable = []string{"d.example.com"}, "TOKEN" },
@@ -293,6 +295,7 @@ func TestTwoCredentialsForOneRequestAreAnError(t *testing.T) {
 	}
 	for pair, conflicts := range map[[2]string]bool{
 		{"everything", "reads"}: true, {"reads", "writes"}: false, {"v1", "v2"}: false, {"v1", "item"}: true, {"v2", "reads"}: true,
+		{"everything", "no-v1"}: true, {"no-v1", "v1"}: false, {"v1", "no-v1"}: false, {"no-v1", "v2"}: true, {"no-v1", "item"}: true, {"no-items", "item"}: true, {"no-items", "no-v1"}: false,
 		{"everything", "port"}: false, {"everything", "host"}: false, {"var-1", "var-2"}: true,
 	} {
 		bindings, err := r.Bindings(t.Context(), org, "coder", []persona.Credential{{Name: pair[0]}, {Name: pair[1]}, {Name: "host"}})

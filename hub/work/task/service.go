@@ -27,6 +27,9 @@ import (
 	"github.com/deckhand-sh/deckhand/internal/ttlcache"
 )
 
+// DefaultPriority is that of tasks that are submitted without one.
+const DefaultPriority = 5
+
 // Config holds the dependencies of a Service.
 type Config struct {
 	Store    *store.Store
@@ -330,7 +333,7 @@ func (s *Service) params(ctx context.Context, sub Submission) (db.CreateTaskPara
 	}
 	params.Goal = cmp.Or(params.Goal, with.goal, "Follow your standing instructions.")
 	params.Title = cmp.Or(params.Title, titleOf(params.Goal))
-	params.Priority = cmp.Or(params.Priority, 5)
+	params.Priority = cmp.Or(params.Priority, DefaultPriority)
 	if sub.resumedAt > 0 && with.scope == string(persona.ScopeTask) && sub.Origin.WorkspaceScope == with.scope {
 		// It continues with the existing files.
 		params.JailID, params.NodeID = sub.Origin.JailID, sub.Origin.NodeID

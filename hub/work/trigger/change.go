@@ -9,6 +9,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/hub/work/trigger/schedule"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
@@ -52,12 +53,9 @@ func (s *Service) update(ctx context.Context, orgID, id string, change func(now 
 			return err
 		}
 		kind := Kind(row.Kind)
-		every, err := check(kind, spec)
+		every, err := mayBecome(kind, before, spec)
 		if err != nil {
 			return err
-		}
-		if was, now := before.GetWebhook().GetVerify(), spec.GetWebhook().GetVerify(); was != now && (was == "standard" || now == "standard") {
-			return fault.New(fault.Invalid, "spec.webhook.verify cannot become %s: its secret has another form", now).WithFix("make another trigger")
 		}
 		if row.State == stateEnabled {
 			if err := s.unattended(ctx, orgID, row.AgentID, spec); err != nil {
@@ -83,6 +81,17 @@ func (s *Service) update(ctx context.Context, orgID, id string, change func(now 
 			Before: map[string]any{"spec": string(row.Spec)}, After: map[string]any{"spec": string(params.Spec)},
 		})
 	})
+}
+
+// mayBecome checks another spec for a trigger.
+func mayBecome(kind Kind, before, spec *deckhandv1.TriggerSpec) (every *schedule.Schedule, err error) {
+	if every, err = check(kind, spec); err != nil {
+		return nil, err
+	}
+	if was, now := before.GetWebhook().GetVerify(), spec.GetWebhook().GetVerify(); was != now && (was == "standard" || now == "standard") {
+		return nil, fault.New(fault.Invalid, "spec.webhook.verify cannot become %s: its secret has another form", now).WithFix("make another trigger")
+	}
+	return every, nil
 }
 
 // Enable lets a trigger fire from now on.

@@ -49,11 +49,8 @@ type Verdict struct {
 	Priority int32
 }
 
-// defaultPriority is that of tasks whose trigger names none.
-const defaultPriority = 5
-
 // Test returns what a payload would lead to. It starts and stores nothing. What changes from
-// one moment to the next is not looked at: holds, quotas, runs that have not ended.
+// one moment to the next is ignored: holds, quotas, active runs.
 func (s *Service) Test(ctx context.Context, orgID string, what Trial) (Verdict, error) {
 	try := trying{s, orgID, what}
 	c, err := try.trigger(ctx)
@@ -70,7 +67,7 @@ func (s *Service) Test(ctx context.Context, orgID string, what Trial) (Verdict, 
 	}
 	v := Verdict{
 		State: "started", Event: d.Event, Key: d.Key, Agent: agent.Agent.Name,
-		Priority: cmp.Or(c.spec.GetPriority(), defaultPriority), Overlap: overlap(Kind(c.row.Kind), c.spec),
+		Priority: cmp.Or(c.spec.GetPriority(), task.DefaultPriority), Overlap: overlap(Kind(c.row.Kind), c.spec),
 	}
 	done, err := s.lanes.Take(ctx, orgID)
 	if err != nil {
@@ -116,13 +113,12 @@ func (t trying) trigger(ctx context.Context) (*compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compiled{row: row.Trigger, spec: t.Spec}
-	if c.spec == nil {
-		c.spec, err = readSpec(row.Trigger.Spec)
-		return c, err
+	now, err := readSpec(row.Trigger.Spec)
+	if err != nil || t.Spec == nil {
+		return &compiled{row: row.Trigger, spec: now}, err
 	}
-	_, err = check(Kind(row.Trigger.Kind), c.spec)
-	return c, err
+	_, err = mayBecome(Kind(row.Trigger.Kind), now, t.Spec)
+	return &compiled{row: row.Trigger, spec: t.Spec}, err
 }
 
 // delivery returns the delivery that is tried, with its headers: all of them, and those
@@ -135,9 +131,6 @@ func (t trying) delivery(ctx context.Context, c *compiled) (d db.Delivery, heade
 			return d, nil, nil, err
 		}
 		d = stored.Delivery
-		if c.row.ID != d.TriggerID {
-			d.Key = "" // another trigger tells deliveries apart in its own way
-		}
 	}
 	headers = http.Header{}
 	for name, value := range t.Headers {
@@ -149,10 +142,16 @@ func (t trying) delivery(ctx context.Context, c *compiled) (d db.Delivery, heade
 		if d.Headers, err = json.Marshal(kept); err != nil {
 			return d, nil, nil, fmt.Errorf("encode headers: %w", err)
 		}
-	} else if err := json.Unmarshal(d.Headers, &kept); err == nil {
+		return d, headers, kept, nil
+	}
+	if err := json.Unmarshal(d.Headers, &kept); err == nil {
 		for name, value := range kept {
 			headers.Set(name, value)
 		}
+	}
+	if c.row.ID != d.TriggerID {
+		// Another trigger tells deliveries apart in its own way, and names their events in its own.
+		d.Key, d.Event = "", short(proof(c.spec.GetWebhook()).EventOf(headers), maxEvent)
 	}
 	return d, headers, kept, nil
 }
@@ -165,11 +164,12 @@ func (t trying) refused(ctx context.Context, c *compiled, v *Verdict) (string, e
 	}
 	v.GitRef = override.GitRef
 	role := t.Role
-	if t.TriggerID == "" {
+	if t.TriggerID == "" || t.Spec != nil && c.row.State == stateEnabled {
 		if err := t.s.unattended(ctx, c.row.OrgID, c.row.AgentID, c.spec); err != nil {
 			return reasonOf(err)
 		}
-	} else {
+	}
+	if t.TriggerID != "" {
 		user, err := t.s.cfg.Store.UserByName(ctx, db.UserByNameParams{OrgID: c.row.OrgID, Name: c.row.CreatedBy})
 		if store.IsNotFound(err) {
 			return noUser(c.row.CreatedBy), nil

@@ -25,12 +25,12 @@ type testOptions struct {
 func testCommand(e *env.Env) *cobra.Command {
 	o := testOptions{request: &deckhandv1.TestTriggerRequest{}, flags: &specFlags{}}
 	cmd := &cobra.Command{
-		Use: "test [TRIGGER] (--delivery ID | --payload FILE)", Short: "Test a trigger with a payload, without starting a task",
+		Use: "test [TRIGGER] [--delivery ID | --payload FILE]", Short: "Test a trigger with a payload, without starting a task",
 		Long: `Tries a delivery that was stored, of whatever trigger, or a payload of yours, and prints
 what would start: the agent, the goal and the mapped values, or why nothing would. The
 flags of update try something else than what the trigger has. With --agent and the flags
 of create in place of TRIGGER, a trigger is tried before it exists. Exit code 1 when it
-would fail.`,
+would fail. Only a webhook needs a payload.`,
 		Example: `deckhand trigger test reviews --payload payload.json --header X-GitHub-Event=pull_request
 deckhand trigger test reviews --delivery dlv_3q9 --filter "payload.action == 'closed'"
 deckhand trigger test --agent log-triage --webhook github --payload payload.json`,
@@ -40,7 +40,8 @@ deckhand trigger test --agent log-triage --webhook github --payload payload.json
 			if (o.request.GetTriggerId() == "") == (o.request.GetAgentId() == "") {
 				return env.Usage(cmd, "give one of TRIGGER and --agent AGENT")
 			}
-			if (o.file == "") == (o.request.GetDeliveryId() == "") {
+			none := o.file == "" && o.request.GetDeliveryId() == ""
+			if o.file != "" && o.request.GetDeliveryId() != "" || none && o.kind.webhook != "" {
 				return env.Usage(cmd, "give one of --delivery ID and --payload FILE")
 			}
 			if err := readPayload(e, o.file, o.headers, o.request); err != nil {
@@ -61,10 +62,16 @@ deckhand trigger test --agent log-triage --webhook github --payload payload.json
 				}
 			case o.kind.given(cmd):
 				return env.Usage(cmd, "--webhook, --loop and --manual are for a trigger that does not exist yet")
-			case o.flags.changed(cmd):
+			case none || o.flags.changed(cmd):
 				is, err := client.Triggers.GetTrigger(cmd.Context(), &deckhandv1.GetTriggerRequest{TriggerId: args[0]})
 				if err != nil {
 					return err
+				}
+				if none && is.GetTrigger().GetKind() == deckhandv1.TriggerKind_TRIGGER_KIND_WEBHOOK {
+					return env.Usage(cmd, "give one of --delivery ID and --payload FILE")
+				}
+				if !o.flags.changed(cmd) {
+					break
 				}
 				o.request.Spec = is.GetTrigger().GetSpec()
 				if err := o.flags.apply(cmd, o.request.GetSpec()); err != nil {

@@ -19,17 +19,17 @@ const tones: Record<string, Tone> = { error: "bad", warn: "warn" };
 const isPattern = (unit: string) => /[*?]/.test(unit);
 
 // Logs shows the log of the node's daemon, and the journal of the units that its operator shows.
+// Each read is audited and runs a program on the machine: it reads when it is asked to, not
+// while somebody looks at something else or types.
 export function Logs({ nodeId, machine }: { nodeId: string; machine: GetMachineResponse }) {
   const [chosen, setChosen] = useState("");
   const [typed, setTyped] = useState("");
   const [grep, setGrep] = useState("");
-  const [filter, setFilter] = useState("");
-  const unit = isPattern(chosen) ? typed.trim() : chosen;
-  const asked = !isPattern(chosen) || unit !== "";
+  const [asked, setAsked] = useState<{ unit: string; grep: string }>();
   const list = useInfiniteQuery(
     MachineService.method.readJournal,
-    { nodeId, unit, grep: filter, pageSize: 200, pageToken: "" },
-    { ...byToken, retry: false, enabled: asked },
+    { nodeId, ...(asked ?? { unit: "", grep: "" }), pageSize: 200, pageToken: "" },
+    { ...byToken, retry: false, enabled: asked !== undefined },
   );
   // Each page is oldest first, and the first page is the newest.
   const entries = list.data?.pages.toReversed().flatMap((page) => page.entries) ?? [];
@@ -37,16 +37,19 @@ export function Logs({ nodeId, machine }: { nodeId: string; machine: GetMachineR
     <Section
       title="Logs"
       actions={
-        <Button small busy={list.isRefetching} onClick={() => void list.refetch()}>
-          Refresh
-        </Button>
+        asked && (
+          <Button small busy={list.isRefetching} onClick={() => void list.refetch()}>
+            Refresh
+          </Button>
+        )
       }
     >
       <form
         className="flex flex-wrap items-end gap-3 pb-2"
         onSubmit={(e) => {
           e.preventDefault();
-          setFilter(grep.trim());
+          const unit = isPattern(chosen) ? typed.trim() : chosen;
+          if (unit !== "" || !isPattern(chosen)) setAsked({ unit, grep: grep.trim() });
         }}
       >
         <Field label="Log">
@@ -61,22 +64,22 @@ export function Logs({ nodeId, machine }: { nodeId: string; machine: GetMachineR
         </Field>
         {isPattern(chosen) && (
           <Field label="Unit" hint={`A name like ${line(chosen)}.`}>
-            <Input value={typed} onChange={(e) => setTyped(e.target.value)} autoComplete="off" maxLength={256} />
+            <Input value={typed} onChange={(e) => setTyped(e.target.value)} autoComplete="off" maxLength={256} required />
           </Field>
         )}
         <Field label="Message matches">
           <Input placeholder="Regular expression" value={grep} onChange={(e) => setGrep(e.target.value)} autoComplete="off" maxLength={1000} />
         </Field>
-        <Button type="submit">Filter</Button>
+        <Button type="submit">Show</Button>
       </form>
       {!asked ? (
-        <p className="text-dim">Enter the name of a unit.</p>
+        <p className="text-dim">Show reads the log from the machine. Each read is in the audit log.</p>
       ) : list.isPending ? (
         <Skeletons rows={4} className="h-5 w-full" />
       ) : list.error && entries.length === 0 ? (
         <Problem error={list.error} retry={() => void list.refetch()} />
       ) : entries.length === 0 ? (
-        <p className="text-dim">{filter ? "No entries match." : "No entries."}</p>
+        <p className="text-dim">{asked.grep ? "No entries match." : "No entries."}</p>
       ) : (
         <div className="max-h-[60vh] overflow-y-auto rounded border bg-panel p-2" role="region" aria-label="Log entries" tabIndex={0}>
           <More pages={list}>Load older</More>

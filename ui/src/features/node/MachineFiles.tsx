@@ -1,4 +1,5 @@
 import { useQuery } from "@connectrpc/connect-query";
+import { DeckhandError } from "@deckhand/sdk";
 import { File, Folder } from "lucide-react";
 import { useMemo } from "react";
 import { Button } from "@/components/Button";
@@ -39,7 +40,7 @@ export function MachineFiles(props: { nodeId: string; machine: GetMachineRespons
   return (
     <Section title="Files of the machine" actions={path && <Button onClick={() => open("")}>Close</Button>}>
       {machine.folders.length === 0 ? (
-        <Empty title="No folders are shown" command="browse-paths: [/var/log, /etc/nginx]">
+        <Empty title="No folders may be browsed" command="browse-paths: [/var/log, /etc/nginx]">
           The operator of this node lists folders in node.yaml. Administrators can then read the files in them here; each read is in the audit log.
         </Empty>
       ) : (
@@ -52,7 +53,7 @@ export function MachineFiles(props: { nodeId: string; machine: GetMachineRespons
             ))}
           </nav>
           {path !== "" && <FolderList key={folder} nodeId={nodeId} path={folder} open={open} file={isFile ? path : ""} />}
-          {isFile && <MachineFile key={path} nodeId={nodeId} path={path} />}
+          {isFile && <MachineFile key={path} nodeId={nodeId} path={path} open={open} />}
         </div>
       )}
     </Section>
@@ -91,6 +92,8 @@ function FolderList({ nodeId, path, open, file }: { nodeId: string; path: string
 function Entry({ of, open }: { of: FileInfo; open: (path: string) => void }) {
   const name = of.path.slice(of.path.lastIndexOf("/") + 1);
   const Icon = of.type === "dir" ? Folder : File;
+  // The path of a name that cannot be shown is quoted, and opens nothing.
+  if (!of.path.startsWith("/")) return <Literal className="break-all" text={of.path} />;
   if (of.type !== "dir" && of.type !== "file" && of.type !== "symlink") return <Literal text={name} />;
   return (
     <button
@@ -105,7 +108,7 @@ function Entry({ of, open }: { of: FileInfo; open: (path: string) => void }) {
   );
 }
 
-function MachineFile({ nodeId, path }: { nodeId: string; path: string }) {
+function MachineFile({ nodeId, path, open }: { nodeId: string; path: string; open: (path: string) => void }) {
   const { data, error, isPending } = useQuery(MachineService.method.readMachineFile, { nodeId, path, limit: BigInt(shown) }, { retry: false });
   const text = useMemo(() => (data ? new TextDecoder().decode(data.content) : ""), [data]);
   return (
@@ -116,7 +119,14 @@ function MachineFile({ nodeId, path }: { nodeId: string; path: string }) {
       {isPending ? (
         <Skeletons rows={4} />
       ) : error ? (
-        <Problem error={error} />
+        <>
+          <Problem error={error} />
+          {DeckhandError.from(error).rpcCode === "failed_precondition" && (
+            <Button small onClick={() => open(`${path}/`)}>
+              Open as a folder
+            </Button>
+          )}
+        </>
       ) : text.includes("\u0000") ? (
         <p className="text-dim">Binary file, {bytes(data.size)}.</p>
       ) : (

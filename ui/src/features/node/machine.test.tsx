@@ -34,11 +34,12 @@ const services =
       listMachineFiles: (req) => {
         calls("list", req.path);
         if (req.path === "/var/log/app") return { files: [{ path: "/var/log/app/today.txt", type: "file", size: 9n }] };
-        return { files: [{ path: "/var/log/syslog", type: "file", size: 5n }, { path: "/var/log/app", type: "dir" }] };
+        return { files: [{ path: "/var/log/syslog", type: "file", size: 5n }, { path: "/var/log/app", type: "dir" }, { path: "/var/log/old", type: "symlink" }, { path: '"/var/log/a\\nb"', type: "file" }] };
       },
       readMachineFile: (req) => {
         calls("read", req.path);
         if (req.path.endsWith("syslog")) throw new ConnectError("the operator of this node does not show it", Code.PermissionDenied);
+        if (req.path.endsWith("old")) throw new ConnectError("/var/log/old is a folder", Code.FailedPrecondition);
         return { content: new TextEncoder().encode("all went well\n"), size: 14n };
       },
     });
@@ -49,12 +50,15 @@ describe("a machine", () => {
     const calls = vi.fn();
     showPage("/nodes/web-1", nodeRoutes, services(calls));
     expect(await screen.findByText("Debian 12")).toBeTruthy();
+    const user = userEvent.setup();
+    const show = await screen.findByRole("button", { name: "Show" });
+    expect(calls).not.toHaveBeenCalled();
+    await user.click(show);
     const log = await screen.findByRole("region", { name: "Log entries" });
     const lines = () => within(log).getAllByRole("listitem").map((l) => l.textContent);
     expect(lines()).toHaveLength(2);
     expect(lines()[0]).toContain("attempt=3");
     expect(within(log).getByRole("img", { name: "ESC" })).toBeTruthy();
-    const user = userEvent.setup();
     await user.click(within(log).getByRole("button", { name: "Load older" }));
     await waitFor(() => expect(lines()[0]).toContain("the first"));
     expect(lines()).toHaveLength(3);
@@ -66,14 +70,19 @@ describe("a machine", () => {
     showPage("/nodes/web-1", nodeRoutes, services(calls));
     const user = userEvent.setup();
     await user.selectOptions(await screen.findByLabelText("Log"), "nginx.service");
+    await user.click(screen.getByRole("button", { name: "Show" }));
     await waitFor(() => expect(calls).toHaveBeenCalledWith("journal", "nginx.service", "", ""));
     await user.type(screen.getByLabelText("Message matches"), "time.*out{Enter}");
     await waitFor(() => expect(calls).toHaveBeenCalledWith("journal", "nginx.service", "time.*out", ""));
-    // A pattern is no unit: nothing is read before one is named.
+    // A pattern is no unit: nothing is read before one is named, nor while it is typed.
     calls.mockClear();
     await user.selectOptions(screen.getByLabelText("Log"), "app-*.service");
-    expect(await screen.findByText("Enter the name of a unit.")).toBeTruthy();
+    await user.click(screen.getByRole("button", { name: "Show" }));
+    await user.type(screen.getByLabelText("Unit"), "app-web.service");
     expect(calls).not.toHaveBeenCalled();
+    await user.keyboard("{Enter}");
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("journal", "app-web.service", "time.*out", ""));
+    expect(calls).toHaveBeenCalledTimes(1);
   });
 
   it("opens folders and files, which the address names", async () => {
@@ -90,6 +99,12 @@ describe("a machine", () => {
     await user.click(within(screen.getByRole("navigation", { name: "Folder" })).getByRole("button", { name: "/var/log" }));
     await user.click(await screen.findByRole("button", { name: "syslog" }));
     expect(await screen.findByText(/does not show it/)).toBeTruthy();
+    expect(screen.queryByRole("button", { name: "Open as a folder" })).toBeNull();
+    // A link to a folder is opened as one; a name that cannot be shown opens nothing.
+    expect(screen.queryByRole("button", { name: /nb/ })).toBeNull();
+    await user.click(screen.getByRole("button", { name: /^old/ }));
+    await user.click(await screen.findByRole("button", { name: "Open as a folder" }));
+    await waitFor(() => expect(calls).toHaveBeenCalledWith("list", "/var/log/old"));
   });
 
   it("is not read for those who are no administrators", async () => {
