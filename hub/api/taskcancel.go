@@ -102,12 +102,12 @@ func (h *Tasks) CancelTasks(ctx context.Context, req *deckhandv1.CancelTasksRequ
 	if len(res.GetTasks()) == 0 {
 		return res, first
 	}
-	return res, h.auditCancelled(ctx, req, res.GetTasks())
+	return res, auditCancelled(ctx, h.Recorder, req, res.GetTasks())
 }
 
 // auditCancelled records which filter cancelled which tasks. Each of them has an entry of its
 // own as well.
-func (h *Tasks) auditCancelled(ctx context.Context, req *deckhandv1.CancelTasksRequest, tasks []*deckhandv1.Task) error {
+func auditCancelled(ctx context.Context, r *event.Recorder, req *deckhandv1.CancelTasksRequest, tasks []*deckhandv1.Task) error {
 	id, ids := auth.From(ctx), make([]string, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.GetId()
@@ -125,7 +125,7 @@ func (h *Tasks) auditCancelled(ctx context.Context, req *deckhandv1.CancelTasksR
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditWithin)
 	defer cancel()
-	return h.Recorder.Tx(ctx, func(tx *event.Tx) error {
+	return r.Tx(ctx, func(tx *event.Tx) error {
 		return audit.Append(tx, audit.Entry{
 			OrgID: id.OrgID, By: actor(id), Action: "tasks.cancelled", ObjectKind: "organisation", ObjectID: id.OrgID, Reason: req.GetReason(),
 			After: map[string]any{"filter": picked, "tasks": ids},
