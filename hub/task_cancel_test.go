@@ -59,6 +59,9 @@ func TestAFilterCancelsTasks(t *testing.T) {
 	require.Len(t, audited, 2)
 	require.Equal(t, "a test", audited[0].GetReason())
 	require.Len(t, audited[0].GetAfter().GetFields()["tasks"].GetListValue().GetValues(), 3)
+	filter := audited[0].GetAfter().GetFields()["filter"].GetStructValue().GetFields()
+	require.Equal(t, "walker", filter["agent_id"].GetStringValue())
+	require.EqualValues(t, 3, filter["limit"].GetNumberValue())
 	require.NotEmpty(t, r.audited("task.cancelled"), "and each by itself")
 
 	for _, bad := range []*deckhandv1.CancelTasksRequest{

@@ -2,7 +2,9 @@ package hub_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +126,68 @@ func TestTheLogOfAJobIsWholeWhenItHasEnded(t *testing.T) {
 	require.EqualValues(t, len(whole), res.ContentLength)
 	_, body = restCallText(t, r, "/v1/tasks/"+lease.GetTaskId()+"/log")
 	require.Contains(t, body, whole)
+}
+
+// What a cancelled task has written is known when its node has said how its commands ended, and
+// comes behind what was whole before. Its log has a length although a call had no command, and
+// one that breaks off is not taken for a whole one.
+func TestTheLogOfACancelledTaskBecomesWhole(t *testing.T) {
+	t.Parallel()
+	started, killed := make(chan string, 1), make(chan string, 1)
+	r := newRig(t, hubtest.Shared(t), blocking(started, killed))
+	task, _, step := r.sleeping()
+	<-started
+	insert := func(number int, tool, state string) string {
+		id := fmt.Sprintf("step_more_%d_%s", number, step.GetId())
+		r.exec(fmt.Sprintf(`INSERT INTO steps (id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, state, node_id, jail_id, started_at, finished_at)
+			SELECT '%s', org_id, task_id, %d, turn, %d, 'c', attempt, '%s', category, '{}', arguments_sealed, arguments_digest, '%s', node_id, jail_id, started_at, CASE '%[5]s' WHEN 'started' THEN NULL ELSE started_at END
+			FROM steps WHERE id = '%[6]s'`, id, number, number, tool, state, step.GetId()))
+		return id
+	}
+	insert(2, "node_exec_many", "started")
+	path := "/v1/tasks/" + task.GetId() + "/log"
+	r.node.Stop()
+	require.Eventually(t, func() bool {
+		res, _ := restCallText(t, r, "/v1/steps/"+step.GetId()+"/log")
+		return res.StatusCode == http.StatusServiceUnavailable
+	}, time.Minute, 20*time.Millisecond, "the node to be away")
+	r.cancel(task.GetId())
+	// A job of it ends before the node says how the cancelled command did.
+	job := insert(3, "shell_exec", "succeeded")
+	r.exec(`INSERT INTO jobs (id, org_id, task_id, step_id, exec_id, node_id, jail_id, command, state, ended_at, stored_at, outcome)
+		SELECT 'job_' || id, org_id, task_id, id, exec_id, node_id, jail_id, 'true', 'ended', now(), clock_timestamp(), '{"log_bytes": 5}' FROM steps WHERE id = '` + job + `'`)
+	at := r.step(step.GetId()).GetStartedAt().AsTime().UTC().Format(time.RFC3339)
+	want := fmt.Sprintf("==> step 3: shell_exec, %s <==\n", at)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.URL()+path, nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+r.AdminToken)
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	require.Error(t, err, "it ends in the middle")
+	require.Equal(t, want, string(body))
+
+	require.NoError(t, r.node.Start(t.Context()))
+	// What the node does not have is NUL bytes.
+	want += strings.Repeat("\x00", 5) + fmt.Sprintf("\n==> step 1: shell_exec, %s <==\nhalf", at)
+	read := func() (length int64, text string) {
+		res, text := restCallText(t, r, path)
+		require.Equal(t, http.StatusOK, res.StatusCode, "%s", text)
+		return res.ContentLength, text
+	}
+	require.Eventually(t, func() bool {
+		res, _ := restCallText(t, r, "/v1/steps/"+step.GetId()+"/log")
+		return res.StatusCode == http.StatusOK && res.ContentLength == 4
+	}, time.Minute, 20*time.Millisecond, "the node to say how the command ended")
+	length, text := read()
+	require.EqualValues(t, len(want), length)
+	require.Equal(t, want, text)
+	r.node.Stop()
+	do(t, r.user.Nodes.RevokeNode, &deckhandv1.RevokeNodeRequest{NodeId: "sim"})
+	length, text = read()
+	require.EqualValues(t, len(want), length)
+	require.Equal(t, strings.ReplaceAll(want, "half", "\x00\x00\x00\x00"), text, "a node that does not come back leaves a gap")
 }
 
 // The figures of an agent are those of its jails, with what their nodes have kept.

@@ -33,7 +33,7 @@ func (r retries) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if r.limit <= 0 || !repeatable[procedure] && !keyed[procedure] {
 			return next(ctx, req)
 		}
-		if _, ok := ctx.Value(idempotencyKey{}).(string); keyed[procedure] && !ok {
+		if key, _ := ctx.Value(idempotencyKey{}).(string); keyed[procedure] && key == "" {
 			ctx = WithIdempotencyKey(ctx, rand.Text())
 		}
 		for n := 1; ; n++ {

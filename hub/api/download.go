@@ -40,7 +40,7 @@ func (h *Files) DescribeFiles(ctx context.Context, req *deckhandv1.DescribeFiles
 		return err
 	}
 	stream, err := node.Files().DescribeFiles(ctx, &nodev1.DescribeFilesRequest{
-		JailId: jailID, Paths: req.GetPaths(), MaxFiles: maxDescribed, MaxBytes: math.MaxInt64,
+		JailId: jailID, Paths: req.GetPaths(), Exact: req.GetExact(), MaxFiles: maxDescribed, MaxBytes: math.MaxInt64,
 	})
 	if err != nil {
 		return fmt.Errorf("describe files: %w", fault.FromGRPC(err))

@@ -68,7 +68,7 @@ func (h *Images) ListImages(ctx context.Context, req *deckhandv1.ListImagesReque
 	return res, nil
 }
 
-// imageKey is what images are listed by.
+// imageKey is the key of the order in which images are listed.
 func imageKey(one *deckhandv1.NodeImage) string { return one.GetReference() + "\x01" + one.GetSetup() }
 
 // PullImage has a node pull an image.

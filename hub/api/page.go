@@ -8,8 +8,8 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// withTotal has the list that is read with the context be counted if the request asks for it,
-// and is for the first page.
+// withTotal returns a context with which a list is counted: for a request that asks for it, and
+// for its first page.
 func withTotal(ctx context.Context, req interface {
 	GetWithTotal() bool
 	GetPageToken() string
@@ -25,9 +25,9 @@ func timeKey(at time.Time, id string) string {
 	return at.UTC().Format("2006-01-02T15:04:05.000000000Z") + "\x01" + id
 }
 
-// totalMessage returns a total; nil if it was not asked for.
+// totalMessage returns a total; nil if it was not asked for, or not counted.
 func totalMessage(t *store.Total) *deckhandv1.Total {
-	if t == nil {
+	if t == nil || !t.Counted {
 		return nil
 	}
 	return &deckhandv1.Total{Count: t.Count, AtLeast: t.AtLeast}

@@ -3,7 +3,13 @@ package api
 import (
 	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/auth"
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
@@ -15,10 +21,17 @@ import (
 	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
 )
 
-// cancelledAtOnce is how many tasks CancelTasks ends if the request sets no limit.
-const cancelledAtOnce = 100
+const (
+	// cancelledAtOnce is how many tasks CancelTasks ends if the request sets no limit.
+	cancelledAtOnce = 100
+	// cancelledTogether is how many of them are ended at the same time: each may wait for a node.
+	cancelledTogether = 16
+	// auditWithin is how long the record of it may take.
+	auditWithin = 10 * time.Second
+)
 
-// CancelTasks ends the tasks that a filter picks, each as CancelTask does.
+// CancelTasks ends the tasks that a filter picks, each as CancelTask does. Those that could not
+// be cancelled are left.
 func (h *Tasks) CancelTasks(ctx context.Context, req *deckhandv1.CancelTasksRequest) (*deckhandv1.CancelTasksResponse, error) {
 	id := auth.From(ctx)
 	filter, err := pick(ctx, h, req)
@@ -49,22 +62,45 @@ func (h *Tasks) CancelTasks(ctx context.Context, req *deckhandv1.CancelTasksRequ
 		return nil, err
 	}
 	res := &deckhandv1.CancelTasksResponse{Left: totalMessage(total)}
-	res.Left.Count -= int32(len(rows)) //nolint:gosec // at most a page
+	// A task may have been submitted between the two.
+	res.Left.Count = max(0, res.GetLeft().GetCount()-int32(len(rows))) //nolint:gosec // at most a page
 	if req.GetDryRun() {
 		for _, row := range rows {
 			res.Tasks = append(res.Tasks, taskRow(db.GetTaskRow(row)))
 		}
 		return res, nil
 	}
-	for _, row := range rows {
-		done, err := h.Tasks.Cancel(ctx, id.OrgID, row.Task.ID, req.GetReason(), actor(id))
-		if fault.Is(err, fault.Precondition) {
-			continue // it has ended meanwhile
+	done, failed := make([]*deckhandv1.Task, len(rows)), make([]error, len(rows))
+	var cancelling errgroup.Group
+	cancelling.SetLimit(cancelledTogether)
+	for i, row := range rows {
+		cancelling.Go(func() error {
+			if failed[i] = ctx.Err(); failed[i] != nil {
+				return nil // nobody waits for the rest
+			}
+			// What has begun is done and told.
+			var cancelled db.GetTaskRow
+			if cancelled, failed[i] = h.Tasks.Cancel(context.WithoutCancel(ctx), id.OrgID, row.Task.ID, req.GetReason(), actor(id)); failed[i] == nil {
+				done[i] = taskRow(cancelled)
+			}
+			return nil
+		})
+	}
+	_ = cancelling.Wait() // each error is kept by itself
+	var first error
+	for i, err := range failed {
+		switch {
+		case err == nil:
+			res.Tasks = append(res.Tasks, done[i])
+		case !fault.Is(err, fault.Precondition): // otherwise it has ended meanwhile
+			if first == nil {
+				first = err
+			}
+			res.Left.Count++
 		}
-		if err != nil {
-			return nil, errors.Join(err, auditCancelled(ctx, h.Recorder, req, res.GetTasks()))
-		}
-		res.Tasks = append(res.Tasks, taskRow(done))
+	}
+	if len(res.GetTasks()) == 0 {
+		return res, first
 	}
 	return res, auditCancelled(ctx, h.Recorder, req, res.GetTasks())
 }
@@ -72,22 +108,27 @@ func (h *Tasks) CancelTasks(ctx context.Context, req *deckhandv1.CancelTasksRequ
 // auditCancelled records which filter cancelled which tasks. Each of them has an entry of its
 // own as well.
 func auditCancelled(ctx context.Context, r *event.Recorder, req *deckhandv1.CancelTasksRequest, tasks []*deckhandv1.Task) error {
-	if len(tasks) == 0 {
-		return nil
-	}
-	id, ids, states := auth.From(ctx), make([]string, len(tasks)), make([]string, len(req.GetStates()))
+	id, ids := auth.From(ctx), make([]string, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.GetId()
 	}
-	for i, st := range req.GetStates() {
-		states[i] = enumWord(st, "TASK_STATE_")
+	// All of the filter, and what is added to it.
+	filter := proto.CloneOf(req)
+	filter.Reason = ""
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(filter)
+	if err != nil {
+		return fmt.Errorf("encode the filter of cancelled tasks: %w", err)
 	}
+	var picked map[string]any
+	if err := json.Unmarshal(text, &picked); err != nil {
+		return fmt.Errorf("read the filter of cancelled tasks: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditWithin)
+	defer cancel()
 	return r.Tx(ctx, func(tx *event.Tx) error {
 		return audit.Append(tx, audit.Entry{
 			OrgID: id.OrgID, By: actor(id), Action: "tasks.cancelled", ObjectKind: "organisation", ObjectID: id.OrgID, Reason: req.GetReason(),
-			After: map[string]any{
-				"agent": req.GetAgentId(), "states": states, "parent": req.GetParentId(), "query": req.GetQuery(), "lineage_of": req.GetLineageOf(), "tasks": ids,
-			},
+			After: map[string]any{"filter": picked, "tasks": ids},
 		})
 	})
 }

@@ -197,10 +197,14 @@ func (h *TaskLogs) ReadTaskLog(ctx context.Context, req *deckhandv1.ReadTaskLogR
 }
 
 // send sends the output of a part from an offset of its own on. What its node has deleted is
-// left out: the offset of what follows says so.
+// left out, and so is what a revoked node has: the offset of what follows says so.
 func (h *TaskLogs) send(ctx context.Context, p logPart, from int64, out *connect.ServerStream[deckhandv1.ReadTaskLogResponse]) error {
 	link, err := h.node(p.NodeID)
 	if err != nil {
+		n, lookErr := h.store.NodeByID(ctx, p.NodeID)
+		if lookErr == nil && n.RevokedAt != nil || store.IsNotFound(lookErr) {
+			return nil // it does not come back
+		}
 		return err
 	}
 	in, err := link.Exec().ReadLog(ctx, &nodev1.ReadLogRequest{ExecId: p.ExecID, Offset: from, Limit: p.LogBytes - from})

@@ -193,7 +193,11 @@ func (h *Telemetry) GetAgentTelemetry(ctx context.Context, req *deckhandv1.GetAg
 			res.Jails[i] = out
 			kept, err := h.kept(ctx, j, req)
 			if err != nil {
-				out.Problem = err.Error()
+				// What gRPC says has addresses of the transport, and no code.
+				out.Problem = "the node does not answer"
+				if e := fault.As(err); e != nil && e.Code != "" {
+					out.Problem = e.Message
+				}
 				return nil
 			}
 			names := map[string]string{j.JailID: row.Agent.Name}

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -150,6 +152,16 @@ func TestFilesAreDownloaded(t *testing.T) {
 	require.True(t, got == "<large>"+large[1_500_000:]+"<empty><large>"+large)
 
 	_, err = download(fileEntry("large", "another"))
+	require.Equal(t, fault.FileConflict, fault.As(err).Code)
+	info, err := os.Stat(filepath.Join(dir, "large"))
+	require.NoError(t, err)
+	described := fileEntry("large", large)
+	described.ModifiedAt = timestamppb.New(info.ModTime())
+	_, err = download(described)
+	require.NoError(t, err)
+	// Another content of the same length.
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "large"), time.Time{}, info.ModTime().Add(time.Second)))
+	_, err = download(described)
 	require.Equal(t, fault.FileConflict, fault.As(err).Code)
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "out")))
 	_, err = download(fileEntry("out", "x"))

@@ -2,6 +2,7 @@ package files
 
 import (
 	"io"
+	"io/fs"
 	"os"
 
 	"google.golang.org/grpc"
@@ -47,8 +48,8 @@ func (w *workspace) sendFile(e *nodev1.UploadEntry, buf []byte, stream grpc.Serv
 		return err
 	}
 	defer f.Close()
-	changed := fault.New(fault.Aborted, "%q has another size than it had", e.GetPath()).WithCode(fault.FileConflict).WithFix("describe it again")
-	if info.Size() != e.GetSize() || e.GetOffset() > e.GetSize() {
+	changed := fault.New(fault.Aborted, "%q has changed since it was described", e.GetPath()).WithCode(fault.FileConflict).WithFix("describe it again")
+	if !unchanged(e, info) || e.GetOffset() > e.GetSize() {
 		return changed
 	}
 	if err := stream.Send(&nodev1.DownloadFilesResponse{Message: &nodev1.DownloadFilesResponse_Entry{Entry: e}}); err != nil {
@@ -62,10 +63,21 @@ func (w *workspace) sendFile(e *nodev1.UploadEntry, buf []byte, stream grpc.Serv
 			}
 			return err
 		}
+		// After it was read: what is sent is of the version that was described.
+		if info, err := f.Stat(); err != nil {
+			return err
+		} else if !unchanged(e, info) {
+			return changed
+		}
 		if err := stream.Send(&nodev1.DownloadFilesResponse{Message: &nodev1.DownloadFilesResponse_Data{Data: buf[:n]}}); err != nil {
 			return err
 		}
 		at += int64(n)
 	}
 	return nil
+}
+
+// unchanged reports whether a file is as it was described. An entry may have no time.
+func unchanged(e *nodev1.UploadEntry, info fs.FileInfo) bool {
+	return info.Size() == e.GetSize() && (e.GetModifiedAt() == nil || info.ModTime().Equal(e.GetModifiedAt().AsTime()))
 }

@@ -15,14 +15,18 @@ func (s *Service) GetTelemetry(_ context.Context, req *nodev1.GetTelemetryReques
 	defer s.mu.Unlock()
 	out := &nodev1.GetTelemetryResponse{}
 	since := req.GetSince().AsTime() // 1970 when unset
-	for _, sample := range s.kept {
-		if sample.GetTime().AsTime().After(since) {
-			out.Samples = append(out.Samples, only(sample, req.GetJailId()))
+	add := func(sample *nodev1.TelemetrySample) {
+		// Of a jail only those that it is in: the limit is of them.
+		if told := only(sample, req.GetJailId()); sample.GetTime().AsTime().After(since) && (req.GetJailId() == "" || len(told.GetJails()) > 0) {
+			out.Samples = append(out.Samples, told)
 		}
 	}
+	for _, sample := range s.kept {
+		add(sample)
+	}
 	// While a client watches, the newest sample is not among those kept.
-	if n := len(s.kept); s.latest != nil && (n == 0 || s.kept[n-1] != s.latest) && s.latest.GetTime().AsTime().After(since) {
-		out.Samples = append(out.Samples, only(s.latest, req.GetJailId()))
+	if n := len(s.kept); s.latest != nil && (n == 0 || s.kept[n-1] != s.latest) {
+		add(s.latest)
 	}
 	if n := int(req.GetLimit()); n > 0 && n < len(out.Samples) {
 		out.Samples = out.Samples[len(out.Samples)-n:]

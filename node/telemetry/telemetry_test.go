@@ -187,6 +187,9 @@ func TestSamplesAreTakenMoreOftenWhileWatchedAndForgottenInTime(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got.GetSamples(), 1)
 	require.Equal(t, at.Add(99*time.Second).Unix(), got.GetSamples()[0].GetTime().GetSeconds())
+	got, err = s.GetTelemetry(t.Context(), &nodev1.GetTelemetryRequest{Limit: 1, JailId: "jail_none"})
+	require.NoError(t, err)
+	require.Empty(t, got.GetSamples(), "of a jail those that it is in")
 
 	api := serve(t, Config{Jails: nobody{}, Dir: t.TempDir(), Every: time.Hour, Watched: time.Millisecond})
 	next := watch(t, api, "")

@@ -17,7 +17,7 @@ import (
 // digestHeader is the trailer of an export with the SHA-256 of all of it (RFC 9530).
 const digestHeader = "Repr-Digest"
 
-// exports are the paths of files that are made while they are read.
+// exports are the paths of exports, which are streamed.
 func (h *Handler) exports() {
 	h.special.HandleFunc("GET /v1/tasks/{task}/export", func(w http.ResponseWriter, r *http.Request) {
 		if !only(w, r, "format") {

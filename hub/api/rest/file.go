@@ -28,7 +28,7 @@ func (h *Handler) file(w http.ResponseWriter, r *http.Request, describe *deckhan
 		return
 	}
 	path := r.PathValue("path")
-	describe.Paths = []string{path}
+	describe.Paths, describe.Exact = []string{path}, true
 	entry, err := h.entry(r, describe, path)
 	if err != nil {
 		h.refuse(w, r, err)
@@ -96,9 +96,7 @@ func (h *Handler) entry(r *http.Request, describe *deckhandv1.DescribeFilesReque
 	defer stream.Close() //nolint:errcheck // it is over
 	for stream.Receive() {
 		for _, e := range stream.Msg().GetEntries() {
-			if e.GetPath() == path { // not another one that the path fits as a pattern
-				found = e
-			}
+			found = e
 		}
 	}
 	switch {

@@ -114,6 +114,10 @@ func serveLog[T any, P logPiece[T]](h *Handler, w http.ResponseWriter, r *http.R
 				break
 			}
 		}
+		if err := stream.Err(); err != nil && held.Len() == 0 {
+			h.refuse(w, r, err)
+			return
+		}
 		if held.Len() == 0 {
 			newProblem(r, http.StatusRequestedRangeNotSatisfiable, "the log has no such bytes yet", "ask again, or use follow=true").write(w)
 			return
@@ -131,7 +135,10 @@ func serveLog[T any, P logPiece[T]](h *Handler, w http.ResponseWriter, r *http.R
 			return
 		}
 	}
-	if stream.Err() == nil && out.end > out.at {
+	if stream.Err() != nil {
+		panic(http.ErrAbortHandler) // it must not be taken for a whole one
+	}
+	if out.end > out.at {
 		_ = out.fill(out.end) // a gap at the end
 	}
 }

@@ -37,7 +37,6 @@ var unhindered = map[string]bool{
 	deckhandv1connect.ControlServiceKillProcedure:          true,
 	deckhandv1connect.NodeExecServiceKillNodeExecProcedure: true,
 	deckhandv1connect.TaskServiceCancelTaskProcedure:       true,
-	deckhandv1connect.TaskServiceCancelTasksProcedure:      true,
 	deckhandv1connect.TaskServicePauseTaskProcedure:        true,
 	deckhandv1connect.AgentServicePauseAgentProcedure:      true,
 }

@@ -106,7 +106,7 @@ func (m *Memories) List(ctx context.Context, v visibility.Viewer, f Filter) ([]E
 		p.BeforeTime, p.BeforeID = &at, id
 	}
 	scopes, err := m.scopes(ctx, v, f)
-	if err != nil || len(scopes) == 0 {
+	if err != nil {
 		return nil, "", err
 	}
 	p.Scopes = scopeNames(scopes)

@@ -12,6 +12,7 @@ package reconcile
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ import (
 
 // timeout bounds each exchange with a node.
 const timeout = 10 * time.Second
+
+// dueAtOnce is how many cancelled steps of a node are looked up at once.
+const dueAtOnce = 100
 
 // Kills gives a node the kill orders that it has not confirmed; see kill.Switch.
 type Kills interface {
@@ -80,6 +84,9 @@ func (r *Reconciler) Subscribe(feed *change.Feed) {
 	change.Subscribe(feed, func(c change.TaskWaitChanged) { r.taskWaitChanged(c.Task) })
 	change.Subscribe(feed, func(c change.StepCancelled) { r.stopStep(c.Step, c.By) })
 	change.Subscribe(feed, func(c change.StepInterrupted) { r.interruptStep(c.Step, c.By) })
+	change.Subscribe(feed, func(c change.KillConfirmed) {
+		r.background.Go(func() { r.endDue(c.OrgID, c.NodeID) })
+	})
 	change.Subscribe(feed, func(c change.NodeDrainChanged) { r.nodeDrainChanged(context.Background(), c.NodeID) })
 }
 
@@ -103,27 +110,57 @@ func (r *Reconciler) NodeConnected(nodeID string) {
 	})
 }
 
-// stopStep ends the command of a cancelled step and stores what is known of its end.
-// If the node cannot be reached, its next connection does it.
+// stopStep ends the command of a cancelled step. If the node cannot be reached, its next
+// connection does it.
 func (r *Reconciler) stopStep(s db.Step, by string) {
-	if record := r.cfg.Tools.Get(s.Tool); s.NodeID == nil || record == nil || !record.Runs() {
-		return
+	if err := r.endCancelled(s, by); err != nil {
+		r.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "task_id", s.TaskID, "step_id", s.ID, "reason", err)
+	}
+}
+
+// endCancelled ends the command of a cancelled step and stores what is known of its end.
+func (r *Reconciler) endCancelled(s db.Step, by string) error {
+	if s.NodeID == nil {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	end := db.SetCancelledStepLogParams{OrgID: s.OrgID, TaskID: s.TaskID, ID: s.ID, Outcome: json.RawMessage("{}")}
+	record := r.cfg.Tools.Get(s.Tool)
+	if record == nil || !record.Runs() {
+		return r.cfg.Store.SetCancelledStepLog(ctx, end) // it has no command
+	}
 	link, err := r.cfg.Edge.Node(*s.NodeID)
-	var killed *nodev1.KillExecResponse
-	if err == nil {
-		killed, err = link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ExecID, By: by})
-	}
-	if err == nil {
-		err = r.cfg.Store.SetCancelledStepLog(ctx, db.SetCancelledStepLogParams{
-			OrgID: s.OrgID, ID: s.ID, LogBytes: killed.GetExec().GetLogBytes(), Outcome: tool.OutcomeOf(killed.GetExec()),
-		})
-		r.cfg.Edge.Recorded(*s.NodeID, s.ID)
-	}
 	if err != nil {
-		r.cfg.Log.Info("a cancelled step's command was not killed; it will be when its node connects", "task_id", s.TaskID, "step_id", s.ID, "reason", err)
+		return err
+	}
+	killed, err := link.Exec().KillExec(ctx, &nodev1.KillExecRequest{ExecId: s.ExecID, By: by})
+	if err != nil {
+		return err
+	}
+	end.LogBytes, end.Outcome = killed.GetExec().GetLogBytes(), tool.OutcomeOf(killed.GetExec())
+	if err := r.cfg.Store.SetCancelledStepLog(ctx, end); err != nil {
+		return err
+	}
+	r.cfg.Edge.Recorded(*s.NodeID, s.ID)
+	return nil
+}
+
+// endDue does what stopStep does for all steps of a node for which it is not done yet.
+func (r *Reconciler) endDue(orgID, nodeID string) {
+	params := db.DueStepLogsParams{OrgID: orgID, NodeID: nodeID, MaxRows: dueAtOnce}
+	for {
+		due, err := r.cfg.Store.DueStepLogs(context.Background(), params)
+		for i := 0; err == nil && i < len(due); i++ {
+			err = r.endCancelled(due[i], "hub: its step has ended")
+			params.AfterID = due[i].ID
+		}
+		if err != nil {
+			r.cfg.Log.Info("how the commands of cancelled steps ended is not stored; it will be when their node connects", "node_id", nodeID, "reason", err)
+		}
+		if err != nil || len(due) < dueAtOnce {
+			return
+		}
 	}
 }
 
@@ -159,6 +196,9 @@ func (r *Reconciler) reconcile(link *edge.Link, state *db.NodeStandingRow) {
 	r.endUnwanted(ctx, link)
 	if state == nil || state.Tasks || len(link.Hello().GetJails()) > 0 {
 		r.refreeze(ctx, link)
+	}
+	if state == nil || state.Logs {
+		r.endDue(link.OrgID(), link.NodeID())
 	}
 }
 

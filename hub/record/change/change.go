@@ -40,6 +40,10 @@ type StepCancelled struct {
 	By   string
 }
 
+// KillConfirmed announces that a node has killed what was ordered: how the commands ended
+// can be asked.
+type KillConfirmed struct{ OrgID, NodeID string }
+
 // StepInterrupted announces that a person has the command of a running step killed. The
 // step ends as its node reports it. By is the id of that person.
 type StepInterrupted struct {
@@ -62,6 +66,7 @@ func (TaskWaitChanged) change()  {}
 func (TaskTreeChanged) change()  {}
 func (StepCancelled) change()    {}
 func (StepInterrupted) change()  {}
+func (KillConfirmed) change()    {}
 func (QueueChanged) change()     {}
 func (RightsChanged) change()    {}
 func (NodeDrainChanged) change() {}

@@ -155,7 +155,7 @@ func (s *Stored) Once(form Form, make func() any) any {
 	return *f.made.Load()
 }
 
-// Made returns the event in a form in which a watch has sent it; nil if none has.
+// Made returns what a watch has made of the event for a form; nil if none has.
 func (s *Stored) Made(form Form) any {
 	if made := s.forms[form].made.Load(); made != nil {
 		return *made
@@ -315,7 +315,7 @@ func (w *Watcher) timed(q Watch, send func(Item) error) (timed func(Item) error,
 	if q.Flush == nil {
 		q.Flush = func() error { return nil }
 	}
-	// Timers of a thousand watches that get an event at once are worth not setting.
+	// A watch without Cut sets no timer: with a thousand watches of one event that cost shows.
 	watch, rest := func() {}, func() {}
 	if q.Cut != nil {
 		watchdog := time.AfterFunc(3*w.cfg.SlowAfter, q.Cut)

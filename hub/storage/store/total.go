@@ -16,7 +16,9 @@ const MaxCounted = 10_000
 
 // Total is how many rows a list has on all its pages.
 type Total struct {
-	Count int32
+	// Counted says that the list was counted.
+	Counted bool
+	Count   int32
 	// AtLeast says that there are more than Count, which is MaxCounted.
 	AtLeast bool
 }
@@ -42,7 +44,7 @@ func (s *Store) CountAll(ctx context.Context, list func(q *db.Queries, maxRows i
 	if err := list(db.New(c), MaxCounted+1); err != nil {
 		return err
 	}
-	*total = Total{Count: int32(min(c.rows, MaxCounted)), AtLeast: c.rows > MaxCounted}
+	*total = Total{Counted: true, Count: int32(min(c.rows, MaxCounted)), AtLeast: c.rows > MaxCounted}
 	return nil
 }
 

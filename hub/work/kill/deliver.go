@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deckhand-sh/deckhand/hub/record/change"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -53,6 +54,13 @@ func (s *Switch) carryOut(ctx context.Context, orders []db.KillOrder) []Killed {
 		})
 	}
 	asking.Wait()
+	told := map[string]bool{}
+	for i, order := range orders {
+		if out[i].Outcome == Confirmed && !told[order.NodeID] {
+			told[order.NodeID] = true
+			s.cfg.Recorder.Publish(change.KillConfirmed{OrgID: order.OrgID, NodeID: order.NodeID})
+		}
+	}
 	return out
 }
 

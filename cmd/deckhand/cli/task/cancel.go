@@ -42,6 +42,8 @@ deckhand task cancel --agent log-triage --state queued`,
 				return env.Usage(cmd, "--dry-run goes with a filter, such as --agent or --state")
 			case len(args) == 0 && !filtered:
 				return env.Usage(cmd, "no task is named, name some or pick them with --agent, --state, --search, --from, --to or --parent")
+			case filtered && o.limit < 1:
+				return env.Usage(cmd, "--limit is %d, use 1 to 500", o.limit)
 			case filtered:
 				return o.cancelPicked(e, cmd)
 			}

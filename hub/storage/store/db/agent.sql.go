@@ -140,7 +140,7 @@ SELECT j.jail_id, j.node_id, coalesce(n.name, '')::text AS node_name, j.task_id 
     UNION
     SELECT $5::text, a.home_node_id, '' FROM agents a WHERE a.org_id = $1 AND a.id = $2 AND a.home_node_id IS NOT NULL
 ) AS j LEFT JOIN nodes n ON n.id = j.node_id
-ORDER BY j.jail_id, j.node_id LIMIT $6
+ORDER BY j.jail_id <> $5, j.jail_id, j.node_id LIMIT $6
 `
 
 type AgentJailsParams struct {
@@ -160,7 +160,7 @@ type AgentJailsRow struct {
 }
 
 // The jails of an agent: its own, and those of its live tasks that have one of their own,
-// with the nodes that they are on. A task of an agent's jail that somebody does not see is
+// with the nodes that they are on; its own come first. A task of an agent's jail that somebody does not see is
 // no reason to hide the jail.
 func (q *Queries) AgentJails(ctx context.Context, arg AgentJailsParams) ([]AgentJailsRow, error) {
 	rows, err := q.db.Query(ctx, agentJails,

@@ -53,7 +53,7 @@ func (q *Queries) RunsOfAgent(ctx context.Context, arg RunsOfAgentParams) ([]Run
 }
 
 const stepsFrom = `-- name: StepsFrom :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE task_id = $1 AND (org_id = $2) IS TRUE AND number > $3
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE task_id = $1 AND (org_id = $2) IS TRUE AND number > $3
 ORDER BY number LIMIT $4
 `
 
@@ -118,6 +118,8 @@ func (q *Queries) StepsFrom(ctx context.Context, arg StepsFromParams) ([]Step, e
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}

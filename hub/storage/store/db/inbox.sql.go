@@ -1455,7 +1455,7 @@ func (q *Queries) OfferOnce(ctx context.Context, arg OfferOnceParams) (int64, er
 }
 
 const openApprovalsOfTools = `-- name: OpenApprovalsOfTools :many
-SELECT i.id AS item_id, s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint FROM inbox_items i JOIN steps s ON s.id = i.step_id
+SELECT i.id AS item_id, s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint, s.log_due, s.log_stored_at FROM inbox_items i JOIN steps s ON s.id = i.step_id
 WHERE i.org_id = $1 AND i.task_id = $2 AND i.kind = 'approval' AND i.state = 'open' AND i.tool = ANY ($3::text[])
 ORDER BY i.asked_at, i.id
 `
@@ -1521,6 +1521,8 @@ func (q *Queries) OpenApprovalsOfTools(ctx context.Context, arg OpenApprovalsOfT
 			&i.Step.Decision,
 			&i.Step.Released,
 			&i.Step.Checkpoint,
+			&i.Step.LogDue,
+			&i.Step.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}

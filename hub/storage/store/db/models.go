@@ -1411,6 +1411,8 @@ type Step struct {
 	Decision         json.RawMessage
 	Released         bool
 	Checkpoint       string
+	LogDue           bool
+	LogStoredAt      *time.Time
 }
 
 type StepChange struct {
@@ -1440,6 +1442,20 @@ type StepImage struct {
 	Data      []byte
 	ForPeople bool
 	Mark      []int32
+}
+
+type StepLog struct {
+	OrgID     string
+	TaskID    string
+	ID        string
+	Number    int32
+	Tool      string
+	ExecID    string
+	NodeID    *string
+	StartedAt *time.Time
+	LogBytes  int64
+	Whole     *bool
+	WholeAt   interface{}
 }
 
 type StoppedTask struct {

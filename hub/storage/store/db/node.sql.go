@@ -483,7 +483,8 @@ func (q *Queries) NodeSkills(ctx context.Context, arg NodeSkillsParams) (json.Ra
 const nodeStanding = `-- name: NodeStanding :one
 SELECT n.drained_at, n.drain_reason,
        EXISTS (SELECT 1 FROM kill_orders k WHERE k.org_id = n.org_id AND k.node_id = n.id AND k.confirmed_at IS NULL)::boolean AS kills,
-       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = n.org_id AND t.node_id = n.id AND t.finished_at IS NULL)::boolean AS tasks
+       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = n.org_id AND t.node_id = n.id AND t.finished_at IS NULL)::boolean AS tasks,
+       EXISTS (SELECT 1 FROM steps s WHERE s.org_id = n.org_id AND s.node_id = n.id AND s.log_due)::boolean AS logs
 FROM nodes n WHERE n.id = $1
 `
 
@@ -492,6 +493,7 @@ type NodeStandingRow struct {
 	DrainReason string
 	Kills       bool
 	Tasks       bool
+	Logs        bool
 }
 
 // What to send to a node when it connects, and whether anything on it must be
@@ -504,6 +506,7 @@ func (q *Queries) NodeStanding(ctx context.Context, id string) (NodeStandingRow,
 		&i.DrainReason,
 		&i.Kills,
 		&i.Tasks,
+		&i.Logs,
 	)
 	return i, err
 }

@@ -630,7 +630,7 @@ func (q *Queries) RevokeShape(ctx context.Context, arg RevokeShapeParams) ([]All
 }
 
 const stepsToReplay = `-- name: StepsToReplay :many
-SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint, t.agent_id, a.name AS agent_name, coalesce(n.labels, '{}')::jsonb AS node_labels
+SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint, s.log_due, s.log_stored_at, t.agent_id, a.name AS agent_name, coalesce(n.labels, '{}')::jsonb AS node_labels
 FROM (SELECT tasks.id, tasks.agent_id FROM tasks
       WHERE tasks.org_id = $1 AND tasks.attempt > 0 AND ($2::text = '' OR tasks.agent_id = $2::text)
       ORDER BY tasks.created_at DESC, tasks.id DESC LIMIT $3) t
@@ -701,6 +701,8 @@ func (q *Queries) StepsToReplay(ctx context.Context, arg StepsToReplayParams) ([
 			&i.Step.Decision,
 			&i.Step.Released,
 			&i.Step.Checkpoint,
+			&i.Step.LogDue,
+			&i.Step.LogStoredAt,
 			&i.AgentID,
 			&i.AgentName,
 			&i.NodeLabels,

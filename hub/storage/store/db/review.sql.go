@@ -30,7 +30,7 @@ func (q *Queries) BindReview(ctx context.Context, arg BindReviewParams) (int64, 
 }
 
 const deferredSteps = `-- name: DeferredSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'deferred' ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'deferred' ORDER BY number
 `
 
 type DeferredStepsParams struct {
@@ -86,6 +86,8 @@ func (q *Queries) DeferredSteps(ctx context.Context, arg DeferredStepsParams) ([
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -193,7 +195,7 @@ func (q *Queries) EgressOf(ctx context.Context, arg EgressOfParams) ([]json.RawM
 }
 
 const releasedSteps = `-- name: ReleasedSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE org_id = $1 AND task_id = $2 AND (released OR state = 'deferred') ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND task_id = $2 AND (released OR state = 'deferred') ORDER BY number
 `
 
 type ReleasedStepsParams struct {
@@ -251,6 +253,8 @@ func (q *Queries) ReleasedSteps(ctx context.Context, arg ReleasedStepsParams) ([
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 const callsBeside = `-- name: CallsBeside :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps
 WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index < $4 AND state IN ('granted', 'started')
 ORDER BY call_index
 `
@@ -78,6 +78,8 @@ func (q *Queries) CallsBeside(ctx context.Context, arg CallsBesideParams) ([]Ste
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -90,9 +92,10 @@ func (q *Queries) CallsBeside(ctx context.Context, arg CallsBesideParams) ([]Ste
 }
 
 const cancelSteps = `-- name: CancelSteps :many
-UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp()
+UPDATE steps SET state = 'cancelled', decision_reason = $1, finished_at = clock_timestamp(),
+    log_due = state = 'started' AND node_id IS NOT NULL
 WHERE org_id = $2 AND task_id = $3 AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at
 `
 
 type CancelStepsParams struct {
@@ -149,6 +152,8 @@ func (q *Queries) CancelSteps(ctx context.Context, arg CancelStepsParams) ([]Ste
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -189,7 +194,7 @@ VALUES ($1, $2, $3, (SELECT coalesce(max(s.number), 0) + 1 FROM steps s WHERE s.
         CASE WHEN $24::boolean AND NOT ($14::text = 'started' AND $15::boolean AND node_held_by_other($16, $3)) THEN clock_timestamp() END,
         CASE WHEN $25::boolean THEN clock_timestamp() END)
 ON CONFLICT (task_id, turn, call_index) DO NOTHING
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at
 `
 
 type CreateStepParams struct {
@@ -291,6 +296,8 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
@@ -298,7 +305,7 @@ func (q *Queries) CreateStep(ctx context.Context, arg CreateStepParams) (Step, e
 const currentStep = `-- name: CurrentStep :one
 SELECT s.id, s.number, s.tool, s.state, coalesce(s.changed_arguments, s.arguments)::jsonb AS arguments,
        coalesce(s.started_at, s.proposed_at)::timestamptz AS since
-FROM steps s WHERE s.org_id = $1 AND s.task_id = $2 AND s.state IN ('proposed', 'waiting', 'granted', 'started')
+FROM steps s WHERE s.org_id = $1 AND s.task_id = $2 AND s.state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
 ORDER BY s.state = 'started' DESC, s.number DESC LIMIT 1
 `
 
@@ -316,7 +323,8 @@ type CurrentStepRow struct {
 	Since     time.Time
 }
 
-// Of a task's calls that have not ended the one that runs, else the newest.
+// Of a task's calls that have not ended the one that runs, else the newest. One of which nobody
+// knows how it ended waits for a person to say so.
 func (q *Queries) CurrentStep(ctx context.Context, arg CurrentStepParams) (CurrentStepRow, error) {
 	row := q.db.QueryRow(ctx, currentStep, arg.OrgID, arg.TaskID)
 	var i CurrentStepRow
@@ -331,6 +339,85 @@ func (q *Queries) CurrentStep(ctx context.Context, arg CurrentStepParams) (Curre
 	return i, err
 }
 
+const dueStepLogs = `-- name: DueStepLogs :many
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND node_id = $2::text AND log_due AND id > $3
+ORDER BY id LIMIT $4
+`
+
+type DueStepLogsParams struct {
+	OrgID   string
+	NodeID  string
+	AfterID string
+	MaxRows int32
+}
+
+// The cancelled steps of a node of whose commands' end nothing is stored yet.
+func (q *Queries) DueStepLogs(ctx context.Context, arg DueStepLogsParams) ([]Step, error) {
+	rows, err := q.db.Query(ctx, dueStepLogs,
+		arg.OrgID,
+		arg.NodeID,
+		arg.AfterID,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	items := []Step{}
+	for rows.Next() {
+		var i Step
+		if err := rows.Scan(
+			&i.ID,
+			&i.OrgID,
+			&i.TaskID,
+			&i.Number,
+			&i.Turn,
+			&i.CallIndex,
+			&i.CallID,
+			&i.Attempt,
+			&i.Tool,
+			&i.Category,
+			&i.Arguments,
+			&i.ArgumentsSealed,
+			&i.ArgumentsDigest,
+			&i.Reasoning,
+			&i.State,
+			&i.DecisionReason,
+			&i.Observation,
+			&i.Outcome,
+			&i.ErrorCode,
+			&i.NodeID,
+			&i.JailID,
+			&i.LogBytes,
+			&i.ProposedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.Run,
+			&i.ExecID,
+			&i.GrantedBinding,
+			&i.ChangedArguments,
+			&i.ChangedSealed,
+			&i.ChangedBy,
+			&i.WorkspaceState,
+			&i.WorkspaceRecord,
+			&i.AskedState,
+			&i.AskedRecord,
+			&i.Decision,
+			&i.Released,
+			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const endStep = `-- name: EndStep :one
 WITH held AS (
     SELECT t.id FROM tasks t WHERE t.id = $10 AND (t.org_id = $11) IS TRUE FOR UPDATE
@@ -340,7 +427,7 @@ UPDATE steps SET state = $1, observation = $2, outcome = $3, error_code = $4,
     finished_at = clock_timestamp()
 FROM held
 WHERE steps.id = $8 AND steps.task_id = held.id AND state = 'started' AND run = $9
-RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, steps.released, steps.checkpoint
+RETURNING steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, steps.released, steps.checkpoint, steps.log_due, steps.log_stored_at
 `
 
 type EndStepParams struct {
@@ -413,6 +500,8 @@ func (q *Queries) EndStep(ctx context.Context, arg EndStepParams) (Step, error) 
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
@@ -537,7 +626,7 @@ func (q *Queries) ForgetAskedWorkspace(ctx context.Context, arg ForgetAskedWorks
 }
 
 const getStep = `-- name: GetStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE org_id = $1 AND id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND id = $2
 `
 
 type GetStepParams struct {
@@ -587,6 +676,8 @@ func (q *Queries) GetStep(ctx context.Context, arg GetStepParams) (Step, error) 
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
@@ -722,7 +813,7 @@ func (q *Queries) GrantedAsAsked(ctx context.Context, arg GrantedAsAskedParams) 
 }
 
 const leasedStep = `-- name: LeasedStep :one
-SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, steps.released, steps.checkpoint, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, tasks.settled_iterations, tasks.settled_tokens, tasks.settled_tool_calls, tasks.quota_limits, tasks.written_files, tasks.largest_file, tasks.memories_chosen, tasks.untrusted_at, tasks.lease_lapses FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
+SELECT steps.id, steps.org_id, steps.task_id, steps.number, steps.turn, steps.call_index, steps.call_id, steps.attempt, steps.tool, steps.category, steps.arguments, steps.arguments_sealed, steps.arguments_digest, steps.reasoning, steps.state, steps.decision_reason, steps.observation, steps.outcome, steps.error_code, steps.node_id, steps.jail_id, steps.log_bytes, steps.proposed_at, steps.started_at, steps.finished_at, steps.run, steps.exec_id, steps.granted_binding, steps.changed_arguments, steps.changed_sealed, steps.changed_by, steps.workspace_state, steps.workspace_record, steps.asked_state, steps.asked_record, steps.decision, steps.released, steps.checkpoint, steps.log_due, steps.log_stored_at, tasks.id, tasks.org_id, tasks.agent_id, tasks.agent_version, tasks.title, tasks.goal, tasks.state, tasks.reason, tasks.priority, tasks.pool, tasks.workspace_scope, tasks.jail_id, tasks.node_id, tasks.created_by, tasks.created_by_role, tasks.idempotency_key, tasks.correlation_id, tasks.input_count, tasks.origin_id, tasks.parent_id, tasks.admitted_at, tasks.attempt, tasks.worker_losses, tasks.worker_id, tasks.lease_hash, tasks.lease_expires_at, tasks.turn_count, tasks.iteration, tasks.progress, tasks.input_tokens, tasks.output_tokens, tasks.cache_read_tokens, tasks.cache_write_tokens, tasks.cost_micros, tasks.summary, tasks.error_code, tasks.error_message, tasks.created_at, tasks.queued_at, tasks.started_at, tasks.finished_at, tasks.lineage_id, tasks.trigger_id, tasks.override, tasks.resumed_at, tasks.pause_next, tasks.messages_waiting, tasks.share, tasks.place, tasks.moved_at, tasks.not_before, tasks.failures, tasks.dependents, tasks.context, tasks.conversation, tasks.assignee, tasks.assigned_by, tasks.assigned_at, tasks.traceparent, tasks.artifact_count, tasks.parent_step_id, tasks.handed_from, tasks.manifest, tasks.subtasks, tasks.in_queue, tasks.keeps_jail, tasks.counted_in, tasks.outage_provider, tasks.outage_model, tasks.outage_since, tasks.image, tasks.image_digest, tasks.devcontainer, tasks.task_type, tasks.phase_ms, tasks.retries, tasks.denied_calls, tasks.limit_tokens, tasks.resumed_turn, tasks.granted_iterations, tasks.granted_tokens, tasks.granted_tool_calls, tasks.settled_iterations, tasks.settled_tokens, tasks.settled_tool_calls, tasks.quota_limits, tasks.written_files, tasks.largest_file, tasks.memories_chosen, tasks.untrusted_at, tasks.lease_lapses FROM tasks JOIN steps ON steps.org_id = tasks.org_id AND steps.task_id = tasks.id
 WHERE tasks.id = $1 AND (tasks.org_id = $2) IS TRUE AND tasks.attempt = $3 AND tasks.lease_hash = $4
   AND tasks.lease_expires_at > clock_timestamp() AND steps.id = $5
 `
@@ -789,6 +880,8 @@ func (q *Queries) LeasedStep(ctx context.Context, arg LeasedStepParams) (LeasedS
 		&i.Step.Decision,
 		&i.Step.Released,
 		&i.Step.Checkpoint,
+		&i.Step.LogDue,
+		&i.Step.LogStoredAt,
 		&i.Task.ID,
 		&i.Task.OrgID,
 		&i.Task.AgentID,
@@ -1054,7 +1147,7 @@ func (q *Queries) LongOutputs(ctx context.Context, arg LongOutputsParams) ([]Lon
 }
 
 const nextOpenStep = `-- name: NextOpenStep :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE org_id = $1 AND task_id = $2
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND task_id = $2
   AND state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
 ORDER BY number LIMIT 1
 `
@@ -1107,6 +1200,8 @@ func (q *Queries) NextOpenStep(ctx context.Context, arg NextOpenStepParams) (Ste
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
@@ -1120,7 +1215,7 @@ UPDATE steps SET state = $1, decision_reason = $2, observation = $3, error_code 
     started_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE started_at END,
     finished_at = CASE WHEN $1::text IN ('granted', 'waiting') THEN NULL ELSE clock_timestamp() END
 WHERE org_id = $10 AND id = $11 AND state = $12
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at
 `
 
 type ResolveStepParams struct {
@@ -1195,13 +1290,15 @@ func (q *Queries) ResolveStep(ctx context.Context, arg ResolveStepParams) (Step,
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
 
 const restartStep = `-- name: RestartStep :one
 UPDATE steps SET run = run + 1 WHERE org_id = $1 AND id = $2 AND state = 'started' AND run = $3
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at
 `
 
 type RestartStepParams struct {
@@ -1253,6 +1350,8 @@ func (q *Queries) RestartStep(ctx context.Context, arg RestartStepParams) (Step,
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
@@ -1403,24 +1502,31 @@ func (q *Queries) SetAskedWorkspace(ctx context.Context, arg SetAskedWorkspacePa
 }
 
 const setCancelledStepLog = `-- name: SetCancelledStepLog :exec
-UPDATE steps SET log_bytes = $1, outcome = $2
-WHERE org_id = $3 AND id = $4 AND state = 'cancelled'
+WITH held AS (
+    SELECT t.id FROM tasks t WHERE t.id = $4 AND (t.org_id = $5) IS TRUE FOR UPDATE
+)
+UPDATE steps SET log_bytes = $1, outcome = $2, log_due = false, log_stored_at = clock_timestamp()
+FROM held
+WHERE steps.id = $3 AND steps.task_id = held.id AND steps.log_due
 `
 
 type SetCancelledStepLogParams struct {
 	LogBytes int64
 	Outcome  json.RawMessage
-	OrgID    string
 	ID       string
+	TaskID   string
+	OrgID    string
 }
 
-// What is known of the end of a command that was killed with its step.
+// What is known of the end of a command that was cancelled with its step; once. It locks the
+// task's row first.
 func (q *Queries) SetCancelledStepLog(ctx context.Context, arg SetCancelledStepLogParams) error {
 	_, err := q.db.Exec(ctx, setCancelledStepLog,
 		arg.LogBytes,
 		arg.Outcome,
-		arg.OrgID,
 		arg.ID,
+		arg.TaskID,
+		arg.OrgID,
 	)
 	return err
 }
@@ -1628,7 +1734,7 @@ UPDATE steps SET state = 'started', started_at = clock_timestamp(), finished_at 
 WHERE org_id = $3 AND id = $4 AND task_id = $5
   AND state = CASE WHEN $1 THEN 'deferred' ELSE 'granted' END
   AND NOT ($6::boolean AND node_held_by_other(node_id, task_id))
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at
 `
 
 type StartStepParams struct {
@@ -1692,6 +1798,8 @@ func (q *Queries) StartStep(ctx context.Context, arg StartStepParams) (Step, err
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
@@ -1728,7 +1836,7 @@ func (q *Queries) StartedExecs(ctx context.Context, arg StartedExecsParams) ([]s
 }
 
 const startedSteps = `-- name: StartedSteps :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'started' ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND task_id = $2 AND state = 'started' ORDER BY number
 `
 
 type StartedStepsParams struct {
@@ -1785,6 +1893,8 @@ func (q *Queries) StartedSteps(ctx context.Context, arg StartedStepsParams) ([]S
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1797,7 +1907,7 @@ func (q *Queries) StartedSteps(ctx context.Context, arg StartedStepsParams) ([]S
 }
 
 const stepByCall = `-- name: StepByCall :one
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND task_id = $2 AND turn = $3 AND call_index = $4
 `
 
 type StepByCallParams struct {
@@ -1854,14 +1964,14 @@ func (q *Queries) StepByCall(ctx context.Context, arg StepByCallParams) (Step, e
 		&i.Decision,
 		&i.Released,
 		&i.Checkpoint,
+		&i.LogDue,
+		&i.LogStoredAt,
 	)
 	return i, err
 }
 
 const stepLog = `-- name: StepLog :one
-SELECT (s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}'))::boolean AS whole,
-       coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes
-FROM steps s LEFT JOIN jobs j ON j.step_id = s.id WHERE s.org_id = $1 AND s.id = $2
+SELECT whole::boolean AS whole, log_bytes::bigint AS log_bytes FROM step_logs WHERE org_id = $1 AND id = $2
 `
 
 type StepLogParams struct {
@@ -1874,8 +1984,7 @@ type StepLogRow struct {
 	LogBytes int64
 }
 
-// Whether all is there that a step's command has written, and how many bytes: a job writes on
-// when the call that started it has ended, and how a cancelled command ended is stored later.
+// Whether all is there that a step's command has written, and how many bytes.
 func (q *Queries) StepLog(ctx context.Context, arg StepLogParams) (StepLogRow, error) {
 	row := q.db.QueryRow(ctx, stepLog, arg.OrgID, arg.ID)
 	var i StepLogRow
@@ -1912,7 +2021,7 @@ func (q *Queries) StepStands(ctx context.Context, arg StepStandsParams) (int32, 
 }
 
 const stepsUpTo = `-- name: StepsUpTo :many
-SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint FROM steps WHERE org_id = $1 AND task_id = $2 AND turn <= $3 ORDER BY number
+SELECT id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at FROM steps WHERE org_id = $1 AND task_id = $2 AND turn <= $3 ORDER BY number
 `
 
 type StepsUpToParams struct {
@@ -1970,6 +2079,8 @@ func (q *Queries) StepsUpTo(ctx context.Context, arg StepsUpToParams) ([]Step, e
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -1982,15 +2093,11 @@ func (q *Queries) StepsUpTo(ctx context.Context, arg StepsUpToParams) ([]Step, e
 }
 
 const taskLogs = `-- name: TaskLogs :many
-SELECT l.id, l.number, l.tool, l.exec_id, l.node_id, l.log_bytes, l.started_at, l.whole_at
-FROM (SELECT s.id, s.number, s.tool, s.exec_id, coalesce(s.node_id, '')::text AS node_id, s.started_at,
-             coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes,
-             coalesce(j.stored_at, s.finished_at)::timestamptz AS whole_at
-      FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
-      WHERE s.org_id = $1 AND s.task_id = $2 AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
-        AND s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}')) AS l
-WHERE l.log_bytes > 0 AND (l.whole_at, l.number) > ($3::timestamptz, $4::int)
-ORDER BY l.whole_at, l.number LIMIT $5
+SELECT id, number, tool, exec_id, node_id::text AS node_id, log_bytes::bigint AS log_bytes, started_at, whole_at::timestamptz AS whole_at
+FROM step_logs
+WHERE org_id = $1 AND task_id = $2 AND whole AND log_bytes > 0
+  AND (whole_at, number) > ($3::timestamptz, $4::int)
+ORDER BY whole_at, number LIMIT $5
 `
 
 type TaskLogsParams struct {
@@ -2012,8 +2119,8 @@ type TaskLogsRow struct {
 	WholeAt   time.Time
 }
 
-// The logs of a task's commands that are whole as StepLog says, in the order in which that
-// was stored, after a position. Both are stored with the task's row locked.
+// The logs of a task's commands that are whole, in the order in which that was stored, after
+// a position.
 func (q *Queries) TaskLogs(ctx context.Context, arg TaskLogsParams) ([]TaskLogsRow, error) {
 	rows, err := q.db.Query(ctx, taskLogs,
 		arg.OrgID,
@@ -2084,9 +2191,8 @@ func (q *Queries) ToldInstructions(ctx context.Context, arg ToldInstructionsPara
 }
 
 const unfinishedLogs = `-- name: UnfinishedLogs :one
-SELECT EXISTS (SELECT 1 FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
-               WHERE s.org_id = $1 AND s.task_id = $2 AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
-                 AND (s.finished_at IS NULL OR j.state = 'running' OR s.state = 'cancelled' AND s.outcome = '{}'))::boolean
+SELECT EXISTS (SELECT 1 FROM step_logs l JOIN nodes n ON n.id = l.node_id
+               WHERE l.org_id = $1 AND l.task_id = $2 AND NOT l.whole AND n.revoked_at IS NULL)::boolean
 `
 
 type UnfinishedLogsParams struct {
@@ -2094,7 +2200,7 @@ type UnfinishedLogsParams struct {
 	TaskID string
 }
 
-// Whether a log of a task is not whole.
+// Whether a log of a task is not whole, and may become so.
 func (q *Queries) UnfinishedLogs(ctx context.Context, arg UnfinishedLogsParams) (bool, error) {
 	row := q.db.QueryRow(ctx, unfinishedLogs, arg.OrgID, arg.TaskID)
 	var column_1 bool

@@ -121,7 +121,7 @@ func (q *Queries) AnsweredParents(ctx context.Context, maxRows int32) ([]Answere
 }
 
 const answeredSteps = `-- name: AnsweredSteps :many
-SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint FROM steps s
+SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint, s.log_due, s.log_stored_at FROM steps s
 WHERE s.org_id = $1 AND s.task_id = $2 AND s.state = 'waiting' AND s.tool IN ('create_subtask', 'delegate')
   AND EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id)
   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id AND t.finished_at IS NULL)
@@ -182,6 +182,8 @@ func (q *Queries) AnsweredSteps(ctx context.Context, arg AnsweredStepsParams) ([
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}
@@ -294,7 +296,7 @@ func (q *Queries) CountSubtask(ctx context.Context, arg CountSubtaskParams) erro
 }
 
 const endedInBackground = `-- name: EndedInBackground :many
-SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint FROM steps s
+SELECT s.id, s.org_id, s.task_id, s.number, s.turn, s.call_index, s.call_id, s.attempt, s.tool, s.category, s.arguments, s.arguments_sealed, s.arguments_digest, s.reasoning, s.state, s.decision_reason, s.observation, s.outcome, s.error_code, s.node_id, s.jail_id, s.log_bytes, s.proposed_at, s.started_at, s.finished_at, s.run, s.exec_id, s.granted_binding, s.changed_arguments, s.changed_sealed, s.changed_by, s.workspace_state, s.workspace_record, s.asked_state, s.asked_record, s.decision, s.released, s.checkpoint, s.log_due, s.log_stored_at FROM steps s
 WHERE s.org_id = $1 AND s.task_id = $2 AND s.state = 'succeeded' AND s.tool IN ('create_subtask', 'delegate')
   AND EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id)
   AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_step_id = s.id AND t.finished_at IS NULL)
@@ -358,6 +360,8 @@ func (q *Queries) EndedInBackground(ctx context.Context, arg EndedInBackgroundPa
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}

@@ -210,9 +210,10 @@ func (q *Queries) AssignTask(ctx context.Context, arg AssignTaskParams) (Task, e
 }
 
 const cancelStepsOf = `-- name: CancelStepsOf :many
-UPDATE steps SET state = 'cancelled', decision_reason = $1, error_code = $2, finished_at = clock_timestamp()
+UPDATE steps SET state = 'cancelled', decision_reason = $1, error_code = $2, finished_at = clock_timestamp(),
+    log_due = state = 'started' AND node_id IS NOT NULL
 WHERE org_id = $3 AND task_id = ANY ($4::text[]) AND state IN ('proposed', 'waiting', 'granted', 'started')
-RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint
+RETURNING id, org_id, task_id, number, turn, call_index, call_id, attempt, tool, category, arguments, arguments_sealed, arguments_digest, reasoning, state, decision_reason, observation, outcome, error_code, node_id, jail_id, log_bytes, proposed_at, started_at, finished_at, run, exec_id, granted_binding, changed_arguments, changed_sealed, changed_by, workspace_state, workspace_record, asked_state, asked_record, decision, released, checkpoint, log_due, log_stored_at
 `
 
 type CancelStepsOfParams struct {
@@ -275,6 +276,8 @@ func (q *Queries) CancelStepsOf(ctx context.Context, arg CancelStepsOfParams) ([
 			&i.Decision,
 			&i.Released,
 			&i.Checkpoint,
+			&i.LogDue,
+			&i.LogStoredAt,
 		); err != nil {
 			return nil, err
 		}

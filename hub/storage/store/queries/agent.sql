@@ -123,7 +123,7 @@ WHERE t.org_id = @org_id AND (@sees_all::boolean OR agent_seen(a.id, @viewer::te
 
 -- name: AgentJails :many
 -- The jails of an agent: its own, and those of its live tasks that have one of their own,
--- with the nodes that they are on. A task of an agent's jail that somebody does not see is
+-- with the nodes that they are on; its own come first. A task of an agent's jail that somebody does not see is
 -- no reason to hide the jail.
 SELECT j.jail_id, j.node_id, coalesce(n.name, '')::text AS node_name, j.task_id FROM (
     SELECT DISTINCT t.jail_id, coalesce(t.node_id, '')::text AS node_id, CASE t.workspace_scope WHEN 'task' THEN t.id ELSE '' END::text AS task_id
@@ -132,7 +132,7 @@ SELECT j.jail_id, j.node_id, coalesce(n.name, '')::text AS node_name, j.task_id 
     UNION
     SELECT @own_jail::text, a.home_node_id, '' FROM agents a WHERE a.org_id = @org_id AND a.id = @agent_id AND a.home_node_id IS NOT NULL
 ) AS j LEFT JOIN nodes n ON n.id = j.node_id
-ORDER BY j.jail_id, j.node_id LIMIT @max_rows;
+ORDER BY j.jail_id <> @own_jail, j.jail_id, j.node_id LIMIT @max_rows;
 
 -- name: AgentSeen :one
 -- Whether somebody sees an agent; no row if there is no such agent.

@@ -89,7 +89,8 @@ WHERE h.node_id NOT IN (SELECT node_id FROM standing);
 -- updated to decisions that were made while it was offline.
 SELECT n.drained_at, n.drain_reason,
        EXISTS (SELECT 1 FROM kill_orders k WHERE k.org_id = n.org_id AND k.node_id = n.id AND k.confirmed_at IS NULL)::boolean AS kills,
-       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = n.org_id AND t.node_id = n.id AND t.finished_at IS NULL)::boolean AS tasks
+       EXISTS (SELECT 1 FROM tasks t WHERE t.org_id = n.org_id AND t.node_id = n.id AND t.finished_at IS NULL)::boolean AS tasks,
+       EXISTS (SELECT 1 FROM steps s WHERE s.org_id = n.org_id AND s.node_id = n.id AND s.log_due)::boolean AS logs
 FROM nodes n WHERE n.id = @id;
 
 -- name: UpdateNodeHello :exec

@@ -194,12 +194,23 @@ UPDATE steps SET run = run + 1 WHERE org_id = @org_id AND id = @id AND state = '
 RETURNING *;
 
 -- name: SetCancelledStepLog :exec
--- What is known of the end of a command that was killed with its step.
-UPDATE steps SET log_bytes = @log_bytes, outcome = @outcome
-WHERE org_id = @org_id AND id = @id AND state = 'cancelled';
+-- What is known of the end of a command that was cancelled with its step; once. It locks the
+-- task's row first.
+WITH held AS (
+    SELECT t.id FROM tasks t WHERE t.id = @task_id AND (t.org_id = @org_id) IS TRUE FOR UPDATE
+)
+UPDATE steps SET log_bytes = @log_bytes, outcome = @outcome, log_due = false, log_stored_at = clock_timestamp()
+FROM held
+WHERE steps.id = @id AND steps.task_id = held.id AND steps.log_due;
+
+-- name: DueStepLogs :many
+-- The cancelled steps of a node of whose commands' end nothing is stored yet.
+SELECT * FROM steps WHERE org_id = @org_id AND node_id = @node_id::text AND log_due AND id > @after_id
+ORDER BY id LIMIT @max_rows;
 
 -- name: CancelSteps :many
-UPDATE steps SET state = 'cancelled', decision_reason = @reason, finished_at = clock_timestamp()
+UPDATE steps SET state = 'cancelled', decision_reason = @reason, finished_at = clock_timestamp(),
+    log_due = state = 'started' AND node_id IS NOT NULL
 WHERE org_id = @org_id AND task_id = @task_id AND state IN ('proposed', 'waiting', 'granted', 'started')
 RETURNING *;
 
@@ -213,37 +224,30 @@ WHERE org_id = @org_id AND task_id = @task_id AND tool <> @not_of
 ORDER BY number DESC LIMIT @max_rows;
 
 -- name: CurrentStep :one
--- Of a task's calls that have not ended the one that runs, else the newest.
+-- Of a task's calls that have not ended the one that runs, else the newest. One of which nobody
+-- knows how it ended waits for a person to say so.
 SELECT s.id, s.number, s.tool, s.state, coalesce(s.changed_arguments, s.arguments)::jsonb AS arguments,
        coalesce(s.started_at, s.proposed_at)::timestamptz AS since
-FROM steps s WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state IN ('proposed', 'waiting', 'granted', 'started')
+FROM steps s WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')
 ORDER BY s.state = 'started' DESC, s.number DESC LIMIT 1;
 
 -- name: StepLog :one
--- Whether all is there that a step's command has written, and how many bytes: a job writes on
--- when the call that started it has ended, and how a cancelled command ended is stored later.
-SELECT (s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}'))::boolean AS whole,
-       coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes
-FROM steps s LEFT JOIN jobs j ON j.step_id = s.id WHERE s.org_id = @org_id AND s.id = @id;
+-- Whether all is there that a step's command has written, and how many bytes.
+SELECT whole::boolean AS whole, log_bytes::bigint AS log_bytes FROM step_logs WHERE org_id = @org_id AND id = @id;
 
 -- name: TaskLogs :many
--- The logs of a task's commands that are whole as StepLog says, in the order in which that
--- was stored, after a position. Both are stored with the task's row locked.
-SELECT l.id, l.number, l.tool, l.exec_id, l.node_id, l.log_bytes, l.started_at, l.whole_at
-FROM (SELECT s.id, s.number, s.tool, s.exec_id, coalesce(s.node_id, '')::text AS node_id, s.started_at,
-             coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes)::bigint AS log_bytes,
-             coalesce(j.stored_at, s.finished_at)::timestamptz AS whole_at
-      FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
-      WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
-        AND s.finished_at IS NOT NULL AND coalesce(j.state = 'ended', true) AND NOT (s.state = 'cancelled' AND s.outcome = '{}')) AS l
-WHERE l.log_bytes > 0 AND (l.whole_at, l.number) > (@after_time::timestamptz, @after_number::int)
-ORDER BY l.whole_at, l.number LIMIT @max_rows;
+-- The logs of a task's commands that are whole, in the order in which that was stored, after
+-- a position.
+SELECT id, number, tool, exec_id, node_id::text AS node_id, log_bytes::bigint AS log_bytes, started_at, whole_at::timestamptz AS whole_at
+FROM step_logs
+WHERE org_id = @org_id AND task_id = @task_id AND whole AND log_bytes > 0
+  AND (whole_at, number) > (@after_time::timestamptz, @after_number::int)
+ORDER BY whole_at, number LIMIT @max_rows;
 
 -- name: UnfinishedLogs :one
--- Whether a log of a task is not whole.
-SELECT EXISTS (SELECT 1 FROM steps s LEFT JOIN jobs j ON j.step_id = s.id
-               WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.started_at IS NOT NULL AND s.node_id IS NOT NULL AND s.exec_id <> ''
-                 AND (s.finished_at IS NULL OR j.state = 'running' OR s.state = 'cancelled' AND s.outcome = '{}'))::boolean;
+-- Whether a log of a task is not whole, and may become so.
+SELECT EXISTS (SELECT 1 FROM step_logs l JOIN nodes n ON n.id = l.node_id
+               WHERE l.org_id = @org_id AND l.task_id = @task_id AND NOT l.whole AND n.revoked_at IS NULL)::boolean;
 
 -- name: LongOutputs :many
 -- A task's commands that wrote more than some bytes, newest first.

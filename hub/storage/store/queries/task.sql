@@ -246,7 +246,8 @@ UPDATE tasks SET state = 'cancelled', reason = @reason, lease_hash = NULL, lease
 WHERE org_id = @org_id AND id = ANY (@ids::text[]);
 
 -- name: CancelStepsOf :many
-UPDATE steps SET state = 'cancelled', decision_reason = @reason, error_code = @error_code, finished_at = clock_timestamp()
+UPDATE steps SET state = 'cancelled', decision_reason = @reason, error_code = @error_code, finished_at = clock_timestamp(),
+    log_due = state = 'started' AND node_id IS NOT NULL
 WHERE org_id = @org_id AND task_id = ANY (@ids::text[]) AND state IN ('proposed', 'waiting', 'granted', 'started')
 RETURNING *;
 

@@ -1186,7 +1186,9 @@ type DescribeFilesRequest struct {
 	//	*DescribeFilesRequest_Jail
 	Workspace isDescribeFilesRequest_Workspace `protobuf_oneof:"workspace"`
 	// As in SendFilesRequest.
-	Paths         []string `protobuf:"bytes,4,rep,name=paths,proto3" json:"paths,omitempty"`
+	Paths []string `protobuf:"bytes,4,rep,name=paths,proto3" json:"paths,omitempty"`
+	// The paths are no patterns, and what is in a folder is left out.
+	Exact         bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1260,6 +1262,13 @@ func (x *DescribeFilesRequest) GetPaths() []string {
 		return x.Paths
 	}
 	return nil
+}
+
+func (x *DescribeFilesRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
 }
 
 type isDescribeFilesRequest_Workspace interface {
@@ -2221,14 +2230,15 @@ const file_deckhand_v1_file_proto_rawDesc = "" +
 	"\xbaH\az\x05\x18\x80\x80\x80\bR\acontentB\x12\n" +
 	"\tworkspace\x12\x05\xbaH\x02\b\x01\"-\n" +
 	"\x11WriteFileResponse\x12\x18\n" +
-	"\achanged\x18\x01 \x01(\x05R\achanged\"\xd2\x01\n" +
+	"\achanged\x18\x01 \x01(\x05R\achanged\"\xe8\x01\n" +
 	"\x14DescribeFilesRequest\x12'\n" +
 	"\bagent_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\aagentId\x12%\n" +
 	"\atask_id\x18\x02 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01(\x80\x01H\x00R\x06taskId\x12*\n" +
 	"\x04jail\x18\x03 \x01(\v2\x14.deckhand.v1.JailRefH\x00R\x04jail\x12*\n" +
-	"\x05paths\x18\x04 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05pathsB\x12\n" +
+	"\x05paths\x18\x04 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x05paths\x12\x14\n" +
+	"\x05exact\x18\x05 \x01(\bR\x05exactB\x12\n" +
 	"\tworkspace\x12\x05\xbaH\x02\b\x01\"\x7f\n" +
 	"\x15DescribeFilesResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.deckhand.v1.UploadEntryR\aentries\x12\x18\n" +

@@ -860,7 +860,7 @@ type CurrentStep struct {
 	Number int32     `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	Tool   string    `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
 	State  StepState `protobuf:"varint,4,opt,name=state,proto3,enum=deckhand.v1.StepState" json:"state,omitempty"`
-	// Since when it is in that state.
+	// When it was started or, before that, proposed.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// The tool and what it is called on, secrets masked, in one line.
 	Title         string `protobuf:"bytes,6,opt,name=title,proto3" json:"title,omitempty"`

@@ -480,7 +480,7 @@ export type CurrentStep = Message<"deckhand.v1.CurrentStep"> & {
   state: StepState;
 
   /**
-   * Since when it is in that state.
+   * When it was started or, before that, proposed.
    *
    * @generated from field: google.protobuf.Timestamp since = 5;
    */
