@@ -101,7 +101,6 @@ func (w *Worker) runAttempt(ctx context.Context, claim *deckhandv1.ClaimTaskResp
 			WithCode(fault.TaskParsing).WithFix("apply the persona again: %s", err).WithCause(err)
 	}
 	p.Limits = lifted(p.Limits, claim.GetTask().GetOverride().GetLimits())
-	p.Thinking = paced(p.Thinking, claim.GetSpeed(), cmp.Or(claim.GetTask().GetOverride().GetProvider(), p.Provider), p.MaxTokens)
 	m, err := w.model(p, claim)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func (w *Worker) anyOf(names []persona.Fallback, claim *deckhandv1.ClaimTaskResp
 		if err != nil {
 			return nil, err
 		}
-		m = w.breakers.Guard(n.Provider, n.Model, counted{m, n.Provider, w.metrics, n.Model, w.cfg.Tracer})
+		m = w.breakers.Guard(n.Provider, n.Model, pace{counted{m, n.Provider, w.metrics, n.Model, w.cfg.Tracer}, known})
 		cfg.Candidates = append(cfg.Candidates, failover.Candidate{Provider: n.Provider, Name: n.Model, Model: model.WithRetries(m, retries)})
 	}
 	return failover.New(cfg), nil

@@ -1,11 +1,15 @@
 package worker
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/deckhand-sh/deckhand/internal/persona"
+	"github.com/deckhand-sh/deckhand/internal/provider"
+	deckhandv1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/v1"
+	"github.com/deckhand-sh/deckhand/worker/model"
 )
 
 // A user's speed changes how much a model thinks, within what a turn may write and what the
@@ -26,7 +30,9 @@ func TestSpeedChangesHowMuchAModelThinks(t *testing.T) {
 		{tokens(1200), fast, "anthropic", tokens(1024)},
 		{adaptive, fast, "anthropic", none},
 		{none, fast, "anthropic", none},
-		{none, fast, "openai", tokens(1024)},
+		{tokens(256), fast, "anthropic", tokens(256)},
+		{none, fast, "openai", none},
+		{none, fast, "gemini", none},
 		{tokens(2000), careful, "anthropic", tokens(4000)},
 		{tokens(5000), careful, "anthropic", tokens(6144)},
 		{tokens(8000), careful, "anthropic", tokens(8000)},
@@ -36,6 +42,32 @@ func TestSpeedChangesHowMuchAModelThinks(t *testing.T) {
 		{none, careful, "gemini", tokens(4096)},
 		{none, careful, "vllm", none},
 	} {
-		require.Equal(t, c.want, paced(c.is, c.speed, c.provider, 8192), "%v %s %s", c.is, c.speed, c.provider)
+		of, _ := provider.Of(c.provider)
+		require.Equal(t, c.want, paced(c.is, c.speed, of, 8192), "%v %s %s", c.is, c.speed, c.provider)
+		if now := paced(c.is, c.speed, of, 256); c.provider != "openai" && c.is == none {
+			require.Equal(t, none, now, "a turn has no room for it")
+		}
+	}
+}
+
+// asked keeps the request that it gets.
+type asked struct{ got *model.Request }
+
+func (a *asked) Generate(_ context.Context, req *model.Request, _ model.Sink) (*deckhandv1.Turn, error) {
+	a.got = req
+	return nil, nil
+}
+
+// Each model of a run gets the speed as its own provider takes it, whichever is the first.
+func TestAFallbackGetsTheSpeedOfItsOwnProvider(t *testing.T) {
+	t.Parallel()
+	req := &model.Request{MaxTokens: 8192, Speed: careful}
+	for name, want := range map[string]int{"openai": muchThinking, "anthropic": 0, "gemini": 4096} {
+		of, _ := provider.Of(name)
+		a := &asked{}
+		_, err := pace{a, of}.Generate(t.Context(), req, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, a.got.Thinking.Tokens, name)
+		require.Zero(t, req.Thinking)
 	}
 }

@@ -251,9 +251,13 @@ func embeddingMessage(e knowledge.Embedding) *deckhandv1.KnowledgeEmbedding {
 
 // GetKnowledgeEmbedding returns the model for search by meaning.
 func (h *Knowledge) GetKnowledgeEmbedding(ctx context.Context, _ *deckhandv1.GetKnowledgeEmbeddingRequest) (*deckhandv1.GetKnowledgeEmbeddingResponse, error) {
-	e, err := h.Knowledge.Embeddings.Get(ctx, auth.From(ctx).OrgID)
+	who := auth.From(ctx)
+	e, err := h.Knowledge.Embeddings.Get(ctx, who.OrgID)
 	if err != nil {
 		return nil, err
+	}
+	if e.Error != "" && !auth.AtLeast(who.Role, auth.Admin) {
+		e.Error = "the model's last call failed: administrators see why" // providers quote texts in errors
 	}
 	return &deckhandv1.GetKnowledgeEmbeddingResponse{Embedding: embeddingMessage(e)}, nil
 }

@@ -270,10 +270,16 @@ func (s *stage) set(document string) (end func()) {
 	return func() {}
 }
 
-// connects connects a provider, whose models answer nothing. end runs a command before that is
+// connects connects a provider, whose models answer nothing but one vector. end runs a command before that is
 // gone.
 func (s *stage) connects(provider string, undo ...string) (end func()) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"data":[]}`) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		answer := `{"data":[]}`
+		if req.URL.Path == "/embeddings" { // a model is tried before it is set
+			answer = `{"data":[{"embedding":[1,0]}]}`
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
 	key := filepath.Join(s.dir, provider+".key")
 	require.NoError(s.T, os.WriteFile(key, []byte("a-models-key-8fk2Lq7TzX"), 0o600))
 	s.CLI(0, "provider", "connect", provider, "--base-url", server.URL, "--key-file", key)

@@ -211,7 +211,7 @@ func (r *run) request() *model.Request {
 	messages = append(append(messages, opening), r.window.all[1+2*cut:]...)
 	request := &model.Request{
 		System: r.system, Messages: messages, Tools: slices.Clone(r.offered),
-		MaxTokens: r.cfg.Persona.MaxTokens, Thinking: r.cfg.Persona.Thinking, CacheTTL: r.cfg.Persona.CacheTTL,
+		MaxTokens: r.cfg.Persona.MaxTokens, Thinking: r.cfg.Persona.Thinking, Speed: r.cfg.Claim.GetSpeed(), CacheTTL: r.cfg.Persona.CacheTTL,
 	}
 	if cut > 0 && r.provider() == persona.ProviderScript {
 		request.Before = r.window.all[:1+2*cut]

@@ -45,6 +45,9 @@ type Request struct {
 	// default.
 	CacheTTL time.Duration
 	Thinking persona.Thinking
+	// Speed is how the user wants the run to work: fast, careful, or as it is. It changes
+	// Thinking for each model as its provider takes it.
+	Speed string
 	// FailedOver, if set, is called when another model continues with the
 	// request.
 	FailedOver func(Failover)

@@ -155,21 +155,10 @@ func (s *Service) Give(ctx context.Context, orgID string, by event.Actor, g Give
 // correct stores a correction of a memory as the next version of the entry. It is not kept as a
 // verdict, since those are seen by more people than an entry may be.
 func (s *Service) correct(ctx context.Context, by event.Actor, g Given) (out Result, err error) {
-	is, err := s.cfg.Memories.Get(ctx, g.Viewer, g.SubjectID)
-	if err != nil {
+	if err := memory.Correct(ctx, s.cfg.Memories, g.Viewer, g.Role, g.SubjectID, g.Correction, by); err != nil {
 		return out, err
 	}
-	m := is.Memory
-	if m.DeletedAt != nil {
-		return out, fault.New(fault.NotFound, "memory %s is deleted", m.ID).WithFix("restore it first: deckhand memory restore %s", m.ID).WithObject(m.ID)
-	}
-	if _, err := s.cfg.Memories.Set(ctx, g.Viewer, g.Role, memory.Draft{
-		Scope: scope.Scope{Kind: scope.Kind(m.ScopeKind), ID: m.ScopeID}, Type: memory.Type(m.Type), Key: m.Key, Value: g.Correction, Confidence: 1,
-		ExpiresAt: m.ExpiresAt, ExpectedVersion: m.Version,
-	}, by); err != nil {
-		return out, err
-	}
-	out.Feedback = db.Feedback{OrgID: m.OrgID, Subject: Memory, SubjectID: m.ID, Verdict: Correct, GivenBy: by.ID, GivenAt: time.Now()}
+	out.Feedback = db.Feedback{OrgID: g.Viewer.OrgID, Subject: Memory, SubjectID: g.SubjectID, Verdict: Correct, GivenBy: by.ID, GivenAt: time.Now()}
 	return out, nil
 }
 
@@ -300,6 +289,8 @@ func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Acto
 
 // remember stores a proposal's text as an entry of the memory of whoever decides.
 func (s *Service) remember(ctx context.Context, tx *event.Tx, v visibility.Viewer, by event.Actor, p db.LearnProposal, role string) error {
+	// Two corrections may be about one task, or about tasks with one title.
+	suffix := " (" + p.ID + ")"
 	about := "pattern " + p.PatternID
 	if p.TaskID != nil {
 		row, err := tx.RunToLearn(ctx, db.RunToLearnParams{OrgID: p.OrgID, ID: *p.TaskID})
@@ -309,13 +300,10 @@ func (s *Service) remember(ctx context.Context, tx *event.Tx, v visibility.Viewe
 		about = cmp.Or(row.Task.Title, row.Task.ID)
 	}
 	_, err := memory.SetIn(ctx, s.cfg.Memories, tx, v, role, memory.Draft{
-		Scope: scope.Scope{Kind: scope.User}, Type: memory.Workflow, Key: textcut.Runes("correction of "+about, maxKey, "…"), Value: p.Note, Confidence: 1,
+		Scope: scope.Scope{Kind: scope.User}, Type: memory.Workflow, Key: textcut.Runes("correction of "+about, memory.MaxKey-len(suffix), "…") + suffix, Value: p.Note, Confidence: 1,
 	}, by)
 	return err
 }
-
-// maxKey bounds the key of an entry, in characters.
-const maxKey = 200
 
 // accept adds a proposal's note to its pattern, or to a new one of its task.
 func (s *Service) accept(ctx context.Context, tx *event.Tx, p db.LearnProposal, by event.Actor) (patternID string, err error) {

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/learn/memory"
 	"github.com/deckhand-sh/deckhand/hub/policy"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -142,7 +143,9 @@ func remembered(t db.Task, e Explanation) *Proposal {
 		}
 	}
 	value = textcut.Bytes(value, maxRemembered, "…")
-	key := textcut.Runes("failure: "+about, maxKey, "…")
+	// Failures of another kind about the same have another entry.
+	suffix := " (" + e.Signature[:6] + ")"
+	key := textcut.Runes("failure: "+about, memory.MaxKey-len(suffix), "…") + suffix
 	diff, err := udiff.ToUnified(key, key, "", udiff.Strings("", value+"\n"), 0)
 	if err != nil {
 		return nil
@@ -150,8 +153,8 @@ func remembered(t db.Task, e Explanation) *Proposal {
 	return &Proposal{Kind: "memory", Title: "Tell your later runs of it: remember the fact " + key, Diff: diff, Content: value, Key: key}
 }
 
-// Of an entry that is proposed, in bytes and in characters.
-const maxRemembered, maxKey = 2000, 200
+// maxRemembered bounds an entry that is proposed, in bytes.
+const maxRemembered = 2000
 
 func solved(row db.SimilarFailuresRow) string {
 	switch {

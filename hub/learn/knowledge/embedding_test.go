@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -107,10 +108,14 @@ func (l library) load(collection, source, kind string, documents map[string]stri
 
 // embed has everything embedded with a model.
 func (l library) embed(model string, dimensions int32) knowledge.Embedding {
-	t := l.T
-	_, err := l.Embeddings.Set(t.Context(), inference.Model{OrgID: tasktest.Org, Provider: "compatible", Name: model}, dimensions, tasktest.By("ann"))
-	require.NoError(t, err)
+	require.NoError(l.T, l.named(model, dimensions))
 	return l.again()
+}
+
+// named sets the model.
+func (l library) named(model string, dimensions int32) error {
+	_, err := l.Embeddings.Set(l.T.Context(), inference.Model{OrgID: tasktest.Org, Provider: "compatible", Name: model}, dimensions, tasktest.By("ann"))
+	return err
 }
 
 // again embeds what is due now.
@@ -191,10 +196,12 @@ func TestEmbeddingsDrawOnTheBudget(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
 	l.put("ann", "docs", map[string]string{"one.md": "one two three", "two.md": "four five six"})
+	require.NoError(t, l.named("test-embedding", 0))
+	require.Equal(t, 1, l.server.Calls(), "the model is tried")
 	l.limit(0)
-	e := l.embed("test-embedding", 0)
+	e := l.again()
 	require.Contains(t, e.Error, "budget")
-	require.Zero(t, l.server.Calls())
+	require.Equal(t, 1, l.server.Calls())
 	require.Zero(t, l.vectors())
 	l.limit(1_000_000)
 	e = l.again()
@@ -208,7 +215,7 @@ func TestEmbeddingsDrawOnTheBudget(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, report.Rows, 1)
 	require.Equal(t, "(hub)", report.Rows[0].Key)
-	require.EqualValues(t, 2, report.Rows[0].Calls)
+	require.EqualValues(t, 3, report.Rows[0].Calls)
 	require.Zero(t, report.Rows[0].Tasks)
 	l.limit(0)
 	_, found = l.search("ann", "seven one")
@@ -231,8 +238,15 @@ func TestAnotherModelEmbedsEverythingAgain(t *testing.T) {
 	require.Equal(t, [2]int{32, 32}, [2]int{least, most})
 	// The provider has another model under that name now.
 	require.EqualValues(t, 64, l.embed("other", 0).Size)
+	calls := l.server.Calls()
 	l.server.Resize(16)
 	_, found := l.search("ann", "one")
+	require.Equal(t, 2, l.vectors(), "a question deletes nothing")
+	l.server.Resize(64)
+	require.Empty(t, l.again().Error)
+	require.Equal(t, calls+2, l.server.Calls(), "the pass has looked, and nothing was embedded again")
+	l.server.Resize(16)
+	_, found = l.search("ann", "one")
 	require.Equal(t, []string{knowledge.ByWords}, found.Hits[0].FoundBy, "vectors of two sizes are not compared")
 	l.put("ann", "more", map[string]string{"three.md": "three"})
 	l.again()
@@ -273,7 +287,11 @@ func TestModelsThatFailOrRefuse(t *testing.T) {
 	l := newLibrary(t)
 	l.put("ann", "docs", map[string]string{"one.md": "one", "two.md": "two forbidden"})
 	l.server.Fail(http.StatusInternalServerError)
-	e := l.embed("test-embedding", 0)
+	require.ErrorContains(t, l.named("test-embedding", 0), "does not embed", "it is tried before it is taken")
+	l.server.Fail(0)
+	require.NoError(t, l.named("test-embedding", 0))
+	l.server.Fail(http.StatusInternalServerError)
+	e := l.again()
 	require.Contains(t, e.Error, "HTTP 500")
 	require.EqualValues(t, 1, e.Failures)
 	require.True(t, e.NextAt.After(time.Now()))
@@ -291,10 +309,65 @@ func TestModelsThatFailOrRefuse(t *testing.T) {
 	e = l.again()
 	require.Empty(t, e.Error)
 	require.EqualValues(t, 2, e.Refused, "also if there is no other one")
+	// What has nothing to do with a text is an error of the pass, and loses no text.
+	l.put("ann", "spent", map[string]string{"four.md": "four"})
+	l.server.Fail(http.StatusBadRequest)
+	e = l.again()
+	require.Contains(t, e.Error, "HTTP 400")
+	require.EqualValues(t, 2, e.Refused)
+	l.server.Fail(0)
+	l.server.Refuse("nothing")
+	e = l.again()
+	require.Empty(t, e.Error)
+	require.EqualValues(t, 2, e.Embedded)
+	require.EqualValues(t, 2, e.Refused)
+	require.NoError(t, l.named("test-embedding", 0))
+	require.Zero(t, l.again().Refused, "the same model gets what it has refused again")
+	l.server.Fail(http.StatusBadRequest)
+	_, found := l.search("ann", "two")
+	require.Equal(t, "searched by words only: compatible answered with HTTP 400", found.Note)
 	l.server.Fail(http.StatusUnauthorized)
 	paths, found := l.search("ann", "two")
 	require.Equal(t, []string{"two.md"}, paths)
 	require.Contains(t, found.Note, "searched by words only: compatible refuses the key")
+}
+
+// Vectors of the model before are not compared with a question of the new one, although they have
+// as many dimensions and were in memory.
+func TestVectorsOfTheModelBeforeAreNotCompared(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t)
+	documents := map[string]string{}
+	for i := range 20 {
+		documents[fmt.Sprintf("%d.md", i)] = fmt.Sprintf("noise%d filler%d", i, i)
+	}
+	documents["vehicles.md"] = "automobile"
+	l.put("ann", "docs", documents)
+	for _, model := range []string{"first", "second"} {
+		l.embed(model, 0)
+		paths, _ := l.search("ann", "car")
+		require.Equal(t, "vehicles.md", paths[0], model)
+	}
+}
+
+// A provider that takes few texts in a call gets as many as it takes, and one text that it refuses
+// is the only one that is left out.
+func TestBatchesAreAsLargeAsTheProviderTakes(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t)
+	documents := map[string]string{}
+	for i := range 100 {
+		documents[fmt.Sprintf("%d.md", i)] = fmt.Sprintf("text %d", i)
+	}
+	documents["bad.md"] = "forbidden"
+	l.put("ann", "docs", documents)
+	l.server.Limit(10)
+	l.server.Refuse("forbidden")
+	e := l.embed("test-embedding", 0)
+	require.Empty(t, e.Error)
+	require.EqualValues(t, 100, e.Embedded)
+	require.EqualValues(t, 1, e.Refused)
+	require.Less(t, l.server.Calls(), 50)
 }
 
 // An upload that is deleted after it was copied into the jail of a sync is not found again.

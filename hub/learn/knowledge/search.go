@@ -3,6 +3,7 @@ package knowledge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/identity/visibility"
+	"github.com/deckhand-sh/deckhand/hub/model/inference"
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -69,8 +71,9 @@ const (
 	fused = 60
 	// similarWeight is how much a rank among similar words counts against one among words.
 	similarWeight = 0.5
-	// searchTime bounds a search.
-	searchTime = 10 * time.Second
+	// searchTime bounds a search. loadTime is what of it is left for the passages that were found:
+	// the search by meaning ends before.
+	searchTime, loadTime = 10 * time.Second, 3 * time.Second
 )
 
 // Search returns the passages that fit a question best, of collections that v sees now.
@@ -104,13 +107,21 @@ func (k *Knowledge) Search(ctx context.Context, v visibility.Viewer, q Query) (o
 	if err != nil {
 		return out, err
 	}
-	near, err := k.Embeddings.nearest(ctx, v, seen, q.Text)
+	end, _ := ctx.Deadline()
+	timed, done := context.WithDeadline(ctx, end.Add(-loadTime))
+	defer done()
+	near, err := k.Embeddings.nearest(timed, v, seen, q.Text)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return out, err
 	case err != nil:
 		// What was found by words is still true.
-		out.Note = "searched by words only: " + k.Embeddings.explain(v.OrgID, err)
+		var refused *inference.Refusal
+		if out.Note = "searched by words only: "; errors.As(err, &refused) {
+			out.Note += refused.Short()
+		} else {
+			out.Note += k.Embeddings.explain(v.OrgID, err)
+		}
 	case len(near) > 0:
 		lists = append(lists, list{ByMeaning, 1, near})
 	}

@@ -40,8 +40,10 @@ func newVectors(s *store.Store) *vectors { return &vectors{store: s, kept: map[s
 
 // block has the vectors of a collection, in the order of the passages' ids.
 type block struct {
-	mu sync.Mutex
-	// stamp is the collection's when they were read.
+	// held has one element while a search uses the block.
+	held chan struct{}
+	// of says which model made them, and stamp is the collection's when they were read.
+	of    string
 	stamp int64
 	size  int
 	ids   []int64
@@ -67,8 +69,8 @@ func (v *vectors) inDatabase(ctx context.Context) (bool, error) {
 }
 
 // nearest returns the passages of some collections that are nearest to a question, the nearest
-// first.
-func (v *vectors) nearest(ctx context.Context, collections []db.KnowledgeCollectionsSeenRow, question []float32, n int) ([]int64, error) {
+// first. of says which model made the vectors.
+func (v *vectors) nearest(ctx context.Context, collections []db.KnowledgeCollectionsSeenRow, of string, question []float32, n int) ([]int64, error) {
 	able, err := v.inDatabase(ctx)
 	if err != nil {
 		return nil, err
@@ -86,7 +88,7 @@ func (v *vectors) nearest(ctx context.Context, collections []db.KnowledgeCollect
 	}
 	best := top{n: n}
 	for _, c := range collections {
-		if err := v.search(ctx, c, question, &best); err != nil {
+		if err := v.search(ctx, c, of, question, &best); err != nil {
 			return nil, err
 		}
 	}
@@ -94,11 +96,15 @@ func (v *vectors) nearest(ctx context.Context, collections []db.KnowledgeCollect
 }
 
 // search compares a question with the vectors of one collection.
-func (v *vectors) search(ctx context.Context, c db.KnowledgeCollectionsSeenRow, question []float32, best *top) error {
+func (v *vectors) search(ctx context.Context, c db.KnowledgeCollectionsSeenRow, of string, question []float32, best *top) error {
 	b := v.take(c.ID)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stamp == c.Vectors && b.size == len(question) {
+	select {
+	case b.held <- struct{}{}:
+		defer func() { <-b.held }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if b.of == of && b.stamp == c.Vectors && b.size == len(question) {
 		best.scan(b.ids, b.data, question)
 		return nil
 	}
@@ -111,17 +117,18 @@ func (v *vectors) search(ctx context.Context, c db.KnowledgeCollectionsSeenRow, 
 		b.stamp, b.size, b.ids, b.data = -1, 0, nil, nil
 		return v.read(ctx, c.ID, ids, size, func(ids []int64, data []float32) { best.scan(ids, data, question) })
 	}
-	if err := b.fill(ctx, v, c, ids, size); err != nil {
+	if err := b.fill(ctx, v, c, of, ids, size); err != nil {
 		return err
 	}
 	best.scan(b.ids, b.data, question)
 	return nil
 }
 
-// fill brings a block up to date: what it has and is still there is kept.
-func (b *block) fill(ctx context.Context, v *vectors, c db.KnowledgeCollectionsSeenRow, ids []int64, size int) error {
+// fill brings a block up to date: what it has of the same model and is still there is kept. What
+// was read before the time is over is kept, too, so that a later search goes on from there.
+func (b *block) fill(ctx context.Context, v *vectors, c db.KnowledgeCollectionsSeenRow, of string, ids []int64, size int) error {
 	have := map[int64]int{}
-	if b.size == size {
+	if b.of == of && b.size == size {
 		for i, id := range b.ids {
 			have[id] = i
 		}
@@ -138,9 +145,6 @@ func (b *block) fill(ctx context.Context, v *vectors, c db.KnowledgeCollectionsS
 			fresh[id] = data[i*size : (i+1)*size]
 		}
 	})
-	if err != nil {
-		return err
-	}
 	data, order := make([]float32, 0, len(ids)*size), make([]int64, 0, len(ids))
 	for _, id := range ids {
 		one := fresh[id]
@@ -151,8 +155,11 @@ func (b *block) fill(ctx context.Context, v *vectors, c db.KnowledgeCollectionsS
 			data, order = append(data, one...), append(order, id)
 		}
 	}
-	b.stamp, b.size, b.ids, b.data = c.Vectors, size, order, data
-	return nil
+	b.of, b.stamp, b.size, b.ids, b.data = of, c.Vectors, size, order, data
+	if err != nil {
+		b.stamp = -1
+	}
+	return err
 }
 
 // read reads some vectors of a collection, and passes them on in parts.
@@ -179,7 +186,7 @@ func (v *vectors) take(collectionID string) *block {
 	defer v.mu.Unlock()
 	b := v.kept[collectionID]
 	if b == nil {
-		b = &block{stamp: -1}
+		b = &block{stamp: -1, held: make(chan struct{}, 1)}
 		v.kept[collectionID] = b
 	}
 	b.used = time.Now()

@@ -1,6 +1,7 @@
 package knowledge
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -45,7 +46,7 @@ func TestTheNearestAreExact(t *testing.T) {
 func TestAScopeHasABoundedNumberOfVectors(t *testing.T) {
 	t.Parallel()
 	rows := []db.KnowledgeVectorCountsRow{{ID: "a", Scope: "team:x"}, {ID: "b", Scope: "team:x"}, {ID: "c", Scope: "user:y"}}
-	l := &limits{of: map[string]int64{"team:x": maxVectors - 1}, limited: true}
+	l := &limits{of: map[string]int64{"team:x": maxVectors - 1}, most: maxVectors}
 	l.add(rows, "c")
 	require.Empty(t, l.collections)
 	l.add(rows, "b")
@@ -72,6 +73,16 @@ func TestVectorsInMemoryAreBounded(t *testing.T) {
 	require.NotContains(t, v.kept, "large")
 	v.expire(time.Now().Add(2 * keptFor))
 	require.Empty(t, v.kept)
+}
+
+// A search does not wait longer than its time for another one that loads the same vectors.
+func TestASearchDoesNotWaitForAnotherPastItsTime(t *testing.T) {
+	t.Parallel()
+	v := newVectors(nil)
+	v.take("c").held <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, v.search(ctx, db.KnowledgeCollectionsSeenRow{ID: "c"}, "model", []float32{1}, &top{n: 1}), context.Canceled)
 }
 
 // How long a question is compared with as many vectors as a scope may have.

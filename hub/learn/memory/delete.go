@@ -132,6 +132,33 @@ func (m *Memories) Restore(ctx context.Context, v visibility.Viewer, role string
 	return m.Entries(ctx, v, ids)
 }
 
+// Correct stores a person's text as the next version of exactly one entry, which stays for whom
+// it is.
+func Correct(ctx context.Context, m *Memories, v visibility.Viewer, role, ref, text string, by event.Actor) error {
+	_, err := m.each(ctx, v, []string{ref}, "memory.corrected", by, func(tx *event.Tx, is db.Memory) error {
+		if is.DeletedAt != nil {
+			return fault.New(fault.NotFound, "memory %s is deleted", is.ID).WithFix("restore it first: deckhand memory restore %s", is.ID).WithObject(is.ID)
+		}
+		if err := mayInstruct(role, is.ScopeKind, is.Type, is.Key); err != nil {
+			return err
+		}
+		var was any
+		if err := json.Unmarshal(is.Value, &was); err != nil {
+			return fmt.Errorf("read memory %s: %w", is.ID, err)
+		}
+		if _, isText := was.(string); !isText {
+			return fault.New(fault.Invalid, "the value of %q is no text, which a correction would make it", is.Key).WithCode(fault.InvalidParameters).
+				WithFix("write the whole value as JSON: deckhand memory set --help").WithObject(is.ID)
+		}
+		_, err := m.put(ctx, tx, v.OrgID, Draft{
+			Scope: scope.Scope{Kind: scope.Kind(is.ScopeKind), ID: is.ScopeID}, OnlyFor: is.OnlyFor, Type: Type(is.Type), Key: is.Key, Value: text, Confidence: 1,
+			ExpiresAt: is.ExpiresAt, ExpectedVersion: is.Version, Source: Source{Kind: ByPerson, User: v.Name}, ConfirmedBy: v.Name,
+		})
+		return err
+	})
+	return err
+}
+
 // Confirm has v, who has a role, answer for entries that agents wrote. versions are those that v
 // read, in the order of refs: nothing is confirmed if one of them has changed since, which a run
 // may do at any time. With share, they are for all who read their scope, which v has to write in.

@@ -3,10 +3,11 @@ package pattern
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/deckhand-sh/deckhand/hub/model/inference"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
@@ -16,8 +17,11 @@ import (
 const (
 	// WordEvery is how often Word is to be called.
 	WordEvery = 5 * time.Second
-	// wordBatch is how many patterns it has worded at most.
-	wordBatch = 5
+	// wordBatch is how many organisations get a pattern worded at once, and wordTime is for how
+	// long each waits for its model.
+	wordBatch, wordTime = 8, time.Minute
+	// maxWordFailures is after how many calls in a row that failed a version keeps its words.
+	maxWordFailures = 8
 	// maxSaid is how long a model's answer may be, in tokens.
 	maxSaid = 2000
 	// moreWords is how many keywords a model adds at most.
@@ -60,20 +64,20 @@ func (s *Service) Word(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find patterns to word: %w", err)
 	}
-	var failed []error
+	var all errgroup.Group
 	for _, row := range rows {
-		if err := (wording{s}).word(ctx, row.Pattern, inference.Model{OrgID: row.Pattern.OrgID, Provider: row.Provider, Name: row.Model}); err != nil {
-			failed = append(failed, fmt.Errorf("word pattern %s: %w", row.Pattern.ID, err))
-		}
-		if ctx.Err() != nil {
-			break
-		}
+		all.Go(func() error {
+			if err := (wording{s}).word(ctx, row.Pattern, inference.Model{OrgID: row.Pattern.OrgID, Provider: row.Provider, Name: row.Model}); err != nil {
+				return fmt.Errorf("word pattern %s: %w", row.Pattern.ID, err)
+			}
+			return nil
+		})
 	}
-	return errors.Join(failed...)
+	return all.Wait()
 }
 
 // laterAfter is when a model is asked again that did not answer.
-var laterAfter = backoff.Policy{Base: 5 * time.Minute, Max: 5 * time.Minute}
+var laterAfter = backoff.Policy{Base: 10 * time.Minute, Max: 24 * time.Hour}
 
 // wording has one pattern worded.
 type wording struct{ *Service }
@@ -87,10 +91,19 @@ func (s wording) word(ctx context.Context, row db.Pattern, of inference.Model) e
 	if err != nil {
 		return err
 	}
-	said, err := s.cfg.Models.Text(ctx, of, inference.Prompt{System: wordingTask, Input: "DATA\n" + string(record) + "\nEND", MaxTokens: maxSaid})
+	timed, cancel := context.WithTimeout(ctx, wordTime)
+	defer cancel()
+	said, err := s.cfg.Models.Text(timed, of, inference.Prompt{System: wordingTask, Input: "DATA\n" + string(record) + "\nEND", MaxTokens: maxSaid})
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err() // the hub stops
+	}
+	if err != nil && row.WordFailures+1 >= maxWordFailures {
+		s.cfg.Log.Info("a model has not worded a pattern in any call, and is not asked again about this version", "pattern_id", row.ID, "model", of.Name, "error", s.cfg.Redact.Org(row.OrgID).String(err.Error()))
+		return s.cfg.Store.LeavePatternWorded(ctx, db.LeavePatternWordedParams{OrgID: row.OrgID, ID: row.ID, Version: row.Version})
+	}
 	if err != nil {
 		s.cfg.Log.Info("a model did not word a pattern; what rules have drawn stays", "pattern_id", row.ID, "model", of.Name, "error", s.cfg.Redact.Org(row.OrgID).String(err.Error()))
-		return s.cfg.Store.WordPatternLater(ctx, db.WordPatternLaterParams{OrgID: row.OrgID, ID: row.ID, Pause: laterAfter.Delay(1)})
+		return s.cfg.Store.WordPatternLater(ctx, db.WordPatternLaterParams{OrgID: row.OrgID, ID: row.ID, Pause: laterAfter.Delay(int(row.WordFailures) + 1)})
 	}
 	now, changed := s.worded(row, a, said)
 	if !changed {

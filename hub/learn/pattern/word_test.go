@@ -149,6 +149,23 @@ func TestHostileAndFailedWordsAreNotTaken(t *testing.T) {
 	require.Equal(t, "Migrate a table", w.word().Row.Title)
 }
 
+// A model that fails is asked later and later, and in the end no more about the same version.
+func TestAModelThatFailsIsAskedLaterAndLater(t *testing.T) {
+	t.Parallel()
+	w := newWords(t)
+	w.named()
+	w.pattern("copy the table", "compare row counts")
+	w.server.Fail(http.StatusBadRequest)
+	for range 20 {
+		w.word()
+	}
+	require.Equal(t, 8, w.server.Calls())
+	w.server.Fail(0)
+	w.server.Answer(`{"title": "Migrate a table"}`)
+	w.Exec("UPDATE patterns SET version = 2")
+	require.Equal(t, "Migrate a table", w.word().Row.Title)
+}
+
 // While the learner keeps a pattern locked, the start of a task waits for it: it gets the pattern
 // if the batch ends soon, and otherwise begins without it and without a record of an offer.
 func TestOffersDuringABatchOfTheLearner(t *testing.T) {

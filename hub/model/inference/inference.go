@@ -120,9 +120,17 @@ type Refusal struct {
 // Error says what the provider said.
 func (r *Refusal) Error() string {
 	if r.Status == 0 {
+		return r.Short()
+	}
+	return r.Short() + ": " + r.Said
+}
+
+// Short is Error without what the provider said, which may quote what it was sent.
+func (r *Refusal) Short() string {
+	if r.Status == 0 {
 		return r.Provider + " did not answer"
 	}
-	return fmt.Sprintf("%s answered with HTTP %d: %s", r.Provider, r.Status, r.Said)
+	return fmt.Sprintf("%s answered with HTTP %d", r.Provider, r.Status)
 }
 
 // Unwrap returns why there was no answer.
@@ -223,7 +231,8 @@ func (m *Models) post(ctx context.Context, of Model, access credential.Access, c
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
-	case res.StatusCode == http.StatusUnauthorized:
+	case res.StatusCode == http.StatusUnauthorized,
+		access.Provider.Format == provider.Gemini && res.StatusCode == http.StatusBadRequest && bytes.Contains(data, []byte("API_KEY_INVALID")):
 		// Providers quote parts of the key.
 		return nil, false, errors.Join(fault.New(fault.Precondition, "%s refuses the key", of.Provider).WithCode(fault.CredentialInvalid).
 			WithFix("%s", credential.ConnectAgain(of.Provider, access.Login)), m.cfg.Refused(context.WithoutCancel(ctx), of.OrgID, access))

@@ -152,6 +152,13 @@ func TestStrangeAnswersAreErrors(t *testing.T) {
 		require.Equal(t, budget.Unsent, r.settled[0].Basis)
 		require.Equal(t, status == http.StatusUnauthorized, r.refused == 1)
 	}
+	r := newRig(t, func(w http.ResponseWriter) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}`)
+	})
+	_, err := r.Embed(t.Context(), embedding("gemini"), []string{"a"})
+	require.ErrorContains(t, err, "gemini refuses the key", "with this status")
+	require.Equal(t, 1, r.refused)
 }
 
 // A text is asked for in the format of each provider.

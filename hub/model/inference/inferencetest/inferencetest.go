@@ -33,9 +33,11 @@ type Server struct {
 
 	mu sync.Mutex
 	// Size is how many dimensions vectors have unless a call says, Status the answer instead of
-	// vectors and texts, 0 for none, and Refuse the word that a text must not have.
+	// vectors and texts, 0 for none, most how many texts a call may have, 0 for any number, and
+	// Refuse the word that a text must not have.
 	size   int
 	status int
+	most   int
 	refuse string
 	answer string
 	texts  []string
@@ -48,6 +50,7 @@ func New(t testing.TB) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/embeddings", func(w http.ResponseWriter, r *http.Request) {
 		var req struct {
+			Model      string   `json:"model"`
 			Input      []string `json:"input"`
 			Dimensions int      `json:"dimensions"`
 		}
@@ -63,7 +66,7 @@ func New(t testing.TB) *Server {
 		var data []any
 		tokens := 0
 		for i, text := range req.Input {
-			data = append(data, map[string]any{"index": i, "embedding": Vector(text, size)})
+			data = append(data, map[string]any{"index": i, "embedding": Vector(req.Model, text, size)})
 			tokens += len(words(text))
 		}
 		assert.NoError(t, json.NewEncoder(w).Encode(map[string]any{"data": data, "usage": map[string]any{"prompt_tokens": tokens}}))
@@ -102,6 +105,9 @@ func (s *Server) take(r *http.Request, texts []string) (status, size int) {
 	if r.Header.Get("Authorization") != "Bearer "+Key {
 		return http.StatusUnauthorized, 0
 	}
+	if s.most > 0 && len(texts) > s.most {
+		return http.StatusBadRequest, 0
+	}
 	for _, text := range texts {
 		if s.refuse != "" && strings.Contains(text, s.refuse) {
 			return http.StatusBadRequest, 0
@@ -124,6 +130,9 @@ func (s *Server) Fail(status int) { s.set(func() { s.status = status }) }
 
 // Refuse has the server refuse calls with texts that have a word.
 func (s *Server) Refuse(word string) { s.set(func() { s.refuse = word }) }
+
+// Limit has the server refuse calls with more texts.
+func (s *Server) Limit(texts int) { s.set(func() { s.most = texts }) }
 
 // Resize has vectors have as many dimensions.
 func (s *Server) Resize(size int) { s.set(func() { s.size = size }) }
@@ -153,8 +162,8 @@ func words(text string) []string {
 	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
-// Vector returns the vector of a text.
-func Vector(text string, size int) []float32 {
+// Vector returns the vector that a model has of a text.
+func Vector(model, text string, size int) []float32 {
 	out := make([]float32, size)
 	out[0] = 0.01 // a text without words has one, too
 	for _, word := range words(text) {
@@ -162,7 +171,7 @@ func Vector(text string, size int) []float32 {
 			word = same
 		}
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(word))
+		_, _ = h.Write([]byte(model + " " + word))
 		out[h.Sum32()%uint32(size)]++ //nolint:gosec // a size of tests
 	}
 	return out

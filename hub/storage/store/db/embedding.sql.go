@@ -450,6 +450,17 @@ func (q *Queries) ResizeKnowledgeEmbedding(ctx context.Context, arg ResizeKnowle
 	return result.RowsAffected(), nil
 }
 
+const retryRefusedPassages = `-- name: RetryRefusedPassages :exec
+WITH retried AS (DELETE FROM knowledge_vectors v WHERE v.org_id = $1 AND cardinality(v.vector) = 0)
+UPDATE knowledge_embeddings e SET next_at = now() WHERE e.org_id = $1
+`
+
+// Has the passages that the model refused sent to it again.
+func (q *Queries) RetryRefusedPassages(ctx context.Context, orgID string) error {
+	_, err := q.db.Exec(ctx, retryRefusedPassages, orgID)
+	return err
+}
+
 const touchKnowledgeVectors = `-- name: TouchKnowledgeVectors :exec
 UPDATE knowledge_collections SET vectors = vectors + 1 WHERE org_id = $1 AND id = ANY ($2::text[])
 `

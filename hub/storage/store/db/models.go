@@ -1139,6 +1139,7 @@ type Pattern struct {
 	DeletedAt          *time.Time
 	Worded             int32
 	WordAt             time.Time
+	WordFailures       int32
 }
 
 type PatternOffer struct {

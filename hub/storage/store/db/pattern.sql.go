@@ -175,7 +175,7 @@ func (q *Queries) CountVerdicts(ctx context.Context, arg CountVerdictsParams) er
 const createPattern = `-- name: CreatePattern :one
 INSERT INTO patterns (id, org_id, owner, title, task_type, domain, keywords, approach, expected_iterations, source_count, edited, enabled, held)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, NOT $12::boolean, $12::boolean)
-RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at
+RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at, word_failures
 `
 
 type CreatePatternParams struct {
@@ -240,6 +240,7 @@ func (q *Queries) CreatePattern(ctx context.Context, arg CreatePatternParams) (P
 		&i.DeletedAt,
 		&i.Worded,
 		&i.WordAt,
+		&i.WordFailures,
 	)
 	return i, err
 }
@@ -505,7 +506,7 @@ func (q *Queries) FindProposals(ctx context.Context, arg FindProposalsParams) ([
 }
 
 const getPattern = `-- name: GetPattern :one
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, p.word_failures, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p WHERE p.org_id = $1 AND p.id = $2
 `
 
@@ -554,6 +555,7 @@ func (q *Queries) GetPattern(ctx context.Context, arg GetPatternParams) (GetPatt
 		&i.Pattern.DeletedAt,
 		&i.Pattern.Worded,
 		&i.Pattern.WordAt,
+		&i.Pattern.WordFailures,
 		&i.Confidence,
 	)
 	return i, err
@@ -644,7 +646,7 @@ func (q *Queries) LearntFrom(ctx context.Context, taskIds []string) error {
 }
 
 const leavePatternWorded = `-- name: LeavePatternWorded :exec
-UPDATE patterns SET worded = $1 WHERE org_id = $2 AND id = $3 AND version = $1
+UPDATE patterns SET worded = $1, word_failures = 0 WHERE org_id = $2 AND id = $3 AND version = $1
 `
 
 type LeavePatternWordedParams struct {
@@ -726,7 +728,7 @@ func (q *Queries) ListFeedback(ctx context.Context, arg ListFeedbackParams) ([]F
 }
 
 const listPatterns = `-- name: ListPatterns :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, p.word_failures, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p
 WHERE p.org_id = $1 AND p.deleted_at IS NULL
   AND pattern_seen(p.org_id, p.owner, p.visibility, $2::text, $3::boolean)
@@ -816,6 +818,7 @@ func (q *Queries) ListPatterns(ctx context.Context, arg ListPatternsParams) ([]L
 			&i.Pattern.DeletedAt,
 			&i.Pattern.Worded,
 			&i.Pattern.WordAt,
+			&i.Pattern.WordFailures,
 			&i.Confidence,
 		); err != nil {
 			return nil, err
@@ -910,7 +913,7 @@ func (q *Queries) ListProposals(ctx context.Context, arg ListProposalsParams) ([
 }
 
 const lockPattern = `-- name: LockPattern :one
-SELECT id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at FROM patterns WHERE org_id = $1 AND id = $2 FOR UPDATE
+SELECT id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at, word_failures FROM patterns WHERE org_id = $1 AND id = $2 FOR UPDATE
 `
 
 type LockPatternParams struct {
@@ -952,6 +955,7 @@ func (q *Queries) LockPattern(ctx context.Context, arg LockPatternParams) (Patte
 		&i.DeletedAt,
 		&i.Worded,
 		&i.WordAt,
+		&i.WordFailures,
 	)
 	return i, err
 }
@@ -1058,7 +1062,7 @@ UPDATE patterns SET title = $1, keywords = $2, approach = $3, expected_iteration
     alpha = CASE WHEN $6::int > 0 THEN pattern_faded(alpha, evidence_at) + $6::int ELSE alpha END,
     beta = CASE WHEN $6::int > 0 THEN pattern_faded(beta, evidence_at) ELSE beta END,
     evidence_at = CASE WHEN $6::int > 0 THEN now() ELSE evidence_at END, changed_at = CASE WHEN $5::int > 0 THEN clock_timestamp() ELSE changed_at END
-WHERE org_id = $7 AND id = $8 RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at
+WHERE org_id = $7 AND id = $8 RETURNING id, org_id, owner, visibility, version, title, task_type, domain, keywords, approach, expected_iterations, edited, enabled, held, shared_version, source_count, successes, failures, approvals, rejections, alpha, beta, offers, uses, evidence_at, created_at, changed_at, deleted_at, worded, word_at, word_failures
 `
 
 type MergePatternParams struct {
@@ -1116,6 +1120,7 @@ func (q *Queries) MergePattern(ctx context.Context, arg MergePatternParams) (Pat
 		&i.DeletedAt,
 		&i.Worded,
 		&i.WordAt,
+		&i.WordFailures,
 	)
 	return i, err
 }
@@ -1527,7 +1532,7 @@ func (q *Queries) PatternVersions(ctx context.Context, arg PatternVersionsParams
 }
 
 const patternsByID = `-- name: PatternsByID :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, p.word_failures, pattern_confidence(p.alpha, p.beta, p.evidence_at)::double precision AS confidence
 FROM patterns p WHERE p.org_id = $1 AND p.id = ANY ($2::text[])
 `
 
@@ -1581,6 +1586,7 @@ func (q *Queries) PatternsByID(ctx context.Context, arg PatternsByIDParams) ([]P
 			&i.Pattern.DeletedAt,
 			&i.Pattern.Worded,
 			&i.Pattern.WordAt,
+			&i.Pattern.WordFailures,
 			&i.Confidence,
 		); err != nil {
 			return nil, err
@@ -1632,7 +1638,7 @@ func (q *Queries) PatternsOfTask(ctx context.Context, arg PatternsOfTaskParams) 
 }
 
 const patternsToMerge = `-- name: PatternsToMerge :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at FROM patterns p
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, p.word_failures FROM patterns p
 CROSS JOIN LATERAL (SELECT count(*) AS shared FROM unnest(p.keywords) AS k (word) WHERE k.word = ANY ($1::text[])) AS o
 WHERE p.org_id = $2 AND p.owner = $3 AND p.task_type = $4 AND p.deleted_at IS NULL AND p.keywords && $1::text[]
 ORDER BY o.shared::double precision / sqrt(cardinality(p.keywords)) DESC, p.id LIMIT 5 FOR UPDATE OF p
@@ -1695,6 +1701,7 @@ func (q *Queries) PatternsToMerge(ctx context.Context, arg PatternsToMergeParams
 			&i.Pattern.DeletedAt,
 			&i.Pattern.Worded,
 			&i.Pattern.WordAt,
+			&i.Pattern.WordFailures,
 		); err != nil {
 			return nil, err
 		}
@@ -1707,8 +1714,11 @@ func (q *Queries) PatternsToMerge(ctx context.Context, arg PatternsToMergeParams
 }
 
 const patternsToWord = `-- name: PatternsToWord :many
-SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, s.provider, s.model FROM pattern_settings s JOIN patterns p ON p.org_id = s.org_id
-WHERE s.enabled AND s.model <> '' AND p.worded < p.version AND p.enabled AND NOT p.edited AND p.deleted_at IS NULL AND p.word_at <= clock_timestamp()
+SELECT p.id, p.org_id, p.owner, p.visibility, p.version, p.title, p.task_type, p.domain, p.keywords, p.approach, p.expected_iterations, p.edited, p.enabled, p.held, p.shared_version, p.source_count, p.successes, p.failures, p.approvals, p.rejections, p.alpha, p.beta, p.offers, p.uses, p.evidence_at, p.created_at, p.changed_at, p.deleted_at, p.worded, p.word_at, p.word_failures, s.provider, s.model FROM pattern_settings s JOIN patterns p ON p.org_id = s.org_id AND p.id = (
+    SELECT q.id FROM patterns q WHERE q.org_id = s.org_id
+      AND q.worded < q.version AND q.enabled AND NOT q.edited AND q.deleted_at IS NULL AND q.word_at <= clock_timestamp()
+    ORDER BY q.word_at, q.id LIMIT 1)
+WHERE s.enabled AND s.model <> ''
 ORDER BY p.word_at LIMIT $1
 `
 
@@ -1718,7 +1728,8 @@ type PatternsToWordRow struct {
 	Model    string
 }
 
-// Patterns whose text rules have changed since a model worded it, with the model to ask.
+// Of each organisation the pattern that has waited longest of those whose text rules have changed
+// since a model worded it, with the model to ask.
 func (q *Queries) PatternsToWord(ctx context.Context, maxRows int32) ([]PatternsToWordRow, error) {
 	rows, err := q.db.Query(ctx, patternsToWord, maxRows)
 	if err != nil {
@@ -1759,6 +1770,7 @@ func (q *Queries) PatternsToWord(ctx context.Context, maxRows int32) ([]Patterns
 			&i.Pattern.DeletedAt,
 			&i.Pattern.Worded,
 			&i.Pattern.WordAt,
+			&i.Pattern.WordFailures,
 			&i.Provider,
 			&i.Model,
 		); err != nil {
@@ -2084,7 +2096,7 @@ func (q *Queries) WithdrawProposals(ctx context.Context, arg WithdrawProposalsPa
 }
 
 const wordPattern = `-- name: WordPattern :execrows
-UPDATE patterns SET title = $1, keywords = $2, approach = $3, version = version + 1, worded = version + 1, changed_at = clock_timestamp()
+UPDATE patterns SET title = $1, keywords = $2, approach = $3, version = version + 1, worded = version + 1, word_failures = 0, changed_at = clock_timestamp()
 WHERE org_id = $4 AND id = $5 AND version = $6 AND NOT edited AND deleted_at IS NULL
 `
 
@@ -2114,7 +2126,7 @@ func (q *Queries) WordPattern(ctx context.Context, arg WordPatternParams) (int64
 }
 
 const wordPatternLater = `-- name: WordPatternLater :exec
-UPDATE patterns SET word_at = clock_timestamp() + $1::interval WHERE org_id = $2 AND id = $3
+UPDATE patterns SET word_at = clock_timestamp() + $1::interval, word_failures = word_failures + 1 WHERE org_id = $2 AND id = $3
 `
 
 type WordPatternLaterParams struct {
@@ -2123,6 +2135,7 @@ type WordPatternLaterParams struct {
 	ID    string
 }
 
+// A call failed.
 func (q *Queries) WordPatternLater(ctx context.Context, arg WordPatternLaterParams) error {
 	_, err := q.db.Exec(ctx, wordPatternLater, arg.Pause, arg.OrgID, arg.ID)
 	return err

@@ -27,6 +27,11 @@ DELETE FROM knowledge_embeddings WHERE org_id = @org_id;
 WITH touched AS (UPDATE knowledge_collections k SET vectors = k.vectors + 1 WHERE k.org_id = @org_id RETURNING k.id)
 DELETE FROM knowledge_vectors v USING touched c WHERE v.collection_id = c.id;
 
+-- name: RetryRefusedPassages :exec
+-- Has the passages that the model refused sent to it again.
+WITH retried AS (DELETE FROM knowledge_vectors v WHERE v.org_id = @org_id AND cardinality(v.vector) = 0)
+UPDATE knowledge_embeddings e SET next_at = now() WHERE e.org_id = @org_id;
+
 -- name: DueKnowledgeEmbeddings :many
 SELECT * FROM knowledge_embeddings WHERE next_at <= now() ORDER BY next_at LIMIT @max_rows;
 

@@ -166,22 +166,27 @@ UPDATE patterns SET title = @title, task_type = @task_type, domain = @domain, ke
 WHERE org_id = @org_id AND id = @id;
 
 -- name: PatternsToWord :many
--- Patterns whose text rules have changed since a model worded it, with the model to ask.
-SELECT sqlc.embed(p), s.provider, s.model FROM pattern_settings s JOIN patterns p ON p.org_id = s.org_id
-WHERE s.enabled AND s.model <> '' AND p.worded < p.version AND p.enabled AND NOT p.edited AND p.deleted_at IS NULL AND p.word_at <= clock_timestamp()
+-- Of each organisation the pattern that has waited longest of those whose text rules have changed
+-- since a model worded it, with the model to ask.
+SELECT sqlc.embed(p), s.provider, s.model FROM pattern_settings s JOIN patterns p ON p.org_id = s.org_id AND p.id = (
+    SELECT q.id FROM patterns q WHERE q.org_id = s.org_id
+      AND q.worded < q.version AND q.enabled AND NOT q.edited AND q.deleted_at IS NULL AND q.word_at <= clock_timestamp()
+    ORDER BY q.word_at, q.id LIMIT 1)
+WHERE s.enabled AND s.model <> ''
 ORDER BY p.word_at LIMIT @max_rows;
 
 -- name: WordPattern :execrows
 -- A model's words for a version of a pattern; 0 if the pattern has another one now.
-UPDATE patterns SET title = @title, keywords = @keywords, approach = @approach, version = version + 1, worded = version + 1, changed_at = clock_timestamp()
+UPDATE patterns SET title = @title, keywords = @keywords, approach = @approach, version = version + 1, worded = version + 1, word_failures = 0, changed_at = clock_timestamp()
 WHERE org_id = @org_id AND id = @id AND version = @version AND NOT edited AND deleted_at IS NULL;
 
 -- name: LeavePatternWorded :exec
 -- A version keeps its words.
-UPDATE patterns SET worded = @version WHERE org_id = @org_id AND id = @id AND version = @version;
+UPDATE patterns SET worded = @version, word_failures = 0 WHERE org_id = @org_id AND id = @id AND version = @version;
 
 -- name: WordPatternLater :exec
-UPDATE patterns SET word_at = clock_timestamp() + @pause::interval WHERE org_id = @org_id AND id = @id;
+-- A call failed.
+UPDATE patterns SET word_at = clock_timestamp() + @pause::interval, word_failures = word_failures + 1 WHERE org_id = @org_id AND id = @id;
 
 -- name: SharePattern :exec
 -- The versions before are for those who may change it.
