@@ -110,10 +110,15 @@ func useOfSync(ctx context.Context, c *Credentials, orgID, nodeID, jailID, name 
 
 // isClone reports whether a request is one of a clone of a repository.
 func isClone(req *http.Request, repository *url.URL) bool {
+	to, err := allowlist.ParseTarget(req.URL.Host, usualPort)
+	at, failed := allowlist.ParseTarget(repository.Host, usualPort)
+	if err != nil || failed != nil || to != at {
+		return false
+	}
 	base := strings.TrimSuffix(repository.EscapedPath(), "/")
 	switch req.URL.EscapedPath() {
 	case base + "/info/refs":
-		return allowlist.Safe(req.Method)
+		return allowlist.Safe(req.Method) && req.URL.RawQuery == "service=git-upload-pack"
 	case base + uploadPack:
 		return req.Method == http.MethodPost
 	}
