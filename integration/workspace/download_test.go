@@ -159,18 +159,21 @@ turns:
 	require.Len(t, entries, 2, "each that had something sent, once")
 
 	// It changes between its description and its content.
-	for what, now := range map[string]string{"another size": "short", "another content": strings.Repeat("x", 20)} {
+	for what, c := range map[string]struct{ now, said string }{
+		"another size":    {"short", "has changed since it was described"},
+		"another content": {strings.Repeat("x", 20), "came with 20 bytes of digest"},
+	} {
 		put([]byte(strings.Repeat("o", 20)))
 		require.NoError(t, os.RemoveAll(filepath.Join(to, "src")))
-		d.before = func() { put([]byte(now)) }
+		d.before = func() { put([]byte(c.now)) }
 		refused := get(1, "agent", "keeper", "src/deep").Err
-		require.Contains(t, refused, "has changed since it was described", what)
+		require.Contains(t, refused, c.said, what)
 		require.Contains(t, refused, "src/deep/large", what)
 		require.Contains(t, refused, "AGENT_026", what)
 		require.NoFileExists(t, filepath.Join(to, "deep", "large"), what)
 		d.before = nil
 		get(0, "agent", "keeper", "src/deep")
-		require.Equal(t, now, harness.ReadFile(t, filepath.Join(to, "deep", "large")), what)
+		require.Equal(t, c.now, harness.ReadFile(t, filepath.Join(to, "deep", "large")), what)
 		require.NoError(t, os.RemoveAll(filepath.Join(to, "deep")))
 	}
 }
