@@ -258,8 +258,10 @@ func TestOnlyRefusedHostsAreProposed(t *testing.T) {
 		r.fail(lease, string(fault.GivenUp), "the agent gave up")
 		return do(t, c.Insights.ExplainTask, &deckhandv1.ExplainTaskRequest{TaskId: id})
 	}
+	// What is only to be remembered changes no right.
+	harmless := []string{"advice", "memory"}
 	for _, p := range explain(r.user, r.user, "print").GetProposals() {
-		require.Equal(t, "advice", p.GetKind(), p.GetTitle())
+		require.Contains(t, harmless, p.GetKind(), p.GetTitle())
 	}
 	e := explain(r.user, r.user, "fetch")
 	require.NotEmpty(t, e.GetProposals())
@@ -268,6 +270,6 @@ func TestOnlyRefusedHostsAreProposed(t *testing.T) {
 	require.Len(t, e.GetProposals()[0].GetDigest(), 16)
 	ann := r.as("ann", "advanced")
 	for _, p := range explain(ann, ann, "fetch").GetProposals() {
-		require.Equal(t, "advice", p.GetKind(), "ann does not own the agent")
+		require.Contains(t, harmless, p.GetKind(), "ann does not own the agent")
 	}
 }

@@ -128,7 +128,7 @@ func (w *Worker) sleepBetweenRenewals(ctx context.Context, d time.Duration, fail
 	defer timer.Stop()
 	stopping := w.stopping
 	for {
-		why, changed := w.closedFor()
+		why, changed := closedFor(w)
 		w.door.press(why != "")
 		if told := w.told.Load(); !failed && why != deref(told) && w.registered.Load().GetWorkerId() != "" {
 			return nil
@@ -145,9 +145,9 @@ func (w *Worker) sleepBetweenRenewals(ctx context.Context, d time.Duration, fail
 	}
 }
 
-// closedFor returns why this worker takes nothing new, empty if it does, and what ends when
+// closedFor returns why a worker takes nothing new, empty if it does, and what ends when
 // that may have changed; nil for never.
-func (w *Worker) closedFor() (why string, changed <-chan struct{}) {
+func closedFor(w *Worker) (why string, changed <-chan struct{}) {
 	select {
 	case <-w.stopping:
 		return "it is stopping", nil
@@ -172,7 +172,7 @@ func (w *Worker) renew(ctx context.Context, timeout time.Duration) error {
 	if registered.GetWorkerId() == "" {
 		return nil // it is registering
 	}
-	why, _ := w.closedFor()
+	why, _ := closedFor(w)
 	req := &deckhandv1.RenewLeasesRequest{WorkerId: registered.GetWorkerId(), Pressure: why}
 	for _, h := range all {
 		req.Leases = append(req.Leases, h.lease)

@@ -176,7 +176,8 @@ func (h *Files) ListFiles(ctx context.Context, req *deckhandv1.ListFilesRequest)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", req.GetPath(), fault.FromGRPC(err))
 	}
-	return filesPage(req, &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated()}, fileInfos(res))
+	files, next, err := filesPage(fileInfos(res), req)
+	return &deckhandv1.ListFilesResponse{Files: files, Truncated: res.GetTruncated(), NextPageToken: next}, err
 }
 
 func fileInfos(res *nodev1.ListFilesResponse) (out []*deckhandv1.FileInfo) {
@@ -188,11 +189,13 @@ func fileInfos(res *nodev1.ListFilesResponse) (out []*deckhandv1.FileInfo) {
 	return out
 }
 
-// filesPage adds a page of the entries of a folder to a response: a folder, then what is in
-// it, by name.
-func filesPage(req *deckhandv1.ListFilesRequest, out *deckhandv1.ListFilesResponse, all []*deckhandv1.FileInfo) (_ *deckhandv1.ListFilesResponse, err error) {
+// filesPage returns a page of the entries of a folder, and the token of the next: a folder,
+// then what is in it, by name.
+func filesPage(all []*deckhandv1.FileInfo, req interface {
+	GetPageSize() int32
+	GetPageToken() string
+}) ([]*deckhandv1.FileInfo, string, error) {
 	key := func(f *deckhandv1.FileInfo) string { return strings.ReplaceAll(f.GetPath(), "/", "\x01") }
 	slices.SortFunc(all, func(a, b *deckhandv1.FileInfo) int { return strings.Compare(key(a), key(b)) })
-	out.Files, out.NextPageToken, err = store.PageOf(all, cmp.Or(req.GetPageSize(), maxListed), req.GetPageToken(), key)
-	return out, err
+	return store.PageOf(all, cmp.Or(req.GetPageSize(), maxListed), req.GetPageToken(), key)
 }

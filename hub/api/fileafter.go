@@ -101,5 +101,6 @@ func (h *Files) listAfter(ctx context.Context, req *deckhandv1.ListFilesRequest)
 			Path: shown.Path, Type: kind, Size: e.GetState().GetSize(), Mode: e.GetState().GetMode(), ModifiedAt: e.GetModifiedAt(),
 		})
 	}
-	return filesPage(req, &deckhandv1.ListFilesResponse{Truncated: res.GetTruncated(), State: at.GetState()}, all)
+	files, next, err := filesPage(all, req)
+	return &deckhandv1.ListFilesResponse{Files: files, Truncated: res.GetTruncated(), State: at.GetState(), NextPageToken: next}, err
 }

@@ -130,7 +130,8 @@ func (h *Machines) ListMachineFiles(ctx context.Context, req *deckhandv1.ListMac
 	if err := h.record(ctx, id, "node.folder_listed", map[string]any{"path": req.GetPath()}); err != nil {
 		return nil, err
 	}
-	return &deckhandv1.ListMachineFilesResponse{Files: fileInfos(res), Truncated: res.GetTruncated()}, nil
+	files, next, err := filesPage(fileInfos(res), req)
+	return &deckhandv1.ListMachineFilesResponse{Files: files, Truncated: res.GetTruncated(), NextPageToken: next}, err
 }
 
 // ReadMachineFile returns a range of a file of a machine.

@@ -289,6 +289,7 @@ export const rowsOf = {
   "deckhand.v1.ListCollectionsResponse": "collections",
   "deckhand.v1.ListDocumentsResponse": "documents",
   "deckhand.v1.ReadJournalResponse": "entries",
+  "deckhand.v1.ListMachineFilesResponse": "files",
   "deckhand.v1.ListMemoriesResponse": "memories",
   "deckhand.v1.ListMemoryVersionsResponse": "versions",
   "deckhand.v1.ListTaskMemoriesResponse": "memories",
