@@ -193,6 +193,7 @@ func TestListsComeInPages(t *testing.T) {
 // bounded are the lists without pages, and why they need none.
 var bounded = map[string]string{
 	"ListEvents":      "they are numbered: before_seq and after_seq go on, and page_size bounds a page",
+	"ListPacks":       "a node has a few, each of hundreds of megabytes",
 	"SearchKnowledge": "the best passages, at most 50: what follows fits worse",
 	"SearchNodeLog":   "the log is searched from offset on, and next_offset goes on",
 }
