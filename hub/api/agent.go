@@ -270,7 +270,7 @@ func (h *Agents) ListAgents(ctx context.Context, req *deckhandv1.ListAgentsReque
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListAgentsResponse{Total: totalMessage(total)}
+	res := &deckhandv1.ListAgentsResponse{}
 	if len(rows) > int(size) {
 		rows = rows[:size]
 		// Names are unique and sorted: the next page starts after the last one.
@@ -283,7 +283,8 @@ func (h *Agents) ListAgents(ctx context.Context, req *deckhandv1.ListAgentsReque
 	if res.Agents, err = h.messages(ctx, all); err != nil {
 		return nil, err
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // lastState is the state of a task; unspecified for none.

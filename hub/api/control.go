@@ -188,7 +188,7 @@ func (h *Control) ListAuditEntries(ctx context.Context, req *deckhandv1.ListAudi
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListAuditEntriesResponse{Total: totalMessage(total)}
+	res := &deckhandv1.ListAuditEntriesResponse{}
 	for _, row := range rows {
 		res.Entries = append(res.Entries, &deckhandv1.AuditEntry{
 			Id: row.ID, Time: timestamppb.New(row.Time), ActorKind: row.ActorKind, ActorId: row.ActorID, Action: row.Action,
@@ -199,5 +199,6 @@ func (h *Control) ListAuditEntries(ctx context.Context, req *deckhandv1.ListAudi
 	if len(rows) == int(filter.Max) {
 		res.NextPageToken = strconv.FormatInt(rows[len(rows)-1].ID, 10)
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }

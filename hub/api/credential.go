@@ -134,5 +134,7 @@ func (h *Credentials) ListCredentialRequests(ctx context.Context, req *deckhandv
 	if err != nil {
 		return nil, err
 	}
-	return &deckhandv1.ListCredentialRequestsResponse{Requests: all, NextPageToken: next, Total: totalMessage(total)}, nil
+	res := &deckhandv1.ListCredentialRequestsResponse{Requests: all, NextPageToken: next}
+	res.Total, err = totalMessage(total, len(all), next)
+	return res, err
 }

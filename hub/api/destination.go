@@ -246,7 +246,7 @@ func (h *Destinations) ListNotifications(ctx context.Context, req *deckhandv1.Li
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNotificationsResponse{NextPageToken: next, Total: totalMessage(total)}
+	res := &deckhandv1.ListNotificationsResponse{NextPageToken: next}
 	for _, n := range rows {
 		res.Notifications = append(res.Notifications, &deckhandv1.Notification{
 			Id: n.ID, DestinationId: n.DestinationID, DestinationName: n.DestinationName, Type: n.Type, TaskId: n.TaskID, State: notificationState(n.State),
@@ -254,7 +254,8 @@ func (h *Destinations) ListNotifications(ctx context.Context, req *deckhandv1.Li
 			ExpiresAt: timestamppb.New(n.ExpiresAt), HandledAt: timestamp(n.HandledAt),
 		})
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // notification returns a notification with its content.

@@ -74,7 +74,7 @@ func (h *Inbox) ListInbox(ctx context.Context, req *deckhandv1.ListInboxRequest)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next, NextSnoozeEndsAt: timestamp(page.NextSnooze), Total: totalMessage(total)}
+	res := &deckhandv1.ListInboxResponse{NextPageToken: page.Next, NextSnoozeEndsAt: timestamp(page.NextSnooze)}
 	for _, row := range page.Rows {
 		item := h.listed(ctx, row)
 		item.AlikeCount = page.Alike[row.InboxItem.Alike]
@@ -89,7 +89,8 @@ func (h *Inbox) ListInbox(ctx context.Context, req *deckhandv1.ListInboxRequest)
 			res.Counts = append(res.Counts, &deckhandv1.InboxCount{Kind: deckhandv1.InboxKind(enumValue(deckhandv1.InboxKind_value, "INBOX_KIND_", k)), Items: n})
 		}
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(page.Rows), res.GetNextPageToken())
+	return res, err
 }
 
 // GetInboxItem returns one item.

@@ -191,14 +191,15 @@ func (h *Knowledge) ListDocuments(ctx context.Context, req *deckhandv1.ListDocum
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListDocumentsResponse{NextPageToken: next, Total: totalMessage(total)}
+	res := &deckhandv1.ListDocumentsResponse{NextPageToken: next}
 	for _, d := range rows {
 		res.Documents = append(res.Documents, &deckhandv1.KnowledgeDocument{
 			Id: d.ID, SourceId: d.SourceID, Path: d.Path, Title: d.Title, Format: d.Format, Digest: d.Digest, Bytes: d.Bytes, Passages: d.Passages,
 			Skipped: d.Skipped, IndexedAt: timestamppb.New(d.IndexedAt),
 		})
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // SyncCollection starts a sync.

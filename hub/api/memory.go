@@ -165,7 +165,9 @@ func (h *Memories) ListMemories(ctx context.Context, req *deckhandv1.ListMemorie
 	if err != nil {
 		return nil, err
 	}
-	return &deckhandv1.ListMemoriesResponse{Memories: memoryMessages(rows), NextPageToken: next, Total: totalMessage(total)}, nil
+	res := &deckhandv1.ListMemoriesResponse{Memories: memoryMessages(rows), NextPageToken: next}
+	res.Total, err = totalMessage(total, len(rows), next)
+	return res, err
 }
 
 // RecallMemories returns the entries that fit a text best.

@@ -40,11 +40,12 @@ func (h *Nodes) ListNodes(ctx context.Context, req *deckhandv1.ListNodesRequest)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNodesResponse{NextPageToken: next, Total: totalMessage(total)}
+	res := &deckhandv1.ListNodesResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Nodes = append(res.Nodes, nodeMessage(row, seen))
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // GetNode returns one node.

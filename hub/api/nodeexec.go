@@ -128,11 +128,12 @@ func (h *NodeExecs) ListNodeExecs(ctx context.Context, req *deckhandv1.ListNodeE
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListNodeExecsResponse{NextPageToken: next, Total: totalMessage(total)}
+	res := &deckhandv1.ListNodeExecsResponse{NextPageToken: next}
 	for _, row := range rows {
 		res.Execs = append(res.Execs, execMessage(db.GetNodeExecRow(row)))
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // seen refuses a command in the jail of an agent that the caller does not see.

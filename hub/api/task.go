@@ -256,7 +256,7 @@ func (h *Tasks) ListTasks(ctx context.Context, req *deckhandv1.ListTasksRequest)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTasksResponse{NextPageToken: next, Total: totalMessage(total)}
+	res := &deckhandv1.ListTasksResponse{NextPageToken: next}
 	tasks := make([]db.Task, len(rows))
 	for i, row := range rows {
 		tasks[i] = row.Task
@@ -271,7 +271,8 @@ func (h *Tasks) ListTasks(ctx context.Context, req *deckhandv1.ListTasksRequest)
 		m.Standing = standing(st, ok)
 		res.Tasks = append(res.Tasks, m)
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 const (

@@ -57,11 +57,14 @@ func (h *Tasks) CancelTasks(ctx context.Context, req *deckhandv1.CancelTasksRequ
 	}
 	filter.PageSize = cmp.Or(req.GetLimit(), cancelledAtOnce)
 	counting, total := store.WithTotal(ctx)
-	rows, _, err := h.Tasks.List(counting, viewer(ctx), filter)
+	rows, next, err := h.Tasks.List(counting, viewer(ctx), filter)
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.CancelTasksResponse{Left: totalMessage(total)}
+	res := &deckhandv1.CancelTasksResponse{}
+	if res.Left, err = totalMessage(total, len(rows), next); err != nil {
+		return nil, err
+	}
 	// A task may have been submitted between the two.
 	res.Left.Count = max(0, res.GetLeft().GetCount()-int32(len(rows))) //nolint:gosec // at most a page
 	if req.GetDryRun() {

@@ -89,7 +89,7 @@ func (h *Tokens) ListTokens(ctx context.Context, req *deckhandv1.ListTokensReque
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTokensResponse{NextPageToken: next, Total: totalMessage(total)}
+	res := &deckhandv1.ListTokensResponse{NextPageToken: next}
 	for _, row := range rows {
 		m, err := tokenMessage(row)
 		if err != nil {
@@ -97,7 +97,8 @@ func (h *Tokens) ListTokens(ctx context.Context, req *deckhandv1.ListTokensReque
 		}
 		res.Tokens = append(res.Tokens, m)
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // RevokeToken ends one.

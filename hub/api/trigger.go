@@ -177,7 +177,7 @@ func (h *Triggers) ListTriggers(ctx context.Context, req *deckhandv1.ListTrigger
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListTriggersResponse{Total: totalMessage(total)}
+	res := &deckhandv1.ListTriggersResponse{}
 	if len(rows) > int(size) {
 		rows = rows[:size]
 		res.NextPageToken = rows[size-1].Trigger.Name
@@ -189,7 +189,8 @@ func (h *Triggers) ListTriggers(ctx context.Context, req *deckhandv1.ListTrigger
 		}
 		res.Triggers = append(res.Triggers, m)
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // EnableTrigger lets a trigger fire.
@@ -307,7 +308,7 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *deckhandv1.ListDeliv
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListDeliveriesResponse{NextPageToken: next, Total: totalMessage(total)}
+	res := &deckhandv1.ListDeliveriesResponse{NextPageToken: next}
 	for _, d := range rows {
 		res.Deliveries = append(res.Deliveries, &deckhandv1.Delivery{
 			Id: d.ID, TriggerId: d.TriggerID, TriggerName: d.TriggerName, Key: d.Key, Source: d.Source, State: deliveryState(d.State),
@@ -316,7 +317,8 @@ func (h *Triggers) ListDeliveries(ctx context.Context, req *deckhandv1.ListDeliv
 			Size: d.Size,
 		})
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // delivery returns one with what was sent, secrets masked.

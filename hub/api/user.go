@@ -77,7 +77,7 @@ func (h *People) ListUsers(ctx context.Context, req *deckhandv1.ListUsersRequest
 	if err != nil {
 		return nil, err
 	}
-	res := &deckhandv1.ListUsersResponse{Total: totalMessage(total)}
+	res := &deckhandv1.ListUsersResponse{}
 	if len(rows) > int(size) {
 		rows = rows[:size]
 		res.NextPageToken = store.NameToken(rows[size-1].User.Name, "")
@@ -85,7 +85,8 @@ func (h *People) ListUsers(ctx context.Context, req *deckhandv1.ListUsersRequest
 	for _, row := range rows {
 		res.Users = append(res.Users, userMessage(db.GetUserRow(row)))
 	}
-	return res, nil
+	res.Total, err = totalMessage(total, len(rows), res.GetNextPageToken())
+	return res, err
 }
 
 // UpdateUser changes one.

@@ -361,14 +361,12 @@ func (n *Nodes) List(ctx context.Context, orgID, token string, size int32) (out 
 		return nil, "", err
 	}
 	params := db.ListNodesParams{OrgID: orgID, StaleAfter: n.staleAfter, AfterName: name, AfterID: id, MaxRows: size + 1}
-	if err := n.store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	n.store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := params
-		all.AfterName, all.AfterID, all.MaxRows = "", "", maxRows
+		all.MaxRows = maxRows
 		_, err := q.ListNodes(ctx, all)
 		return err
-	}); err != nil {
-		return nil, "", fmt.Errorf("count nodes: %w", err)
-	}
+	})
 	rows, err := n.store.ListNodes(ctx, params)
 	if err != nil {
 		return nil, "", fmt.Errorf("list nodes: %w", err)

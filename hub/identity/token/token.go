@@ -130,14 +130,12 @@ func (s *Service) Renew(ctx context.Context, r Renewal) error {
 // the next page's token; "" for everybody's.
 func (s *Service) List(ctx context.Context, orgID, userID, page string, size int32) ([]db.ListTokensRow, string, error) {
 	p := db.ListTokensParams{OrgID: orgID, UserID: userID, MaxRows: size + 1}
-	if err := s.store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	s.store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := p
 		all.MaxRows = maxRows
 		_, err := q.ListTokens(ctx, all)
 		return err
-	}); err != nil {
-		return nil, "", fmt.Errorf("count tokens: %w", err)
-	}
+	})
 	if page != "" {
 		at, id, err := store.ParsePageToken(page)
 		if err != nil {

@@ -81,14 +81,12 @@ func missing(id string) error {
 // List returns at most limit users by name, after one.
 func (u *Users) List(ctx context.Context, orgID, after string, limit int32) ([]db.ListUsersRow, error) {
 	params := db.ListUsersParams{OrgID: orgID, AfterName: after, MaxRows: limit}
-	if err := u.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	u.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := params
-		all.AfterName, all.MaxRows = "", maxRows
+		all.MaxRows = maxRows
 		_, err := q.ListUsers(ctx, all)
 		return err
-	}); err != nil {
-		return nil, fmt.Errorf("count users: %w", err)
-	}
+	})
 	return u.cfg.Store.ListUsers(ctx, params)
 }
 

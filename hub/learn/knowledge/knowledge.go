@@ -254,14 +254,12 @@ func (k *Knowledge) Documents(ctx context.Context, v visibility.Viewer, ref, pag
 		return nil, "", err
 	}
 	params := db.ListKnowledgeDocumentsParams{OrgID: v.OrgID, CollectionID: id, AfterPath: path, AfterID: after, MaxRows: size + 1}
-	if err := k.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	k.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := params
-		all.AfterPath, all.AfterID, all.MaxRows = "", "", maxRows
+		all.MaxRows = maxRows
 		_, err := q.ListKnowledgeDocuments(ctx, all)
 		return err
-	}); err != nil {
-		return nil, "", fmt.Errorf("count documents: %w", err)
-	}
+	})
 	rows, err := k.cfg.Store.ListKnowledgeDocuments(ctx, params)
 	if err != nil {
 		return nil, "", fmt.Errorf("list the documents of collection %s: %w", id, err)

@@ -115,14 +115,12 @@ func (m *Memories) List(ctx context.Context, v visibility.Viewer, f Filter) ([]E
 			return nil, "", err
 		}
 	}
-	if err := m.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	m.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := p
-		all.BeforeTime, all.BeforeID, all.MaxRows = nil, "", maxRows
+		all.MaxRows = maxRows
 		_, err := q.ListMemories(ctx, all)
 		return err
-	}); err != nil {
-		return nil, "", fmt.Errorf("count memories: %w", err)
-	}
+	})
 	rows, err := m.cfg.Store.ListMemories(ctx, p)
 	if err != nil {
 		return nil, "", fmt.Errorf("list memories: %w", err)

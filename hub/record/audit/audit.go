@@ -98,14 +98,12 @@ func List(ctx context.Context, s *store.Store, orgID string, f Filter) ([]db.Aud
 		OrgID: orgID, BeforeID: f.Before, ObjectID: f.ObjectID, ActorID: f.ActorID, Action: f.Action, Severity: f.Severity, MaxRows: f.Max,
 		Contains: f.Contains, Since: f.Since, Until: f.Until,
 	}
-	if err := s.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	s.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := params
-		all.BeforeID, all.MaxRows = 0, maxRows
+		all.MaxRows = maxRows
 		_, err := q.ListAudit(ctx, all)
 		return err
-	}); err != nil {
-		return nil, fmt.Errorf("count audit entries: %w", err)
-	}
+	})
 	rows, err := s.ListAudit(ctx, params)
 	if err != nil {
 		return nil, fmt.Errorf("list audit entries: %w", err)

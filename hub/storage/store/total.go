@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,38 +15,46 @@ import (
 // nobody reads so many.
 const MaxCounted = 10_000
 
-// Total is how many rows a list has on all its pages.
+// Total counts the rows that a list has on all its pages.
 type Total struct {
-	// Counted says that the list was counted.
-	Counted bool
-	Count   int32
-	// AtLeast says that there are more than Count, which is MaxCounted.
-	AtLeast bool
+	// count is set by the list.
+	count func() (rows int64, err error)
 }
 
 type totalKey struct{}
 
-// WithTotal has the list that is read with the context count all its rows into the total; see
-// [Store.CountAll].
+// WithTotal returns a context, and a total that counts the list which is read with it. The list
+// is read from its beginning, and calls [Store.CountAll].
 func WithTotal(ctx context.Context) (context.Context, *Total) {
 	total := &Total{}
 	return context.WithValue(ctx, totalKey{}, total), total
 }
 
-// CountAll counts the rows of a list if the context asks for it. list makes the list's own
-// query, from its beginning and for at most so many rows, so that both have the same filters;
-// the rows themselves are not read.
-func (s *Store) CountAll(ctx context.Context, list func(q *db.Queries, maxRows int32) error) error {
+// CountAll says how the rows of a list are counted if the context asks for it. list makes the
+// list's own query for at most so many rows, so that both have the same filters; the rows
+// themselves are not read.
+func (s *Store) CountAll(ctx context.Context, list func(q *db.Queries, maxRows int32) error) {
 	total, ok := ctx.Value(totalKey{}).(*Total)
 	if !ok {
-		return nil
+		return
 	}
-	c := &counter{on: s.pool}
-	if err := list(db.New(c), MaxCounted+1); err != nil {
-		return err
+	total.count = func() (int64, error) {
+		c := &counter{on: s.pool}
+		err := list(db.New(c), MaxCounted+1)
+		return c.rows, err
 	}
-	*total = Total{Counted: true, Count: int32(min(c.rows, MaxCounted)), AtLeast: c.rows > MaxCounted}
-	return nil
+}
+
+// Countable reports whether the list said how it is counted.
+func (t *Total) Countable() bool { return t.count != nil }
+
+// Count counts the rows. atLeast reports that there are more than rows, which is MaxCounted then.
+func (t *Total) Count() (rows int32, atLeast bool, err error) {
+	n, err := t.count()
+	if err != nil {
+		return 0, false, fmt.Errorf("count a list: %w", err)
+	}
+	return int32(min(n, MaxCounted)), n > MaxCounted, nil
 }
 
 // counter counts the rows of a query instead of reading them.

@@ -319,14 +319,12 @@ func (s *Service) List(ctx context.Context, v visibility.Viewer, f Filter) ([]db
 	params := db.ListAgentsParams{
 		OrgID: v.OrgID, SeesAll: v.All, Viewer: v.Name, AfterName: f.After, MaxRows: f.Limit, Deleted: f.Deleted,
 	}
-	if err := s.store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	s.store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := params
-		all.AfterName, all.MaxRows = "", maxRows
+		all.MaxRows = maxRows
 		_, err := q.ListAgents(ctx, all)
 		return err
-	}); err != nil {
-		return nil, fmt.Errorf("count agents: %w", err)
-	}
+	})
 	return s.store.ListAgents(ctx, params)
 }
 

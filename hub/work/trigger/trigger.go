@@ -363,14 +363,12 @@ func (s *Service) List(ctx context.Context, v visibility.Viewer, agentID, after 
 	if agentID != "" {
 		params.AgentID = &agentID
 	}
-	if err := s.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
+	s.cfg.Store.CountAll(ctx, func(q *db.Queries, maxRows int32) error {
 		all := params
-		all.AfterName, all.MaxRows = "", maxRows
+		all.MaxRows = maxRows
 		_, err := q.ListTriggers(ctx, all)
 		return err
-	}); err != nil {
-		return nil, fmt.Errorf("count triggers: %w", err)
-	}
+	})
 	rows, err := s.cfg.Store.ListTriggers(ctx, params)
 	if err != nil {
 		return nil, fmt.Errorf("list triggers: %w", err)
