@@ -262,7 +262,7 @@ func TestFeedbackMovesConfidenceAndProposes(t *testing.T) {
 	require.True(t, fault.Is(fault.FromConnect(err), fault.Precondition), "%v", err)
 	require.Len(t, do(t, ann.Feedback.ListFeedback, &deckhandv1.ListFeedbackRequest{PatternId: p.GetId()}).GetFeedback(), 2)
 
-	// A correction may become an entry of the memory of whoever accepts it.
+	// A correction may become an entry in the memory of the person who accepts it.
 	proposals = give(ann, task, id, correct, "Ask the on-call person first").GetProposals()
 	remembered := do(t, ann.Feedback.DecideProposal, &deckhandv1.DecideProposalRequest{ProposalId: proposals[0].GetId(), Accept: true, AsMemory: true}).GetProposal()
 	require.Equal(t, "accepted", remembered.GetState())

@@ -3,7 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"io"
 	"slices"
 	"strings"
 
@@ -106,12 +105,7 @@ func (h *Images) ImportImage(ctx context.Context, in *connect.ClientStream[deckh
 	if err != nil {
 		return nil, err
 	}
-	one, err := h.Images.Import(ctx, on, in.Msg().GetName(), actor(auth.From(ctx)), func() ([]byte, error) {
-		if in.Receive() {
-			return in.Msg().GetData(), nil
-		}
-		return nil, cmp.Or(in.Err(), io.EOF)
-	})
+	one, err := h.Images.Import(ctx, on, in.Msg().GetName(), actor(auth.From(ctx)), dataOf(in))
 	if err != nil {
 		return nil, err
 	}

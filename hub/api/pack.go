@@ -61,6 +61,19 @@ func (h *Packs) FetchPack(ctx context.Context, req *deckhandv1.FetchPackRequest)
 	return &deckhandv1.FetchPackResponse{Pack: packMessage(one)}, nil
 }
 
+// dataOf returns the bytes of the messages of a stream, one after the other.
+func dataOf[T any, P interface {
+	*T
+	GetData() []byte
+}](in *connect.ClientStream[T]) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		if in.Receive() {
+			return P(in.Msg()).GetData(), nil
+		}
+		return nil, cmp.Or(in.Err(), io.EOF)
+	}
+}
+
 // ImportPack has a node install the archive of a pack.
 func (h *Packs) ImportPack(ctx context.Context, in *connect.ClientStream[deckhandv1.ImportPackRequest]) (*deckhandv1.ImportPackResponse, error) {
 	if !in.Receive() {
@@ -71,12 +84,7 @@ func (h *Packs) ImportPack(ctx context.Context, in *connect.ClientStream[deckhan
 	if err != nil {
 		return nil, err
 	}
-	one, err := h.Packs.Import(ctx, on, &nodev1.Pin{Name: first.GetName(), Sha256: first.GetSha256()}, actor(auth.From(ctx)), func() ([]byte, error) {
-		if in.Receive() {
-			return in.Msg().GetData(), nil
-		}
-		return nil, cmp.Or(in.Err(), io.EOF)
-	})
+	one, err := h.Packs.Import(ctx, on, &nodev1.Pin{Name: first.GetName(), Sha256: first.GetSha256()}, actor(auth.From(ctx)), dataOf(in))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,8 @@ package egresslink
 import (
 	"encoding/binary"
 	"io"
+
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 )
 
 // Frames is what a session of yamux runs over. It writes the header and the body of a frame
@@ -30,7 +32,7 @@ func (f *Frames) Write(b []byte) (int, error) {
 		}
 		return f.ReadWriteCloser.Write(b)
 	}
-	first := b[:min(len(b), MaxPiece-frameHead)]
+	first := b[:min(len(b), bytestream.MaxPiece-frameHead)]
 	both := append(f.head, first...)
 	f.head = both[:0]
 	if _, err := f.ReadWriteCloser.Write(both); err != nil {

@@ -66,12 +66,13 @@ func (c *conn) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// limitWrite sets the deadline for writing, unless it was set a moment ago and need not be anew.
-func (c *conn) limitWrite(anew bool) {
+// limitWrite sets the deadline for writing. It leaves one that was set a moment ago, unless
+// exact is set.
+func (c *conn) limitWrite(exact bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	patience := c.jail.p.cfg.Patience
-	if now := time.Now(); anew || now.Sub(c.sending) >= patience/precision {
+	if now := time.Now(); exact || now.Sub(c.sending) >= patience/precision {
 		c.sending = now
 		_ = c.Conn.SetWriteDeadline(now.Add(patience))
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -95,31 +96,14 @@ func (s *server) ImportImage(stream grpc.ClientStreamingServer[nodev1.ImportImag
 	if err != nil {
 		return err
 	}
-	one, err := s.s.Import(stream.Context(), first.GetName(), &received{stream: stream, data: first.GetData()})
+	one, err := s.s.Import(stream.Context(), first.GetName(), bytestream.Reader(first.GetData(), func() ([]byte, error) {
+		req, err := stream.Recv()
+		return req.GetData(), err
+	}))
 	if err != nil {
 		return s.fail("import an image", err)
 	}
 	return stream.SendAndClose(&nodev1.ImportImageResponse{Image: ToProto(one)})
-}
-
-// received is an archive that comes in messages.
-type received struct {
-	stream grpc.ClientStreamingServer[nodev1.ImportImageRequest, nodev1.ImportImageResponse]
-	data   []byte
-}
-
-// Read implements io.Reader.
-func (r *received) Read(into []byte) (int, error) {
-	for len(r.data) == 0 {
-		req, err := r.stream.Recv()
-		if err != nil {
-			return 0, err // io.EOF at the end
-		}
-		r.data = req.GetData()
-	}
-	n := copy(into, r.data)
-	r.data = r.data[n:]
-	return n, nil
 }
 
 // ListImages implements the service.

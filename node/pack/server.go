@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -76,7 +77,10 @@ func (s *server) ImportPack(stream grpc.ClientStreamingServer[nodev1.ImportPackR
 		return err
 	}
 	one, err := s.install(first.GetPin(), func(store *Store, pin Pin) (Pack, error) {
-		return store.Import(stream.Context(), pin, &received{stream: stream, data: first.GetData()}, "imported through the hub")
+		return store.Import(stream.Context(), pin, bytestream.Reader(first.GetData(), func() ([]byte, error) {
+			req, err := stream.Recv()
+			return req.GetData(), err
+		}), "imported through the hub")
 	})
 	if err != nil {
 		return s.fail("import a pack", err)
@@ -99,26 +103,6 @@ func (s *server) install(req *nodev1.Pin, do func(*Store, Pin) (Pack, error)) (*
 		return nil, err
 	}
 	return toProto([]Pack{one})[0], nil
-}
-
-// received is an archive that comes in messages.
-type received struct {
-	stream grpc.ClientStreamingServer[nodev1.ImportPackRequest, nodev1.ImportPackResponse]
-	data   []byte
-}
-
-// Read implements io.Reader.
-func (r *received) Read(into []byte) (int, error) {
-	for len(r.data) == 0 {
-		req, err := r.stream.Recv()
-		if err != nil {
-			return 0, err // io.EOF at the end
-		}
-		r.data = req.GetData()
-	}
-	n := copy(into, r.data)
-	r.data = r.data[n:]
-	return n, nil
 }
 
 // PrunePacks implements the service.

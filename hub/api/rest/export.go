@@ -112,23 +112,18 @@ type exportPiece[T any] interface {
 // serveExport serves what a stream has. An export that breaks off ends its connection, so that
 // it cannot be taken for a whole one.
 func serveExport[T any, P exportPiece[T]](h *Handler, w http.ResponseWriter, r *http.Request, kind string, stream *connect.ServerStreamForClient[T], err error) {
-	if err != nil {
-		h.refuse(w, r, err)
+	more, ok := opened(h, w, r, stream, err)
+	if !ok {
 		return
 	}
 	defer stream.Close() //nolint:errcheck // it is over
-	more := stream.Receive()
-	if err := stream.Err(); err != nil {
-		h.refuse(w, r, err)
-		return
-	}
 	header := w.Header()
 	header.Set("Content-Type", kind)
 	header.Set("Content-Disposition", "attachment")
 	header.Set("Content-Security-Policy", "sandbox")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Trailer", digestHeader)
-	out, sum := newLogWriter(w, 0), sha256.New()
+	out, sum := newRangeWriter(w, 0), sha256.New()
 	out.begin(false)
 	for ; more; more = stream.Receive() {
 		data := P(stream.Msg()).GetData()

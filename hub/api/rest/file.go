@@ -57,17 +57,12 @@ func (h *Handler) file(w http.ResponseWriter, r *http.Request, describe *deckhan
 	entry.Offset = from
 	download.Entries = []*deckhandv1.UploadEntry{entry}
 	stream, err := local{h.cfg.Door, r}.files().DownloadFiles(r.Context(), download)
-	if err != nil {
-		h.refuse(w, r, err)
+	more, ok := opened(h, w, r, stream, err)
+	if !ok {
 		return
 	}
 	defer stream.Close() //nolint:errcheck // it is over
-	more := stream.Receive()
-	if err := stream.Err(); err != nil {
-		h.refuse(w, r, err)
-		return
-	}
-	out := newLogWriter(w, from)
+	out := newRangeWriter(w, from)
 	out.end = end
 	// Whatever an agent wrote is no page of the hub.
 	header.Set("Content-Type", "application/octet-stream")

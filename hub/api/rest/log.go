@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -70,17 +68,12 @@ func serveLog[T any, P logPiece[T]](h *Handler, w http.ResponseWriter, r *http.R
 		return
 	}
 	stream, err := open(from, follow)
-	if err != nil {
-		h.refuse(w, r, err)
+	more, ok := opened(h, w, r, stream, err)
+	if !ok {
 		return
 	}
 	defer stream.Close() //nolint:errcheck // it is over
-	more := stream.Receive()
-	if err := stream.Err(); err != nil {
-		h.refuse(w, r, err)
-		return
-	}
-	out := newLogWriter(w, from)
+	out := newRangeWriter(w, from)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	size, err := strconv.ParseInt(stream.ResponseHeader().Get(api.LogSizeHeader), 10, 64)
@@ -108,7 +101,7 @@ func serveLog[T any, P logPiece[T]](h *Handler, w http.ResponseWriter, r *http.R
 			end = min(end, to+1)
 		}
 		var held bytes.Buffer
-		part := &logWriter{to: &held, at: from, end: end}
+		part := &rangeWriter{to: &held, at: from, end: end}
 		for ; more; more = stream.Receive() {
 			if piece := P(stream.Msg()); part.write(piece.GetOffset(), piece.GetData()) != nil || part.at >= end {
 				break
@@ -141,91 +134,4 @@ func serveLog[T any, P logPiece[T]](h *Handler, w http.ResponseWriter, r *http.R
 	if out.end > out.at {
 		_ = out.fill(out.end) // a gap at the end
 	}
-}
-
-// byteRange reads a header Range of one range with a beginning; others are ignored, as a
-// server may do. to is -1 for the end.
-func byteRange(header string) (from, to int64, ok bool) {
-	spec, found := strings.CutPrefix(header, "bytes=")
-	first, last, dash := strings.Cut(spec, "-")
-	if !found || !dash {
-		return 0, -1, false
-	}
-	from, err := strconv.ParseInt(first, 10, 64)
-	if err != nil || from < 0 {
-		return 0, -1, false
-	}
-	if last == "" {
-		return from, -1, true
-	}
-	to, err = strconv.ParseInt(last, 10, 64)
-	if err != nil || to < from {
-		return 0, -1, false
-	}
-	return from, to, true
-}
-
-// logWriter writes a log at its offsets.
-type logWriter struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	to      *bytes.Buffer // instead of w
-	at      int64         // the offset of the next byte
-	end     int64         // where to end; 0 for no end
-}
-
-func newLogWriter(w http.ResponseWriter, from int64) *logWriter {
-	return &logWriter{w: w, control: http.NewResponseController(w), at: from}
-}
-
-func (l *logWriter) begin(partial bool) {
-	status := http.StatusOK
-	if partial {
-		status = http.StatusPartialContent
-	}
-	l.w.WriteHeader(status)
-}
-
-// write writes a piece from an offset on, after NUL bytes for what is missing before it.
-func (l *logWriter) write(offset int64, data []byte) error {
-	if err := l.fill(offset); err != nil {
-		return err
-	}
-	if skip := l.at - offset; skip > 0 {
-		data = data[min(skip, int64(len(data))):]
-	}
-	return l.put(data)
-}
-
-// zeros are what gaps are filled with.
-var zeros [32 << 10]byte
-
-// fill writes NUL bytes up to an offset.
-func (l *logWriter) fill(until int64) error {
-	for l.at < until && (l.end == 0 || l.at < l.end) {
-		if err := l.put(zeros[:min(until-l.at, int64(len(zeros)))]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// put writes bytes, but none behind the end.
-func (l *logWriter) put(data []byte) error {
-	if l.end > 0 {
-		data = data[:max(0, min(int64(len(data)), l.end-l.at))]
-	}
-	if len(data) == 0 {
-		return nil
-	}
-	l.at += int64(len(data))
-	if l.to != nil {
-		_, err := l.to.Write(data)
-		return err
-	}
-	_ = l.control.SetWriteDeadline(time.Now().Add(writeWithin)) // without it, the connection's end is waited for
-	if _, err := l.w.Write(data); err != nil {
-		return err
-	}
-	return l.control.Flush()
 }

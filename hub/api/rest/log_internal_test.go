@@ -11,7 +11,7 @@ import (
 func TestAGapInALogIsNULBytes(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	l := &logWriter{to: &out, at: 2, end: 12}
+	l := &rangeWriter{to: &out, at: 2, end: 12}
 	require.NoError(t, l.write(0, []byte("0123")))
 	require.NoError(t, l.write(7, []byte("78")))
 	require.NoError(t, l.fill(10))

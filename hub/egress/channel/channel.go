@@ -27,6 +27,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/internal/backoff"
 	"github.com/deckhand-sh/deckhand/internal/bufpool"
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 	"github.com/deckhand-sh/deckhand/internal/echomask"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/fault"
@@ -146,7 +147,7 @@ func (c *Channels) serve(ctx context.Context, nodeID string) error {
 	}
 	s := &session{Channels: c, link: link, nodeID: nodeID, orgID: orgID, clients: map[string]*client{}, under: map[string]int{}, maskers: map[string]*echomask.Masker{}}
 	defer s.close()
-	return s.serve(ctx, &egresslink.Stream{
+	return s.serve(ctx, &bytestream.Stream{
 		Recv: func() ([]byte, error) {
 			res, err := stream.Recv()
 			if err != nil && !errors.Is(err, io.EOF) {

@@ -29,6 +29,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/storage/store"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
 	"github.com/deckhand-sh/deckhand/hub/storage/vault"
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/imageref"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
@@ -202,16 +203,10 @@ func (i *Images) Import(ctx context.Context, on db.Node, name string, by event.A
 	if err != nil {
 		return nil, fault.FromGRPC(err)
 	}
-	err = out.Send(&nodev1.ImportImageRequest{Name: name})
-	for err == nil {
-		data, rerr := next()
-		if errors.Is(rerr, io.EOF) {
-			break
+	if out.Send(&nodev1.ImportImageRequest{Name: name}) == nil {
+		if err := bytestream.Forward(next, func(data []byte) error { return out.Send(&nodev1.ImportImageRequest{Data: data}) }); err != nil {
+			return nil, err
 		}
-		if rerr != nil {
-			return nil, rerr
-		}
-		err = out.Send(&nodev1.ImportImageRequest{Data: data})
 	}
 	// The response has the cause of an error of Send.
 	res, err := out.CloseAndRecv()

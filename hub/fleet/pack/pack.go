@@ -6,7 +6,6 @@ package pack
 import (
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
@@ -14,6 +13,7 @@ import (
 	"github.com/deckhand-sh/deckhand/hub/record/audit"
 	"github.com/deckhand-sh/deckhand/hub/record/event"
 	"github.com/deckhand-sh/deckhand/hub/storage/store/db"
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	"github.com/deckhand-sh/deckhand/internal/nodelink"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
@@ -82,16 +82,10 @@ func (p *Packs) Import(ctx context.Context, on db.Node, pin *nodev1.Pin, by even
 	if err != nil {
 		return nil, fault.FromGRPC(err)
 	}
-	err = out.Send(&nodev1.ImportPackRequest{Pin: pin})
-	for err == nil {
-		data, rerr := next()
-		if errors.Is(rerr, io.EOF) {
-			break
+	if out.Send(&nodev1.ImportPackRequest{Pin: pin}) == nil {
+		if err := bytestream.Forward(next, func(data []byte) error { return out.Send(&nodev1.ImportPackRequest{Data: data}) }); err != nil {
+			return nil, err
 		}
-		if rerr != nil {
-			return nil, rerr
-		}
-		err = out.Send(&nodev1.ImportPackRequest{Data: data})
 	}
 	// The response has the cause of an error of Send.
 	res, err := out.CloseAndRecv()

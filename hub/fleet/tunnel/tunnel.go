@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/deckhand-sh/deckhand/hub/fleet/machine"
-	"github.com/deckhand-sh/deckhand/internal/egresslink"
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 	"github.com/deckhand-sh/deckhand/internal/fault"
 	nodev1 "github.com/deckhand-sh/deckhand/proto/gen/deckhand/node/v1"
 )
@@ -88,7 +88,7 @@ func open(ctx context.Context, by Way, host string, port uint32) (nodev1.EgressS
 
 // conn is a tunnel as net/http uses a connection: read by one goroutine, written by one.
 type conn struct {
-	egresslink.Stream
+	bytestream.Stream
 	sent, received *atomic.Int64
 
 	once sync.Once // of closing

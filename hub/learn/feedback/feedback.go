@@ -237,8 +237,8 @@ func (s *Service) SeesPattern(ctx context.Context, v visibility.Viewer, p db.Lea
 // Decision is what becomes of a proposal.
 type Decision struct {
 	Accept bool
-	// AsMemory has an accepted text stored in the memory of whoever decides, and not as a note of
-	// the pattern. Role is theirs.
+	// AsMemory stores an accepted text in the memory of the person who decides, instead of as a
+	// note of the pattern. Role is that person's role.
 	AsMemory bool
 	Role     string
 }
@@ -287,7 +287,7 @@ func (s *Service) Decide(ctx context.Context, v visibility.Viewer, by event.Acto
 	return out, err
 }
 
-// remember stores a proposal's text as an entry of the memory of whoever decides.
+// remember stores a proposal's text in the memory of the person who decides.
 func (s *Service) remember(ctx context.Context, tx *event.Tx, v visibility.Viewer, by event.Actor, p db.LearnProposal, role string) error {
 	// Two corrections may be about one task, or about tasks with one title.
 	suffix := " (" + p.ID + ")"

@@ -125,8 +125,9 @@ func (s *Service) Explain(ctx context.Context, v visibility.Viewer, t db.Task) (
 	return out, nil
 }
 
-// remembered proposes to remember what a run met and what solved it, for later runs of whoever
-// accepts it. It is a fact, which they are told as data: it quotes what the run wrote.
+// remembered returns a proposal to remember the cause of a failure and what solved it, for later
+// runs of the person who accepts it; nil if there is nothing to remember. The entry is a fact,
+// which agents get as data, since it quotes what the run wrote.
 func remembered(t db.Task, e Explanation) *Proposal {
 	about := cmp.Or(e.Key, e.Host)
 	if e.Step != nil {

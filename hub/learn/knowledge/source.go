@@ -163,7 +163,7 @@ func check(ctx context.Context, k *Knowledge, v visibility.Viewer, s Source, rol
 			return wrong("url", "the address of a repository has no query").WithFix("leave out what begins with ?")
 		}
 		if s.Credential != "" {
-			// Whoever searches the collection reads what the credential opens.
+			// Everybody who may search the collection can read what the credential opens.
 			if role != auth.Admin {
 				return fault.New(fault.Denied, "sources with a credential are for administrators, and you have the role %s", role).
 					WithCode(fault.PermissionDenied).WithFix("ask an administrator to add it")

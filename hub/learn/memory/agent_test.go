@@ -35,8 +35,8 @@ func TestAnAgentDoesNotRaiseTheConfidenceInWhatItRepeats(t *testing.T) {
 	require.InDelta(t, 0.8, write("step_3", "Wednesday"), 0.001)
 }
 
-// A correction changes the entry with that id, also where another one has the same key, and stays
-// for whom the entry is. It makes no text of what is none.
+// A correction changes the entry with that id, also where another one has the same key, and the
+// same people see it as before. A value that is not a text is not corrected by a text.
 func TestACorrectionChangesExactlyTheEntry(t *testing.T) {
 	t.Parallel()
 	f := tasktest.New(t)

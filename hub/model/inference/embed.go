@@ -127,7 +127,8 @@ func geminiEmbedding(of Embedding, texts []string) (call, func([]byte) ([][]floa
 	}
 }
 
-// checkVectors refuses vectors that are none, and gives the others the length 1.
+// checkVectors scales vectors to the length 1. It returns an error if one is empty, too long, of
+// another size than the first, or has a length that is 0 or not finite.
 func checkVectors(of Embedding, vectors [][]float32, want int) error {
 	if len(vectors) != want {
 		return strange(of.Model, "it has %d vectors for %d texts", len(vectors), want)

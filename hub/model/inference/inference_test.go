@@ -125,7 +125,7 @@ func TestEmbeddingsInEachFormat(t *testing.T) {
 	require.Len(t, r.reserved, 1, "neither is sent")
 }
 
-// Answers that are none are errors, and what they cost is settled.
+// Responses that are not as documented are errors, and what they cost is settled.
 func TestStrangeAnswersAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{

@@ -35,6 +35,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/deckhand-sh/deckhand/internal/bytestream"
 	"github.com/deckhand-sh/deckhand/internal/egresslink"
 	"github.com/deckhand-sh/deckhand/internal/waittest"
 	"github.com/deckhand-sh/deckhand/node/egress/process"
@@ -103,7 +104,14 @@ func (h *hub) serve(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	session, err := yamux.Server(&hubStream{stream: stream, end: cancel}, egresslink.SessionConfig())
+	session, err := yamux.Server(&bytestream.Stream{
+		Recv: func() ([]byte, error) {
+			res, err := stream.Recv()
+			return res.GetData(), err
+		},
+		Send: func(b []byte) error { return stream.Send(&nodev1.ChannelRequest{Data: b}) },
+		End:  cancel,
+	}, egresslink.SessionConfig())
 	if err != nil {
 		return
 	}
@@ -137,34 +145,6 @@ func (h *hub) serve(ctx context.Context) {
 	defer server.Close()
 	_ = server.Serve(session)
 }
-
-type hubStream struct {
-	stream nodev1.EgressService_ChannelClient
-	end    func()
-	rest   []byte
-	mu     sync.Mutex // of Write
-}
-
-func (s *hubStream) Read(b []byte) (int, error) {
-	for len(s.rest) == 0 {
-		res, err := s.stream.Recv()
-		if err != nil {
-			return 0, err
-		}
-		s.rest = res.GetData()
-	}
-	n := copy(b, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
-func (s *hubStream) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(b), s.stream.Send(&nodev1.ChannelRequest{Data: b})
-}
-
-func (s *hubStream) Close() error { s.end(); return nil }
 
 // bound returns a program in a jail with a credential for a server.
 func (r *rig) bound(t *testing.T, h *hub, server *httptest.Server) *http.Client {

@@ -3,8 +3,6 @@ package node
 import (
 	"errors"
 	"io"
-	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -140,38 +138,6 @@ standard input.`,
 	}
 	cmd.Flags().StringVar(&digest, "digest", "", "SHA-256 of the archive in hexadecimal, a `DIGEST`")
 	return cmd
-}
-
-// sendArchive sends a file, or standard input for "-", in pieces, and says how far it is.
-func sendArchive(cmd *cobra.Command, e *env.Env, name string, send func(data []byte) error) error {
-	archive := cmd.InOrStdin()
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		archive = f
-	}
-	buf, sent, said := make([]byte, pieceBytes), int64(0), time.Now()
-	for {
-		n, err := io.ReadFull(archive, buf)
-		if n > 0 {
-			if err := send(buf[:n]); err != nil {
-				return err
-			}
-		}
-		if sent += int64(n); time.Since(said) >= progressEvery {
-			said = time.Now()
-			e.Notef("sent %s", output.Size(sent))
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 func packPruneCommand(e *env.Env) *cobra.Command {

@@ -323,8 +323,8 @@ type CurrentStepRow struct {
 	Since     time.Time
 }
 
-// Of a task's calls that have not ended the one that runs, else the newest. One of which nobody
-// knows how it ended waits for a person to say so.
+// The call of a task that runs, or else the newest that has not ended. A call in the state unknown
+// has not ended: a person has to say how it did.
 func (q *Queries) CurrentStep(ctx context.Context, arg CurrentStepParams) (CurrentStepRow, error) {
 	row := q.db.QueryRow(ctx, currentStep, arg.OrgID, arg.TaskID)
 	var i CurrentStepRow

@@ -4,11 +4,10 @@
 ALTER TABLE steps ADD COLUMN log_due boolean NOT NULL DEFAULT false, ADD COLUMN log_stored_at timestamptz;
 CREATE INDEX steps_log_due ON steps (node_id) WHERE log_due;
 
--- The logs of steps that were started on a node. One is whole when nothing is written to it any
--- more and its length is stored: a job writes on when the call that started it has ended, and a
--- command of which nobody knows how it ended may run again until its task ends. All that makes a
--- log whole is stored with the row of its task locked, so that those of a task get whole in the
--- order of whole_at.
+-- The logs of steps that were started on a node. A log is whole when nothing more is written to it
+-- and its length is stored. A job goes on writing after the call that started it has ended, and a
+-- command in the state unknown may run again until its task ends. Whatever makes a log whole locks
+-- the row of its task, so that the logs of a task become whole in the order of whole_at.
 CREATE VIEW step_logs AS
 SELECT s.org_id, s.task_id, s.id, s.number, s.tool, s.exec_id, s.node_id, s.started_at,
        coalesce((j.outcome ->> 'log_bytes')::bigint, s.log_bytes) AS log_bytes,

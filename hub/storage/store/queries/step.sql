@@ -224,8 +224,8 @@ WHERE org_id = @org_id AND task_id = @task_id AND tool <> @not_of
 ORDER BY number DESC LIMIT @max_rows;
 
 -- name: CurrentStep :one
--- Of a task's calls that have not ended the one that runs, else the newest. One of which nobody
--- knows how it ended waits for a person to say so.
+-- The call of a task that runs, or else the newest that has not ended. A call in the state unknown
+-- has not ended: a person has to say how it did.
 SELECT s.id, s.number, s.tool, s.state, coalesce(s.changed_arguments, s.arguments)::jsonb AS arguments,
        coalesce(s.started_at, s.proposed_at)::timestamptz AS since
 FROM steps s WHERE s.org_id = @org_id AND s.task_id = @task_id AND s.state IN ('proposed', 'waiting', 'granted', 'started', 'unknown')

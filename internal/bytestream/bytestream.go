@@ -1,6 +1,12 @@
-package egresslink
+// Package bytestream makes a stream of bytes of the messages of a gRPC stream, and passes such
+// messages on.
+package bytestream
 
-import "sync"
+import (
+	"errors"
+	"io"
+	"sync"
+)
 
 // Stream is a stream of gRPC messages as a stream of bytes. It is read by one goroutine and
 // may be written by several.
@@ -54,4 +60,26 @@ func (s *Stream) Close() error {
 		s.End()
 	}
 	return nil
+}
+
+// Reader reads the bytes of a message, and then those of all that follow.
+func Reader(first []byte, recv func() ([]byte, error)) io.Reader {
+	return &Stream{Recv: recv, rest: first}
+}
+
+// Forward sends the messages that next returns until its io.EOF. It returns another error of
+// next. An error of send ends it as well and is not returned: the call's response says why.
+func Forward(next func() ([]byte, error), send func([]byte) error) error {
+	for {
+		data, err := next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if send(data) != nil {
+			return nil
+		}
+	}
 }
