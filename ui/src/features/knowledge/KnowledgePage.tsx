@@ -8,6 +8,7 @@ import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { useSession } from "@/app/session";
 import { Button } from "@/components/Button";
+import { Choose, ChosenBar } from "@/components/Chosen";
 import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
@@ -130,19 +131,15 @@ export function KnowledgePage() {
           see. Documents are read in a jail on a node.
         </Empty>
       )}
-      {q === "" && picked.length > 0 && (
-        <div role="toolbar" aria-label="Chosen collections" className="flex items-center gap-2 pb-2">
-          <span>{picked.length} chosen</span>
+      {q === "" && (
+        <ChosenBar label="Chosen collections" count={picked.length} onClear={() => setChosen([])}>
           <Button small onClick={() => void sync(...picked)}>
             Sync chosen
           </Button>
           <Button small look="danger" onClick={() => setRemoving(picked)}>
             Delete chosen
           </Button>
-          <Button small onClick={() => setChosen([])}>
-            Clear
-          </Button>
-        </div>
+        </ChosenBar>
       )}
       {q === "" && all.length > 0 && (
         <Table label="Collections" head={["Name", "Whose", "Documents", "Passages", "Last sync", ...(writer ? [""] : [])]}>
@@ -150,13 +147,7 @@ export function KnowledgePage() {
             <Row key={c.id}>
               <Cell className="font-medium">
                 {writer && c.writable && (
-                  <input
-                    type="checkbox"
-                    className="mr-2 align-middle"
-                    aria-label={`Choose ${c.name}`}
-                    checked={chosen.includes(c.id)}
-                    onChange={(e) => setChosen(e.target.checked ? [...chosen, c.id] : chosen.filter((id) => id !== c.id))}
-                  />
+                  <Choose name={c.name} id={c.id} chosen={chosen} onChange={setChosen} />
                 )}
                 <button type="button" className="text-left hover:underline" onClick={() => void navigate({ search: (s) => ({ ...s, collection: c.id, passage: "sources" }) })}>
                   {c.name}

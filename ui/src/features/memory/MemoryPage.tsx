@@ -11,6 +11,7 @@ import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
+import { Choose, ChosenBar } from "@/components/Chosen";
 import { Confirm } from "@/components/Confirm";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
@@ -140,42 +141,30 @@ export function MemoryPage() {
         )
       ) : (
         <>
-          {picked.length > 0 && (
-            <div role="toolbar" aria-label="Chosen entries" className="flex items-center gap-2 pb-2">
-              <span>{picked.length} chosen</span>
-              {search.deleted ? (
-                <Button small onClick={() => void restore(chosen)}>
-                  Restore chosen
-                </Button>
-              ) : (
-                <>
-                  {picked.some((m) => m.confirmedBy === "") && (
-                    <Button small onClick={() => void confirm(picked.filter((m) => m.confirmedBy === ""))}>
-                      Confirm chosen
-                    </Button>
-                  )}
-                  <Button small look="danger" onClick={() => void remove(chosen)}>
-                    Delete chosen
-                  </Button>
-                </>
-              )}
-              <Button small onClick={() => setChosen([])}>
-                Clear
+          <ChosenBar label="Chosen entries" count={picked.length} onClear={() => setChosen([])}>
+            {search.deleted ? (
+              <Button small onClick={() => void restore(chosen)}>
+                Restore chosen
               </Button>
-            </div>
-          )}
+            ) : (
+              <>
+                {picked.some((m) => m.confirmedBy === "") && (
+                  <Button small onClick={() => void confirm(picked.filter((m) => m.confirmedBy === ""))}>
+                    Confirm chosen
+                  </Button>
+                )}
+                <Button small look="danger" onClick={() => void remove(chosen)}>
+                  Delete chosen
+                </Button>
+              </>
+            )}
+          </ChosenBar>
           <Table label="Memory" head={["Entry", "Value", "Whose", "Written by", "Used", ""]}>
             {all.map((m) => (
               <Row key={m.id}>
                 <Cell>
                   {m.writable && (
-                    <input
-                      type="checkbox"
-                      className="mr-2 align-middle"
-                      aria-label={`Choose ${m.key}`}
-                      checked={chosen.includes(m.id)}
-                      onChange={(e) => setChosen(e.target.checked ? [...chosen, m.id] : chosen.filter((id) => id !== m.id))}
-                    />
+                    <Choose name={m.key} id={m.id} chosen={chosen} onChange={setChosen} />
                   )}
                   <Literal className="font-medium break-all" text={m.key} />
                   <div className="text-xs text-dim">{typeLabel(m.type)}</div>

@@ -8,6 +8,7 @@ import { useRefresh } from "@/api/refresh";
 import { transport } from "@/api/transport";
 import { Badge } from "@/components/Badge";
 import { Button } from "@/components/Button";
+import { Choose, ChosenBar } from "@/components/Chosen";
 import { Empty } from "@/components/Empty";
 import { Input, Select } from "@/components/Field";
 import { Literal } from "@/components/Literal";
@@ -121,43 +122,31 @@ export function PatternsPage() {
         )
       ) : (
         <>
-        {picked.length > 0 && (
-          <div role="toolbar" aria-label="Chosen patterns" className="flex items-center gap-2 pb-2">
-            <span>{picked.length} chosen</span>
-            {picked.some((p) => p.enabled) && (
-              <Button small onClick={() => void each(picked.filter((p) => p.enabled), disable, "disabled", enable)}>
-                Disable chosen
-              </Button>
-            )}
-            {picked.some((p) => !p.enabled && !p.held) && (
-              <Button small onClick={() => void each(picked.filter((p) => !p.enabled && !p.held), enable, "enabled", disable)}>
-                Enable chosen
-              </Button>
-            )}
-            <Button
-              small
-              look="danger"
-              onClick={() => void each(picked, (patternId) => patterns.deletePattern({ patternId }), "deleted", (patternId) => patterns.undeletePattern({ patternId }))}
-            >
-              Delete chosen
+        <ChosenBar label="Chosen patterns" count={picked.length} onClear={() => setChosen([])}>
+          {picked.some((p) => p.enabled) && (
+            <Button small onClick={() => void each(picked.filter((p) => p.enabled), disable, "disabled", enable)}>
+              Disable chosen
             </Button>
-            <Button small onClick={() => setChosen([])}>
-              Clear
+          )}
+          {picked.some((p) => !p.enabled && !p.held) && (
+            <Button small onClick={() => void each(picked.filter((p) => !p.enabled && !p.held), enable, "enabled", disable)}>
+              Enable chosen
             </Button>
-          </div>
-        )}
+          )}
+          <Button
+            small
+            look="danger"
+            onClick={() => void each(picked, (patternId) => patterns.deletePattern({ patternId }), "deleted", (patternId) => patterns.undeletePattern({ patternId }))}
+          >
+            Delete chosen
+          </Button>
+        </ChosenBar>
         <Table label="Patterns" head={["Pattern", "Confidence", "Sources", "Used", "Owner", "Seen by", "Changed"]}>
           {all.map((p) => (
             <Row key={p.id}>
               <Cell>
                 {p.mayManage && (
-                  <input
-                    type="checkbox"
-                    className="mr-2 align-middle"
-                    aria-label={`Choose ${p.title}`}
-                    checked={chosen.includes(p.id)}
-                    onChange={(e) => setChosen(e.target.checked ? [...chosen, p.id] : chosen.filter((id) => id !== p.id))}
-                  />
+                  <Choose name={p.title} id={p.id} chosen={chosen} onChange={setChosen} />
                 )}
                 <Link to="/patterns/$pattern" params={{ pattern: p.id }} className="inline-flex min-h-6 items-center font-medium text-accent hover:underline">
                   <Literal text={p.title} className="break-words whitespace-normal" />
