@@ -80,7 +80,7 @@ func (h *Machines) GetMachine(ctx context.Context, req *deckhandv1.GetMachineReq
 	m := res.GetMachine()
 	return &deckhandv1.GetMachineResponse{
 		Os: m.GetOs(), Kernel: m.GetKernel(), Architecture: m.GetArchitecture(), Systemd: m.GetSystemd(),
-		JournalUnits: m.GetJournalUnits(), Folders: m.GetShownFolders(),
+		JournalUnits: m.GetJournalUnits(), Folders: m.GetBrowsePaths(),
 	}, nil
 }
 

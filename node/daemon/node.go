@@ -54,7 +54,7 @@ func (n nodeServer) GetMachine(ctx context.Context, _ *nodev1.GetMachineRequest)
 	if err != nil {
 		return nil, fault.ToGRPC(err)
 	}
-	info.JournalUnits, info.ShownFolders = n.d.cfg.JournalUnits, n.d.cfg.BrowsePaths
+	info.JournalUnits, info.BrowsePaths = n.d.cfg.JournalUnits, n.d.cfg.BrowsePaths
 	return &nodev1.GetMachineResponse{Machine: info}, nil
 }
 

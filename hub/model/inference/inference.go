@@ -252,6 +252,6 @@ const maxSaid = 600
 
 // strange returns the error for an answer that is not what was asked for.
 func strange(of Model, format string, args ...any) error {
-	return fault.New(fault.Precondition, "the answer of model %.100s of %s is none: %s", of.Name, of.Provider, fmt.Sprintf(format, args...)).
+	return fault.New(fault.Precondition, "model %.100s of %s gave an answer that cannot be used: %s", of.Name, of.Provider, fmt.Sprintf(format, args...)).
 		WithFix("check that the model is one for this: deckhand provider list")
 }

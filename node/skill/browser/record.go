@@ -61,12 +61,12 @@ func (r *recording) Write(p []byte) (int, error) {
 }
 
 // add writes a frame, and reports whether there was room for it.
-func (r *recording) add(now, picture *film) (more bool, err error) {
+func (r *recording) add(now, picture *pictureFrame) (more bool, err error) {
 	if now.private || picture != nil && picture.private {
 		if r.private {
 			return true, nil
 		}
-		now, picture = &film{Frame: browserlink.Frame{At: now.At, Problem: "not recorded, because a person types a secret"}}, nil
+		now, picture = &pictureFrame{Frame: browserlink.Frame{At: now.At, Problem: "not recorded, because a person types a secret"}}, nil
 		r.private = true
 	} else {
 		r.private = false
@@ -83,5 +83,5 @@ func (r *recording) add(now, picture *film) (more bool, err error) {
 
 // close writes why there is no more.
 func (r *recording) close(at int64, why string) {
-	_ = writeFrame(r.to, &film{Frame: browserlink.Frame{At: at, Problem: why, Ended: true}}, nil) // nobody can be told
+	_ = writeFrame(r.to, &pictureFrame{Frame: browserlink.Frame{At: at, Problem: why, Ended: true}}, nil) // nobody can be told
 }

@@ -15,8 +15,8 @@ func TestARecordingIsBounded(t *testing.T) {
 	t.Parallel()
 	var to bytes.Buffer
 	r := recording{to: &to, left: 3 * browserlink.MaxFrame, frames: 100}
-	filmed := func(private bool) *film {
-		return &film{Frame: browserlink.Frame{At: 1, URL: "http://shop.example.com/"}, data: bytes.Repeat([]byte("x"), browserlink.MaxFrame), private: private}
+	filmed := func(private bool) *pictureFrame {
+		return &pictureFrame{Frame: browserlink.Frame{At: 1, URL: "http://shop.example.com/"}, data: bytes.Repeat([]byte("x"), browserlink.MaxFrame), private: private}
 	}
 	secret := filmed(true)
 	more, err := r.add(secret, secret)
@@ -42,7 +42,7 @@ func TestARecordingIsBounded(t *testing.T) {
 
 	r = recording{to: &to, left: browserlink.MaxRecording, frames: 1}
 	for _, want := range []bool{true, false} {
-		more, err = r.add(&film{Frame: browserlink.Frame{At: 1}}, nil)
+		more, err = r.add(&pictureFrame{Frame: browserlink.Frame{At: 1}}, nil)
 		require.NoError(t, err)
 		require.Equal(t, want, more)
 	}

@@ -67,20 +67,20 @@ type viewers struct {
 	// made within seconds; guarded by mu.
 	made []string
 	// shown is the newest frame that has a picture, and said the newest of all; guarded by mu.
-	shown, said *film
+	shown, said *pictureFrame
 	stop        context.CancelFunc
 }
 
-// viewer is the kind of one who gets frames.
+// viewer is what gets frames: a person who watches, or the recorder.
 type viewer int
 
 const (
-	somebody viewer = iota
+	watcher viewer = iota
 	recorder
 )
 
-// film is a frame with its picture.
-type film struct {
+// pictureFrame is a frame with its picture.
+type pictureFrame struct {
 	browserlink.Frame
 	data []byte
 	// of is the tab that it shows; nil for none.
@@ -91,10 +91,10 @@ type film struct {
 }
 
 // shown are the newest frame that one has been shown, and the newest that had a picture.
-type shown struct{ last, seen *film }
+type shown struct{ last, seen *pictureFrame }
 
 // next returns the newest frame if it was not shown yet, with its picture unless that was.
-func (s *shown) next(v *viewers) (now, picture *film) {
+func (s *shown) next(v *viewers) (now, picture *pictureFrame) {
 	v.mu.Lock()
 	now, picture = v.said, v.shown
 	v.mu.Unlock()
@@ -115,7 +115,7 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 		_ = s.send(browserlink.Shown{Frame: &browserlink.Frame{Problem: "the browser is watched through the hub only"}})
 		return
 	}
-	fresh, ok := k.join(ctx, somebody)
+	fresh, ok := k.join(ctx, watcher)
 	if !ok {
 		_ = s.send(browserlink.Shown{Frame: &browserlink.Frame{Problem: fmt.Sprintf("%d people watch this browser already", maxViewers)}})
 		return
@@ -160,7 +160,7 @@ func (k *server) watch(ctx context.Context, s *stream, req Request) {
 }
 
 // tab returns the tab that a frame shows; nil for none.
-func (f *film) tab() *tab {
+func (f *pictureFrame) tab() *tab {
 	if f == nil {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (f *film) tab() *tab {
 }
 
 // writeFrame writes a frame in a line, and the bytes of its picture unless that is nil.
-func writeFrame(to io.Writer, now, picture *film) error {
+func writeFrame(to io.Writer, now, picture *pictureFrame) error {
 	header, data := now.Frame, []byte(nil)
 	if picture != nil {
 		data = picture.data
@@ -202,11 +202,11 @@ func (k *server) join(ctx context.Context, who viewer) (fresh chan struct{}, ok 
 	defer k.viewers.mu.Unlock()
 	people := 0
 	for _, one := range k.viewers.all {
-		if one == somebody {
+		if one == watcher {
 			people++
 		}
 	}
-	if who == somebody && people >= maxViewers {
+	if who == watcher && people >= maxViewers {
 		return nil, false
 	}
 	fresh = make(chan struct{}, 1)
@@ -214,7 +214,7 @@ func (k *server) join(ctx context.Context, who viewer) (fresh chan struct{}, ok 
 	fresh <- struct{}{}
 	if k.viewers.stop == nil {
 		ctx, k.viewers.stop = context.WithCancel(context.WithoutCancel(ctx))
-		k.asking.Go(func() { k.film(ctx) })
+		k.asking.Go(func() { k.takeFrames(ctx) })
 	}
 	return fresh, true
 }
@@ -230,8 +230,8 @@ func (k *server) leave(fresh chan struct{}) {
 	}
 }
 
-// film makes frames until nobody watches any more.
-func (k *server) film(ctx context.Context) {
+// takeFrames makes frames until nobody watches any more.
+func (k *server) takeFrames(ctx context.Context) {
 	c := &camera{b: k.browser, now: k.now}
 	defer c.turn(context.WithoutCancel(ctx), nil)
 	tick := time.NewTicker(frameEvery)
@@ -305,7 +305,7 @@ type camera struct {
 }
 
 // frame returns what the browser shows if that has changed, and nil otherwise.
-func (c *camera) frame(ctx context.Context) *film {
+func (c *camera) frame(ctx context.Context) *pictureFrame {
 	ctx, cancel := context.WithTimeout(ctx, watchWait)
 	defer cancel()
 	b := c.b
@@ -364,7 +364,7 @@ func (c *camera) frame(ctx context.Context) *film {
 	b.mu.Lock()
 	private = private || b.private || b.released != released
 	b.mu.Unlock()
-	return &film{now, data, t, private}
+	return &pictureFrame{now, data, t, private}
 }
 
 // turn films another tab from now on; none if t is nil.

@@ -34,7 +34,7 @@ const (
 	// The plan of a task.
 	FeedbackSubject_FEEDBACK_SUBJECT_PLAN    FeedbackSubject = 3
 	FeedbackSubject_FEEDBACK_SUBJECT_PATTERN FeedbackSubject = 4
-	// An entry of the memory. It takes no correction: it is edited.
+	// An entry of the memory. A correction is stored at once, as its next version.
 	FeedbackSubject_FEEDBACK_SUBJECT_MEMORY FeedbackSubject = 5
 )
 

@@ -605,8 +605,8 @@ type MachineInfo struct {
 	Systemd string `protobuf:"bytes,4,opt,name=systemd,proto3" json:"systemd,omitempty"`
 	// The units whose journal the node's operator shows, with * and ? as in file names.
 	JournalUnits []string `protobuf:"bytes,5,rep,name=journal_units,json=journalUnits,proto3" json:"journal_units,omitempty"`
-	// The folders that the node's operator shows.
-	ShownFolders  []string `protobuf:"bytes,6,rep,name=shown_folders,json=shownFolders,proto3" json:"shown_folders,omitempty"`
+	// The folders that may be browsed: browse-paths of the node's settings.
+	BrowsePaths   []string `protobuf:"bytes,6,rep,name=browse_paths,json=browsePaths,proto3" json:"browse_paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -676,9 +676,9 @@ func (x *MachineInfo) GetJournalUnits() []string {
 	return nil
 }
 
-func (x *MachineInfo) GetShownFolders() []string {
+func (x *MachineInfo) GetBrowsePaths() []string {
 	if x != nil {
-		return x.ShownFolders
+		return x.BrowsePaths
 	}
 	return nil
 }
@@ -2010,14 +2010,14 @@ const file_deckhand_node_v1_session_proto_rawDesc = "" +
 	"\x10SetDrainResponse\x12\x1a\n" +
 	"\bdraining\x18\x01 \x01(\bR\bdraining\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x13\n" +
-	"\x11GetMachineRequest\"\xbd\x01\n" +
+	"\x11GetMachineRequest\"\xbb\x01\n" +
 	"\vMachineInfo\x12\x0e\n" +
 	"\x02os\x18\x01 \x01(\tR\x02os\x12\x16\n" +
 	"\x06kernel\x18\x02 \x01(\tR\x06kernel\x12\"\n" +
 	"\farchitecture\x18\x03 \x01(\tR\farchitecture\x12\x18\n" +
 	"\asystemd\x18\x04 \x01(\tR\asystemd\x12#\n" +
-	"\rjournal_units\x18\x05 \x03(\tR\fjournalUnits\x12#\n" +
-	"\rshown_folders\x18\x06 \x03(\tR\fshownFolders\"M\n" +
+	"\rjournal_units\x18\x05 \x03(\tR\fjournalUnits\x12!\n" +
+	"\fbrowse_paths\x18\x06 \x03(\tR\vbrowsePaths\"M\n" +
 	"\x12GetMachineResponse\x127\n" +
 	"\amachine\x18\x01 \x01(\v2\x1d.deckhand.node.v1.MachineInfoR\amachine\"0\n" +
 	"\x0eGetUnitRequest\x12\x1e\n" +

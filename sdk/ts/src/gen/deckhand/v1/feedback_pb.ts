@@ -426,7 +426,7 @@ export enum FeedbackSubject {
   PATTERN = 4,
 
   /**
-   * An entry of the memory. It takes no correction: it is edited.
+   * An entry of the memory. A correction is stored at once, as its next version.
    *
    * @generated from enum value: FEEDBACK_SUBJECT_MEMORY = 5;
    */
@@ -474,7 +474,8 @@ export const FeedbackVerdictSchema: GenEnum<FeedbackVerdict> = /*@__PURE__*/
 
 /**
  * FeedbackService takes what people say of results. Verdicts change the confidence in patterns
- * at once; a correction becomes a proposal, which changes nothing until a person accepts it.
+ * at once. A correction of a memory is stored at once, too; any other becomes a proposal, which
+ * changes nothing until a person accepts it.
  *
  * @generated from service deckhand.v1.FeedbackService
  */
